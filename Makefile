@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo demo-images stream test check build race fuzz chaos bench paper release kafka-up kafka-down clean
+.PHONY: help demo demo-images stream test nightly check build race fuzz chaos bench paper release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
 	@scripts/stream.sh $(ARGS)
 
-test: ## all tests: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, packages
+test: ## before a merge: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, packages
 	@scripts/test.sh format vet lint unit race -- simulate mnist -- python kafka page chaos arm64 package
+
+nightly: ## what is too long for test: 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, each fuzz target for minutes
+	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh simulate cluster chaos fuzz
 
 check: ## the everyday part of test, under two minutes: format, vet, lint, unit
 	@scripts/test.sh format vet lint unit

@@ -11,14 +11,14 @@ import (
 	"github.com/stagewise/stagewise/pipeline"
 )
 
-// make stream has one alarm, in the three versions after the labels change, and the errors of the last versions are low again. Its figure is
-// left as it was.
+// make stream has one alarm, in the three versions after the labels change, and the errors of the last versions are low
+// again. The figure that the README has is left as it was.
 func TestMNISTStream(t *testing.T) {
 	const figure = "bench/stream.svg"
 	before := read(t, figure)
 	defer func() {
-		if err := os.WriteFile(figure, []byte(before), 0o644); err != nil {
-			t.Error(err)
+		if read(t, figure) != before {
+			t.Error("make stream has changed " + figure)
 		}
 	}()
 	command := exec.CommandContext(t.Context(), "scripts/stream.sh")

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const module = "github.com/stagewise/stagewise"
@@ -25,12 +26,25 @@ var verbs = []string{"ingest", "stages", "accumulate", "solve", "sink"}
 var rules = []struct {
 	from, not      []string
 	trees, allowed []string
+	own            bool // a tree may import packages of its own
 	because        string
 }{
-	{from: verbs, trees: append([]string{"pipeline"}, verbs...),
+	{from: verbs, trees: append([]string{"pipeline"}, verbs...), own: true,
 		because: "the verbs meet on topics and in pipeline: each is read, tested and replaced without the others"},
-	{from: []string{"schemas"}, not: []string{"schemas/stream"}, allowed: []string{"github.com/apache/arrow/go/v17", "schemas/stream"},
+	{from: []string{"ingest/vocabulary"}, trees: []string{"ingest/layout", "ingest/input", "ingest/format"},
+		because: "counting words needs no columns and no files"},
+	{from: []string{"ingest/input"}, trees: []string{"ingest/layout", "ingest/vocabulary", "ingest/format"},
+		because: "how a file is opened depends on its bytes, not on what they mean"},
+	{from: []string{"ingest/layout"}, trees: []string{"ingest/input", "ingest/format"},
+		because: "rows to predict have columns and come from no file"},
+	{from: []string{"schemas"}, not: []string{"schemas/stream"}, allowed: []string{"github.com/apache/arrow/go/v17", "schemas"},
 		because: "schemas is the format of every message, and all else imports it: all it needs is Arrow"},
+	{from: []string{"schemas/wire", "schemas/coverage", "schemas/examples"}, trees: []string{"schemas/statistics"},
+		because: "the wire carries anything, coverage says of which messages, examples are rows: statistics are sums over them, not the other way round"},
+	{from: []string{"schemas/wire", "schemas/coverage"}, trees: []string{"schemas/examples"},
+		because: "the wire and the offsets know nothing of rows"},
+	{from: []string{"schemas/value"},
+		because: "schemas/value reads what people and programs write, for all ways in: it needs the standard library alone"},
 	{from: []string{"schemas/stream"}, allowed: []string{"github.com/apache/arrow/go/v17", "github.com/google/flatbuffers/go"},
 		because: "schemas/stream decodes Arrow from strangers: all it needs is Arrow, and what Arrow is written in"},
 	{from: []string{"internal"}, trees: append([]string{"schemas", "pipeline", "config", "cmd"}, verbs...),
@@ -39,30 +53,76 @@ var rules = []struct {
 		because: "options are declared beside the code that they set, and config imports them, not the other way round"},
 	{from: []string{"pipeline/worker"}, trees: []string{"pipeline/solver"},
 		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
+	{from: []string{"pipeline/worker/partition"}, trees: []string{"pipeline/worker/decode", "pipeline/worker/scan", "pipeline/worker/judge", "pipeline/worker/survey",
+		"pipeline/worker/visit"},
+		because: "what is held of a partition does not depend on who works on it"},
+	{from: []string{"pipeline/worker/decode", "pipeline/worker/judge"}, trees: []string{"pipeline/worker/scan", "pipeline/worker/survey", "pipeline/worker/visit",
+		"internal/kafkalog"},
+		because: "a message has the same rows whoever reads it, and from wherever"},
+	{from: []string{"pipeline/worker/scan"}, trees: []string{"pipeline/worker/decode", "pipeline/worker/judge", "pipeline/worker/survey", "pipeline/worker/visit",
+		"accumulate"},
+		because: "a scan keeps the order of segments: what is made of them is not its business"},
+	{from: []string{"pipeline/worker/survey"}, trees: []string{"pipeline/worker/visit"},
+		because: "the survey comes before all visits"},
+	{from: []string{"pipeline/worker/visit"}, trees: []string{"pipeline/worker/survey", "internal/kafkalog", "pipeline/event"},
+		because: "a visit makes sums of rows: reading, publishing and telling are the worker's"},
 	{from: []string{"pipeline/solver"}, trees: []string{"pipeline/worker"},
 		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
-	{from: []string{"pipeline/run"}, trees: []string{"pipeline/worker", "pipeline/solver"},
-		because: "pipeline/run is what both roles stand on"},
+	{from: []string{"pipeline/solver/gate", "pipeline/solver/prequential", "pipeline/solver/notice", "pipeline/solver/report"},
+		trees: []string{"pipeline", "internal/kafkalog"}, allowed: []string{"pipeline/event"},
+		because: "what follows from numbers alone is told nothing of runs, and tells nobody"},
+	{from: []string{"pipeline/solver/inbox"}, trees: []string{"pipeline", "internal/kafkalog", "solve"}, allowed: []string{"pipeline/protocol/codec"},
+		because: "records wait in the inbox: where they come from and what is made of them is the solver's business"},
+	{from: []string{"pipeline/topics"}, trees: []string{"pipeline/heed", "pipeline/source", "pipeline/planning", "pipeline/erase", "pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+		because: "topics opens a pipeline: whoever works on one imports it"},
+	{from: []string{"pipeline/heed"}, trees: []string{"pipeline/source", "pipeline/planning", "pipeline/erase", "pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+		because: "what is to be heeded is read before anything is ingested, planned or done"},
+	{from: []string{"pipeline/source"}, trees: []string{"pipeline/planning", "pipeline/erase", "pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+		because: "examples come before plans: ingest knows nothing of runs"},
+	{from: []string{"pipeline/planning", "pipeline/erase"}, trees: []string{"pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+		because: "a plan is made, and rows are erased, whoever does the runs"},
+	{from: []string{"pipeline/dispatch"}, trees: []string{"pipeline/replay", "pipeline/versions"},
+		because: "runs are done in the same way, whether for the pipeline or again beside it"},
+	{from: []string{"pipeline/protocol/codec"}, trees: []string{"internal/kafkalog"},
+		because: "a codec has bytes: which broker they come from is not its business"},
+	{from: []string{"pipeline/protocol"}, trees: []string{"pipeline/worker", "pipeline/solver"},
+		because: "pipeline/protocol is what both roles stand on"},
+	{from: []string{"pipeline/event"}, trees: append([]string{"pipeline", "model", "config", "cmd"}, verbs...),
+		because: "an event says what happened: it knows neither who tells nor who listens"},
 	{from: []string{"model"}, trees: []string{"ingest", "accumulate", "solve", "pipeline", "internal/kafkalog"},
 		because: "whoever predicts has a version, and needs neither a log nor what trains"},
 	{from: []string{"compare"}, allowed: []string{"schemas"},
 		because: "what is compared is plans and reports: where they come from is the command's business"},
-	{from: []string{"client"}, trees: []string{"pipeline", "ingest", "accumulate", "solve", "config", "cmd"}, allowed: []string{"pipeline/run"},
+	{from: []string{"client"}, trees: []string{"pipeline", "ingest", "accumulate", "solve", "config", "cmd"}, allowed: []string{"pipeline/protocol"},
 		because: "whoever follows versions reads them, and trains nothing"},
 	{from: []string{"export"}, trees: []string{"pipeline", "ingest", "accumulate", "solve", "config", "cmd", "internal/kafkalog"},
 		because: "a format has a model and a file: where the model comes from is not its business"},
+	{from: []string{"explain"}, trees: []string{"pipeline", "ingest", "accumulate", "solve", "config", "cmd", "client", "internal/kafkalog"},
+		because: "an explanation has a model and rows: where they come from is the command's business"},
 	{from: []string{"serve"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd"},
 		because: "a server answers with models: a follower or a file has them, and how they were made is not its business"},
-	{from: []string{"score"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd", "client", "serve"}, allowed: []string{"pipeline/run", "pipeline/run/event"},
+	{from: []string{"score"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd", "client", "serve"}, allowed: []string{"pipeline/protocol", "pipeline/event"},
 		because: "whoever predicts for a topic has a model, and neither trains nor knows where the model comes from"},
-	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/run", "pipeline/run/event"},
+	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/protocol", "pipeline/event", "pipeline/progress"},
 		because: "a page shows what is on the topics, beside any number of other processes: it neither trains nor predicts, and writes nothing"},
-	{trees: []string{"internal/oracle"},
-		because: "definitions are what tests compare with: the program computes with kernels"},
+	{from: []string{"cmd/stagewise/screen", "cmd/stagewise/telemetry", "cmd/stagewise/artifact", "cmd/stagewise/preview", "cmd/stagewise/draft",
+		"cmd/stagewise/explanation", "cmd/stagewise/trial"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		because: "what people and programs read is apart from how commands are called"},
+	{from: []string{"cmd/stagewise/screen"}, trees: []string{"cmd/stagewise/telemetry", "github.com/prometheus/client_golang"},
+		because: "what people read and what programs read change for different reasons"},
+	{from: []string{"cmd/stagewise/telemetry"}, trees: append([]string{"pipeline", "model", "serve", "client", "cmd/stagewise/screen"}, verbs...),
+		allowed: []string{"pipeline/event", "pipeline/protocol"},
+		because: "logs and metrics are made of events: they ask nothing else"},
+	{trees: []string{"internal/oracle", "internal/arrowtest", "stages/treetest"},
+		because: "tests compare with definitions and count memory: the program computes with kernels"},
 	{not: []string{"internal/kafkalog", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
+	{from: []string{"solve/linear"}, trees: []string{"solve", "stages", "internal/link"},
+		because: "solve/linear multiplies and solves: what the numbers mean is the fit's business"},
+	{from: []string{"solve"}, not: []string{"solve/survey"}, trees: []string{"solve/survey"},
+		because: "a fit begins with prepared features: how they were prepared is not its business"},
 	{not: []string{"solve", "bench"}, trees: []string{"gonum.org/v1/gonum/mat"},
 		because: "float64 matrices are for solving, everything else is a kernel.Dense"},
 	{not: []string{"internal/onnx"}, trees: []string{"google.golang.org/protobuf"},
@@ -75,6 +135,18 @@ var rules = []struct {
 		because: "the flow tells a Recorder what happens; whether people or machines read it is the command's business. net/http has a Logger, which serve and page silence"},
 }
 
+// reachable forbids a package of ours to import what is in the trees, and to import packages of ours that reach it.
+var reachable = []struct {
+	from    string
+	trees   []string
+	because string
+}{
+	{from: "model", trees: []string{"internal/kafkalog", "github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
+		because: "whoever predicts needs no Kafka"},
+	{from: "serve", trees: []string{"github.com/apache/arrow/go/v17/parquet", "archive/tar", "image"},
+		because: "rows to predict come in JSON and Arrow: a server opens no files of other formats, and no archives of strangers"},
+}
+
 // in reports whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.
 func in(pkg string, trees []string) bool {
 	return slices.ContainsFunc(trees, func(tree string) bool {
@@ -83,6 +155,9 @@ func in(pkg string, trees []string) bool {
 		})
 	})
 }
+
+// options reports whether a package is the one by which others describe their keys: anything that has options imports it.
+func options(pkg string) bool { return pkg == module+"/config/option" }
 
 func standard(pkg string) bool { return !strings.Contains(strings.Split(pkg, "/")[0], ".") }
 
@@ -105,16 +180,19 @@ func TestStructure(t *testing.T) {
 			imports[importer] = append(imports[importer], imported)
 			for _, r := range rules {
 				bound := (r.from == nil || in(importer, r.from)) && !in(importer, r.not)
-				forbidden := in(imported, r.trees) || r.trees == nil && !standard(imported)
-				if bound && forbidden && !in(imported, r.allowed) {
+				forbidden := in(imported, r.trees) && !options(imported) || r.trees == nil && !standard(imported)
+				inside := r.own && in(imported, []string{strings.Split(folder, "/")[0]})
+				if bound && forbidden && !inside && !in(imported, r.allowed) {
 					t.Errorf("%s imports %s, but %s", file, imported, r.because)
 				}
 			}
 		}
 	}
-	for pkg := range reach(imports, module+"/model") {
-		if in(pkg, []string{"internal/kafkalog", "github.com/segmentio/kafka-go", "github.com/twmb/franz-go"}) {
-			t.Errorf("model reaches %s, but whoever predicts needs no Kafka", pkg)
+	for _, r := range reachable {
+		for pkg := range reach(imports, module+"/"+r.from) {
+			if in(pkg, r.trees) {
+				t.Errorf("%s reaches %s, but %s", r.from, pkg, r.because)
+			}
 		}
 	}
 	for folder, has := range documented {
@@ -194,14 +272,24 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 	for _, table := range tables {
 		before := len(homes)
 		listed := function(parsed[table.file], table.function)
-		for _, name := range names(listed) {
+		for _, name := range names(listed, "name") {
 			homes[name] = append(homes[name], table.file)
 		}
 		for file, f := range parsed {
-			if path.Dir(file) != path.Dir(table.file) || !slices.ContainsFunc(identifiers(listed), func(name string) bool { return function(f, name) != nil }) {
+			lists := func(name string) bool { return function(f, name) != nil }
+			used := identifiers(listed)
+			beside := path.Dir(file) == path.Dir(table.file)
+			below := strings.HasPrefix(file, path.Dir(table.file)+"/") && slices.Contains(used, f.Name.Name) // a variant is a package
+			if !beside && !below || !slices.ContainsFunc(used, lists) {
 				continue
 			}
-			own := names(f)
+			if below {
+				for _, name := range names(f, "Name") {
+					homes[name] = append(homes[name], file, table.file)
+				}
+				continue
+			}
+			own := names(f, "name")
 			for _, d := range f.Decls {
 				for identifier, name := range stringConstants(d) {
 					own = append(own, name)
@@ -269,12 +357,12 @@ func identifiers(code ast.Node) (used []string) {
 	return used
 }
 
-// names returns the strings that the code sets as a `name`.
-func names(code ast.Node) (set []string) {
+// names returns the strings that the code sets as a field.
+func names(code ast.Node, field string) (set []string) {
 	ast.Inspect(code, func(n ast.Node) bool {
 		if pair, ok := n.(*ast.KeyValueExpr); ok {
 			key, _ := pair.Key.(*ast.Ident)
-			if value, ok := pair.Value.(*ast.BasicLit); ok && key != nil && key.Name == "name" {
+			if value, ok := pair.Value.(*ast.BasicLit); ok && key != nil && key.Name == field {
 				name, _ := strconv.Unquote(value.Value)
 				set = append(set, name)
 			}
@@ -324,8 +412,8 @@ func TestHeadersAreNamedInSchemas(t *testing.T) {
 
 // scripts/test.sh runs the tests with a tag by the beginning of their names: another name would never run.
 func TestNamesOfTaggedTests(t *testing.T) {
-	tag, test := regexp.MustCompile(`(?m)^//go:build (kafka|mnist|python|page)$`), regexp.MustCompile(`(?m)^func (Test\w+)`)
-	beginning := map[string]string{"kafka": "TestKafka", "mnist": "TestMNIST", "python": "TestPython", "page": "TestPage"}
+	tag, test := regexp.MustCompile(`(?m)^//go:build (kafka|cluster|mnist|python|page)$`), regexp.MustCompile(`(?m)^func (Test\w+)`)
+	beginning := map[string]string{"kafka": "TestKafka", "cluster": "TestCluster", "mnist": "TestMNIST", "python": "TestPython", "page": "TestPage"}
 	found := map[string]int{}
 	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
 		text := read(t, file)
@@ -423,4 +511,25 @@ func receiver(e ast.Expr) string {
 		return e.Name
 	}
 	return ""
+}
+
+// maxLine is the length of a line in characters: what two windows show side by side.
+const maxLine = 140
+
+// Lines are short enough to read. Rows of tables in tests, and literals that are compared with what is on the screen, may be longer.
+func TestLinesAreShort(t *testing.T) {
+	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, ".go") }) {
+		content := read(t, file)
+		if strings.HasPrefix(content, "// Code generated") {
+			continue
+		}
+		number := 0
+		for line := range strings.Lines(content) {
+			number++
+			row := strings.HasSuffix(file, "_test.go") && strings.ContainsAny(line, "{`\"")
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > maxLine && !row {
+				t.Errorf("%s:%d has %d characters, expected at most %d", file, number, n, maxLine)
+			}
+		}
+	}
 }

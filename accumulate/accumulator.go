@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // tileRows is how many rows are summed in float32 before the tile is added to the float64 sum. Measured on MNIST with
@@ -81,7 +81,7 @@ func (a *Accumulator) AddTrace(block kernel.Dense, columns int, weights []float3
 			trace += float64(w) * float64(kernel.SquaredLength(block.Row(i)[:columns]))
 		}
 	}
-	a.sum.Field(schemas.FieldTrace, 1)[0] += trace
+	a.sum.Field(statistics.FieldTrace, 1)[0] += trace
 }
 
 // End returns the segment's sum, with all tiles added. A Gram matrix of no rows has no field.
@@ -100,7 +100,7 @@ func (a *Accumulator) flushCross() {
 	if k == 0 {
 		return
 	}
-	cross := a.sum.Field(schemas.FieldCross, p, k)
+	cross := a.sum.Field(statistics.FieldCross, p, k)
 	if a.rows > 0 {
 		a.cross.AddTo(cross)
 		a.cross.Begin(p, k)
@@ -111,10 +111,10 @@ func (a *Accumulator) flushCross() {
 func (a *Accumulator) flushGram() {
 	if a.gramRows > 0 { // a matrix of zeros would be megabytes
 		p, _ := a.cross.Shape()
-		gram, begun := a.sum.Tensors().Find(schemas.FieldGram)
+		gram, begun := a.sum.Tensors().Find(statistics.FieldGram)
 		if !begun {
-			gram = schemas.Vector(schemas.FieldGram, a.Buffers.Get(p*(p+1)/2))
-			a.sum.fields = append(a.sum.fields, gram)
+			gram.Data = a.Buffers.Get(p * (p + 1) / 2)
+			a.sum.AddGram(gram.Data)
 		}
 		kernel.PackLower(gram.Data, a.gram, begun) // the first tile is written, not added
 		a.gramRows = 0

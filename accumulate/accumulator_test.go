@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // message is the block, residuals and weights of one message.
@@ -63,7 +63,8 @@ func momentsOf(p, k int, messages []message) moments {
 
 func (m moments) check(t *testing.T, sum *Sum, relative float64) {
 	t.Helper()
-	for name, want := range map[string][2][]float64{schemas.FieldGram: {m.gram, m.gramSize}, schemas.FieldCross: {m.cross, m.crossSize}} {
+	for name, want := range map[string][2][]float64{statistics.FieldGram: {m.gram, m.gramSize}, statistics.FieldCross: {m.cross,
+		m.crossSize}} {
 		got, ok := sum.Tensors().Find(name)
 		if !ok && !slices.ContainsFunc(want[1], func(v float64) bool { return v != 0 }) {
 			continue // an absent field is zero
@@ -155,7 +156,7 @@ func TestTilesKeepWhatOneFloat32Loses(t *testing.T) {
 	small.block.Data[0] = 1
 	messages := append(slices.Repeat([]message{m}, times), small)
 	sum := accumulated(&Accumulator{BLAS: kernel.Gonum()}, 1, 1, messages...)
-	if got := sum.Field(schemas.FieldGram, 1)[0]; got != times<<24+1 {
+	if got := sum.Field(statistics.FieldGram, 1)[0]; got != times<<24+1 {
 		t.Errorf("the sum is %v, expected %v", got, times<<24+1)
 	}
 }
@@ -184,10 +185,10 @@ func TestGramIsOptional(t *testing.T) {
 	a.Sum().Count(10, 1)
 	a.Add(m.block, m.residual, m.weights)
 	without := a.End()
-	if _, ok := without.Tensors().Find(schemas.FieldGram); ok || without.Rows != 10 {
+	if _, ok := without.Tensors().Find(statistics.FieldGram); ok || without.Rows != 10 {
 		t.Errorf("without a Gram matrix: %+v", without)
 	}
-	if !slices.Equal(with.Field(schemas.FieldCross, 3, 2), without.Field(schemas.FieldCross, 3, 2)) {
+	if !slices.Equal(with.Field(statistics.FieldCross, 3, 2), without.Field(statistics.FieldCross, 3, 2)) {
 		t.Error("the cross moment depends on whether there is a Gram matrix")
 	}
 }

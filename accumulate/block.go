@@ -5,12 +5,14 @@ import (
 	"math/bits"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Block sums the Gram matrix of a block of sparse columns over the rows of a segment. Two columns of a block seldom have a row in common: of the values
-// of blocks of 1000 columns of NEWS20, seven in a hundred are not 0. So a sum has only these, with their places. The zero value is ready for Begin. It
-// uses its memory again, and belongs to one goroutine.
+// Block sums the Gram matrix of a block of sparse columns over the rows of a segment. Two columns of a block seldom
+// have a row in common: of the values of blocks of 1000 columns of NEWS20, seven in a hundred are not 0. So a sum has
+// only these, with their places. The zero value is ready for Begin. It uses its memory again, and belongs to one
+// goroutine.
 type Block struct {
 	rows    kernel.Sparse // of the segment that are fitted
 	weights []float32     // of these
@@ -34,7 +36,8 @@ func (b *Block) Begin(p int) {
 // Add adds rows of the block (n × p) with their weights. A row of weight 0 adds nothing. It panics if the shapes differ.
 func (b *Block) Add(x kernel.Sparse, weights []float32) {
 	if x.Width() != b.rows.Cols || len(weights) != x.Rows {
-		panic(fmt.Sprintf("accumulate: a block %d × %d and %d weights into the Gram matrix of %d columns", x.Rows, x.Width(), len(weights), b.rows.Cols))
+		panic(fmt.Sprintf("accumulate: a block %d × %d and %d weights into the Gram matrix of %d columns", x.Rows, x.Width(),
+			len(weights), b.rows.Cols))
 	}
 	for i, w := range weights {
 		if w == 0 {
@@ -50,8 +53,8 @@ func (b *Block) Add(x kernel.Sparse, weights []float32) {
 	}
 }
 
-// End adds the field block to a sum, which has none. A line of the matrix is the sum of the rows in which its column is not 0 (Gustavson 1978), in their
-// order.
+// End adds the field block to a sum, which has none. A line of the matrix is the sum of the rows in which its column is
+// not 0 (Gustavson 1978), in their order.
 func (b *Block) End(sum *Sum) {
 	b.transpose()
 	pairs := b.pairs[:0]
@@ -78,7 +81,7 @@ func (b *Block) End(sum *Sum) {
 			b.touched[word] = 0
 		}
 	}
-	copy(sum.Field(schemas.FieldBlock, len(pairs)/2, 2), pairs)
+	copy(sum.Field(statistics.FieldBlock, len(pairs)/2, 2), pairs)
 	b.pairs = pairs
 }
 
@@ -105,8 +108,8 @@ func (b *Block) transpose() {
 	}
 }
 
-// mergedBlock returns the sum of two fields block (m × 2 each).
-func mergedBlock(a, b schemas.Tensor[float64]) schemas.Tensor[float64] {
+// mergedPairs returns the sum of two fields of pairs (m × 2 each).
+func mergedPairs(a, b wire.Tensor[float64]) wire.Tensor[float64] {
 	x, y := a.Data, b.Data
 	pairs := make([]float64, 0, len(x)+len(y))
 	for len(x) > 0 && len(y) > 0 {
@@ -120,5 +123,5 @@ func mergedBlock(a, b schemas.Tensor[float64]) schemas.Tensor[float64] {
 		}
 	}
 	pairs = append(append(pairs, x...), y...)
-	return schemas.Matrix(a.Name, len(pairs)/2, 2, pairs)
+	return wire.Matrix(a.Name, len(pairs)/2, 2, pairs)
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // The field block has the values of the Gram matrix that are not 0, whatever was summed before, and fields of several segments add up.
@@ -54,13 +56,13 @@ func TestBlockIsGramMatrix(t *testing.T) {
 					}
 					b.Add(x, weights)
 				}
-				sum := &Sum{Coverage: schemas.Coverage{Spans: schemas.Spans{{From: int64(segment), To: int64(segment) + 1}}}}
+				sum := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{From: int64(segment), To: int64(segment) + 1}}}}
 				b.End(sum)
 				if err := total.Merge(sum); err != nil {
 					t.Fatal(err)
 				}
 			}
-			block, _ := total.Tensors().Find(schemas.FieldBlock)
+			block, _ := total.Tensors().Find(statistics.FieldBlock)
 			before := -1.0
 			for pairs := block.Data; len(pairs) > 0; pairs = pairs[2:] {
 				place, v := int(pairs[0]), pairs[1]
@@ -76,9 +78,9 @@ func TestBlockIsGramMatrix(t *testing.T) {
 			}
 		}
 	}
-	misshapen := NewSum(schemas.Coverage{}, schemas.Tensors[float64]{schemas.Vector(schemas.FieldBlock, []float64{1})})
-	well := NewSum(schemas.Coverage{}, schemas.Tensors[float64]{schemas.Matrix(schemas.FieldBlock, 1, 2, []float64{1, 2})})
-	if err := well.Merge(misshapen); !errors.As(err, new(*schemas.ShapeError)) {
+	misshapen := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldBlock, []float64{1})})
+	well := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Matrix(statistics.FieldBlock, 1, 2, []float64{1, 2})})
+	if err := well.Merge(misshapen); !errors.As(err, new(*wire.ShapeError)) {
 		t.Errorf("a misshapen block: %v", err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // A Gram matrix in memory of the pool has the same bits as one in new memory, whatever that memory held and how much there is.
@@ -23,8 +23,8 @@ func TestPooledMemoryChangesNothing(t *testing.T) {
 				return a.End()
 			}
 			got, want := gram(a), gram(&Accumulator{BLAS: kernel.Gonum()})
-			g, _ := got.Tensors().Find(schemas.FieldGram)
-			w, _ := want.Tensors().Find(schemas.FieldGram)
+			g, _ := got.Tensors().Find(statistics.FieldGram)
+			w, _ := want.Tensors().Find(statistics.FieldGram)
 			if len(g.Data) != p*(p+1)/2 {
 				t.Fatalf("%d columns: %d values", p, len(g.Data))
 			}

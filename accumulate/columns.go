@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // ColumnRows counts for each column of sparse rows in how many of them it is not 0. Counts form a commutative monoid. It takes memory for
@@ -51,11 +51,11 @@ func (c *ColumnRows) Merge(o *ColumnRows) {
 }
 
 // Record returns the counts that are not 0, in the order of the columns.
-func (c *ColumnRows) Record() (counts []schemas.ColumnRows) {
+func (c *ColumnRows) Record() (counts []examples.ColumnRows) {
 	for _, number := range slices.Sorted(maps.Keys(c.pages)) {
 		for i, n := range c.pages[number] {
 			if n > 0 {
-				counts = append(counts, schemas.ColumnRows{Column: number*columnPage + int32(i), Rows: n})
+				counts = append(counts, examples.ColumnRows{Column: number*columnPage + int32(i), Rows: n})
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (c *ColumnRows) Record() (counts []schemas.ColumnRows) {
 }
 
 // MergeRecord adds counts that a record has.
-func (c *ColumnRows) MergeRecord(counts []schemas.ColumnRows) {
+func (c *ColumnRows) MergeRecord(counts []examples.ColumnRows) {
 	for _, n := range counts {
 		c.page(n.Column / columnPage)[n.Column%columnPage] += n.Rows
 	}

@@ -3,24 +3,27 @@ package accumulate
 import (
 	"sync"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// CrossPool is the memory of cross moments of sparse rows. In one process a worker takes it for sums, gives these to the solver, and the solver puts it
-// back. The zero value is an empty pool, and a nil pool is always empty. It is safe for concurrent use.
+// CrossPool is the memory of cross moments of sparse rows. In one process a worker takes it for sums, gives these to
+// the solver, and the solver puts it back. The zero value is an empty pool, and a nil pool is always empty. It is safe
+// for concurrent use.
 type CrossPool struct{ pool sync.Pool }
 
 // Put takes the cross moment, if there is one, out of a sum and keeps its memory. Nobody else may use it any more.
 func (c *CrossPool) Put(sum *Sum) {
-	if cross, ok := sum.Take(schemas.FieldCross); ok && c != nil && sum.occurring == nil {
+	if cross, ok := sum.Take(statistics.FieldCross); ok && c != nil && sum.occurring == nil {
 		c.pool.Put(&cross.Data)
 	}
 }
 
-// Cross is the cross moment (p × k) of a sum, as [Sum.Field] has it. If the sum has none, its memory is that of one that [CrossPool.Put] has taken.
+// Cross is the cross moment (p × k) of a sum, as [Sum.Field] has it. If the sum has none, its memory is that of one
+// that [CrossPool.Put] has taken.
 func (c *CrossPool) Cross(sum *Sum, p, k int) []float64 {
-	if _, begun := sum.Tensors().Find(schemas.FieldCross); begun {
-		return sum.Field(schemas.FieldCross, p, k)
+	if _, begun := sum.Tensors().Find(statistics.FieldCross); begun {
+		return sum.Field(statistics.FieldCross, p, k)
 	}
 	var data []float64
 	if c != nil && sum.occurring == nil {
@@ -34,6 +37,6 @@ func (c *CrossPool) Cross(sum *Sum, p, k int) []float64 {
 	// Also of memory that is new: a page that is read before it is written is mapped twice, and the second time all processors wait. Of
 	// 14 million values, that took ten times as long as their sums.
 	clear(data)
-	sum.fields = append(sum.fields, schemas.Matrix(schemas.FieldCross, p, k, data))
+	sum.fields = append(sum.fields, wire.Matrix(statistics.FieldCross, p, k, data))
 	return data
 }

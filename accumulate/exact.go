@@ -2,7 +2,7 @@ package accumulate
 
 import (
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // Exact sums the moments of a segment in float64 from the first row on. The small systems of a calibration need this: they
@@ -24,8 +24,8 @@ func (e *Exact) Add(block, target kernel.Dense, weights []float32) {
 // End writes the fields gram (packed lower triangle) and cross (p × k) into sum.
 func (e *Exact) End(sum *Sum) {
 	p, k := e.moments.Size, e.moments.Targets
-	copy(sum.Field(schemas.FieldCross, p, k), e.moments.Cross)
-	gram, at := sum.Field(schemas.FieldGram, p*(p+1)/2), 0
+	copy(sum.Field(statistics.FieldCross, p, k), e.moments.Cross)
+	gram, at := sum.Field(statistics.FieldGram, p*(p+1)/2), 0
 	for i := range p {
 		at += copy(gram[at:], e.moments.Gram[i*p:i*p+i+1])
 	}

@@ -6,14 +6,15 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // sumOver returns a sum over one message of a partition, with one value in the field trace.
 func sumOver(partition int, offset int64, value float64) *accumulate.Sum {
-	sum := accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{{Partition: partition, From: offset, To: offset + 1}}}, nil)
+	sum := accumulate.NewSum(coverage.Coverage{Spans: coverage.Spans{{Partition: partition, From: offset, To: offset + 1}}}, nil)
 	sum.Count(100, 1)
-	sum.Field(schemas.FieldTrace, 1)[0] = value
+	sum.Field(statistics.FieldTrace, 1)[0] = value
 	return sum
 }
 
@@ -41,9 +42,9 @@ func ExampleSum_Merge() {
 	if err := total.Merge(sumOver(1, 0, 2)); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(total.Messages, total.Rows, total.Field(schemas.FieldTrace, 1))
+	fmt.Println(total.Messages, total.Rows, total.Field(statistics.FieldTrace, 1))
 
-	overlap := (*schemas.OverlapError)(nil)
+	overlap := (*coverage.OverlapError)(nil)
 	fmt.Println(errors.As(total.Merge(sumOver(1, 0, 2)), &overlap))
 	// Output:
 	// 2 200 [3.5]
@@ -61,7 +62,7 @@ func ExampleReduction() {
 		}
 	}
 	total, err := r.Sum()
-	fmt.Println(total.Messages, total.Field(schemas.FieldTrace, 1), err)
+	fmt.Println(total.Messages, total.Field(statistics.FieldTrace, 1), err)
 	// Output: 3 [3] <nil>
 }
 

@@ -3,15 +3,16 @@ package accumulate
 import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // Rows describes the n rows of a message, or of a part of it.
 type Rows struct {
-	link.Truth                 // what each row should be predicted as; not known of a row whose class is schemas.Unlabelled
-	Task       schemas.Task    // what is predicted
-	Weights    []float32       // weight of each row, whatever its split
-	Splits     []schemas.Split // split of each row
+	link.Truth                  // what each row should be predicted as; not known of a row whose class is schemas.Unlabelled
+	Task       examples.Task    // what is predicted
+	Weights    []float32        // weight of each row, whatever its split
+	Splits     []examples.Split // split of each row
 }
 
 // Slice returns the rows from (included) to to (excluded). It shares their memory.
@@ -40,12 +41,12 @@ func (s *Sum) AddRows(rows Rows) {
 // AddLosses adds the labelled rows to the losses of their splits. loss is the loss of each row, predicted the class that it
 // predicts, prediction what it predicts (n × k). prediction is not used for rows of one label each.
 func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32, prediction kernel.Dense) {
-	splits := s.Field(schemas.FieldSplits, schemas.Splits, schemas.LossFields)
+	splits := s.Field(statistics.FieldSplits, examples.Splits, statistics.LossFields)
 	for i, class := range rows.Classes {
-		if class == schemas.Unlabelled {
+		if class == examples.Unlabelled {
 			continue
 		}
-		at := splits[int(rows.Splits[i])*schemas.LossFields:]
+		at := splits[int(rows.Splits[i])*statistics.LossFields:]
 		w := float64(rows.Weights[i])
 		at[1]++
 		if w == 0 {
@@ -57,10 +58,11 @@ func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32, prediction
 	}
 }
 
-// Wrong returns how wrong the prediction of a labelled row is: of one label 0 or 1, of several labels the part of them that is on the wrong side
-// of 1/2, of standardised numbers their mean squared error, which is about 1 if they are predicted as their means.
+// Wrong returns how wrong the prediction of a labelled row is: of one label 0 or 1, of several labels the part of them
+// that is on the wrong side of 1/2, of standardised numbers their mean squared error, which is about 1 if they are
+// predicted as their means.
 func (r Rows) Wrong(row int, predicted []int32, prediction kernel.Dense) float64 {
-	if r.Task == schemas.OneLabel {
+	if r.Task == examples.OneLabel {
 		if predicted[row] != r.Classes[row] {
 			return 1
 		}
@@ -68,7 +70,7 @@ func (r Rows) Wrong(row int, predicted []int32, prediction kernel.Dense) float64
 	}
 	target, guess, sum := r.Targets.Row(row), prediction.Row(row), 0.0
 	for c, y := range target {
-		if r.Task == schemas.Numbers {
+		if r.Task == examples.Numbers {
 			d := float64(y) - float64(guess[c])
 			sum += d * d
 		} else if guess[c] > 0.5 != (y > 0.5) {
@@ -81,7 +83,7 @@ func (r Rows) Wrong(row int, predicted []int32, prediction kernel.Dense) float64
 // AddResidual adds the squared lengths of the residuals (n × k) of n rows, and the squares of their weights, to the field
 // residual. Rows that are not fitted have weight 0 and may hold any values.
 func (s *Sum) AddResidual(residual kernel.Dense, weights []float32) {
-	sums := s.Field(schemas.FieldResidual, 2)
+	sums := s.Field(statistics.FieldResidual, 2)
 	for i, w := range weights {
 		if w := float64(w); w != 0 {
 			sums[0] += w * float64(kernel.SquaredLength(residual.Row(i)))

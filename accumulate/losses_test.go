@@ -8,7 +8,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // predicted is the rows of a message with their probabilities, losses and predicted classes.
@@ -21,12 +22,12 @@ type predicted struct {
 
 func predictions(r *rand.Rand, n, k int) predicted {
 	p := predicted{
-		Rows{Truth: link.Truth{Classes: make([]int32, n)}, Weights: make([]float32, n), Splits: make([]schemas.Split, n)},
+		Rows{Truth: link.Truth{Classes: make([]int32, n)}, Weights: make([]float32, n), Splits: make([]examples.Split, n)},
 		kernel.NewDense(n, k), make([]float32, n), make([]int32, n),
 	}
 	for i := range n {
 		p.Classes[i] = int32(r.IntN(k+1)) - 1
-		p.Weights[i], p.Splits[i] = float32(r.IntN(4))/2, schemas.Split(r.IntN(schemas.Splits))
+		p.Weights[i], p.Splits[i] = float32(r.IntN(4))/2, examples.Split(r.IntN(examples.Splits))
 		p.loss[i] = r.Float32()
 		sum, row := float32(0), p.probabilities.Row(i)
 		for c := range row {
@@ -56,8 +57,8 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 			sum.AddQuality(p.Rows, p.probabilities, p.class)
 			all = append(all, p)
 		}
-		for split := range schemas.Split(schemas.Splits) {
-			var want schemas.Losses
+		for split := range examples.Split(examples.Splits) {
+			var want statistics.Losses
 			var quality Quality
 			var bins [15][2]float64
 			confusion := make([][]int64, k)
@@ -81,7 +82,11 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 						if c == int(class) {
 							y = 1
 						}
-						quality.Brier += w * (float64(v) - y) * (float64(v) - y)
+						d := (float64(v) - y) * (float64(v) - y)
+						if k == 2 { // scikit-learn's brier_score_loss takes the probability of one of two classes
+							d /= 2
+						}
+						quality.Brier += w * d
 					}
 					confidence := float64(row[p.class[i]])
 					bin := int(min(math.Floor(15*confidence), 14))
@@ -100,7 +105,7 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 					t.Errorf("%d classes, %v: %s is %v, expected %v", k, split, what, got, want)
 				}
 			}
-			got, q := schemas.LossesOf(sum.Tensors())[split], sum.QualityOf(split, k)
+			got, q := statistics.LossesOf(sum.Tensors())[split], sum.QualityOf(split, k)
 			near("weight", got.Weight, want.Weight)
 			near("rows", got.Rows, want.Rows)
 			near("errors", got.Errors, want.Errors)
@@ -121,16 +126,16 @@ func TestLossesAndQualityAgainstTheirDefinitions(t *testing.T) {
 
 func TestQualityOfNothing(t *testing.T) {
 	sum := &Sum{}
-	if q := sum.QualityOf(schemas.Test, 3); q.LogLoss != 0 || q.Confusion != nil {
+	if q := sum.QualityOf(examples.Test, 3); q.LogLoss != 0 || q.Confusion != nil {
 		t.Errorf("the quality of no rows is %+v", q)
 	}
 	p := predictions(rand.New(rand.NewPCG(1, 1)), 50, 2)
 	for i := range p.Splits {
-		p.Splits[i] = schemas.Train
+		p.Splits[i] = examples.Train
 	}
 	sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
-	if q := sum.QualityOf(schemas.Test, 2); q.LogLoss != 0 || q.Confusion != nil {
+	if q := sum.QualityOf(examples.Test, 2); q.LogLoss != 0 || q.Confusion != nil {
 		t.Errorf("the quality of an empty split is %+v", q)
 	}
 }
@@ -140,7 +145,7 @@ func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
 	sum, p := &Sum{}, predictions(rand.New(rand.NewPCG(1, 1)), 20, k)
 	sum.AddLosses(p.Rows, p.loss, p.class, p.probabilities)
 	sum.AddQuality(p.Rows, p.probabilities, p.class)
-	if q := sum.QualityOf(schemas.Train, k); q.Confusion != nil || !(q.LogLoss > 0) {
+	if q := sum.QualityOf(examples.Train, k); q.Confusion != nil || !(q.LogLoss > 0) {
 		t.Errorf("the quality is %+v", q)
 	}
 }
@@ -148,19 +153,20 @@ func TestVeryManyClassesHaveNoConfusion(t *testing.T) {
 // A loss that has overflown makes the losses of its own split NaN. If its row has weight 0 it changes nothing.
 func TestOverflow(t *testing.T) {
 	nan := float32(math.NaN())
-	rows := Rows{Truth: link.Truth{Classes: []int32{0, 1, 0}}, Weights: []float32{1, 1, 0}, Splits: []schemas.Split{schemas.Train, schemas.Test, schemas.Train}}
+	rows := Rows{Truth: link.Truth{Classes: []int32{0, 1, 0}}, Weights: []float32{1, 1, 0}, Splits: []examples.Split{examples.Train,
+		examples.Test, examples.Train}}
 	probabilities := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.5, 0.5, nan, nan, nan, nan}}
 	sum := &Sum{}
 	sum.AddLosses(rows, []float32{0.5, nan, nan}, []int32{0, 0, 0}, probabilities)
 	sum.AddQuality(rows, probabilities, []int32{0, 0, 0})
-	losses := schemas.LossesOf(sum.Tensors())
-	if train := losses[schemas.Train]; train != (schemas.Losses{Weight: 1, Rows: 2, Loss: 0.5}) {
+	losses := statistics.LossesOf(sum.Tensors())
+	if train := losses[examples.Train]; train != (statistics.Losses{Weight: 1, Rows: 2, Loss: 0.5}) {
 		t.Errorf("the training rows are %+v", train)
 	}
-	if !math.IsNaN(losses[schemas.Test].Loss) {
-		t.Errorf("the test rows are %+v", losses[schemas.Test])
+	if !math.IsNaN(losses[examples.Test].Loss) {
+		t.Errorf("the test rows are %+v", losses[examples.Test])
 	}
-	if q := sum.QualityOf(schemas.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.5) > 1e-12 {
+	if q := sum.QualityOf(examples.Train, 2); math.Abs(q.LogLoss-math.Ln2) > 1e-12 || math.Abs(q.Brier-0.25) > 1e-12 {
 		t.Errorf("the training rows' quality is %+v", q)
 	}
 }
@@ -171,7 +177,7 @@ func TestResidual(t *testing.T) {
 	sum := &Sum{}
 	sum.AddResidual(residual.Slice(0, 3), []float32{2, 0, 0.5})
 	sum.AddResidual(residual.Slice(3, 4), []float32{0})
-	if got, want := sum.Field(schemas.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}; !slices.Equal(got, want) {
+	if got, want := sum.Field(statistics.FieldResidual, 2), []float64{2*25 + 0.5*0.25, 4.25}; !slices.Equal(got, want) {
 		t.Errorf("the sums are %v, expected %v", got, want)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Occurring numbers the columns that occur in batches of sparse rows, so that sums over these rows are of those columns alone. With ten million
-// columns, the others would be hundreds of megabytes of zeros for each segment. The zero value is ready for Begin. It uses its memory again after
-// the next call of Begin, but not that of its sums. It belongs to one goroutine.
+// Occurring numbers the columns that occur in batches of sparse rows, so that sums over these rows are of those columns
+// alone. With ten million columns, the others would be hundreds of megabytes of zeros for each segment. The zero value
+// is ready for Begin. It uses its memory again after the next call of Begin, but not that of its sums. It belongs to
+// one goroutine.
 type Occurring struct {
 	number  []int32         // of each column of the block, from 1; 0: it does not occur
 	values  []int32         // the number of the column of each value, from 0
@@ -64,19 +66,19 @@ func (o *Occurring) Width() int {
 	return len(o.of.columns)
 }
 
-// Sum returns a sum over nothing, whose fields cross, diagonal and bounds are to have a row for each column of the batches. They have one for each
-// column of the block once it is merged into another sum, or [Sum.Spread].
+// Sum returns a sum over nothing, whose fields cross, diagonal and bounds are to have a row for each column of the
+// batches. They have one for each column of the block once it is merged into another sum, or [Sum.Spread].
 func (o *Occurring) Sum() *Sum {
 	return &Sum{occurring: &occurring{o.of.columns, o.of.width, o.of.ones}}
 }
 
 // byColumn reports whether a field has a row for each column of a block of sparse rows.
 func byColumn(field string) bool {
-	return field == schemas.FieldCross || field == schemas.FieldDiagonal || field == schemas.FieldBounds
+	return field == statistics.FieldCross || field == statistics.FieldDiagonal || field == statistics.FieldBounds
 }
 
 // shape is the shape of a field when it has a row for each column of the block.
-func (o *occurring) shape(f schemas.Tensor[float64]) []int {
+func (o *occurring) shape(f wire.Tensor[float64]) []int {
 	if o == nil || !byColumn(f.Name) {
 		return f.Shape
 	}
@@ -91,12 +93,12 @@ func (s *Sum) Spread(crosses *CrossPool) {
 	}
 	s.occurring = nil
 	fields := s.fields
-	s.fields = slices.DeleteFunc(slices.Clone(fields), func(f schemas.Tensor[float64]) bool { return byColumn(f.Name) })
+	s.fields = slices.DeleteFunc(slices.Clone(fields), func(f wire.Tensor[float64]) bool { return byColumn(f.Name) })
 	for _, f := range fields {
 		if !byColumn(f.Name) {
 			continue
 		}
-		if f.Name == schemas.FieldCross {
+		if f.Name == statistics.FieldCross {
 			crosses.Cross(s, few.width, f.Shape[1])
 		}
 		few.addTo(s.Field(f.Name, few.shape(f)...), f)
@@ -104,7 +106,7 @@ func (s *Sum) Spread(crosses *CrossPool) {
 }
 
 // addTo adds a field of the columns that occur to one of all columns.
-func (o *occurring) addTo(all []float64, f schemas.Tensor[float64]) {
+func (o *occurring) addTo(all []float64, f wire.Tensor[float64]) {
 	k := len(all) / o.width
 	for i, column := range o.columns {
 		add(all[int(column)*k:][:k], f.Data[i*k:][:k])

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // rareColumns returns batches of sparse rows in which few of the columns occur. Some rows have no value.
@@ -36,7 +38,7 @@ func sumOfRows(o *Occurring, batches []kernel.Sparse, at int64) *Sum {
 		o.Begin(batches)
 		sum, width = o.Sum(), o.Width()
 	}
-	sum.Coverage = schemas.Coverage{Spans: schemas.Spans{{From: at, To: at + 1}}}
+	sum.Coverage = coverage.Coverage{Spans: coverage.Spans{{From: at, To: at + 1}}}
 	crosses := &CrossPool{}
 	for i, b := range batches {
 		block, residuals, weights := b, kernel.NewDense(b.Rows, k), make([]float32, b.Rows)
@@ -50,8 +52,8 @@ func sumOfRows(o *Occurring, batches []kernel.Sparse, at int64) *Sum {
 			block = o.Batch(i)
 		}
 		kernel.AddCrossSparse(crosses.Cross(sum, width, k), block, residuals, weights)
-		kernel.AddDiagonalSparse(sum.Field(schemas.FieldDiagonal, width), sum.Field(schemas.FieldBounds, width), block, weights)
-		sum.Field(schemas.FieldResidual, 2)[0] += float64(b.Rows)
+		kernel.AddDiagonalSparse(sum.Field(statistics.FieldDiagonal, width), sum.Field(statistics.FieldBounds, width), block, weights)
+		sum.Field(statistics.FieldResidual, 2)[0] += float64(b.Rows)
 		sum.Count(b.Rows, uint64(i))
 	}
 	return sum
@@ -83,7 +85,8 @@ func TestOccurringChangesNoBit(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		columns, ones := []int{63, 64, 65, 1000}[seed%4], seed%3 > 0
 		segments := [][]kernel.Sparse{
-			rareColumns(r, columns, ones, 5, 0, 7), rareColumns(r, columns, ones, 1), rareColumns(r, columns, ones, 0), rareColumns(r, columns, ones, 64, 3),
+			rareColumns(r, columns, ones, 5, 0, 7), rareColumns(r, columns, ones, 1), rareColumns(r, columns, ones, 0),
+			rareColumns(r, columns, ones, 64, 3),
 		}
 		want := &Sum{}
 		for i, s := range segments {
@@ -124,7 +127,7 @@ func TestOccurringIsNarrow(t *testing.T) {
 	batches := rareColumns(rand.New(rand.NewPCG(1, 1)), 100000, true, 63, 65)
 	sum := sumOfRows(&o, batches, 0)
 	values := len(batches[0].Values) + len(batches[1].Values)
-	if cross, _ := sum.Tensors().Find(schemas.FieldCross); cross.Shape[0] != o.Width() || o.Width() > values+1 {
+	if cross, _ := sum.Tensors().Find(statistics.FieldCross); cross.Shape[0] != o.Width() || o.Width() > values+1 {
 		t.Errorf("a cross moment of %v for %d values", cross.Shape, values)
 	}
 	if b := o.Batch(0); b.Width() != o.Width() || b.Rows != 63 || &b.Values[0] != &batches[0].Values[0] {
@@ -142,7 +145,7 @@ func TestOccurringOfAnotherWidth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	sum := sumOfRows(nil, rareColumns(r, 64, true, 5), 0)
 	before := clone(sum)
-	var shape *schemas.ShapeError
+	var shape *wire.ShapeError
 	if err := sum.Merge(sumOfRows(&o, rareColumns(r, 65, true, 5), 1)); !errors.As(err, &shape) || shape.Got[0] != 66 {
 		t.Fatalf("%v, expected a ShapeError that names 66 columns", err)
 	}

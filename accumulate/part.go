@@ -3,7 +3,7 @@ package accumulate
 import (
 	"strings"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // SetPart makes the fields of part, which it does not copy, fields of s whose names begin with that of the part and a slash.
@@ -16,7 +16,7 @@ func (s *Sum) SetPart(name string, part *Sum) {
 
 // Part returns the sum whose fields [Sum.SetPart] has set. It covers what s does, and shares its memory.
 func (s *Sum) Part(name string) *Sum {
-	var fields schemas.Tensors[float64]
+	var fields wire.Tensors[float64]
 	for _, f := range s.fields {
 		if of, ok := strings.CutPrefix(f.Name, name+"/"); ok {
 			f.Name = of

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // A part of a sum comes back after it was merged, and the fields beside it do not.
 func TestParts(t *testing.T) {
 	sum := &Sum{}
 	for i := range 3 {
-		one, part := &Sum{Coverage: schemas.Coverage{Spans: schemas.Spans{{From: int64(i), To: int64(i) + 1}}}}, &Sum{}
+		one, part := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{From: int64(i), To: int64(i) + 1}}}}, &Sum{}
 		one.Field("a", 2)[0]++
 		part.Field("a", 2)[1]++
 		part.Field("b", 1)[0] = float64(i)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 const (
@@ -23,21 +25,21 @@ const (
 func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int32) {
 	k := probabilities.Cols
 	switch rows.Task {
-	case schemas.Numbers:
+	case examples.Numbers:
 		s.AddDistances(rows, probabilities)
 		return
-	case schemas.SeveralLabels:
+	case examples.SeveralLabels:
 		s.AddLabels(rows, probabilities)
 		return
 	}
-	quality := s.Field(schemas.FieldQuality, schemas.Splits, 2)
-	bins := s.Field(schemas.FieldBins, schemas.Splits, qualityBins, 3)
+	quality := s.Field(statistics.FieldQuality, examples.Splits, 2)
+	bins := s.Field(statistics.FieldBins, examples.Splits, qualityBins, 3)
 	var confusion []float64
 	if k <= maxConfusionClasses {
-		confusion = s.Field(schemas.FieldConfusion, schemas.Splits, k, k)
+		confusion = s.Field(statistics.FieldConfusion, examples.Splits, k, k)
 	}
 	for i, class := range rows.Classes {
-		if class == schemas.Unlabelled {
+		if class == examples.Unlabelled {
 			continue
 		}
 		split, w, row := int(rows.Splits[i]), float64(rows.Weights[i]), probabilities.Row(i)
@@ -56,6 +58,9 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 			}
 			brier += d * d
 		}
+		if k == 2 { // as it is defined for two classes, by the probability of one of them
+			brier /= 2
+		}
 		quality[2*split+1] += w * brier
 		confidence := float64(row[predicted[i]])
 		bin := 0 // also for a NaN, which comes of scores that have overflown
@@ -73,29 +78,31 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 
 // Quality is the metrics of the probabilities of one split. It is zero if the split has no labelled rows.
 type Quality struct {
-	LogLoss   float64                  // mean of −log p of the true class
-	Brier     float64                  // mean squared distance of the probabilities from the indicator of the class
+	LogLoss float64 // mean of −log p of the true class
+	// mean squared distance of the probabilities from the indicator of the class, half of it for two classes, as
+	// brier_score_loss of scikit-learn
+	Brier     float64
 	ECE       float64                  // expected calibration error, from 0 to 1
 	Confusion [][]int64                // rows by [true][predicted] class; nil if there are more than 724 classes
 	Bins      []schemas.ReliabilityBin // those that have rows, in order
 }
 
 // QualityOf reads the quality of a split over k classes from the sums of AddQuality and AddLosses.
-func (s *Sum) QualityOf(split schemas.Split, k int) (q Quality) {
-	weight := schemas.LossesOf(s.fields)[split].Weight
+func (s *Sum) QualityOf(split examples.Split, k int) (q Quality) {
+	weight := statistics.LossesOf(s.fields)[split].Weight
 	if weight == 0 {
 		return q
 	}
-	quality := s.Field(schemas.FieldQuality, schemas.Splits, 2)[2*split:]
+	quality := s.read(statistics.FieldQuality, examples.Splits, 2)[2*split:]
 	q.LogLoss, q.Brier = quality[0]/weight, quality[1]/weight
-	for bin := range rowsOf(s.Field(schemas.FieldBins, schemas.Splits, qualityBins, 3), int(split), qualityBins, 3) {
+	for bin := range rowsOf(s.read(statistics.FieldBins, examples.Splits, qualityBins, 3), int(split), qualityBins, 3) {
 		q.ECE += math.Abs(bin[1]-bin[2]) / weight
 		if bin[0] > 0 {
 			q.Bins = append(q.Bins, schemas.ReliabilityBin{Weight: bin[0], Confidence: bin[1] / bin[0], Accuracy: bin[2] / bin[0]})
 		}
 	}
-	if _, has := s.Tensors().Find(schemas.FieldConfusion); has && k <= maxConfusionClasses {
-		for row := range rowsOf(s.Field(schemas.FieldConfusion, schemas.Splits, k, k), int(split), k, k) {
+	if _, has := s.Tensors().Find(statistics.FieldConfusion); has && k <= maxConfusionClasses {
+		for row := range rowsOf(s.read(statistics.FieldConfusion, examples.Splits, k, k), int(split), k, k) {
 			counts := make([]int64, k)
 			for c, n := range row {
 				counts[c] = int64(n)

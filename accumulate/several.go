@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // thresholds is how many thresholds are tried: every hundredth.
@@ -22,19 +23,20 @@ func thresholdOf(p float32) int {
 	return min(int(float64(p)*thresholds), thresholds-1)
 }
 
-// AddLabels adds the metrics of the final probabilities (n × k) of labelled rows that may have several labels: log loss and Brier score, each a mean
-// over the labels, bins of the labels' probabilities, and what the metrics at every threshold are made of.
+// AddLabels adds the metrics of the final probabilities (n × k) of labelled rows that may have several labels: log loss
+// and Brier score, each a mean over the labels, bins of the labels' probabilities, and what the metrics at every
+// threshold are made of.
 func (s *Sum) AddLabels(rows Rows, probabilities kernel.Dense) {
 	k := probabilities.Cols
-	quality := s.Field(schemas.FieldQuality, schemas.Splits, 2)
-	bins := s.Field(schemas.FieldBins, schemas.Splits, qualityBins, 3)
-	hits := s.Field(schemas.FieldHits, schemas.Splits, thresholds, 2, k)
-	subset := s.Field(schemas.FieldSubset, schemas.Splits, thresholds+1)
-	precision := s.Field(schemas.FieldRanks, schemas.Splits, rankings)
+	quality := s.Field(statistics.FieldQuality, examples.Splits, 2)
+	bins := s.Field(statistics.FieldBins, examples.Splits, qualityBins, 3)
+	hits := s.Field(statistics.FieldHits, examples.Splits, thresholds, 2, k)
+	subset := s.Field(statistics.FieldSubset, examples.Splits, thresholds+1)
+	precision := s.Field(statistics.FieldRanks, examples.Splits, rankings)
 	order := make([]int, k)
 	for i, class := range rows.Classes {
 		w := float64(rows.Weights[i])
-		if class == schemas.Unlabelled || w == 0 {
+		if class == examples.Unlabelled || w == 0 {
 			continue
 		}
 		split, target, row := int(rows.Splits[i]), rows.Targets.Row(i), probabilities.Row(i)
@@ -85,13 +87,13 @@ func (s *Sum) AddLabels(rows Rows, probabilities kernel.Dense) {
 type LabelMetrics struct{ Hamming, MicroF1, MacroF1, SubsetAccuracy float64 }
 
 // LabelsOf returns the metrics of a split at every threshold, in hundredths from 1 to 99; nil if it has no labelled rows.
-func (s *Sum) LabelsOf(split schemas.Split, k int) []LabelMetrics {
-	weight := schemas.LossesOf(s.fields)[split].Weight
+func (s *Sum) LabelsOf(split examples.Split, k int) []LabelMetrics {
+	weight := statistics.LossesOf(s.fields)[split].Weight
 	if weight == 0 {
 		return nil
 	}
-	hits := s.Field(schemas.FieldHits, schemas.Splits, thresholds, 2, k)[int(split)*thresholds*2*k:]
-	subset := s.Field(schemas.FieldSubset, schemas.Splits, thresholds+1)[int(split)*(thresholds+1):]
+	hits := s.read(statistics.FieldHits, examples.Splits, thresholds, 2, k)[int(split)*thresholds*2*k:]
+	subset := s.read(statistics.FieldSubset, examples.Splits, thresholds+1)[int(split)*(thresholds+1):]
 	given, right, have := make([]float64, k), make([]float64, k), make([]float64, k) // Σw of rows by label
 	for bin := range thresholds {
 		for c := range k {
@@ -123,18 +125,18 @@ func (s *Sum) LabelsOf(split schemas.Split, k int) []LabelMetrics {
 }
 
 // PrecisionOf returns the precision of the 1, 3 and 5 most probable labels of a split with labelled rows, by these numbers.
-func (s *Sum) PrecisionOf(split schemas.Split) map[string]float64 {
-	weight, precision := schemas.LossesOf(s.fields)[split].Weight, map[string]float64{}
-	sums := s.Field(schemas.FieldRanks, schemas.Splits, rankings)[int(split)*rankings:]
+func (s *Sum) PrecisionOf(split examples.Split) map[string]float64 {
+	weight, precision := statistics.LossesOf(s.fields)[split].Weight, map[string]float64{}
+	sums := s.read(statistics.FieldRanks, examples.Splits, rankings)[int(split)*rankings:]
 	for r, name := range [rankings]string{"1", "3", "5"} {
 		precision[name] = sums[r] / max(weight, math.SmallestNonzeroFloat64)
 	}
 	return precision
 }
 
-// ThresholdsOf returns the threshold that is best for each metric in a split of the sums; 1/2 for all if it has no labelled rows. Of equal ones it is
-// the one nearest to 1/2.
-func (s *Sum) ThresholdsOf(split schemas.Split, k int) schemas.Thresholds {
+// ThresholdsOf returns the threshold that is best for each metric in a split of the sums; 1/2 for all if it has no
+// labelled rows. Of equal ones it is the one nearest to 1/2.
+func (s *Sum) ThresholdsOf(split examples.Split, k int) statistics.Thresholds {
 	metrics := s.LabelsOf(split, k)
 	best := func(value func(LabelMetrics) float64) float64 {
 		at := thresholds/2 - 1
@@ -145,9 +147,10 @@ func (s *Sum) ThresholdsOf(split schemas.Split, k int) schemas.Thresholds {
 		}
 		return float64(at+1) / thresholds
 	}
-	return schemas.Thresholds{
+	return statistics.Thresholds{
 		Hamming: best(func(m LabelMetrics) float64 { return -m.Hamming }), MicroF1: best(func(m LabelMetrics) float64 { return m.MicroF1 }),
-		MacroF1: best(func(m LabelMetrics) float64 { return m.MacroF1 }), SubsetAccuracy: best(func(m LabelMetrics) float64 { return m.SubsetAccuracy }),
+		MacroF1:        best(func(m LabelMetrics) float64 { return m.MacroF1 }),
+		SubsetAccuracy: best(func(m LabelMetrics) float64 { return m.SubsetAccuracy }),
 	}
 }
 
@@ -155,7 +158,7 @@ func (s *Sum) ThresholdsOf(split schemas.Split, k int) schemas.Thresholds {
 func distance(at int) int { return max(at+1-thresholds/2, thresholds/2-at-1) }
 
 // LabelsAt returns the metrics of a split, each at its own threshold; nil if the split has no labelled rows.
-func (s *Sum) LabelsAt(split schemas.Split, k int, t schemas.Thresholds) *LabelMetrics {
+func (s *Sum) LabelsAt(split examples.Split, k int, t statistics.Thresholds) *LabelMetrics {
 	metrics := s.LabelsOf(split, k)
 	if metrics == nil {
 		return nil

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Sum is a sum over examples: named arrays, and what they were summed over. Arrays add elementwise; an absent one is zero.
 // The zero value is the sum over nothing.
 type Sum struct {
-	schemas.Coverage
-	fields    []schemas.Tensor[float64]
+	coverage.Coverage
+	fields    []wire.Tensor[float64]
 	occurring *occurring // nil: the fields are of all columns
 }
 
@@ -30,32 +32,49 @@ func (s *Sum) Field(name string, shape ...int) []float64 {
 			return f.Data
 		}
 	}
-	s.fields = append(s.fields, schemas.Tensor[float64]{Name: name, Shape: slices.Clone(shape), Data: make([]float64, size)})
+	s.fields = append(s.fields, wire.Tensor[float64]{Name: name, Shape: slices.Clone(shape), Data: make([]float64, size)})
 	return s.fields[len(s.fields)-1].Data
 }
 
+// AddGram adds the field gram, of a packed Gram matrix that it does not copy: the memory is that of a [BufferPool].
+func (s *Sum) AddGram(matrix []float64) {
+	s.fields = append(s.fields, wire.Vector(statistics.FieldGram, matrix))
+}
+
+// read returns the values of the field of that name, or zeros if it is absent or has another shape: the sum is of records of a topic.
+func (s *Sum) read(name string, shape ...int) []float64 {
+	if data, err := s.Tensors().Shaped(name, shape...); err == nil {
+		return data
+	}
+	size := 1
+	for _, n := range shape {
+		size *= n
+	}
+	return make([]float64, size)
+}
+
 // Take removes a field and returns it. It returns false if the field is absent.
-func (s *Sum) Take(name string) (schemas.Tensor[float64], bool) {
+func (s *Sum) Take(name string) (wire.Tensor[float64], bool) {
 	for i, f := range s.fields {
 		if f.Name == name {
 			s.fields = slices.Delete(s.fields, i, i+1)
 			return f, true
 		}
 	}
-	return schemas.Tensor[float64]{}, false
+	return wire.Tensor[float64]{}, false
 }
 
 // set replaces the field of that name.
-func (s *Sum) set(field schemas.Tensor[float64]) {
-	i := slices.IndexFunc(s.fields, func(f schemas.Tensor[float64]) bool { return f.Name == field.Name })
+func (s *Sum) set(field wire.Tensor[float64]) {
+	i := slices.IndexFunc(s.fields, func(f wire.Tensor[float64]) bool { return f.Name == field.Name })
 	s.fields[i] = field
 }
 
 // Tensors returns the fields in the order in which they were added. It shares their memory.
-func (s *Sum) Tensors() schemas.Tensors[float64] { return s.fields }
+func (s *Sum) Tensors() wire.Tensors[float64] { return s.fields }
 
 // NewSum is the sum with these fields, which it does not copy.
-func NewSum(covered schemas.Coverage, fields schemas.Tensors[float64]) *Sum {
+func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 	return &Sum{Coverage: covered, fields: fields}
 }
 
@@ -67,24 +86,25 @@ func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	s.Spread(nil)
 	for _, f := range o.fields {
-		mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name)
-		if block := f.Name == schemas.FieldBlock && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !block && !slices.Equal(mine.Shape, o.occurring.shape(f)) {
-			return &schemas.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
+		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
+		if pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !pairs &&
+			!slices.Equal(mine.Shape, o.occurring.shape(f)) {
+			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
 	}
 	if err := s.Coverage.Merge(o.Coverage); err != nil {
 		return err
 	}
 	for _, f := range o.fields {
-		mine, ok := schemas.Tensors[float64](s.fields).Find(f.Name)
+		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
 		switch {
 		case o.occurring != nil && byColumn(f.Name):
 			o.occurring.addTo(s.Field(f.Name, o.occurring.shape(f)...), f)
 		case !ok:
 			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
-		case f.Name == schemas.FieldBlock:
-			s.set(mergedBlock(mine, f))
+		case ofPairs(f.Name):
+			s.set(mergedPairs(mine, f))
 		default:
 			add(mine.Data, f.Data)
 		}
@@ -133,11 +153,11 @@ func (r *Reduction) Add(group int, part *Sum) error {
 	return r.take(r.groups[group], part)
 }
 
-// take merges part into sum. Fields that sum lacks are those of part from then on: partitions with rows to visit may come after one that has
-// none.
+// take merges part into sum. Fields that sum lacks are those of part from then on: partitions with rows to visit may
+// come after one that has none.
 func (r *Reduction) take(sum, part *Sum) error {
-	_, had := schemas.Tensors[float64](sum.fields).Find(schemas.FieldGram)
-	_, hadCross := schemas.Tensors[float64](sum.fields).Find(schemas.FieldCross)
+	_, had := wire.Tensors[float64](sum.fields).Find(statistics.FieldGram)
+	_, hadCross := wire.Tensors[float64](sum.fields).Find(statistics.FieldCross)
 	if err := sum.merge(part, func(data []float64) []float64 { return data }); err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // parts returns n sums over neighbouring spans of three partitions, with values that floating-point addition rounds. Some
@@ -18,12 +20,12 @@ func parts(r *rand.Rand, n int) []*Sum {
 	for i := range n {
 		p := i * 3 / n
 		to := next[p] + r.Int64N(4)
-		s := &Sum{Coverage: schemas.Coverage{Spans: schemas.Spans{{Partition: p, From: next[p], To: to}}}}
+		s := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: next[p], To: to}}}}
 		for range to - next[p] {
 			s.Count(r.IntN(5), r.Uint64())
 		}
 		next[p] = to
-		for _, name := range []string{schemas.FieldCross, schemas.FieldGram} {
+		for _, name := range []string{statistics.FieldCross, statistics.FieldGram} {
 			if r.IntN(4) > 0 {
 				for j, f := 0, s.Field(name, 3, 2); j < len(f); j++ {
 					f[j] = r.NormFloat64() * math.Exp(4*r.NormFloat64())
@@ -89,7 +91,7 @@ func TestAnySplitAndAnyOrderGivesTheSameSums(t *testing.T) {
 		if !got.Same(want.Coverage) {
 			t.Fatalf("seed %d: covers %+v, in order %+v", seed, got.Coverage, want.Coverage)
 		}
-		for _, name := range []string{schemas.FieldCross, schemas.FieldGram} {
+		for _, name := range []string{statistics.FieldCross, statistics.FieldGram} {
 			a, b := got.Field(name, 3, 2), want.Field(name, 3, 2)
 			for i, size := range magnitudes(sums, name) {
 				if math.Abs(a[i]-b[i]) > 1e-14*size {
@@ -139,9 +141,9 @@ func mustEqual(t *testing.T, got, want *Sum) {
 }
 
 func covering(partition int, from, to int64, value float64) *Sum {
-	s := &Sum{Coverage: schemas.Coverage{Spans: schemas.Spans{{Partition: partition, From: from, To: to}}}}
+	s := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{Partition: partition, From: from, To: to}}}}
 	s.Count(1, uint64(from))
-	s.Field(schemas.FieldCross, 1, 1)[0] = value
+	s.Field(statistics.FieldCross, 1, 1)[0] = value
 	return s
 }
 
@@ -152,7 +154,7 @@ func TestMergeRefusesOverlap(t *testing.T) {
 		covering(0, 25, 26, 1), covering(1, 4, 100, 1), base,
 	} {
 		got, kept := clone(base), clone(other)
-		if overlap := (*schemas.OverlapError)(nil); !errors.As(got.Merge(other), &overlap) {
+		if overlap := (*coverage.OverlapError)(nil); !errors.As(got.Merge(other), &overlap) {
 			t.Errorf("%v overlaps %v, but was merged", other.Spans, base.Spans)
 		}
 		mustEqual(t, got, base)
@@ -167,10 +169,10 @@ func TestMergeRefusesOverlap(t *testing.T) {
 
 func TestMergeRefusesOtherShapes(t *testing.T) {
 	base, other := covering(0, 0, 1, 1), &Sum{}
-	other.Field(schemas.FieldGram, 1)
-	other.Field(schemas.FieldCross, 1, 2)
+	other.Field(statistics.FieldGram, 1)
+	other.Field(statistics.FieldCross, 1, 2)
 	got := clone(base)
-	if shape := (*schemas.ShapeError)(nil); !errors.As(got.Merge(other), &shape) || shape.Tensor != schemas.FieldCross {
+	if shape := (*wire.ShapeError)(nil); !errors.As(got.Merge(other), &shape) || shape.Tensor != statistics.FieldCross {
 		t.Errorf("a cross moment of 1 × 2 was merged into one of 1 × 1")
 	}
 	mustEqual(t, got, base)
@@ -209,7 +211,7 @@ func TestReduceAssociatesByGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if value := got.Field(schemas.FieldCross, 1, 1)[0]; value != total {
+		if value := got.Field(statistics.FieldCross, 1, 1)[0]; value != total {
 			t.Errorf("%d partitions sum to %v, by groups %v, without them %v", n, value, total, flat)
 		}
 		if got.Messages != int64(n) || len(got.Spans) != n {
@@ -223,13 +225,13 @@ func TestReduceAssociatesByGroups(t *testing.T) {
 
 func TestFields(t *testing.T) {
 	s := covering(0, 0, 1, 7)
-	if f, ok := s.Take(schemas.FieldCross); !ok || f.Data[0] != 7 {
+	if f, ok := s.Take(statistics.FieldCross); !ok || f.Data[0] != 7 {
 		t.Errorf("took %v, %v", f, ok)
 	}
-	if _, ok := s.Take(schemas.FieldCross); ok {
+	if _, ok := s.Take(statistics.FieldCross); ok {
 		t.Error("a field was taken twice")
 	}
-	if f := s.Field(schemas.FieldCross, 2, 2); !slices.Equal(f, []float64{0, 0, 0, 0}) {
+	if f := s.Field(statistics.FieldCross, 2, 2); !slices.Equal(f, []float64{0, 0, 0, 0}) {
 		t.Errorf("an absent field is %v", f)
 	}
 	if again := NewSum(s.Coverage, s.Tensors()); !again.Same(s.Coverage) || len(again.Tensors()) != 1 {
@@ -240,5 +242,5 @@ func TestFields(t *testing.T) {
 			t.Error("a field was returned in another shape")
 		}
 	}()
-	s.Field(schemas.FieldCross, 3)
+	s.Field(statistics.FieldCross, 3)
 }

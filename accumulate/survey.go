@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.
@@ -37,6 +39,11 @@ func (d *drawn) Pop() any {
 	last := (*d)[len(*d)-1]
 	*d = (*d)[:len(*d)-1]
 	return last
+}
+
+// Wants reports whether a row of that hash would be among the sample.
+func (s *Sample) Wants(hash uint64) bool {
+	return len(s.rows) < cmp.Or(s.Max, SampleRows) || hash < s.rows[0].hash
 }
 
 // Offer adds a row if its hash is among the smallest. It copies the row.
@@ -86,16 +93,16 @@ func (s *Sample) Rows() kernel.Dense {
 }
 
 // Record is the sample as one partition's record of the survey.
-func (s *Sample) Record(id schemas.Identity) *schemas.Sample {
+func (s *Sample) Record(id wire.Identity) *statistics.Sample {
 	rows, draws := s.Rows(), make([]uint64, 0, len(s.rows))
 	for _, d := range s.sorted() {
 		draws = append(draws, d.hash)
 	}
-	return &schemas.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
+	return &statistics.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
 }
 
 // MergeRecord offers the rows of one partition's record.
-func (s *Sample) MergeRecord(r *schemas.Sample) {
+func (s *Sample) MergeRecord(r *statistics.Sample) {
 	for i, draw := range r.Draws {
 		s.Offer(draw, r.Rows[i*r.Width:(i+1)*r.Width])
 	}
@@ -117,7 +124,7 @@ func (l LabelSet) Merge(o LabelSet) {
 // Text returns the labels in the order that classes have if the configuration does not give them.
 func (l LabelSet) Text() []string {
 	text := slices.Collect(maps.Keys(l))
-	schemas.SortLabels(text)
+	examples.SortLabels(text)
 	return text
 }
 
@@ -134,7 +141,7 @@ func (l LabelSet) Rows() []int64 {
 // weighted rows, their squares, and the weights of the values that are present. Moments about a point near the mean keep the
 // digits that raw moments lose.
 func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
-	sums := s.Field(schemas.FieldSums, x.Cols)
-	squares, present := s.Field(schemas.FieldSquares, x.Cols), s.Field(schemas.FieldPresent, x.Cols)
+	sums := s.Field(statistics.FieldSums, x.Cols)
+	squares, present := s.Field(statistics.FieldSquares, x.Cols), s.Field(statistics.FieldPresent, x.Cols)
 	kernel.AddColumns(sums, squares, present, x, shift, weights)
 }

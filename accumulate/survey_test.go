@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // The sample is the rows of the smallest hashes, however the rows are split and in whatever order they are offered.
@@ -41,7 +42,7 @@ func TestSample(t *testing.T) {
 				total.Merge(&split[i])
 			}
 			again := &Sample{}
-			again.MergeRecord(total.Record(schemas.Identity{}))
+			again.MergeRecord(total.Record(wire.Identity{}))
 			for _, s := range []*Sample{total, again} {
 				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
 					t.Fatalf("the sample has %d rows of %d, or not those of the smallest hashes", got.Rows, n)
@@ -86,10 +87,10 @@ func TestAddColumns(t *testing.T) {
 	}}
 	sum := &Sum{}
 	sum.AddColumns(x, []float32{1, 10, 3}, []float32{1, 2, 0.5, 0})
-	if got, want := sum.Field(schemas.FieldSquares, 3), []float64{2 + 8, 2, 0}; !slices.Equal(got, want) {
+	if got, want := sum.Field(statistics.FieldSquares, 3), []float64{2 + 8, 2, 0}; !slices.Equal(got, want) {
 		t.Errorf("squares are %v, expected %v", got, want)
 	}
-	if got, want := sum.Field(schemas.FieldPresent, 3), []float64{3.5, 1.5, 0}; !slices.Equal(got, want) {
+	if got, want := sum.Field(statistics.FieldPresent, 3), []float64{3.5, 1.5, 0}; !slices.Equal(got, want) {
 		t.Errorf("weights of present values are %v, expected %v", got, want)
 	}
 	if got, want := x.Data, []float32{0, 0, 0, 1, 0, 0, 4, 2, 0, inf, -3, 0}; !slices.Equal(got, want) {
@@ -118,8 +119,9 @@ func TestMomentsOfAColumnFarFromZero(t *testing.T) {
 			a.AddGram(c.Slice(from, from+1000), ones.Data[from:from+1000])
 		}
 		sum := a.End()
-		shifted := sum.Field(schemas.FieldCross, 1, 1)[0] / n
-		for name, square := range map[string]float64{"squares": sum.Field(schemas.FieldSquares, 1)[0], "gram": sum.Field(schemas.FieldGram, 1)[0]} {
+		shifted := sum.Field(statistics.FieldCross, 1, 1)[0] / n
+		for name, square := range map[string]float64{"squares": sum.Field(statistics.FieldSquares, 1)[0],
+			"gram": sum.Field(statistics.FieldGram, 1)[0]} {
 			if got := square/n - shifted*shifted; math.Abs(got-want) > 1e-5 {
 				t.Errorf("about %v the variance from %s is %v, expected %v", shift, name, got, want)
 			}

@@ -1,7 +1,7 @@
 """make bench: compares stagewise with its kernel floor and its peers on this machine.
 
 All that is compared runs in turn, three times or --repeat times, and the medians are compared. The raw measurements go to
-bench/results.json, the table to bench/table.md and README.md, the figure to bench/figure.svg. scripts/bench.sh installs what
+bench/results.json, the table to bench/table.md, some of its lines to README.md, the figure to bench/figure.svg. scripts/bench.sh installs what
 this needs."""
 
 import argparse
@@ -565,59 +565,111 @@ def streams(b):
     return table
 
 
+# the lines of the table that the README has, by how they begin
+HEADLINES = (
+    "`train`, `auto` ÷ kernel floor",
+    "`LogisticRegression`",
+    "`SVC`, components, 1.32",
+    "a small convolutional network",
+    "real Kafka ÷",
+    "ingest",
+    "stream, 1 × 512, rows a second from",
+    "stream, Vowpal Wabbit",
+)
+
+
 def render(b):
     m = b.machine
     lines = ["| measure | is | must be | holds |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(r) + " |" for r in rows(b)]
     lines += ["", f"{m['processor']}, {m['cores']} cores, {m['memory_gib']} GiB, {m['blas']}, {m['date']}, commit {m['commit']}; "
                   f"medians of {b.repeat}. Seconds are of a run after ingest."
-                  + "".join(f" What the part {part} of the measurement has: {when}." for part, when in m.get("added", {}).items())]
+                  + "".join(f" {part}: measured {when}." for part, when in m.get("added", {}).items())]
     text = "\n".join(lines) + "\n"
     with open(TABLE, "w") as f:
         f.write(text)
     with open(README) as f:
         content = f.read()
-    begin, end = "<!-- bench/table.md -->\n", "<!-- end of bench/table.md -->"
-    if begin in content:
-        content = content[: content.index(begin) + len(begin)] + "\n" + text + "\n" + content[content.index(end) :]
-        with open(README, "w") as f:
-            f.write(content)
+    begin, end = "<!-- from bench/table.md -->\n", "<!-- end -->"
+    headlines = lines[:2] + [line for line in lines[2:] if line.startswith(tuple("| " + measure for measure in HEADLINES))]
+    content = content[: content.index(begin) + len(begin)] + "\n" + "\n".join(headlines) + "\n\n" + content[content.index(end) :]
+    with open(README, "w") as f:
+        f.write(content)
     figure(b)
     print(text)
 
 
-# points whose labels go below them, so that they do not cover others
-BELOW = ("numpy, identity", "liblinear", "neighbors")
-
-
 @contextlib.contextmanager
-def errors_by_seconds(path, legend="best", **limits):
-    """Yields the axes of a figure of test errors on MNIST, which is written to a file at the end, with its legend there."""
+def errors_by_seconds(path):
+    """Yields the axes of a figure of test errors on MNIST, which is written to a file at the end. Its legend is below it, so that it covers nothing."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "stagewise"
     from matplotlib import pyplot as plot
 
-    drawing, axes = plot.subplots(figsize=(8, 5))
-    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %", **limits)
+    drawing, axes = plot.subplots(figsize=(8, 6))
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %")
+    axes.points = []  # what mark has marked, and what it is called
     yield axes
+    lines = np.concatenate([line.get_xydata() for line in axes.lines])
+    axes.set(xlim=round_limits(lines[:, 0], (1, 1.5, 2, 3, 5, 7)), ylim=round_limits(lines[:, 1], (1, 1.5, 2, 3, 5, 7)))
+    for axis, digits in ((axes.xaxis, (1, 2, 5)), (axes.yaxis, (1, 1.5, 2, 3, 5, 7))):
+        ticks = [t for t in round_numbers(digits) if axis.get_view_interval()[0] <= t <= axis.get_view_interval()[1]]
+        axis.set_ticks(ticks, [f"{t:g}" for t in ticks])
+        axis.set_ticks([], minor=True)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc=legend)
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=2, frameon=False)
     drawing.tight_layout()
+    name_points(drawing, axes)
     drawing.savefig(path, metadata={"Date": None})
 
 
-def mark(b, axes, name, label, below=False):
+def round_numbers(digits):
+    return [float(f"{d * 10.0**e:.3g}") for e in range(-3, 6) for d in digits]
+
+
+def round_limits(values, digits):
+    """The closest round numbers around values."""
+    numbers = round_numbers(digits)
+    return max(n for n in numbers if n <= values.min() * 0.98), min(n for n in numbers if n >= values.max() * 1.02)
+
+
+def name_points(drawing, axes):
+    """Writes the name of each point beside it, where it covers the least of curves, points and other names."""
+    drawing.canvas.draw()
+    taken = [axes.transData.transform(point) for *point, _ in axes.points]
+    for line in axes.lines:
+        ends = axes.transData.transform(line.get_xydata())
+        for one, other in zip(ends, ends[1:]):
+            taken += [one + (other - one) * part for part in np.linspace(0, 1, 2 + int(np.hypot(*(other - one)) / 4))]
+    taken = np.array(taken)
+    for x, y, label in axes.points:
+        choices = []
+        for across, down, horizontal, vertical in ((6, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"), (0, 7, "center", "bottom"), (0, -7, "center", "top"),
+                                                   (-6, 0, "right", "center"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top")):
+            text = axes.annotate(label, (x, y), textcoords="offset points", xytext=(across, down), ha=horizontal, va=vertical, fontsize=8)
+            box = text.get_window_extent()
+            inside = (taken >= box.min - 2) & (taken <= box.max + 2)
+            beyond = box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
+            choices.append((1000 * beyond + int(inside.all(axis=1).sum()), len(choices), text, box))
+        _, _, text, box = min(choices, key=lambda c: c[:2])
+        for *_, other, _ in choices:
+            if other is not text:
+                other.remove()
+        taken = np.concatenate([taken, [[px, py] for px in np.arange(box.x0, box.x1, 4) for py in np.arange(box.y0, box.y1, 4)]])
+
+
+def mark(b, axes, name, label):
     """Marks the median of a peer, if it was measured."""
     if name in b.raw:
         x, y = b.median(name), b.median(name, "error")
         axes.plot([x], [y], "k^", markersize=5)
-        axes.annotate(label, (x, y), textcoords="offset points", xytext=(6, -10 if below else 3), fontsize=8)
+        axes.points.append((x, y, label))
 
 
 def figure(b):
-    with errors_by_seconds(FIGURE, legend="lower right", xlim=(1, 3000), ylim=(0.5, 6)) as axes:
+    with errors_by_seconds(FIGURE) as axes:
         for name, label in (("auto", "stagewise, 10 × 1024, at most 12 passes"), *((f"auto, {size}, 4 passes", f"stagewise, 10 × {size}, 4 passes") for size in SIZES), ("identity", "stagewise, identity, 10 × 1024")):
             run = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
             points, at = [], run["seconds"] - sum(s[1] for s in run["stages"])
@@ -630,13 +682,10 @@ def figure(b):
             if name in b.raw:
                 middle = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
                 axes.plot(*zip(*((t, e) for t, e in middle["curve"] if e < 6)), look, markersize=3, linewidth=1, label=label)  # the first pass has learnt nothing
-        for name, label in (("numpy, paper", "NumPy, the same in memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
-                            ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier, 4000"),
-                            ("mlp", "MLPClassifier"), ("neighbors", "3 nearest neighbours"), ("svc", "SVC")):
-            mark(b, axes, name, label, below=name in BELOW)
-        axes.set_yticks([0.5, 0.75, 1, 1.5, 2, 3, 4, 5], ["0.5", "0.75", "1", "1.5", "2", "3", "4", "5"])
-        axes.set_yticks([], minor=True)
-        axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200], ["1", "2", "5", "10", "20", "50", "100", "200"])
+        for name, label in (("numpy, paper", "NumPy, the same\nin memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
+                            ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier,\n4000"),
+                            ("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("svc", "SVC")):
+            mark(b, axes, name, label)
 
 
 def machine():
@@ -677,7 +726,7 @@ if __name__ == "__main__":
         whole = Bench(options.repeat)
         whole.load()
         whole.raw.update(bench.raw)
-        whole.machine.setdefault("added", {}).update({part: f"{bench.machine['date']}, commit {bench.machine['commit']}, runs: {options.repeat}" for part in options.add})
+        whole.machine.setdefault("added", {}).update({part: f"{bench.machine['date']} at {bench.machine['commit']}, runs: {options.repeat}" for part in options.add})
         whole.write()
         render(whole)
     elif options.only:

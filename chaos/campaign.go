@@ -35,6 +35,7 @@ const (
 // what the runs before it left behind.
 type campaign struct {
 	program, file string
+	skewed        string // the program with a clock that can be wrong; see buildSkewed
 	config        *config.Config
 	name          string        // of the pipeline
 	limit         time.Duration // for each run
@@ -133,7 +134,8 @@ func (c *campaign) call(ctx context.Context, command ...string) (string, error) 
 
 // alone trains in one process with the embedded broker, and compares the weights with the reference run's.
 func (c *campaign) alone(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, c.program, "train", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"), "--quiet", "--report", "-").Output()
+	out, err := exec.CommandContext(ctx, c.program, "train", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"),
+		"--quiet", "--report", "-").Output()
 	if err != nil {
 		return fmt.Errorf("train in one process: %w", err)
 	}
@@ -142,7 +144,8 @@ func (c *campaign) alone(ctx context.Context) error {
 		return fmt.Errorf("train in one process: %w", err)
 	}
 	if report.WeightsDigest != c.reference.WeightsDigest {
-		return fmt.Errorf("one process has weights %s, several processes have %s", report.WeightsDigest.Short(), c.reference.WeightsDigest.Short())
+		return fmt.Errorf("one process has weights %s, several processes have %s", report.WeightsDigest.Short(),
+			c.reference.WeightsDigest.Short())
 	}
 	return nil
 }
@@ -165,7 +168,8 @@ func (c *campaign) run(ctx context.Context, faults []fault) (outcome, error) {
 		return c.fleet.start(submitter, args...)
 	}
 	over := make(chan struct{})
-	i := &injector{cluster: c.cluster, fleet: c.fleet, front: submitter, watch: w, journal: c.journal, submit: submit, over: over, done: map[kind]int{}}
+	i := &injector{cluster: c.cluster, fleet: c.fleet, front: submitter, watch: w, journal: c.journal, submit: submit, over: over,
+		done: map[kind]int{}}
 
 	began := time.Now()
 	parts, running := errgroup.WithContext(ctx)

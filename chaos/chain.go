@@ -18,7 +18,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // runners is how many processes retrain a pipeline: one is active.
@@ -29,7 +30,10 @@ func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err
 	if c.log, err = kafkalog.Open(ctx, kafkalog.Options{Brokers: c.cluster.direct}); err != nil {
 		return err
 	}
-	want, reference, err := c.chain(ctx, nil)
+	if c.skewed, err = buildSkewed(ctx, c.folder); err != nil {
+		return err
+	}
+	want, reference, err := c.chain(ctx, circumstances{}, nil)
 	if err != nil {
 		return fmt.Errorf("the chain without faults: %w", err)
 	}
@@ -42,18 +46,20 @@ func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err
 			updates++
 		}
 	}
-	fmt.Fprintf(out, "chaos: without faults, %.1f s, %d versions, %d of them updates, the last %s, equal to those of one process with the embedded broker\n",
+	fmt.Fprintf(out, "chaos: without faults, %.1f s, %d versions, %d of them updates, the last %s, equal to those of one "+
+		"process with the embedded broker\n",
 		reference.seconds, len(want), updates, want[len(want)-1].Digest.Short())
 	visits := make([]int, len(want))
 	for i := range visits {
 		visits[i] = chainVisits
 	}
-	total := tally{same: "the versions of the chain without faults"}
+	total := tally{same: "the versions that they must have"}
 	for n := range o.runs {
 		seed := o.seed + uint64(n)
 		c.journal.note("chain with seed %d", seed)
-		got, one, err := c.chain(ctx, schedule(seed, chainKinds(), visits))
-		if err == nil {
+		in := circumstancesOf(seed)
+		got, one, err := c.chain(ctx, in, in.schedule(seed, visits))
+		if err == nil && one.faults[electBehind] == 0 {
 			err = sameVersions(want, got)
 		}
 		total.add(seed, one, err == nil)
@@ -62,7 +68,7 @@ func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err
 			fmt.Fprint(out, &total)
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
-		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %d versions, equal: %s\n", seed, one.seconds, len(got), one)
+		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %d versions: %s\n", seed, one.seconds, len(got), one)
 	}
 	fmt.Fprint(out, &total)
 	return nil
@@ -76,29 +82,32 @@ type version struct {
 	Number int
 	Update bool
 	Spans  string
-	Digest schemas.Digest
+	Digest wire.Digest
 }
 
 // sameVersions returns an error that names the first version that differs.
 func sameVersions(want, got []version) error {
 	for i := range max(len(want), len(got)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
-			return fmt.Errorf("version %d differs: %+v, without faults %+v", i+1, got[min(i, len(got)):min(i+1, len(got))], want[min(i, len(want)):min(i+1, len(want))])
+			return fmt.Errorf("version %d differs: %+v, without faults %+v", i+1, got[min(i, len(got)):min(i+1, len(got))],
+				want[min(i, len(want)):min(i+1, len(want))])
 		}
 	}
 	return nil
 }
 
 // chain makes a chain in topics of its own while faults are injected, and returns its versions.
-func (c *campaign) chain(ctx context.Context, faults []fault) (made []version, o outcome, err error) {
+func (c *campaign) chain(ctx context.Context, in circumstances, faults []fault) (made []version, o outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the chain has not ended after %v", c.limit))
 	defer cancel()
 	c.runs++
 	c.name = fmt.Sprintf("%s-%d", c.config.Name, c.runs)
 	named := []string{"--set", "name=" + c.name}
-	if _, err := c.call(ctx, append([]string{"ingest"}, named...)...); err != nil {
-		return nil, o, err
+	repair, err := c.ingest(ctx, in, named)
+	if err != nil {
+		return nil, o, errors.Join(err, repair())
 	}
+	named = append(named, in.replicas()...)
 	counts := map[role]int{}
 	if c.fleet != nil {
 		counts = c.fleet.count // the logs of a process have its number
@@ -106,17 +115,34 @@ func (c *campaign) chain(ctx context.Context, faults []fault) (made []version, o
 	c.fleet = newFleet(c.folder, c.program, append(c.arguments(), named...))
 	c.fleet.count = counts
 	defer c.fleet.close()
+	if in.skewed {
+		c.fleet.program = c.skewed
+		c.fleet.env = func() []string { // the fleet starts one process at a time
+			by := between(in.draw, -maxSkew, maxSkew)
+			c.journal.note("%s: the clock of the next process is ahead by %v", skewClocks, by)
+			return skew(by)
+		}
+	}
 	if err := c.scale(); err != nil {
-		return nil, o, err
+		return nil, o, errors.Join(err, repair())
 	}
 	w, err := newWatch(ctx, c.log, c.name)
 	if err != nil {
-		return nil, o, err
+		return nil, o, errors.Join(err, repair())
 	}
-	w.chain = true
+	w.chain, w.loses = true, in.behind
 	start := func(bool) error { return c.fleet.start(runner, "--until", "end") }
 	over := make(chan struct{})
-	i := &injector{cluster: c.cluster, fleet: c.fleet, front: runner, watch: w, journal: c.journal, submit: start, over: over, done: map[kind]int{}}
+	i := &injector{cluster: c.cluster, fleet: c.fleet, front: runner, watch: w, journal: c.journal, submit: start, over: over,
+		done: map[kind]int{}}
+	for k, of := range map[kind]bool{brokerDown: in.down, skewClocks: in.skewed} {
+		if of {
+			i.done[k]++
+		}
+	}
+	if in.down {
+		i.later(fault{kind: brokerDown, lasts: between(in.draw, 0, 4*time.Second)}, repair)
+	}
 	began := time.Now()
 	for range runners {
 		if err := start(false); err != nil {
@@ -155,7 +181,12 @@ func (c *campaign) chain(ctx context.Context, faults []fault) (made []version, o
 	if err := c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...); err != nil {
 		return nil, o, err
 	}
-	if made, err = c.versions(ctx); err != nil {
+	if o.faults[electBehind] > 0 {
+		if err := c.goesOn(ctx, named); err != nil {
+			return nil, o, fmt.Errorf("after the brokers have lost messages: %w", err)
+		}
+	}
+	if made, err = c.versions(ctx, o.faults[electBehind] == 0); err != nil {
 		return nil, o, err
 	}
 	return made, o, nil
@@ -185,14 +216,25 @@ func (c *campaign) guardRunners(ctx context.Context, over func(), repaired <-cha
 	}
 }
 
-// versions returns the versions of the chain.
-func (c *campaign) versions(ctx context.Context) (made []version, err error) {
-	list, err := pipeline.Versions(ctx, c.log, c.name)
+// goesOn runs the program once more without faults, until all is learnt.
+func (c *campaign) goesOn(ctx context.Context, named []string) error {
+	if err := c.scale(); err != nil {
+		return err
+	}
+	if _, err := c.call(ctx, append([]string{"run", "--until", "end", "--quiet"}, named...)...); err != nil {
+		return err
+	}
+	return c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...)
+}
+
+// versions returns the versions of the chain. If all are there, their numbers are those in the chain.
+func (c *campaign) versions(ctx context.Context, all bool) (made []version, err error) {
+	list, err := topics.Open(c.log, c.name, nil).Versions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range list {
-		if m.Plan.Chain == nil || m.Plan.Chain.Number != m.Version {
+		if m.Plan.Chain == nil || all && m.Plan.Chain.Number != m.Version {
 			return nil, fmt.Errorf("version %d is not that of the chain: %+v", m.Version, m.Plan.Chain)
 		}
 		made = append(made, version{m.Version, m.Plan.Update() != nil, fmt.Sprint(m.Plan.Spans), m.WeightsDigest})
@@ -205,7 +247,8 @@ func (c *campaign) versions(ctx context.Context) (made []version, err error) {
 
 // chainAlone makes the chain in one process with the embedded broker, and compares the last version.
 func (c *campaign) chainAlone(ctx context.Context, want []version) error {
-	out, err := exec.CommandContext(ctx, c.program, "run", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"), "--until", "end", "--quiet", "--report", "-").Output()
+	out, err := exec.CommandContext(ctx, c.program, "run", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"),
+		"--until", "end", "--quiet", "--report", "-").Output()
 	if err != nil {
 		return fmt.Errorf("run in one process: %w", err)
 	}

@@ -57,7 +57,8 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	if err := os.WriteFile(filepath.Join(dir, "extra.properties"), []byte("log.retention.check.interval.ms=5000\n"), 0o644); err != nil {
 		return c, err
 	}
-	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", startTimeout, "--advertise", strings.Join(ports, ","))
+	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", startTimeout,
+		"--advertise", strings.Join(ports, ","))
 	if err != nil {
 		return c, err
 	}
@@ -103,6 +104,9 @@ func (c *cluster) revive(ctx context.Context, node int) error {
 
 // logs copies the brokers' log files to a folder.
 func (c *cluster) logs(to string) error {
+	if c.dir == "" {
+		return nil
+	}
 	files, err := filepath.Glob(filepath.Join(c.dir, "n*", "broker.log*"))
 	if err != nil {
 		return err
@@ -122,6 +126,9 @@ func (c *cluster) logs(to string) error {
 
 // close kills the brokers and deletes their data. It has no context, because it must also run after an interrupt.
 func (c *cluster) close() error {
+	if c.dir == "" {
+		return nil // none was started
+	}
 	for _, p := range c.proxies {
 		p.Close()
 	}

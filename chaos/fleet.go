@@ -11,7 +11,8 @@ import (
 // fleet is the worker, solver, submitter and runner processes of a campaign. Its methods may be called from any goroutine.
 type fleet struct {
 	folder, program string
-	args            []string // of every command: the configuration
+	args            []string        // of every command: the configuration
+	env             func() []string // of the next process; nil: that of this process
 
 	mutex   sync.Mutex
 	members map[role][]*process // running and not told to end, in the order of their start
@@ -37,7 +38,11 @@ func (f *fleet) start(r role, more ...string) error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.count[r]++
-	p, err := launch(f.folder, r, f.count[r], f.program, f.command(r, more...), func(p *process, told bool) {
+	var env []string
+	if f.env != nil {
+		env = f.env()
+	}
+	p, err := launch(f.folder, r, f.count[r], f.program, f.command(r, more...), env, func(p *process, told bool) {
 		if !told {
 			f.drop(p)
 			f.unexpected <- p

@@ -93,6 +93,27 @@ func (i *injector) inject(ctx context.Context, f fault) bool {
 		}
 		// With ctx, so that an interrupted campaign does not wait for the broker.
 		i.later(f, func() error { return i.cluster.revive(ctx, node) })
+	case killBrokers:
+		first, second := f.target%nodes, (f.target+1)%nodes
+		if err := errors.Join(i.cluster.kill(ctx, first), i.cluster.kill(ctx, second)); err != nil {
+			i.check(err)
+			return false
+		}
+		i.later(f, func() error {
+			return errors.Join(i.cluster.revive(ctx, first), i.cluster.revive(ctx, second))
+		})
+	case rollBrokers:
+		i.later(f, func() error {
+			for n := range nodes {
+				node := (f.target + n) % nodes
+				if err := errors.Join(i.cluster.kill(ctx, node), i.cluster.revive(ctx, node)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	case electBehind:
+		return i.electBehind(ctx, f)
 	case resetBroker:
 		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
 	case delayBroker:

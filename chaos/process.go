@@ -40,9 +40,9 @@ type process struct {
 	held  bool // by SIGSTOP
 }
 
-// launch starts a process whose output goes to a file with its name. It calls ended when the process has ended; told means that
-// the process was told to.
-func launch(folder string, r role, number int, program string, args []string, ended func(p *process, told bool)) (*process, error) {
+// launch starts a process whose output goes to a file with its name. Its environment is that of this process if env is nil. It calls
+// ended when the process has ended; told means that the process was told to.
+func launch(folder string, r role, number int, program string, args, env []string, ended func(p *process, told bool)) (*process, error) {
 	name := fmt.Sprintf("%s-%d", r, number)
 	p := &process{role: r, name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
 	file, err := os.Create(p.log)
@@ -51,7 +51,7 @@ func launch(folder string, r role, number int, program string, args []string, en
 	}
 	defer file.Close() // the process has a copy of the descriptor
 	p.command = exec.Command(program, args...)
-	p.command.Stdout, p.command.Stderr = file, file
+	p.command.Stdout, p.command.Stderr, p.command.Env = file, file, env
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -11,6 +11,7 @@ import (
 
 	links "github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // moment is how far a run is: the visit that is due. The survey is the moment (-1, 0). At the moment (t, 0) with t > 0 the
@@ -23,7 +24,7 @@ func (m moment) before(other moment) bool {
 }
 
 func (m moment) String() string {
-	if m.stage == schemas.Survey {
+	if m.stage == wire.Survey {
 		return "survey"
 	}
 	return fmt.Sprintf("stage %d visit %d", m.stage, m.visit)
@@ -44,10 +45,17 @@ const (
 	joinWorker    kind = "a worker joins"
 	leaveWorker   kind = "a worker leaves"
 	killBroker    kind = "kill a broker"
+	killBrokers   kind = "kill two brokers"
+	rollBrokers   kind = "restart the brokers in turn"
 	resetBroker   kind = "reset connections"
 	delayBroker   kind = "delay a broker"
 	loseAnswers   kind = "lose answers"
 )
+
+// ofBrokers reports whether brokers go down.
+func (k kind) ofBrokers() bool {
+	return k == killBroker || k == killBrokers || k == rollBrokers || k == electBehind
+}
 
 // fault is one entry of a schedule.
 type fault struct {
@@ -88,6 +96,8 @@ func kinds() []weighted {
 		{joinWorker, 2, 0, 0, false},
 		{leaveWorker, 2, 0, 1500 * ms, false},
 		{killBroker, 2, 500 * ms, 4000 * ms, false},
+		{killBrokers, 1, 500 * ms, 4000 * ms, false},
+		{rollBrokers, 1, 0, 500 * ms, false},
 		{resetBroker, 4, 0, 0, false},
 		{delayBroker, 3, 500 * ms, 3000 * ms, false},
 		{loseAnswers, 4, 0, 0, false},
@@ -120,15 +130,16 @@ const (
 )
 
 // schedule returns the faults of a run, in order. It is a function of the seed, the kinds of faults, and how many visits each stage has, or
-// in a chain each version. At least minFaults come before the end of the last; some runs have one more while the version is finished. No schedule kills two brokers, because a
-// write needs two of three replicas.
+// in a chain each version. At least minFaults come before the end of the last; some runs have one more while the
+// version is finished. Brokers fail once in a schedule: while two are down, a write lacks the second of three replicas
+// that it needs, and the controllers have no majority; if the third failed too, what was acknowledged could be lost.
 func schedule(seed uint64, all []weighted, visits []int) []fault {
 	draw := rand.New(rand.NewPCG(seed, 0))
 	n := minFaults + draw.IntN(maxFaults-minFaults+1)
 	var faults []fault
 	for len(faults) < n {
 		f := drawFault(draw, all)
-		if f.kind == killBroker && slices.ContainsFunc(faults, func(o fault) bool { return o.kind == killBroker }) {
+		if f.kind.ofBrokers() && slices.ContainsFunc(faults, func(o fault) bool { return o.kind.ofBrokers() }) {
 			continue
 		}
 		f.at = drawMoment(draw, visits)
@@ -136,7 +147,7 @@ func schedule(seed uint64, all []weighted, visits []int) []fault {
 		f.again = f.again && f.at.stage <= 0
 		faults = append(faults, f)
 	}
-	if f := drawFault(draw, all); draw.IntN(3) == 0 && f.kind != killBroker {
+	if f := drawFault(draw, all); draw.IntN(3) == 0 && !f.kind.ofBrokers() {
 		f.at, f.again = moment{len(visits), 0}, false
 		faults = append(faults, f)
 	}
@@ -178,9 +189,9 @@ func drawFault(draw *rand.Rand, all []weighted) fault {
 
 // drawMoment draws a stage and then one of its visits, so that short stages get as many faults as long ones.
 func drawMoment(draw *rand.Rand, visits []int) moment {
-	stage := schemas.Survey + draw.IntN(len(visits)+1)
-	if stage == schemas.Survey {
-		return moment{schemas.Survey, 0}
+	stage := wire.Survey + draw.IntN(len(visits)+1)
+	if stage == wire.Survey {
+		return moment{wire.Survey, 0}
 	}
 	return moment{stage, draw.IntN(visits[stage])}
 }

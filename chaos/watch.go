@@ -12,13 +12,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // watch follows a run on the topics, without the proxies, so that the injector knows when a moment has come.
 type watch struct {
-	plans, weights *kafkalog.Follower
+	log   *kafkalog.Log
+	from  map[string]int64 // the offset after which each topic is followed
+	loses bool             // the brokers may lose messages
 
 	mutex   sync.Mutex
 	chain   bool              // follow every run of a chain, until ctx ends
@@ -42,32 +46,29 @@ type recovery struct {
 
 // newWatch watches the next run of a pipeline.
 func newWatch(ctx context.Context, log *kafkalog.Log, name string) (*watch, error) {
-	w := &watch{due: map[string]moment{}, changed: make(chan struct{})}
-	for topic, to := range map[string]**kafkalog.Follower{name + ".plans": &w.plans, name + ".weights": &w.weights} {
+	w := &watch{log: log, from: map[string]int64{}, due: map[string]moment{}, changed: make(chan struct{})}
+	for _, topic := range []string{name + ".plans", name + ".weights"} {
 		_, end, err := log.Bounds(ctx, topic, 0)
 		if err != nil {
 			return nil, err
 		}
-		*to = log.Follow(topic, 0, end)
+		w.from[topic] = end
 	}
 	return w, nil
 }
 
 // follow returns nil when the run has ended, or an error when ctx has ended.
 func (w *watch) follow(ctx context.Context) error {
-	defer w.plans.Close()
-	defer w.weights.Close()
 	followers, ctx := errgroup.WithContext(ctx)
-	for _, follower := range []*kafkalog.Follower{w.plans, w.weights} {
+	for topic, from := range w.from {
 		followers.Go(func() error {
 			for {
-				r, err := follower.Next(ctx)
-				if err != nil {
+				err := w.followTopic(ctx, topic, from)
+				deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+				if !ok || !w.loses {
 					return err
 				}
-				if err := w.see(run.FromKafka(r), time.Now()); err != nil {
-					return err
-				}
+				from = deleted.End
 			}
 		})
 	}
@@ -78,11 +79,25 @@ func (w *watch) follow(ctx context.Context) error {
 	return fmt.Errorf("follow the run: %w", err)
 }
 
+func (w *watch) followTopic(ctx context.Context, topic string, from int64) error {
+	follower := w.log.Follow(topic, 0, from)
+	defer follower.Close()
+	for {
+		r, err := follower.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.see(protocol.FromKafka(r), time.Now()); err != nil {
+			return err
+		}
+	}
+}
+
 // errEnded stops the followers.
 var errEnded = errors.New("the run has ended")
 
 // see takes a message of either topic into account. It returns errEnded for the end of the run.
-func (w *watch) see(m schemas.Message, now time.Time) error {
+func (w *watch) see(m wire.Message, now time.Time) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	run := m.Run()
@@ -93,12 +108,12 @@ func (w *watch) see(m schemas.Message, now time.Time) error {
 	case schemas.KindPlan:
 		if w.run == "" {
 			w.run = run
-			w.move(run, moment{schemas.Survey, 0}, now)
+			w.move(run, moment{wire.Survey, 0}, now)
 		}
-	case schemas.KindPrepare:
+	case statistics.KindPrepare:
 		w.move(run, moment{0, 0}, now)
 	case schemas.KindWeights:
-		id, err := schemas.IdentityOf(m)
+		id, err := wire.IdentityOf(m)
 		if err != nil {
 			return err
 		}
@@ -123,14 +138,14 @@ func (w *watch) see(m schemas.Message, now time.Time) error {
 }
 
 // seeChain takes a message into account that may be of any run of a chain.
-func (w *watch) seeChain(m schemas.Message, now time.Time) error {
+func (w *watch) seeChain(m wire.Message, now time.Time) error {
 	switch m.Kind() {
 	case schemas.KindPlan:
 		if w.run == "" {
 			w.run = m.Run()
-			w.move(w.run, moment{schemas.Survey, 0}, now)
+			w.move(w.run, moment{wire.Survey, 0}, now)
 		}
-	case schemas.KindPrepare, schemas.KindWeights:
+	case statistics.KindPrepare, schemas.KindWeights:
 		w.records++
 		w.move(w.run, moment{w.made, w.records - 1}, now)
 	case schemas.KindEnd:

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 func newTestWatch() *watch {
@@ -15,8 +17,8 @@ func newTestWatch() *watch {
 }
 
 // weightsMessage is what a solver publishes for a visit; final is not nil in the record that ends a stage.
-func weightsMessage(kind schemas.Kind, run string, stage, visit int, final *schemas.Final) schemas.Message {
-	w := schemas.Weights{Identity: schemas.Identity{Kind: kind, Run: run, Stage: stage, Visit: visit}, Final: final}
+func weightsMessage(kind wire.Kind, run string, stage, visit int, final *schemas.Final) wire.Message {
+	w := schemas.Weights{Identity: wire.Identity{Kind: kind, Run: run, Stage: stage, Visit: visit}, Final: final}
 	return w.Record().Messages(make([][]byte, 1))[0]
 }
 
@@ -26,16 +28,16 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	plan, other := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
 	run := plan.Run()
 	for _, step := range []struct {
-		m   schemas.Message
+		m   wire.Message
 		due moment
 	}{
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, nil), moment{}},
-		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{}}, // the other topic is read first
+		{weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil), moment{}}, // the other topic is read first
 		{planMessage(t, plan), moment{0, 0}},
 		{planMessage(t, other), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, "old", 4, 5, final), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, run, 0, 1, nil), moment{0, 1}},
-		{weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil), moment{0, 1}},
+		{weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil), moment{0, 1}},
 		{weightsMessage(schemas.KindWeights, run, 0, 2, final), moment{1, 0}},
 		{(&schemas.End{Run: "old", State: schemas.Done}).Message(), moment{1, 0}},
 	} {
@@ -49,7 +51,8 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	if !w.await(t.Context(), moment{0, 5}) {
 		t.Error("await does not return for a moment in the past")
 	}
-	if err := w.see((&schemas.End{Run: run, State: schemas.Failed}).Message(), time.Now()); !errors.Is(err, errEnded) || w.state().State != schemas.Failed {
+	if err := w.see((&schemas.End{Run: run, State: schemas.Failed}).Message(), time.Now()); !errors.Is(err, errEnded) ||
+		w.state().State != schemas.Failed {
 		t.Errorf("%v, %+v", err, w.state())
 	}
 	if w.await(t.Context(), moment{0, 5}) {
@@ -62,19 +65,19 @@ func TestWatchFollowsAChain(t *testing.T) {
 	w := newTestWatch()
 	w.chain = true
 	first, second := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
-	made := func(plan *schemas.Plan, version int) schemas.Message {
+	made := func(plan *schemas.Plan, version int) wire.Message {
 		return (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: &schemas.Place{Run: plan.Run(), Version: version}}).Message()
 	}
 	for _, step := range []struct {
-		m   schemas.Message
+		m   wire.Message
 		due moment
 	}{
-		{planMessage(t, first), moment{schemas.Survey, 0}},
-		{weightsMessage(schemas.KindPrepare, first.Run(), schemas.Survey, 0, nil), moment{0, 0}},
+		{planMessage(t, first), moment{wire.Survey, 0}},
+		{weightsMessage(statistics.KindPrepare, first.Run(), wire.Survey, 0, nil), moment{0, 0}},
 		{weightsMessage(schemas.KindWeights, first.Run(), 0, 1, nil), moment{0, 1}},
 		{made(first, 1), moment{1, 0}},
 		{planMessage(t, second), moment{1, 0}},
-		{weightsMessage(schemas.KindPrepare, second.Run(), schemas.Survey, 0, nil), moment{1, 0}},
+		{weightsMessage(statistics.KindPrepare, second.Run(), wire.Survey, 0, nil), moment{1, 0}},
 		{weightsMessage(schemas.KindWeights, second.Run(), 0, 1, nil), moment{1, 1}},
 		{made(first, 1), moment{1, 1}}, // written twice
 		{(&schemas.End{Run: second.Run(), State: schemas.Failed}).Message(), moment{1, 1}},
@@ -94,7 +97,7 @@ func TestSlowestRecovery(t *testing.T) {
 	w, began := newTestWatch(), time.Now()
 	plan := &schemas.Plan{Name: "a", Segment: 1}
 	run := plan.Run()
-	after := func(seconds int, m schemas.Message) {
+	after := func(seconds int, m wire.Message) {
 		t.Helper()
 		if err := w.see(m, began.Add(time.Duration(seconds)*time.Second)); err != nil {
 			t.Fatal(err)
@@ -103,9 +106,9 @@ func TestSlowestRecovery(t *testing.T) {
 	after(0, planMessage(t, plan))
 	w.faulted(killWorker, began.Add(1*time.Second))
 	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5, nil))
-	after(3, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
+	after(3, weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil))
 	w.faulted(killSolver, began.Add(4*time.Second))
-	after(5, weightsMessage(schemas.KindPrepare, run, schemas.Survey, 0, nil))
+	after(5, weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil))
 	w.faulted(killBroker, began.Add(8*time.Second))
 	after(9, weightsMessage(schemas.KindWeights, run, 0, 1, nil))
 	if slowest := w.slowestRecovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
@@ -113,7 +116,7 @@ func TestSlowestRecovery(t *testing.T) {
 	}
 }
 
-func planMessage(t *testing.T, plan *schemas.Plan) schemas.Message {
+func planMessage(t *testing.T, plan *schemas.Plan) wire.Message {
 	t.Helper()
 	messages, err := plan.Messages()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 // largeVersions makes the versions of a publisher ten blocks of 1024 features of 50 inputs, with ten classes.
@@ -64,7 +64,7 @@ func BenchmarkReady(b *testing.B) {
 	var single, ready time.Duration
 	for b.Loop() {
 		began := time.Now()
-		m, err := pipeline.LoadModel(b.Context(), one.log, "p", "1")
+		m, err := topics.Open(one.log, "p", nil).Model(b.Context(), "1")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	p.publish()
 	before := heap()
-	m, err := pipeline.LoadModel(b.Context(), p.log, "p", "1")
+	m, err := topics.Open(p.log, "p", nil).Model(b.Context(), "1")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,10 +12,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // digit is a handwritten seven: 8 × 8 pixels, from 0 for white to 16 for black.
@@ -51,12 +54,12 @@ func trained(versions int, do func(ctx context.Context, dir string) error) {
 		examples.Train, examples.Test = []string{"../examples/digits/digits-train.csv.gz"}, []string{"../examples/digits/digits-test.csv.gz"}
 		stage.Features, stage.Link = stages.Defaults(), link.Softmax
 		stage.Features.Size, stage.Features.BandwidthScale = 64, 2
-		job := pipeline.Job{
-			Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage, stage},
+		job := topics.Job{
+			Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage, stage},
 			Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
 		}
 		for range versions {
-			if _, _, err := pipeline.Train(ctx, log, blas, job, pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+			if _, _, err := pipeline.Train(ctx, log, blas, job, dispatch.TrainOptions{}, event.Ignore{}); err != nil {
 				return errors.Join(err, log.Close())
 			}
 		}
@@ -79,6 +82,9 @@ func ExampleFollow() {
 		}
 		<-follower.Ready()
 		model := follower.Model()
+		if model == nil { // the last version was removed since
+			return follower.Stale()
+		}
 		probabilities := make([]float32, len(model.Labels()))
 		label := model.Predict(digit, probabilities)
 		fmt.Println("version", model.Manifest.Version, "says", label)

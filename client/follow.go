@@ -8,7 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -38,7 +38,7 @@ func pause(ctx context.Context, wait time.Duration) {
 }
 
 // errAnew says that the plans topic ends before what was read of it.
-var errAnew = errors.New("the plans topic was made anew, or has lost messages")
+var errAnew = errors.New("the plans topic was recreated, or has lost messages")
 
 // followPlans reads what the plans topic says and goes on with what is written there, until an error. At intervals it reads all that counts
 // anew. So it finds out that brokers still answer, and what went by during an absence: tombstones do not stay for ever, and a version that
@@ -49,7 +49,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subscription := f.client.Log.Subscribe(ctx, nil, run.Position{Topic: f.client.Topics.Plans, Offset: ledger.Next, Compacted: true})
+	subscription := f.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: f.client.Topics.Plans, Offset: ledger.Next, Compacted: true})
 	defer subscription.Close()
 	failed, retry := "", f.retry // the run whose version can't be read
 	var incomplete error         // why a version is passed over
@@ -62,7 +62,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 			f.drop(asked, cmp.Or(incomplete, missing))
 		case place.Run != failed || !asked.IsZero(): // a version that can't be read is tried again when the ledger is read again
 			err := f.take(ctx, asked, place)
-			if run.IsIncomplete(err) && f.options.version() == run.Latest {
+			if protocol.IsIncomplete(err) && f.options.version() == protocol.Latest {
 				if place.Version > newest {
 					incomplete, newest = err, place.Version
 				}
@@ -125,10 +125,10 @@ func (f *Follower) take(ctx context.Context, asked time.Time, place schemas.Plac
 
 // drop notes that there is no version to have, and that the brokers were asked, if they were.
 func (f *Follower) drop(asked time.Time, missing error) {
+	f.confirm(asked, missing) // before the change, so that whoever is told of it finds the reason
 	if f.model.Load() != nil {
 		f.offer(nil, time.Time{}, asked)
 	}
-	f.confirm(asked, missing)
 }
 
 // offer makes m the model. asked is as of confirm: whoever sees the model sees that too.
@@ -147,8 +147,8 @@ func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	}
 }
 
-// confirm notes that all is well but for an error, which may be nil, and when the brokers were asked that said that the version is the one to have, if
-// they were asked.
+// confirm notes that all is well but for an error, which may be nil, and when the brokers were asked that said that the
+// version is the one to have, if they were asked.
 func (f *Follower) confirm(asked time.Time, but error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

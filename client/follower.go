@@ -10,15 +10,15 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Follower has the model of the newest version of a pipeline, or of one that was chosen. [Follow] makes followers. All methods may be called
-// from any goroutine.
+// Follower has the model of the newest version of a pipeline, or of one that was chosen. [Follow] makes followers. All
+// methods may be called from any goroutine.
 type Follower struct {
 	options  Options
-	client   *run.Client
+	client   *protocol.Client
 	close    func() error // stops following, and closes the log if it is the follower's own
 	now      func() time.Time
 	retry    time.Duration // the first wait after an error
@@ -34,13 +34,14 @@ type Follower struct {
 	waiting   map[string]error
 }
 
-// Follow connects to the brokers, and follows the versions of a pipeline until ctx ends or [Follower.Close] is called. It returns as soon as a
-// broker answers: [Follower.Ready] says when there is a model. The pipeline may have no version yet, or no topics.
+// Follow connects to the brokers, and follows the versions of a pipeline until ctx ends or [Follower.Close] is called.
+// It returns as soon as a broker answers: [Follower.Ready] says when there is a model. The pipeline may have no version
+// yet, or no topics.
 //
 // A version is offered when all of it is here, its digests match, and its random draws are made. It costs one reading of that version,
-// however many are on the topic. Memory is that of the version, and of the next one while it is read. If brokers do not answer, the follower
-// keeps what it has, and goes on when they answer again. A version that was removed is not kept: then [Follower.Model] is the version that
-// takes its place, or nil.
+// however many are on the topic. Memory is that of the version, and of the next one while it is read. If brokers do not
+// answer, the follower keeps what it has, and goes on when they answer again. A version that was removed is not kept:
+// then [Follower.Model] is the version that takes its place, or nil.
 //
 // It is an error if the options are wrong, if no broker answers, or if the brokers refuse us.
 func Follow(ctx context.Context, o Options) (*Follower, error) {
@@ -75,7 +76,7 @@ func newFollower(o Options) *Follower {
 
 // follow starts to follow.
 func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) {
-	f.client = run.NewClient(log, f.options.Name, nil)
+	f.client = protocol.NewClient(log, f.options.Name, nil)
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() {
@@ -94,8 +95,9 @@ func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func(
 // Close stops following, and returns when that is done. The model stays. A second Close does nothing, and returns the same error.
 func (f *Follower) Close() error { return f.close() }
 
-// Model returns the model of the version that is offered at this moment; nil if there is none, as before [Follower.Ready], or after the last
-// version was removed. It may be used for as long as anybody likes, and never changes.
+// Model returns the model of the version that is offered at this moment; nil if there is none, as before
+// [Follower.Ready], or after the last version was removed. It may be used for as long as anybody likes, and never
+// changes.
 func (f *Follower) Model() *model.Model { return f.model.Load() }
 
 // Ready returns a channel that is closed when the first model is there.
@@ -144,8 +146,9 @@ func (f *Follower) Status() Status {
 	return s
 }
 
-// Stale returns why the model should not be relied on: there is none, the brokers have not answered for [Options.MaxSilence], or the version is
-// older than [Options.MaxAge]. It returns nil if all is well. What to do about it is the caller's business: the model stays.
+// Stale returns why the model is stale: there is none, the brokers have not answered for
+// [Options.MaxSilence], or the version is older than [Options.MaxAge]. It returns nil if all is well. What to do about
+// it is the caller's business: the model stays.
 func (f *Follower) Stale() error {
 	s := f.Status()
 	var stale error
@@ -155,9 +158,10 @@ func (f *Follower) Stale() error {
 	case s.Version == 0:
 		stale = errors.New("there is no version")
 	case s.Silence > f.options.silence():
-		stale = fmt.Errorf("whether version %d is still the one to have is unknown for %v, expected at most %v", s.Version, s.Silence.Round(time.Millisecond), f.options.silence())
+		stale = fmt.Errorf("version %d not confirmed by brokers for %v (limit %v)", s.Version,
+			s.Silence.Round(time.Millisecond), f.options.silence())
 	case f.options.MaxAge > 0 && s.Age > f.options.MaxAge:
-		return fmt.Errorf("version %d is %v old, expected at most %v", s.Version, s.Age.Round(time.Millisecond), f.options.MaxAge)
+		return fmt.Errorf("version %d is %v old (limit %v)", s.Version, s.Age.Round(time.Millisecond), f.options.MaxAge)
 	}
 	if stale != nil && s.Err != nil {
 		stale = fmt.Errorf("%w: %w", stale, s.Err)

@@ -13,8 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // follow follows until the end of the test.
@@ -67,14 +69,16 @@ func awaitStatus(t testing.TB, f *Follower, is func(Status) bool) Status {
 	}
 }
 
-// A follower has each version soon after it counts. Withheld versions are not offered, a pin comes first, and a version that is removed goes.
+// A follower has each version soon after it counts. Withheld versions are not offered, a pin comes first, and a version
+// that is removed goes.
 func TestFollowVersions(t *testing.T) {
 	p, cluster := brokers(t)
 	p.publish()
 	f := follow(t, p.options(cluster))
 	<-f.Ready()
 	await(t, f, 1)
-	if s := f.Status(); s.Run != p.places[1].Run || s.Kind != schemas.RunFull || s.Parent != "" || s.Err != nil || s.Age <= 0 || s.Silence > time.Minute {
+	if s := f.Status(); s.Run != p.places[1].Run || s.Kind != schemas.RunFull || s.Parent != "" || s.Err != nil || s.Age <= 0 ||
+		s.Silence > time.Minute {
 		t.Errorf("the status is %+v", s)
 	}
 	p.publish()
@@ -137,7 +141,7 @@ func TestFollowOneVersion(t *testing.T) {
 	f := follow(t, o)
 	p.publish()
 	s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
-	if !errors.As(s.Err, new(*run.NoVersionError)) || s.Version != 0 {
+	if !errors.As(s.Err, new(*protocol.NoVersionError)) || s.Version != 0 {
 		t.Errorf("the status is %+v", s)
 	}
 	p.publish()
@@ -151,21 +155,21 @@ func TestFollowOneVersion(t *testing.T) {
 	await(t, f, 0)
 }
 
-// A version whose messages are damaged is never the model: the one before it stays, or is taken by who starts now, and the status says why. A later one is
-// taken.
+// A version whose messages are damaged is never the model: the one before it stays, or is taken by who starts now, and
+// the status says why. A later one is taken.
 func TestDamagedVersionIsNotOffered(t *testing.T) {
-	for name, damage := range map[string]func(*schemas.Message){
-		"cut off":     func(m *schemas.Message) { m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...) },
-		"one bit":     func(m *schemas.Message) { m.Value[len(m.Value)/2] ^= 1 },
-		"none at all": func(m *schemas.Message) { m.Value = nil },
+	for name, damage := range map[string]func(*wire.Message){
+		"cut off":     func(m *wire.Message) { m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...) },
+		"one bit":     func(m *wire.Message) { m.Value[len(m.Value)/2] ^= 1 },
+		"none at all": func(m *wire.Message) { m.Value = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, kind := range []schemas.Kind{schemas.KindPrepare, schemas.KindWeights, schemas.KindManifest} {
+			for _, kind := range []wire.Kind{statistics.KindPrepare, schemas.KindWeights, schemas.KindManifest} {
 				p, cluster := brokers(t)
 				p.publish()
 				f := follow(t, p.options(cluster))
 				await(t, f, 1)
-				p.damage = func(messages []schemas.Message) []schemas.Message {
+				p.damage = func(messages []wire.Message) []wire.Message {
 					for i := range messages {
 						if messages[i].Kind() == kind {
 							damage(&messages[i])
@@ -204,7 +208,8 @@ func TestFollowerOutlivesTrouble(t *testing.T) {
 	await(t, f, 1)
 	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
 	s := awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence && s.Err != nil })
-	if err := f.Stale(); err == nil || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), "expected at most 40ms") || s.Version != 1 {
+	if err := f.Stale(); err == nil || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(),
+		"limit 40ms") || s.Version != 1 {
 		t.Errorf("stale: %v; the status is %+v", err, s)
 	}
 	p.publish()
@@ -279,7 +284,7 @@ func TestStale(t *testing.T) {
 		want             string
 	}{
 		{0, time.Hour, ""},
-		{90 * time.Minute, time.Hour, "whether version 1 is still the one to have is unknown for 1h30m0"},
+		{90 * time.Minute, time.Hour, "version 1 not confirmed by brokers for 1h30m0"},
 		{90 * time.Minute, 3 * time.Hour, ""},
 		{150 * time.Minute, 3 * time.Hour, "version 1 is 2h30m0"},
 	} {
@@ -328,8 +333,8 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"Name: not set: expected the name of a pipeline": {Brokers: []string{"a:1"}},
 		"Brokers: not set: expected the addresses":       {Name: "p"},
 		"DataDir: d: expected no value":                  {Name: "p", Brokers: []string{"a:1"}, DataDir: "d"},
-		"MaxAge: -1s: expected no negative":              {Name: "p", DataDir: "d", MaxAge: -time.Second},
-		"MaxSilence: -1s: expected no negative":          {Name: "p", DataDir: "d", MaxSilence: -time.Second},
+		"MaxAge: -1s: expected a time of at least 0":     {Name: "p", DataDir: "d", MaxAge: -time.Second},
+		"MaxSilence: -1s: expected a time of at least 0": {Name: "p", DataDir: "d", MaxSilence: -time.Second},
 	} {
 		if _, err := Follow(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "follow versions: "+want) {
 			t.Errorf("got %v, expected %q", err, want)

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// Security is TLS and SASL for the brokers. The zero value is plain text, without a user. docs/security.md says which permissions a follower
-// needs.
+// Security is TLS and SASL for the brokers. The zero value is plain text, without a user. docs/security.md says which
+// permissions a follower needs.
 type Security = kafkalog.Security
 
 // Secret is a password. It is never printed.
@@ -34,8 +34,8 @@ type Options struct {
 	// Version is the version to follow, whatever is made after it: its number, or the id of its run. "" or "latest" is the version that is
 	// pinned, or else the newest that is offered.
 	Version string
-	// MaxSilence is after how long without an answer of the brokers [Follower.Stale] says so; 0: one minute. They are asked four times as often,
-	// and at least every ten seconds.
+	// MaxSilence is after how long without an answer of the brokers [Follower.Stale] says so; 0: one minute. They are
+	// asked four times as often, and at least every ten seconds.
 	MaxSilence time.Duration
 	// MaxAge is how long after it was written a version is stale, because no other came; 0: never.
 	MaxAge time.Duration
@@ -50,11 +50,12 @@ const (
 func (o *Options) Check() error {
 	switch {
 	case o.Name == "":
-		return schemas.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
+		return option.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
 	case len(o.Brokers) == 0 && o.DataDir == "":
-		return schemas.Problem{Key: "Brokers", Value: "not set", Want: "the addresses of brokers, or the directory of an embedded broker in DataDir"}
+		return option.Problem{Key: "Brokers", Value: "not set",
+			Want: "the addresses of brokers, or the directory of an embedded broker in DataDir"}
 	case len(o.Brokers) > 0 && o.DataDir != "":
-		return schemas.Problem{Key: "DataDir", Value: o.DataDir, Want: "no value, as Brokers has " + strings.Join(o.Brokers, ", ")}
+		return option.Problem{Key: "DataDir", Value: o.DataDir, Want: "no value: Brokers has " + strings.Join(o.Brokers, ", ")}
 	}
 	return o.checkTimes()
 }
@@ -62,12 +63,12 @@ func (o *Options) Check() error {
 func (o *Options) checkTimes() error {
 	for key, limit := range map[string]time.Duration{"MaxSilence": o.MaxSilence, "MaxAge": o.MaxAge} {
 		if limit < 0 {
-			return schemas.Problem{Key: key, Value: limit.String(), Want: "no negative time"}
+			return option.Problem{Key: key, Value: limit.String(), Want: "a time of at least 0"}
 		}
 	}
 	return nil
 }
 
-func (o *Options) version() string           { return cmp.Or(o.Version, run.Latest) }
+func (o *Options) version() string           { return cmp.Or(o.Version, protocol.Latest) }
 func (o *Options) silence() time.Duration    { return cmp.Or(o.MaxSilence, defaultSilence) }
 func (o *Options) checkEvery() time.Duration { return min(o.silence()/4, longestCheck) }

@@ -13,24 +13,28 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // publisher writes versions of random weights to the topics of a pipeline, as a solver does. The versions have one preparation and the
 // same feature maps, as those of a chain have.
 type publisher struct {
 	testing.TB
-	*run.Client
+	*protocol.Client
 	log                      *kafkalog.Log
 	stages, features, inputs int // of a version; features is of a stage
 	classes                  []string
 	number                   int // of the last version
 	last                     string
 	places                   map[int]schemas.Place // of the versions
-	damage                   func(messages []schemas.Message) []schemas.Message
+	damage                   func(messages []wire.Message) []wire.Message
 }
 
 // brokers starts a cluster of one broker, with the topics of a pipeline, and returns a publisher on it.
@@ -61,12 +65,13 @@ func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 			t.Error(err)
 		}
 	})
-	topics := run.TopicsOf(name)
+	topics := protocol.TopicsOf(name)
 	if err := log.Create(t.Context(), kafkalog.Topic{Name: topics.Plans, Partitions: 1}, kafkalog.Topic{Name: topics.Versions, Partitions: 1},
 		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
-	return &publisher{TB: t, Client: run.NewClient(log, name, nil), log: log, stages: 2, features: 4, inputs: 3, classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
+	return &publisher{TB: t, Client: protocol.NewClient(log, name, nil), log: log, stages: 2, features: 4, inputs: 3,
+		classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
 }
 
 // options are those of a follower of the pipeline, on brokers.
@@ -74,7 +79,7 @@ func (p *publisher) options(cluster *kfake.Cluster) Options {
 	return Options{Name: "p", Brokers: cluster.ListenAddrs()}
 }
 
-func (p *publisher) append(topic string, messages ...schemas.Message) {
+func (p *publisher) append(topic string, messages ...wire.Message) {
 	p.Helper()
 	if _, err := p.Client.Log.Append(p.Context(), topic, 0, messages...); err != nil {
 		p.Fatal(err)
@@ -87,8 +92,9 @@ func (p *publisher) plan() *schemas.Plan {
 	stage.Features = stages.DefaultsOf(stages.RFF)
 	stage.Features.Size, stage.Link = p.features, link.Softmax
 	plan := &schemas.Plan{
-		Name: p.Topics.Name, Spans: schemas.Spans{{From: 0, To: 4}}, Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: stages.ScaleNone},
-		Stages: slices.Repeat([]schemas.Stage{stage}, p.stages), Seed: 7, Segment: 16, Submission: fmt.Sprint(p.number + 1),
+		Name: p.Topics.Name, Spans: coverage.Spans{{From: 0, To: 4}}, Foreign: true, Missing: "error",
+		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+		Stages:  slices.Repeat([]schemas.Stage{stage}, p.stages), Seed: 7, Segment: 16, Submission: fmt.Sprint(p.number + 1),
 		Chain: &schemas.Chain{Number: p.number + 1, Begins: []int64{0}},
 	}
 	if p.last != "" {
@@ -140,8 +146,8 @@ func (p *publisher) write() *schemas.Place {
 	return place
 }
 
-// publishRecords is [run.Client.PublishVersion], with messages that may be damaged.
-func (p *publisher) publishRecords(manifest *schemas.Manifest, records []*schemas.Record[float32]) (*schemas.Place, error) {
+// publishRecords is [protocol.Client.PublishVersion], with messages that may be damaged.
+func (p *publisher) publishRecords(manifest *schemas.Manifest, records []*wire.Record[float32]) (*schemas.Place, error) {
 	client := *p.Client
 	if p.damage != nil {
 		client.Log = damaged{p.Client.Log, p.damage}
@@ -151,11 +157,11 @@ func (p *publisher) publishRecords(manifest *schemas.Manifest, records []*schema
 
 // damaged is a log to which messages are written that a function has changed.
 type damaged struct {
-	run.Log
-	damage func([]schemas.Message) []schemas.Message
+	protocol.Log
+	damage func([]wire.Message) []wire.Message
 }
 
-func (d damaged) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+func (d damaged) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
 	return d.Log.Append(ctx, topic, partition, d.damage(slices.Clone(messages))...)
 }
 
@@ -166,20 +172,21 @@ func (p *publisher) end(place *schemas.Place) {
 }
 
 // version returns the manifest of the version of a plan, and its records.
-func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*schemas.Record[float32]) {
+func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Record[float32]) {
 	p.Helper()
 	random := rand.New(rand.NewPCG(uint64(p.number), 1))
 	k := len(p.classes)
 	ones := slices.Repeat([]float32{1}, p.inputs)
-	survey := &schemas.SurveyResult{
-		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()},
-		Preparation: schemas.Tensors[float32]{
-			schemas.Vector(schemas.TensorCenter, make([]float32, p.inputs)), schemas.Vector(schemas.TensorScale, ones),
-			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, p.classes),
+	survey := &statistics.SurveyResult{
+		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()},
+		Preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, make([]float32, p.inputs)), wire.Vector(statistics.TensorScale, ones),
+			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, p.classes),
 		},
 	}
-	records := []*schemas.Record[float32]{survey.Record()}
-	manifest := &schemas.Manifest{Name: plan.Name, Version: p.number, Run: plan.Run(), Plan: plan, Labels: p.classes, Prepare: records[0].Digest()}
+	records := []*wire.Record[float32]{survey.Record()}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: p.number, Run: plan.Run(), Plan: plan, Labels: p.classes,
+		Prepare: records[0].Digest()}
 	var weights [][]*schemas.Weights
 	for stage := range plan.Stages {
 		values := make([]float32, p.features*k)
@@ -187,8 +194,8 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*schemas.R
 			values[i] = float32(random.NormFloat64())
 		}
 		w := &schemas.Weights{
-			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: records[stage].Digest()},
-			Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, p.features, k, values)}, Final: &schemas.Final{},
+			Identity: wire.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: records[stage].Digest()},
+			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p.features, k, values)}, Final: &schemas.Final{},
 		}
 		record := w.Record()
 		records, weights = append(records, record), append(weights, []*schemas.Weights{w})

@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,7 +19,7 @@ type chart struct {
 
 // line is the values of a run.
 type line struct {
-	Run    int // its number, from 0, which decides colour and dashes
+	Run    int // of its colour and dashes
 	Title  string
 	Points string // of the line, for SVG
 	Marks  []mark
@@ -40,8 +41,11 @@ type tick struct {
 const (
 	left, right = 64, 624
 	top, bottom = 32, 256
-	maxRuns     = 8 // runs with a colour of their own; later ones begin again
+	maxRuns     = 8 // runs with a colour of their own
 )
+
+// colourOf returns the number of the colour of a run, given its place among all: runs behind the first few share the last one.
+func colourOf(place int) int { return min(place, maxRuns) }
 
 // values are the points of one run before they are scaled.
 type values struct {
@@ -50,7 +54,8 @@ type values struct {
 	xs, ys []float64
 }
 
-// newChart scales values into a diagram; ok is false if there are none. fixed says that both axes go from 0 to 1.
+// newChart scales values into a diagram; ok is false if no run has two, as a point alone says no more than the table.
+// fixed says that both axes go from 0 to 1.
 func newChart(id, title, x, y string, all []values, fixed bool) (c chart, ok bool) {
 	c = chart{ID: id, Title: title, X: x, Y: y}
 	least, most, last := math.Inf(1), 0.0, 1.0
@@ -58,49 +63,51 @@ func newChart(id, title, x, y string, all []values, fixed bool) (c chart, ok boo
 		for i := range v.xs {
 			last, least, most = max(last, v.xs[i]), min(least, v.ys[i]), max(most, v.ys[i])
 		}
-		ok = ok || len(v.xs) > 0
+		ok = ok || len(v.xs) > 1 || fixed && len(v.xs) > 0
 	}
 	if !ok {
 		return c, false
 	}
-	first := min(1.0, last-1)
 	if fixed {
-		first, last, least, most = 0, 1, 0, 1
+		least, most = 0, 1
 	}
 	if most == 0 {
 		most = 1
 	}
 	c.Log = !fixed && least > 0 && most > 20*least
-	scale := func(y float64) float64 { return y / most }
+	ys := linearTicks(0, most, 5)
+	scale := func(y float64) float64 { return y / ys[len(ys)-1] }
 	if c.Log {
-		low, high := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
-		scale = func(y float64) float64 { return (math.Log10(y) - low) / max(high-low, 1) }
-		for e := low; e <= high; e++ {
-			c.YTicks = append(c.YTicks, tick{at(bottom, top, scale(math.Pow(10, e))), strconv.FormatFloat(math.Pow(10, e), 'g', -1, 64)})
-		}
+		ys = logTicks(least, most)
+		low, high := math.Log10(ys[0]), math.Log10(ys[len(ys)-1])
+		scale = func(y float64) float64 { return (math.Log10(y) - low) / (high - low) }
+	}
+	for _, y := range ys {
+		c.YTicks = append(c.YTicks, tick{at(bottom, top, scale(y)), tickText(y)})
+	}
+	first, xs := 1.0, []float64{0, 0.25, 0.5, 0.75, 1}
+	if fixed {
+		first, last = 0, 1
+		c.Diagonal = fmt.Sprintf("%d,%d %d,%d", left, bottom, right, top)
 	} else {
-		for i := range 5 {
-			y := most * float64(i) / 4
-			c.YTicks = append(c.YTicks, tick{at(bottom, top, scale(y)), strconv.FormatFloat(y, 'g', 3, 64)})
+		step := max(roundStep(last-first, 10), 1)
+		xs = []float64{first}
+		for x := step; x <= last; x += step {
+			if x > first {
+				xs = append(xs, x)
+			}
 		}
 	}
 	across := func(x float64) float64 { return at(left, right, (x-first)/max(last-first, 1e-9)) }
-	if fixed {
-		for i := range 5 {
-			c.XTicks = append(c.XTicks, tick{across(float64(i) / 4), strconv.FormatFloat(float64(i)/4, 'g', 3, 64)})
-		}
-		c.Diagonal = fmt.Sprintf("%d,%d %d,%d", left, bottom, right, top)
-	} else {
-		step := math.Ceil((last - first + 1) / 10)
-		for x := first; x <= last; x += step {
-			c.XTicks = append(c.XTicks, tick{across(x), strconv.FormatFloat(x, 'g', -1, 64)})
-		}
+	for _, x := range xs {
+		c.XTicks = append(c.XTicks, tick{across(x), tickText(x)})
 	}
-	for _, v := range all {
-		l := line{Run: v.run % maxRuns, Title: v.title}
+	for _, v := range slices.Backward(all) { // the first, which is the best, is drawn over the others
+		l := line{Run: colourOf(v.run), Title: v.title}
 		var points []string
 		for i := range v.xs {
-			m := mark{X: across(v.xs[i]), Y: at(bottom, top, scale(v.ys[i])), Across: strconv.FormatFloat(v.xs[i], 'g', 4, 64), Down: number(v.ys[i])}
+			m := mark{X: across(v.xs[i]), Y: at(bottom, top, scale(v.ys[i])), Across: strconv.FormatFloat(v.xs[i], 'g', 4, 64),
+				Down: number(v.ys[i])}
 			l.Marks = append(l.Marks, m)
 			points = append(points, fmt.Sprintf("%.1f,%.1f", m.X, m.Y))
 		}

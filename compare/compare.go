@@ -10,18 +10,26 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Run is a run to compare.
 type Run struct {
 	Title string // how the reader knows it, such as "wide version 3"
 	State string // done, failed, running, …
-	Plan  *schemas.Plan
+	Date  string // when it was submitted; "": the page says it of all
+	// Settings are in what it was to differ from the others; none: the plans say it.
+	Settings []Setting
+	Plan     *schemas.Plan
 	// Report says how it went; nil: the run has made no version, or an earlier release has made it.
 	Report *schemas.Report
 	// Galleries are pictures of what it has learnt; none: it was not trained on images.
 	Galleries []Gallery
 }
+
+// Setting is a key of the configuration and its value.
+type Setting struct{ Key, Value string }
 
 // Row is a row of a table: what it is about, and a value for each run, which is None if the run has none.
 type Row struct {
@@ -97,7 +105,7 @@ func fieldsOf(plan *schemas.Plan) map[string]string {
 	}
 	fields := map[string]string{}
 	flatten("", root, fields)
-	spans := func(key string, list schemas.Spans) {
+	spans := func(key string, list coverage.Spans) {
 		var texts []string
 		for _, s := range list {
 			texts = append(texts, s.String())
@@ -111,13 +119,13 @@ func fieldsOf(plan *schemas.Plan) map[string]string {
 	spans("outside", plan.Outside)
 	var sources []string
 	for i := range plan.Sources {
-		sources = append(sources, schemas.Digest(plan.Sources[i].ID).Short())
+		sources = append(sources, wire.Digest(plan.Sources[i].ID).Short())
 	}
 	if len(sources) > 0 {
 		fields["sources"] = strings.Join(sources, " ")
 	}
 	if len(plan.Forgotten) > 0 {
-		fields["forgotten"] = schemas.DigestJSON(plan.Forgotten).Short()
+		fields["forgotten"] = wire.DigestJSON(plan.Forgotten).Short()
 	}
 	return fields
 }

@@ -11,20 +11,25 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // made returns a run of equal stages with a ridge, that has made a version.
 func made(title string, ridge schemas.Ridge, stages int) Run {
 	half, third := 50.0, 0.3
-	plan := &schemas.Plan{Name: "p", Seed: 1, Submission: title, Spans: schemas.Spans{{Partition: 0, From: 0, To: 9}}, Sources: []schemas.SourceSeal{{ID: strings.Repeat("a", 64)}}}
-	report := &schemas.Report{Labels: []string{"<b>", "b"}, Seconds: 1.5, WeightsDigest: "0123456789abcdef", Splits: map[string]schemas.SplitReport{
-		"train": {Rows: 80, Error: 10, Loss: 0.2},
-		"test":  {Rows: 20, Error: 50, Loss: 0.3, Confusion: [][]int64{{7, 3}, {7, 3}}, Reliability: []schemas.ReliabilityBin{{Weight: 20, Confidence: 0.75, Accuracy: 0.5}}},
-	}}
+	plan := &schemas.Plan{Name: "p", Seed: 1, Submission: title, Spans: coverage.Spans{{Partition: 0, From: 0, To: 9}},
+		Sources: []schemas.SourceSeal{{ID: strings.Repeat("a", 64)}}}
+	report := &schemas.Report{Labels: []string{"<b>", "b"}, Seconds: 1.5, WeightsDigest: "0123456789abcdef",
+		Splits: map[string]schemas.SplitReport{
+			"train": {Rows: 80, Error: 10, Loss: 0.2},
+			"test": {Rows: 20, Error: 50, Loss: 0.3, Confusion: [][]int64{{7, 3}, {7, 3}}, Reliability: []schemas.ReliabilityBin{{Weight: 20,
+				Confidence: 0.75, Accuracy: 0.5}}},
+		}}
 	for t := range stages {
 		plan.Stages = append(plan.Stages, schemas.Stage{Link: "softmax", Ridge: ridge, Passes: 12})
-		report.Stages = append(report.Stages, schemas.StageReport{Stage: t, Passes: 2, TrainError: 10, TrainLoss: 0.2, TestError: &half, TestLoss: &third, ByPass: []schemas.PassReport{
-			{Pass: 1, TrainError: 90, TrainLoss: 2.3, TestError: &half, TestLoss: &third}, {Pass: 2, TrainError: 10, TrainLoss: 0.02, TestError: &half, TestLoss: &third}}})
+		report.Stages = append(report.Stages, schemas.StageReport{Stage: t, Passes: 2, TrainError: 10, TrainLoss: 0.2, TestError: &half,
+			TestLoss: &third, ByPass: []schemas.PassReport{
+				{Pass: 1, TrainError: 90, TrainLoss: 2.3, TestError: &half, TestLoss: &third}, {Pass: 2, TrainError: 10, TrainLoss: 0.02, TestError: &half, TestLoss: &third}}})
 	}
 	return Run{Title: title, State: "done", Plan: plan, Report: report}
 }
@@ -71,7 +76,8 @@ func TestMeasures(t *testing.T) {
 		return rows[i].Values
 	}
 	for name, want := range map[string][]string{
-		"state": {"done", "failed"}, "test error": {"50.00 %", None}, "train rows": {"80", None}, "passes": {"2", None}, "weights digest": {"0123456789ab", None}, "holdout error": nil,
+		"state": {"done", "failed"}, "test error": {"50.00 %", None}, "train rows": {"80", None}, "passes": {"2", None},
+		"weights digest": {"0123456789ab", None}, "holdout error": nil,
 	} {
 		if got := find(name); !slices.Equal(got, want) {
 			t.Errorf("%s is %v, expected %v", name, got, want)
@@ -82,7 +88,8 @@ func TestMeasures(t *testing.T) {
 // The page asks for nothing: no address, no script. Its diagrams have titles and its tables captions, and texts of others are escaped.
 func TestPage(t *testing.T) {
 	var page bytes.Buffer
-	if err := WritePage(&page, []Run{made("a", 0.001, 2), made("b", 0.25, 3), {Title: "c", State: "failed"}}); err != nil {
+	if err := WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Run{made("a", 0.001, 2), made("b", 0.25, 3),
+		{Title: "c", State: "failed"}}); err != nil {
 		t.Fatal(err)
 	}
 	text := page.String()
@@ -118,8 +125,9 @@ func TestPage(t *testing.T) {
 			before = "" // it only shows the colour of a run
 		}
 	}
-	if count["svg"] != 3+8+1 || count["polyline"] != 2*9+1 { // three keys, eight diagrams by stage and pass, one of reliability with its diagonal
-		t.Errorf("%d drawings with %d lines, expected 12 with 19", count["svg"], count["polyline"])
+	// three keys, in both tables too, eight diagrams by stage and pass, one of reliability with its diagonal
+	if count["svg"] != 3*3+8+1 || count["polyline"] != 2*9+1 {
+		t.Errorf("%d drawings with %d lines, expected 18 with 19", count["svg"], count["polyline"])
 	}
 	// The test rows of each run in two classes: 7 of 10 right, and 3 of 10.
 	if got := len(regexp.MustCompile(`<td class="right">[73]</td>`).FindAllString(text, -1)); got != 4 {
@@ -129,7 +137,7 @@ func TestPage(t *testing.T) {
 
 // All points are within the drawing, whatever the values are.
 func TestChartsFit(t *testing.T) {
-	for _, ys := range [][]float64{{0}, {0, 0}, {1e-9, 5}, {1e300, 1e-300}, {3, 3, 3}, {0, 100}} {
+	for _, ys := range [][]float64{{0, 0}, {1e-9, 5}, {1e300, 1e-300}, {3, 3, 3}, {0, 100}} {
 		var v values
 		for i, y := range ys {
 			v.xs, v.ys = append(v.xs, float64(i+1)), append(v.ys, y)
@@ -144,10 +152,134 @@ func TestChartsFit(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := newChart("id", "title", "x", "y", []values{{}}, false); ok {
-		t.Error("a diagram without values")
+	for _, few := range []values{{}, {xs: []float64{1}, ys: []float64{3}}} {
+		if _, ok := newChart("id", "title", "x", "y", []values{few}, false); ok {
+			t.Errorf("a diagram of %v", few)
+		}
 	}
 	if got := fmt.Sprint(at(10, 20, 0.25)); got != "12.5" {
 		t.Errorf("a quarter of the way from 10 to 20 is %s", got)
+	}
+}
+
+// Ticks are round: 1, 2 or 5 times a power of ten, at most six or so of them, from below the values to above them.
+func TestTicksAreRound(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		log       bool
+		want      string
+	}{
+		{0, 3.276, false, "0 1 2 3 4"}, {0, 0.041, false, "0 0.01 0.02 0.03 0.04 0.05"}, {0, 100, false, "0 20 40 60 80 100"}, {0, 7, false, "0 2 4 6 8"},
+		{0.0117, 2.303, true, "0.01 0.02 0.05 0.1 0.2 0.5 1 2 5"}, {0.004, 90, true, "0.001 0.01 0.1 1 10 100"}, {20, 45, true, "20 50"},
+	} {
+		ticks := linearTicks(c.low, c.high, 5)
+		if c.log {
+			ticks = logTicks(c.low, c.high)
+		}
+		var got []string
+		for _, v := range ticks {
+			got = append(got, tickText(v))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%g to %g: %v, expected %s", c.low, c.high, got, c.want)
+		}
+	}
+}
+
+// The table has runs as rows, the best first, which is marked, and in colour what is not as there. What all runs share is no column.
+func TestTableOfRuns(t *testing.T) {
+	worse, best, failed := made("a", 0.25, 1), made("b", 0.001, 1), Run{Title: "c", State: "failed"}
+	of := best.Report.Splits["test"]
+	of.Error = 5
+	best.Report.Splits["test"] = of
+	runs := Order{}.sorted([]Run{failed, worse, best})
+	table, _ := tablesOf(runs, Order{})
+	var got []string
+	for _, r := range table.Rows {
+		text := r.Title
+		if r.Best {
+			text += " best"
+		}
+		for _, c := range r.Cells {
+			if c.Name == "stages.*.ridge" || c.Name == "test error" {
+				text += " " + c.Value
+				if c.Differs {
+					text += "!"
+				}
+			}
+		}
+		got = append(got, text)
+	}
+	if want := []string{"b best 0.001 5.00 %", "a 0.25! 50.00 %", "c -! -"}; !slices.Equal(got, want) {
+		t.Errorf("rows %q, expected %q", got, want)
+	}
+	if table, more := tablesOf(runs[:2], Order{}); len(more.Columns) > 0 || !slices.Contains(table.Same, "train error 10.00 %") ||
+		slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "train error" }) {
+		t.Errorf("a measure that all share is a column: %+v", table)
+	}
+	if words := (Order{By: "loss"}).Words(runs); words != "log loss of the test rows" {
+		t.Error(words)
+	}
+	if best := (Order{Split: "holdout"}).Best(runs); best != -1 {
+		t.Errorf("run %d is the best by rows that none has", best)
+	}
+}
+
+// A diagram of one point says nothing, and runs behind the eighth have no colour that another has.
+func TestManyRuns(t *testing.T) {
+	var runs []Run
+	for i := range 12 {
+		r := made(fmt.Sprint("run ", i), schemas.Ridge(0.1*float64(i+1)), 1)
+		r.Report.Splits = map[string]schemas.SplitReport{"test": {Rows: 20, Error: float64(12 - i)}}
+		runs = append(runs, r)
+	}
+	colours := map[int]int{}
+	for _, c := range charts(Order{}.sorted(runs)) {
+		if strings.Contains(c.ID, "-stage-") {
+			t.Errorf("%s has one point a run", c.Title)
+		}
+		for _, l := range c.Lines {
+			if c.ID == "error-pass-test" {
+				colours[l.Run]++
+			}
+		}
+	}
+	for colour := range maxRuns {
+		if colours[colour] != 1 {
+			t.Errorf("%d runs have colour %d", colours[colour], colour)
+		}
+	}
+	if colours[maxRuns] != 4 {
+		t.Errorf("%d runs are without a colour, expected 4", colours[maxRuns])
+	}
+}
+
+// Runs are sorted by each measure, the best first, whether that is the least or the greatest, and those that lack it last.
+func TestOrders(t *testing.T) {
+	var runs []Run
+	for i, v := range []float64{0.7, 0.9, 0.8} {
+		r := made(fmt.Sprint(i), 1, 1)
+		s := schemas.SplitReport{Rows: 20, Error: 10 * v, Loss: 2 * v, LogLoss: &v}
+		s.AUC, s.AveragePrecision, s.BalancedError = new(v/2), new(v/4), new(20*v)
+		r.Report.Splits = map[string]schemas.SplitReport{"holdout": s}
+		runs = append(runs, r)
+	}
+	lacks := made("lacks", 1, 1)
+	lacks.Report.Splits = map[string]schemas.SplitReport{"test": {Rows: 20}}
+	runs = append(runs, lacks)
+	for _, by := range Orders() {
+		o, want := Order{Split: "holdout", By: by}, []int{0, 2, 1, 3}
+		if by == "auc" || by == "average_precision" {
+			want = []int{1, 2, 0, 3}
+		}
+		if got := o.Ranks(runs); !slices.Equal(got, want) || o.Best(runs) != want[0] {
+			t.Errorf("by %s the order is %v, expected %v", by, got, want)
+		}
+		if text := o.Text(lacks.Report); text != None {
+			t.Errorf("rows that there are none of have the %s %s", by, text)
+		}
+		if table, _ := tablesOf(runs[:3], o); !slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "holdout "+o.Measure() }) {
+			t.Errorf("the first table lacks the %s", o.Measure())
+		}
 	}
 }

@@ -5,15 +5,17 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // splits are the splits of a report, by the names that it has for them, and by what people call them.
 func splits() []string {
-	return []string{schemas.Train.String(), schemas.Holdout.String(), schemas.Test.String()}
+	return []string{examples.Train.String(), examples.Holdout.String(), examples.Test.String()}
 }
 
-// Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row in which no run has a
-// value is left out.
+// Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row
+// in which no run has a value is left out.
 func Measures(runs []Run) (rows []Row) {
 	add := func(name string, value func(*schemas.Report) (string, bool)) {
 		row, any := Row{Name: name}, false
@@ -48,6 +50,46 @@ func Measures(runs []Run) (rows []Row) {
 		add(split+" error", of(split, func(s schemas.SplitReport) string { return fmt.Sprintf("%.2f %%", s.Error) }))
 	}
 	for _, split := range splits() {
+		for _, m := range []struct {
+			name  string
+			value func(*statistics.Decided) string
+		}{
+			{"threshold", func(d *statistics.Decided) string { return number(d.Threshold) }},
+			{"error at the threshold", func(d *statistics.Decided) string { return fmt.Sprintf("%.2f %%", d.Error) }},
+			{"balanced error there", func(d *statistics.Decided) string { return fmt.Sprintf("%.2f %%", d.BalancedError) }},
+			{"precision there", func(d *statistics.Decided) string { return number(d.Precision) }},
+			{"recall there", func(d *statistics.Decided) string { return number(d.Recall) }},
+			{"F1 there", func(d *statistics.Decided) string { return number(d.F1) }},
+			{"rows by class and decision", func(d *statistics.Decided) string {
+				c := d.Confusion
+				return fmt.Sprintf("%.6g %.6g, %.6g %.6g", c[0][0], c[0][1], c[1][0], c[1][1])
+			}},
+		} {
+			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
+				d := r.Splits[split].Decided
+				if d == nil {
+					return "", false
+				}
+				return m.value(d), true
+			})
+		}
+		for _, m := range []struct {
+			name  string
+			value func(schemas.SplitReport) *float64
+		}{
+			{"balanced error", func(s schemas.SplitReport) *float64 { return s.BalancedError }},
+			{"error of the commonest class", func(s schemas.SplitReport) *float64 { return s.MajorityError }},
+		} {
+			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
+				v := m.value(r.Splits[split])
+				if v == nil {
+					return "", false
+				}
+				return fmt.Sprintf("%.2f %%", *v), true
+			})
+		}
+	}
+	for _, split := range splits() {
 		add(split+" loss", of(split, func(s schemas.SplitReport) string { return number(s.Loss) }))
 		for _, m := range []struct {
 			name  string
@@ -55,6 +97,8 @@ func Measures(runs []Run) (rows []Row) {
 		}{
 			{"log loss", func(s schemas.SplitReport) *float64 { return s.LogLoss }},
 			{"calibration error", func(s schemas.SplitReport) *float64 { return s.ECE }},
+			{"AUC", func(s schemas.SplitReport) *float64 { return s.AUC }},
+			{"average precision", func(s schemas.SplitReport) *float64 { return s.AveragePrecision }},
 			{"RMSE", func(s schemas.SplitReport) *float64 { return s.RMSE }},
 			{"MAE", func(s schemas.SplitReport) *float64 { return s.MAE }},
 			{"R²", func(s schemas.SplitReport) *float64 { return s.R2 }},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 //go:embed page.html
@@ -16,12 +17,23 @@ var pageText string
 // maxConfusion is how many classes a confusion matrix on the page has at most. Of more, nobody could read it.
 const maxConfusion = 50
 
+// About describes a page.
+type About struct {
+	Title    string // what was done, such as "Runs compared"
+	Pipeline string // or several
+	Date     string // when it was made; "": the runs have their own
+	By       Order  // the sort key of the runs, best first
+}
+
 // page is what the template shows.
 type page struct {
-	Title       string
+	About
+	One         bool // there is no other run to compare with
 	Runs        []runOnPage
-	Differences []Row
-	Measures    []Row
+	Others      int // runs without a colour of their own
+	Colours     []int
+	Tables      []table
+	Measures    []Row // of one run
 	Charts      []chart
 	Confusion   []confusion
 	Width       int // of a drawing
@@ -40,12 +52,14 @@ type runOnPage struct {
 type confusion struct {
 	Title, Split string
 	Labels       []string
+	Rates        []string // what else is known of each class
 	Rows         []confusionRow
 }
 
 type confusionRow struct {
 	Label string
 	Cells []cell
+	Rates []string // as confusion.Rates
 }
 
 // cell is a number of rows, and its share of those of its true class in tenths, which shades it.
@@ -55,34 +69,51 @@ type cell struct {
 	Right bool // the class is predicted that is true
 }
 
-// WritePage writes a page that compares runs. It is one file of HTML: it asks for nothing else, and runs no script.
-func WritePage(w io.Writer, runs []Run) error {
-	p := page{
-		Title: "Runs compared", Differences: Differences(runs), Measures: Measures(runs),
-		Width: 640, Height: 300, Left: left, Right: right, Top: top, Bottom: bottom,
-	}
-	if len(runs) == 1 {
-		p.Title = runs[0].Title
+// WritePage writes a page about runs. It is one file of HTML: it asks for nothing else, and runs no script.
+func WritePage(w io.Writer, about About, runs []Run) error {
+	runs = about.By.sorted(runs)
+	p := page{About: about, One: len(runs) == 1, Width: 640, Height: 300, Left: left, Right: right, Top: top, Bottom: bottom}
+	if p.One {
+		p.Measures = Measures(runs)
+	} else {
+		first, more := tablesOf(runs, about.By)
+		if p.Tables = append(p.Tables, first); len(more.Columns) > 0 {
+			p.Tables = append(p.Tables, more)
+		}
 	}
 	for i, r := range runs {
-		p.Runs = append(p.Runs, runOnPage{i % maxRuns, r})
+		p.Runs = append(p.Runs, runOnPage{colourOf(i), r})
+	}
+	p.Others = max(len(runs)-maxRuns, 0)
+	for colour := range min(len(runs), maxRuns+1) {
+		p.Colours = append(p.Colours, colour)
 	}
 	p.Charts = charts(runs)
-	for _, r := range runs {
+	for _, r := range runs[:min(len(runs), maxRuns)] { // of more, nobody would look at the matrices
 		if r.Report == nil {
 			continue
 		}
 		for _, split := range splits() {
-			if s, ok := r.Report.Splits[split]; ok && split != schemas.Train.String() && len(s.Confusion) > 0 && len(s.Confusion) <= maxConfusion {
-				p.Confusion = append(p.Confusion, confusionOf(r.Title, split, r.Report.Labels, s.Confusion))
+			if s, ok := r.Report.Splits[split]; ok && split != examples.Train.String() && len(s.Confusion) > 0 && len(s.Confusion) <= maxConfusion {
+				p.Confusion = append(p.Confusion, confusionOf(r.Title, split, r.Report.Labels, s))
 			}
 		}
 	}
-	t, err := template.New("page").Funcs(template.FuncMap{"center": func(a, b int) int { return (a + b) / 2 }, "sub": func(a, b int) int { return a - b }, "add": func(a, b int) int { return a + b }}).Parse(pageText)
+	functions := template.FuncMap{
+		"center": func(a, b int) int { return (a + b) / 2 }, "sub": func(a, b int) int { return a - b },
+		"add":    func(a, b int) int { return a + b },
+		"breaks": breaks,
+	}
+	t, err := template.New("page").Funcs(functions).Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("parse the page: %w", err)
 	}
 	return t.Execute(w, p)
+}
+
+// breaks lets a key be broken behind its dots and underscores.
+func breaks(key string) string {
+	return strings.NewReplacer(".", ".\u200b", "_", "_\u200b").Replace(key)
 }
 
 // measured is an error and a loss of a split; nil: it has no rows.
@@ -90,13 +121,15 @@ type measured struct{ percent, loss *float64 }
 
 func ofStage(s *schemas.StageReport) map[string]measured {
 	return map[string]measured{
-		schemas.Train.String(): {&s.TrainError, &s.TrainLoss}, schemas.Holdout.String(): {s.HoldoutError, s.HoldoutLoss}, schemas.Test.String(): {s.TestError, s.TestLoss},
+		examples.Train.String(): {&s.TrainError, &s.TrainLoss}, examples.Holdout.String(): {s.HoldoutError, s.HoldoutLoss},
+		examples.Test.String(): {s.TestError, s.TestLoss},
 	}
 }
 
 func ofPass(s *schemas.PassReport) map[string]measured {
 	return map[string]measured{
-		schemas.Train.String(): {&s.TrainError, &s.TrainLoss}, schemas.Holdout.String(): {s.HoldoutError, s.HoldoutLoss}, schemas.Test.String(): {s.TestError, s.TestLoss},
+		examples.Train.String(): {&s.TrainError, &s.TrainLoss}, examples.Holdout.String(): {s.HoldoutError, s.HoldoutLoss},
+		examples.Test.String(): {s.TestError, s.TestLoss},
 	}
 }
 
@@ -113,7 +146,8 @@ func charts(runs []Run) (list []chart) {
 			if r.Report == nil {
 				continue
 			}
-			byStage, byPass := [2]values{{run: i, title: r.Title}, {run: i, title: r.Title}}, [2]values{{run: i, title: r.Title}, {run: i, title: r.Title}}
+			byStage, byPass := [2]values{{run: i, title: r.Title}, {run: i, title: r.Title}}, [2]values{{run: i, title: r.Title},
+				{run: i, title: r.Title}}
 			pass := 0
 			for t := range r.Report.Stages {
 				stage := &r.Report.Stages[t]
@@ -143,7 +177,8 @@ func charts(runs []Run) (list []chart) {
 			}
 			bins = append(bins, v)
 		}
-		add("reliability-"+split, "Reliability on the "+split+" rows: how often predictions of a confidence are right", "confidence", "accuracy", bins, true)
+		add("reliability-"+split, "Reliability on the "+split+" rows: accuracy by confidence", "confidence",
+			"accuracy", bins, true)
 	}
 	return list
 }
@@ -158,9 +193,13 @@ func put(to *[2]values, x float64, m measured) {
 }
 
 // confusionOf returns a confusion matrix for the page.
-func confusionOf(title, split string, labels []string, counts [][]int64) confusion {
+func confusionOf(title, split string, labels []string, of schemas.SplitReport) confusion {
 	c := confusion{Title: title, Split: split, Labels: labels}
-	for truth, row := range counts {
+	rates := len(of.F1) == len(labels) && len(of.Precision) == len(labels) && len(of.Recall) == len(labels) // else of an earlier release
+	if rates {
+		c.Rates = []string{"precision", "recall", "F1"}
+	}
+	for truth, row := range of.Confusion {
 		total := int64(0)
 		for _, n := range row {
 			total += n
@@ -172,6 +211,11 @@ func confusionOf(title, split string, labels []string, counts [][]int64) confusi
 				shade = int((10*n + total - 1) / total) // any row at all shades a cell
 			}
 			r.Cells = append(r.Cells, cell{n, shade, truth == predicted})
+		}
+		if rates {
+			for _, v := range []float64{of.Precision[truth], of.Recall[truth], of.F1[truth]} {
+				r.Rates = append(r.Rates, number(v))
+			}
 		}
 		c.Rows = append(c.Rows, r)
 	}

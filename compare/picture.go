@@ -10,7 +10,7 @@ import (
 	"image/png"
 	"math"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // Gallery is pictures with a title, such as the filters of a stage.
@@ -22,7 +22,7 @@ type Gallery struct {
 // Picture is values that are pixels: of an example, or of a filter.
 type Picture struct {
 	Caption string // what is written below it; "": nothing
-	Shape   schemas.Image
+	Shape   examples.Image
 	Values  []float32 // as many as the shape has
 }
 

@@ -9,14 +9,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const (
@@ -39,14 +43,14 @@ var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
 const notSet = "not set"
 
 // problems returns the impossible values, each by its full key.
-func (c *Config) problems() []schemas.Problem {
-	var all []schemas.Problem
+func (c *Config) problems() []option.Problem {
+	var all []option.Problem
 	wrong := func(key string, value any, want string) {
-		all = append(all, schemas.Problem{Key: key, Value: quoted(fmt.Sprint(value)), Want: want})
+		all = append(all, option.Problem{Key: key, Value: quoted(fmt.Sprint(value)), Want: want})
 	}
-	under := func(prefix string, problems []schemas.Problem) {
+	under := func(prefix string, problems []option.Problem) {
 		for _, p := range problems {
-			all = append(all, schemas.Problem{Key: join(prefix, p.Key), Value: quoted(p.Value), Want: p.Want})
+			all = append(all, option.Problem{Key: join(prefix, p.Key), Value: quoted(p.Value), Want: p.Want})
 		}
 	}
 
@@ -66,7 +70,7 @@ func (c *Config) problems() []schemas.Problem {
 		wrong("brokers", c.Brokers, "host:port for each broker, unlike "+oneOf("and", badBrokers))
 	}
 	if len(c.Brokers) == 0 && (c.Security.TLS.Enabled || c.Security.SASL.Mechanism != "") {
-		wrong("security", "set without brokers", "brokers too, because the embedded broker, inside this process, has no security")
+		wrong("security", "set without brokers", "brokers too, because the embedded broker has no security")
 	} else {
 		for _, p := range c.Security.Check() {
 			wrong("security."+p.Key, p.Value, p.Want)
@@ -76,12 +80,12 @@ func (c *Config) problems() []schemas.Problem {
 		wrong("data_dir", c.DataDir, "the path of a folder")
 	}
 	if c.Fsync && len(c.Brokers) > 0 {
-		wrong("fsync", c.Fsync, "no value here, because the brokers are set: they have settings of their own for that")
+		wrong("fsync", c.Fsync, "no value, because brokers is set: Kafka brokers have their own setting")
 	}
 	switch {
 	case c.Listen == "":
 	case len(c.Brokers) > 0:
-		wrong("listen", c.Listen, "no value here, because the brokers are set: only the embedded broker listens")
+		wrong("listen", c.Listen, "no value, because brokers is set: only the embedded broker listens")
 	case !isBrokerAddress(c.Listen) || !kafkalog.IsLoopback(c.Listen):
 		wrong("listen", c.Listen, "a loopback address with a port, such as 127.0.0.1:9092, because the embedded broker has no authentication")
 	}
@@ -90,18 +94,19 @@ func (c *Config) problems() []schemas.Problem {
 	case topic == "":
 	case !topicName.MatchString(topic):
 		wrong("examples.topic", topic, "the name of a topic: letters, digits, dots, hyphens and underscores")
-	case topic == run.TopicsOf(c.Name).Examples:
-		wrong("examples.topic", topic, "the topic of another pipeline: this one is its own, which it reads without this key")
-	case slices.ContainsFunc(pipeline.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic }):
-		wrong("examples.topic", topic, "a topic with examples: this one is the pipeline's own, for something else")
+	case topic == protocol.TopicsOf(c.Name).Examples:
+		wrong("examples.topic", topic, "the topic of another pipeline: the pipeline reads its own topic without this key")
+	case slices.ContainsFunc(topics.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic }):
+		wrong("examples.topic", topic, "a topic with examples: this one is another topic of the pipeline")
 	}
-	under("prepare", stages.CheckPrepare(c.Prepare))
+	under("prepare", prepare.Check(c.Prepare))
 	total := 0
 	for i, s := range c.Stages {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
 		under(key+".features", stages.CheckInputs(s.Features, c.Prepare))
 		under(key+".features", stages.CheckTask(s.Features, c.Examples.Task()))
+		under(key, stages.CheckScores(s.Features, s.Scores))
 		under(key, solve.Check(s.Stage))
 		if slices.Contains(link.Names(), string(s.Link)) {
 			under(key, model.CheckLink(c.Examples.Task(), s.Link))
@@ -114,6 +119,7 @@ func (c *Config) problems() []schemas.Problem {
 			wrong(key+".repeat", s.Repeat, fmt.Sprintf("at most %d stages in all", maxStages))
 		}
 	}
+	c.checkThreshold(wrong)
 	drawn := func(s Stage) bool { return stages.Drawn(s.Features) }
 	switch {
 	case c.Average < 1 || c.Average > maxAverage:
@@ -121,7 +127,7 @@ func (c *Config) problems() []schemas.Problem {
 	case c.Average > 1 && total*c.Average > maxStages:
 		wrong("average", c.Average, fmt.Sprintf("at most %d stages in all, and a member has %d", maxStages, total))
 	case c.Average > 1 && total > 0 && !slices.ContainsFunc(c.Stages, drawn):
-		wrong("average", c.Average, "1, because no stage has features that are drawn: all members would be the same")
+		wrong("average", c.Average, "1, because no stage has random features: all members would be the same")
 	}
 	if c.OnBadMessage != schemas.QuarantineBadMessages && c.OnBadMessage != schemas.StopOnBadMessage {
 		wrong("on_bad_message", c.OnBadMessage, schemas.QuarantineBadMessages+" or "+schemas.StopOnBadMessage)
@@ -132,8 +138,8 @@ func (c *Config) problems() []schemas.Problem {
 	under("topics", c.Topics.Check())
 	under("retrain", c.Retrain.Check())
 	under("serve", c.Serve.Check())
-	if c.Arithmetic != pipeline.ArithmeticStrict && c.Arithmetic != pipeline.ArithmeticAny {
-		wrong("arithmetic", c.Arithmetic, pipeline.ArithmeticStrict+" or "+pipeline.ArithmeticAny)
+	if c.Arithmetic != planning.ArithmeticStrict && c.Arithmetic != planning.ArithmeticAny {
+		wrong("arithmetic", c.Arithmetic, planning.ArithmeticStrict+" or "+planning.ArithmeticAny)
 	}
 	if c.Keep < 1 || c.Keep > maxKeep {
 		wrong("keep", c.Keep, fmt.Sprintf("a whole number from 1 to %d", maxKeep))
@@ -141,13 +147,29 @@ func (c *Config) problems() []schemas.Problem {
 	if c.GiveUp < time.Minute || c.GiveUp > maxGiveUp {
 		wrong("give_up", c.GiveUp, "a time from 1m to 8760h")
 	}
-	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != run.Latest && (err != nil || n == 0) {
-		wrong("warm", c.Warm, run.Latest+", or the number of a version, from 1")
+	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != protocol.Latest && (err != nil || n == 0) {
+		wrong("warm", c.Warm, protocol.Latest+", or the number of a version, from 1")
 	}
 	if l := c.Metrics.Listen; l != "" && !isListenAddress(l) {
 		wrong("metrics.listen", l, "host:port to listen on, or null to serve no metrics")
 	}
 	return all
+}
+
+// checkThreshold reports a threshold that there is nothing to decide with, or nothing to choose by.
+func (c *Config) checkThreshold(wrong func(key string, value any, want string)) {
+	const key = "threshold"
+	switch n := len(c.Examples.Classes); {
+	case c.Threshold.IsZero():
+	case c.Examples.Task() == examples.Numbers:
+		wrong(key, c.Threshold, "no value, because numbers are predicted (examples.targets)")
+	case c.Examples.Task() == examples.SeveralLabels:
+		wrong(key, c.Threshold, "no value, because rows have several labels (examples.labels), whose thresholds are chosen for each metric")
+	case n > 0 && n != 2:
+		wrong(key, c.Threshold, fmt.Sprintf("no value, because there are %d classes (examples.classes): a threshold decides between two", n))
+	case c.Threshold.Chosen() && c.Examples.Holdout == 0 && len(c.Examples.Train) > 0:
+		wrong(key, c.Threshold, "a number, or a part of the rows to choose it by, such as examples.holdout: 0.1")
+	}
 }
 
 // isListenAddress accepts an empty host, which is every address of the machine, and port 0, which is any free port.
@@ -176,5 +198,5 @@ func (c *Config) CheckStages() error {
 	if len(c.Stages) > 0 {
 		return nil
 	}
-	return &Error{[]Problem{{Problem: schemas.Problem{Key: "stages", Value: notSet, Want: "a list of at least one stage"}, Source: c.path}}}
+	return &Error{[]Problem{{Problem: option.Problem{Key: "stages", Value: notSet, Want: "a list of at least one stage"}, Source: c.path}}}
 }

@@ -5,44 +5,50 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/threshold"
 	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Config is a complete configuration: what was set, and the defaults of everything else. [Load] returns one that is
 // checked; the zero value is not a valid configuration. [Keys] documents the keys that the fields stand for.
 type Config struct {
-	Name         string            // prefix of the topic names
-	Brokers      []string          // host:port of each; empty: the embedded broker, whose log is in DataDir
-	Security     kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
-	DataDir      string            `mapstructure:"data_dir"` // folder of the embedded broker, relative to the working directory wherever it is set
-	Fsync        bool              // the embedded broker acknowledges what is on the disk, not what the operating system is to write
-	Listen       string            // host:port at which other programs reach the embedded broker; empty: nowhere
+	Name     string            // prefix of the topic names
+	Brokers  []string          // host:port of each; empty: the embedded broker, whose log is in DataDir
+	Security kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
+	// folder of the embedded broker, relative to the working directory wherever it is set
+	DataDir      string `mapstructure:"data_dir"`
+	Fsync        bool   // the embedded broker acknowledges what is on the disk, not what the operating system is to write
+	Listen       string // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []Stage        // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
+	Threshold    threshold.Rule // from which probability of the second of two classes on a row is given it
 	Average      int            // how many models of these stages are trained and averaged; 1: one
 	Seed         uint64         // of everything random
 	Intercept    bool           // whether the first stage has one, or that of each member
 	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Memory       pipeline.Bytes // for rows, blocks and matrices; 0: half of the free memory
-	Topics       pipeline.TopicOptions
+	Memory       topics.Bytes   // for rows, blocks and matrices; 0: half of the free memory
+	Topics       topics.TopicOptions
 	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
 	GiveUp       time.Duration `mapstructure:"give_up"` // after which a run is given up that nobody has taken up
 	Keep         int           // how many versions stay
 	Segment      int           // number of messages that are summed as one
 	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
-	Retrain      pipeline.RetrainOptions
+	Retrain      topics.RetrainOptions
 	Metrics      Metrics
 	Serve        serve.Options
 
 	path string // of the file, for CheckStages
 }
 
-// Metrics says where `work`, `solve` and `run` serve their metrics and health.
+// Metrics says where services serve their metrics and health: all but `serve`, which has an address of its own.
 type Metrics struct {
 	Listen string `null:"none"` // host:port; empty: nowhere
 }
@@ -51,7 +57,7 @@ type Metrics struct {
 // (https://opentelemetry.io/docs/specs/otel/metrics/sdk_exporters/prometheus), on loopback.
 const DefaultListen = "127.0.0.1:9464"
 
-// ListenPorts is how many ports from that of DefaultListen on are tried by processes that were told no address.
+// ListenPorts is how many ports are tried for metrics, from the configured one on.
 const ListenPorts = 10
 
 // Stage is an entry of the list of stages: one stage, or several equal ones in a row.
@@ -65,17 +71,17 @@ func Defaults() *Config {
 	return &Config{
 		DataDir:      ".stagewise",
 		Examples:     ingest.Defaults(),
-		Prepare:      schemas.Prepare{Scale: stages.ScaleNone, Values: stages.ValuesNone},
+		Prepare:      schemas.Prepare{Scale: prepare.ScaleNone, Values: prepare.ValuesNone},
 		Average:      1,
 		Seed:         1,
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
-		Arithmetic:   pipeline.ArithmeticStrict,
-		Keep:         pipeline.DefaultKeep,
-		GiveUp:       pipeline.DefaultGiveUp,
-		Topics:       pipeline.DefaultTopics(),
-		Retrain:      pipeline.DefaultRetrain(),
+		Arithmetic:   planning.ArithmeticStrict,
+		Keep:         topics.DefaultKeep,
+		GiveUp:       topics.DefaultGiveUp,
+		Topics:       topics.DefaultTopics(),
+		Retrain:      topics.DefaultRetrain(),
 		Metrics:      Metrics{Listen: DefaultListen},
 		Serve:        serve.Defaults(),
 	}
@@ -92,7 +98,7 @@ func DefaultStage() Stage {
 
 // DefaultStop returns the defaults of a stage's stop rule. They apply once a key under stop is set: a stage without any has
 // no stop rule.
-func DefaultStop() *schemas.Stop { return &schemas.Stop{Split: schemas.Holdout.String(), Patience: 2} }
+func DefaultStop() *schemas.Stop { return &schemas.Stop{Split: examples.Holdout.String(), Patience: 2} }
 
 // Log returns where the log is and how to reach it.
 func (c *Config) Log() kafkalog.Options {
@@ -100,22 +106,23 @@ func (c *Config) Log() kafkalog.Options {
 }
 
 // Job returns the job of the pipeline, in which every repeated stage is listed as often as it repeats.
-func (c *Config) Job() pipeline.Job {
+func (c *Config) Job() topics.Job {
 	var resolved []schemas.Stage
 	for _, s := range c.Stages {
 		for range s.Repeat {
 			resolved = append(resolved, s.Stage)
 		}
 	}
-	prepare := c.Prepare
-	if prepare.Values == stages.ValuesNone {
-		prepare.Values = "" // so that a plan of dense rows does not mention it
+	how := c.Prepare
+	if how.Values == prepare.ValuesNone {
+		how.Values = "" // so that a plan of dense rows does not mention it
 	}
-	return pipeline.Job{
+	return topics.Job{
 		Name:         c.Name,
 		Examples:     c.Examples,
-		Prepare:      prepare,
+		Prepare:      how,
 		Stages:       resolved,
+		Threshold:    c.Threshold,
 		Average:      c.Average,
 		Intercept:    c.Intercept,
 		Seed:         c.Seed,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
 )
 
 // Error lists everything that is wrong with a configuration: at least one problem. The problems of the file come first, in
@@ -23,7 +23,7 @@ func (e *Error) Error() string {
 // Problem is one thing that is wrong with a configuration, and where it was set. Its Key is the full key, as in
 // stages.0.features.size, or YAML where the file as a whole cannot be read.
 type Problem struct {
-	schemas.Problem
+	option.Problem
 	// Source is the path of the file, the name of an environment variable, "environment" for a variable that is no key,
 	// or --set.
 	Source string

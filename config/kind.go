@@ -11,10 +11,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/threshold"
 )
 
 // A kind is the type of a key's value.
@@ -29,10 +30,12 @@ const (
 	kindFlag                    // bool
 	kindSize                    // pipeline.Bytes
 	kindTime                    // time.Duration
-	kindColumn                  // ingest.Column
+	kindColumn                  // layout.Column
 	kindSecret                  // kafkalog.Secret
 	kindRidge                   // schemas.Ridge: auto, or finite and ≥ 0
+	kindOffsets                 // layout.Offsets: a number for each of some columns
 	kindClassWeight             // schemas.ClassWeight: none, balanced, or a number for each of some labels
+	kindThreshold               // threshold.Rule: a number, best_f1, or costs
 )
 
 // String returns what a value of the kind is, in the words of an error message after "expected".
@@ -43,19 +46,22 @@ func (k kind) String() string {
 		kindTime:        "a time such as 24h, 90m or 30s",
 		kindRidge:       "auto or a number ≥ 0",
 		kindClassWeight: "none, balanced, or a number ≥ 0 for each label, as in {cat: 2, dog: 0.5}",
+		kindThreshold:   threshold.Want,
+		kindOffsets:     "a number for each of some columns, as in {time: 1764000000000}",
 		kindColumn:      "the number or the name of a column",
-		kindSecret:      "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own (security.sasl.password_file)",
+		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own " +
+			"(security.sasl.password_file)",
 	}[k]
 }
 
 // kindOf returns the kind of a field's type, or false if the field is not a value.
 func kindOf(t reflect.Type) (kind, bool) {
 	switch t {
-	case reflect.TypeFor[pipeline.Bytes]():
+	case reflect.TypeFor[topics.Bytes]():
 		return kindSize, true
 	case reflect.TypeFor[time.Duration]():
 		return kindTime, true
-	case reflect.TypeFor[ingest.Column]():
+	case reflect.TypeFor[layout.Column]():
 		return kindColumn, true
 	case reflect.TypeFor[kafkalog.Secret]():
 		return kindSecret, true
@@ -63,6 +69,10 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindRidge, true
 	case reflect.TypeFor[schemas.ClassWeight]():
 		return kindClassWeight, true
+	case reflect.TypeFor[threshold.Rule]():
+		return kindThreshold, true
+	case reflect.TypeFor[layout.Offsets]():
+		return kindOffsets, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
 	}
@@ -104,6 +114,13 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 	if k == kindClassWeight && n.Kind == yaml.MappingNode {
 		return readClassWeight(n)
 	}
+	if k == kindThreshold {
+		return readThreshold(n)
+	}
+	if k == kindOffsets {
+		numbers, ok := readNumbers(n)
+		return layout.Offsets(numbers), ok
+	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, false
 	}
@@ -141,7 +158,7 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		ok := tag == "!!bool" && n.Decode(&v) == nil
 		return v, ok
 	case kindSize:
-		var v pipeline.Bytes
+		var v topics.Bytes
 		ok := v.UnmarshalText([]byte(n.Value)) == nil
 		return v, ok
 	case kindTime:
@@ -153,16 +170,44 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 
 // readClassWeight returns the factors of labels, each once.
 func readClassWeight(n *yaml.Node) (any, bool) {
-	w := schemas.ClassWeight{By: map[string]float64{}}
+	numbers, ok := readNumbers(n)
+	w := schemas.ClassWeight{By: numbers}
+	return w, ok && len(w.By) > 0 && w.Valid()
+}
+
+// readThreshold returns a rule of a threshold.
+func readThreshold(n *yaml.Node) (any, bool) {
+	if n.Kind == yaml.ScalarNode {
+		if number, ok := kindReal.read(n); ok {
+			r, err := threshold.Number(number.(float64))
+			return r, err == nil
+		}
+		r, err := threshold.Word(n.Value)
+		return r, err == nil && n.ShortTag() == "!!str"
+	}
+	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || resolve(n.Content[0]).Value != "cost" {
+		return nil, false
+	}
+	costs, ok := readNumbers(resolve(n.Content[1]))
+	r, err := threshold.OfCosts(threshold.Costs{FP: costs["fp"], FN: costs["fn"]})
+	return r, ok && len(costs) == 2 && err == nil
+}
+
+// readNumbers returns numbers by their names, each once.
+func readNumbers(n *yaml.Node) (map[string]float64, bool) {
+	if n.Kind != yaml.MappingNode {
+		return nil, false
+	}
+	numbers := map[string]float64{}
 	for i := 0; i < len(n.Content); i += 2 {
-		label := resolve(n.Content[i])
-		factor, ok := kindReal.read(resolve(n.Content[i+1]))
-		if _, twice := w.By[label.Value]; !ok || twice || label.Kind != yaml.ScalarNode || isMerge(label) {
+		name := resolve(n.Content[i])
+		number, ok := kindReal.read(resolve(n.Content[i+1]))
+		if _, twice := numbers[name.Value]; !ok || twice || name.Kind != yaml.ScalarNode || isMerge(name) {
 			return nil, false
 		}
-		w.By[label.Value] = factor.(float64)
+		numbers[name.Value] = number.(float64)
 	}
-	return w, len(w.By) > 0 && w.Valid()
+	return numbers, true
 }
 
 var wholeNumber = regexp.MustCompile(`^[-+]?[0-9]+$`)

@@ -8,8 +8,10 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -71,7 +73,7 @@ func (s *settings) lastStage(c *Config) {
 		return
 	}
 	last := c.Stages[at]
-	if stages.InBlocks(last.Features) {
+	if stages.InBlocks(last.Features) || stages.Grown(last.Features) {
 		return
 	}
 	passes := solve.LastPasses(last.Stage)
@@ -91,13 +93,15 @@ func (s *settings) decode() (*Config, error) {
 	for i := range s.lengths["stages"] {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
 		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
-			stage.Features = stages.DefaultsOf(kind)
+			if stage.Features = stages.DefaultsOf(kind); stages.Grown(stage.Features) {
+				solve.GrownDefaults(&stage.Stage)
+			}
 		}
 		if targets, ok := s.values["examples.targets"].value.([]string); ok && len(targets) > 0 {
-			stage.Link = schemas.Link(model.LinksOf(schemas.Numbers)[0])
+			stage.Link = schemas.Link(model.LinksOf(examples.Numbers)[0])
 		}
-		if labels, ok := s.values["examples.labels"].value.(string); ok && labels == ingest.LabelsSeveral {
-			stage.Link = schemas.Link(model.LinksOf(schemas.SeveralLabels)[0])
+		if labels, ok := s.values["examples.labels"].value.(string); ok && labels == layout.LabelsSeveral {
+			stage.Link = schemas.Link(model.LinksOf(examples.SeveralLabels)[0])
 		}
 		if s.anyBelow(key + ".stop") {
 			stage.Stop = DefaultStop()
@@ -111,6 +115,12 @@ func (s *settings) decode() (*Config, error) {
 	if err := v.Unmarshal(c); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
+	for i := range c.Stages {
+		stage := &c.Stages[i]
+		if _, set := s.values[fmt.Sprintf("stages.%d.rate", i)]; !set && solve.WholeSteps(stage.Link) {
+			stage.Rate = 0
+		}
+	}
 	if _, set := s.values["examples.holdout"]; !set {
 		c.Examples.Holdout = c.defaultHoldout()
 	}
@@ -121,9 +131,9 @@ func (s *settings) decode() (*Config, error) {
 func (c *Config) defaultHoldout() float64 {
 	chooses := func(stage Stage) bool { return stages.Chooses(stage.Features) }
 	switch {
-	case c.Examples.Labels == ingest.LabelsSeveral:
+	case c.Examples.Labels == layout.LabelsSeveral:
 		return ingest.DefaultSeveralHoldout
-	case slices.ContainsFunc(c.Stages, chooses):
+	case c.Threshold.Chosen(), slices.ContainsFunc(c.Stages, chooses):
 		return stages.DefaultHoldout
 	}
 	return Defaults().Examples.Holdout

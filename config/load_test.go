@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files, and the table in docs/configuration.md")
@@ -127,18 +128,19 @@ func lines(text string) []string {
 // An archive cannot hold bytes that an editor does not show, or changes.
 func TestWrongBytes(t *testing.T) {
 	for content, want := range map[string]string{
-		"name: a\nseed: \xff\n":            "a.yaml:2: YAML: bytes that are not UTF-8: expected text in UTF-8",
-		"name: a\ndata_dir: gr\xf6\xdfe\n": "a.yaml:2: YAML: bytes that are not UTF-8: expected text in UTF-8",
-		"name: a\xed\xa0\x80\n":            "a.yaml:1: YAML: bytes that are not UTF-8: expected text in UTF-8",
+		"name: a\nseed: \xff\n":            "a.yaml:2: YAML: invalid UTF-8: expected text in UTF-8",
+		"name: a\ndata_dir: gr\xf6\xdfe\n": "a.yaml:2: YAML: invalid UTF-8: expected text in UTF-8",
+		"name: a\xed\xa0\x80\n":            "a.yaml:1: YAML: invalid UTF-8: expected text in UTF-8",
 		"name: a\x00\n":                    "a.yaml:1: YAML: a control character: expected text without control characters",
 		"name: a\n# \x07\n":                "a.yaml:2: YAML: a control character: expected text without control characters",
 		"name: a\nseed: \"\x1b[31m1\"\n":   "a.yaml:2: YAML: a control character: expected text without control characters",
 		"\ufeffsed: 1\nname: a\n":          "a.yaml:1: sed: 1: expected a known key; did you mean seed?",
 		"name: a\r\nsed: 1\r\n":            "a.yaml:2: sed: 1: expected a known key; did you mean seed?",
 		"name: a\rsed: 1\r":                "a.yaml:2: sed: 1: expected a known key; did you mean seed?",
-		"\xff\xfen\x00:\x00 \x00[\x00":     "a.yaml: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket",
-		`name: "a\u0007"`:                  `a.yaml:1: name: "a\a": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
-		`name: "a\n"`:                      `a.yaml:1: name: "a\n": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
+		"\xff\xfen\x00:\x00 \x00[\x00": "a.yaml: YAML: a missing value: expected a value, brackets in pairs, and " +
+			"quotes around a text that begins with : or a bracket",
+		`name: "a\u0007"`: `a.yaml:1: name: "a\a": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
+		`name: "a\n"`:     `a.yaml:1: name: "a\n": expected at most 200 letters, digits, dots, hyphens and underscores, but not . or ..`,
 	} {
 		_, err := load("a.yaml", []byte(content), nil, nil)
 		if err == nil || err.Error() != want {
@@ -194,7 +196,7 @@ func TestFileWithEveryKey(t *testing.T) {
 		t.Fatalf("%d stages", len(job.Stages))
 	}
 	for i, got := range job.Stages {
-		if schemas.DigestJSON(got) != schemas.DigestJSON(stage) {
+		if wire.DigestJSON(got) != wire.DigestJSON(stage) {
 			t.Errorf("stage %d is %+v, expected %+v", i, got, stage)
 		}
 	}
@@ -229,7 +231,8 @@ func TestFileWithOnlyAName(t *testing.T) {
 func TestMergeKeys(t *testing.T) {
 	c := loaded(t, "merged.yaml", nil, nil)
 	first, second := c.Stages[0], c.Stages[1]
-	if first.Features.Kind != "columns" || first.Features.Size != 0 || first.Passes != 3 || *first.Stop != (schemas.Stop{Split: "test", Patience: 2}) {
+	if first.Features.Kind != "columns" || first.Features.Size != 0 || first.Passes != 3 || *first.Stop != (schemas.Stop{Split: "test",
+		Patience: 2}) {
 		t.Errorf("first stage %+v", first)
 	}
 	if second.Features.Kind != "logits" || second.Features.Size != 10 || second.Passes != 7 || second.Stop == nil {
@@ -240,7 +243,8 @@ func TestMergeKeys(t *testing.T) {
 // Later sources replace earlier ones: defaults, file, environment, settings.
 func TestPrecedence(t *testing.T) {
 	environ := []string{"STAGEWISE_SEED=5", "STAGEWISE_STAGES_0_PASSES=6", "STAGEWISE_STAGES_0_FEATURES_BANDWIDTH_SCALE=3",
-		"STAGEWISE_BROKERS=a:1, b:2", "STAGEWISE_BLAS=gonum", "STAGEWISE_VECTOR=avx2", "STAGEWISE_KAFKA=x", "STAGEWISE_MNIST=x", "STAGEWISE_PYTHON=x", "STAGEWISE_NAME=", "PATH=/bin"}
+		"STAGEWISE_BROKERS=a:1, b:2", "STAGEWISE_BLAS=gonum", "STAGEWISE_VECTOR=avx2", "STAGEWISE_KAFKA=x", "STAGEWISE_MNIST=x",
+		"STAGEWISE_PYTHON=x", "STAGEWISE_NAME=", "PATH=/bin"}
 	c := loaded(t, "design.yaml", environ, []string{"seed=7", "stages.0.features.size=64", "prepare.pca="})
 	stage := c.Stages[0]
 	if c.Name != "mnist" || c.Seed != 7 || stage.Passes != 6 || stage.Features.BandwidthScale != 3 || stage.Features.Size != 64 ||
@@ -316,14 +320,16 @@ security:
 		return c
 	}
 	c := read(nil, nil)
-	if want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-", "some/folder/of *.csv"}; !slices.Equal(c.Examples.Train, want) {
+	if want := []string{"some/folder/train.csv", "/absolute.csv", "some/up.csv", "-",
+		"some/folder/of *.csv"}; !slices.Equal(c.Examples.Train, want) {
 		t.Errorf("train %q, expected %q", c.Examples.Train, want)
 	}
 	if !slices.Equal(c.Examples.Test, []string{"some/folder/test.csv"}) || c.Security.TLS.CA != "some/folder/ca.pem" || c.DataDir != "data" {
 		t.Errorf("test %q, CA %s, data_dir %s", c.Examples.Test, c.Security.TLS.CA, c.DataDir)
 	}
 	c = read([]string{"STAGEWISE_EXAMPLES_TEST=other.csv", "STAGEWISE_SECURITY_TLS_CA=other.pem"}, []string{"examples.train=-"})
-	if !slices.Equal(c.Examples.Train, []string{"-"}) || !slices.Equal(c.Examples.Test, []string{"other.csv"}) || c.Security.TLS.CA != "other.pem" {
+	if !slices.Equal(c.Examples.Train, []string{"-"}) || !slices.Equal(c.Examples.Test, []string{"other.csv"}) ||
+		c.Security.TLS.CA != "other.pem" {
 		t.Errorf("train %q, test %q, CA %s", c.Examples.Train, c.Examples.Test, c.Security.TLS.CA)
 	}
 }

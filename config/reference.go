@@ -3,14 +3,17 @@ package config
 import (
 	"fmt"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // The table in docs/configuration.md is generated: keys, types and defaults from the fields of Config, meanings from Keys.
@@ -18,45 +21,59 @@ import (
 
 // Keys documents every key of the configuration by its full name, in which * stands for the number of a stage. Other
 // packages declare the meaning of a key beside the code that the key sets; this package declares the rest.
-func Keys() []schemas.Key {
-	keys := []schemas.Key{
-		{Name: "name", Meaning: fmt.Sprintf("prefix of the topic names: at most %d letters, digits, dots, hyphens and underscores", maxNameLength)},
-		{Name: "brokers", Meaning: "`host:port` of the Kafka brokers. Empty: the embedded broker, whose log is in `data_dir`"},
-		{Name: "data_dir", Meaning: "folder of the embedded broker, relative to the working directory. One process at a time can use it"},
-		{Name: "fsync", Meaning: "let the embedded broker acknowledge a message only when the disk has it. Without it a loss of power takes what was acknowledged in the last seconds; " +
-			"the end of a process takes nothing either way. What it costs: [operating](operating.md#the-log-of-the-embedded-broker)"},
-		{Name: "listen", Meaning: "`host:port` at which other programs reach the embedded broker. Empty: it listens nowhere. It has no authentication: " +
-			"the host must be a loopback address, and every user of the machine can then read and write all topics"},
-		{Name: "stages.*.repeat", Meaning: "how many stages with these settings follow one another"},
-		{Name: "average", Meaning: "how many models of these stages are trained side by side, each with features of its own, and averaged: a version predicts the mean of what " +
-			"they predict. See [images](images.md); not for `run`"},
-		{Name: "seed", Meaning: "seed of everything random, from 0 to 2^64-1"},
-		{Name: "intercept", Meaning: "give the first stage an intercept; with `average`, the first of each model"},
-		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and go on, or `%s` the run",
+func Keys() []option.Key {
+	keys := []option.Key{
+		{Name: "name", Meaning: fmt.Sprintf("prefix of the topic names: at most %d letters, digits, dots, hyphens and underscores",
+			maxNameLength)},
+		{Name: "brokers", Meaning: "`host:port` of the Kafka brokers. Empty: the embedded broker, with its log in `data_dir`"},
+		{Name: "data_dir", Meaning: "folder of the embedded broker, relative to the working directory. Only one process at a time can " +
+			"use it"},
+		{Name: "fsync", Meaning: "the embedded broker acknowledges a message only once it is on disk. Otherwise a power failure loses " +
+			"the messages acknowledged in the last seconds; the end of a process loses nothing either way. Cost: " +
+			"[operating](operating.md#the-log-of-the-embedded-broker)"},
+		{Name: "listen", Meaning: "`host:port` on which other programs reach the embedded broker. Empty: it does not listen. It has " +
+			"no authentication: the host must be a loopback address, and every user of the machine can read and write all topics"},
+		{Name: "stages.*.repeat", Meaning: "number of consecutive stages with these settings"},
+		{Name: "average", Meaning: "number of models of these stages that are trained side by side, each with its own features, and " +
+			"averaged: a version predicts the mean of their predictions. See [images](images.md); not for `run`"},
+		{Name: "threshold", Meaning: "of two classes, from which probability of the second in order on a row is given it: a number " +
+			"between 0 and 1; `best_f1`: the one with the highest F1 of the second class, or `{cost: {fp: 1, fn: 20}}`: with the " +
+			"least cost of the rows that are wrongly given it (`fp`) and wrongly not (`fn`), on the holdout rows: without the key " +
+			"`examples.holdout`, a tenth of the training rows. It is part of the version: see [a threshold](serving.md#a-threshold)"},
+		{Name: "seed", Meaning: "random seed, from 0 to 2^64-1"},
+		{Name: "intercept", Meaning: "give the first stage an intercept; with `average`, the first stage of each model"},
+		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and continue, or `%s` "+
+			"the run",
 			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
-		{Name: "memory", Meaning: "memory for rows, blocks, and the matrices that stages are fitted with: a number of bytes, or a size such as 512MB or 1GiB. 0: half of the free memory. What does not fit is read or computed again in each pass, but for the matrices: a run says if they take more"},
-		{Name: "segment", Meaning: "number of messages that are summed as one, regardless of the spans of a run"},
-		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector instructions work on a run, and its weights "+
-			"are the same to the bit; `%s`: machines of any kind work on it, and its weights may differ in the last bits. The version says which", pipeline.ArithmeticStrict, pipeline.ArithmeticAny)},
-		{Name: "keep", Meaning: "how many versions stay on the topic `versions`: the newest. The version that subscribers get as the latest stays too, and so does one that an unfinished run needs"},
-		{Name: "give_up", Meaning: "after how long a run fails that no worker has begun"},
-		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + run.Latest + "`: here that is the one with the highest number, whatever is pinned or offered. None: start without weights"},
-		{Name: "metrics.listen", Meaning: "address at which `work`, `solve` and `run` serve `/metrics`, `/live` and `/ready`. `null`: do not serve. " +
-			fmt.Sprintf("Without this key, a process whose port is taken uses the first free one of the next %d, and logs it", ListenPorts-1)},
+		{Name: "memory", Meaning: "memory for rows, blocks, and the matrices that stages are fitted with: a number of bytes, or a " +
+			"size such as 512MB or 1GiB. 0: half of the free memory of the machine, within the limit of a container (cgroup). " +
+			"Rows and blocks that do not fit are read or computed again in each pass; a run reports if the matrices need more"},
+		{Name: "segment", Meaning: "number of messages summed as one, regardless of the spans of a run"},
+		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
+			"instructions work on a run, and its weights are the same to the bit; `%s`: any machine works on it, and its weights "+
+			"may differ in the last bits. The version records which", planning.ArithmeticStrict, planning.ArithmeticAny)},
+		{Name: "keep", Meaning: "number of newest versions to keep on the topic `versions`. The version that subscribers get as " +
+			"latest is also kept, and any version that an unfinished run needs"},
+		{Name: "give_up", Meaning: "fail a run that no worker starts within this time"},
+		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + protocol.Latest +
+			"`: here, the one with the highest number, pinned and offered or not. None: start without weights"},
+		{Name: "metrics.listen", Meaning: "address on which `ingest`, `work`, `solve`, `run` and `score` serve `/metrics`, `/live` " +
+			"and `/ready`. `null`: do not serve. " +
+			fmt.Sprintf("If the port is in use, a process takes the first free one of the next %d, and logs it", ListenPorts-1)},
 	}
-	under := func(prefix string, more []schemas.Key) {
+	under := func(prefix string, more []option.Key) {
 		for _, k := range more {
-			keys = append(keys, schemas.Key{Name: join(prefix, k.Name), Meaning: k.Meaning})
+			keys = append(keys, option.Key{Name: join(prefix, k.Name), Meaning: k.Meaning})
 		}
 	}
 	for _, k := range secure.Keys() {
-		under("security", []schemas.Key{schemas.Key(k)})
+		under("security", []option.Key{option.Key(k)})
 	}
 	under("examples", ingest.Keys())
-	under("topics", pipeline.TopicKeys())
-	under("retrain", pipeline.RetrainKeys())
+	under("topics", topics.TopicKeys())
+	under("retrain", topics.RetrainKeys())
 	under("serve", serve.Keys())
-	under("prepare", stages.PrepareKeys())
+	under("prepare", prepare.Keys())
 	under("stages.*.features", stages.Keys())
 	under("stages.*", solve.Keys())
 	return keys

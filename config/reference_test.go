@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 const (
@@ -61,7 +61,9 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 func reference(t *testing.T) string {
 	t.Helper()
 	types := [...]string{kindText: "text", kindTexts: "list", kindWhole: "whole number", kindNatural: "whole number",
-		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret", kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label"}
+		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret",
+		kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label",
+		kindThreshold: "number, `best_f1` or costs", kindOffsets: "numbers by column"}
 	meanings := map[string]string{}
 	for _, k := range Keys() {
 		meanings[k.Name] = k.Meaning
@@ -98,7 +100,7 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 		}
 	}
 	switch value := v.Interface().(type) {
-	case pipeline.Bytes:
+	case topics.Bytes:
 		if value == 0 {
 			return "`0`"
 		}

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
 )
 
 // Over is a key of the configuration, and the values that a search tries for it, as --set takes them.
@@ -20,29 +20,38 @@ type Over struct {
 
 // searched are the keys that a search may try values of, or what they begin with: those that change how a version is made of the rows, and
 // not which rows there are.
-func searched() []string { return []string{"stages.", "prepare.", "average", "seed", "intercept"} }
+func searched() []string {
+	return []string{"stages.", "prepare.", "average", "seed", "intercept", "examples.class_weight"}
+}
 
-// ParseOver parses a key and its values, as stages.0.ridge=[1e-4, 1e-3]. The error is a [schemas.Problem].
+// ParseOver parses a key and its values, as stages.0.ridge=[1e-4, 1e-3]. The error is a [option.Problem].
 func ParseOver(text string) (Over, error) {
 	key, list, _ := strings.Cut(text, "=")
 	o := Over{Key: strings.TrimSpace(key)}
 	if !slices.ContainsFunc(searched(), func(begin string) bool {
 		return o.Key == begin || strings.HasSuffix(begin, ".") && strings.HasPrefix(o.Key, begin)
 	}) {
-		return o, schemas.Problem{Key: "--over", Value: quoted(text), Want: "a key under stages or prepare, or average, seed or intercept: others change which rows there are, and runs could not be compared"}
+		return o, option.Problem{Key: "--over", Value: quoted(text), Want: "a key under stages or prepare, or average, seed, " +
+			"intercept or examples.class_weight: runs with other rows can't be compared"}
 	}
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(list), &root); err == nil && len(root.Content) == 1 && root.Content[0].Kind == yaml.SequenceNode {
 		for _, item := range root.Content[0].Content {
-			if item.Kind == yaml.ScalarNode {
+			switch item.Kind {
+			case yaml.ScalarNode:
 				o.Values = append(o.Values, item.Value)
+			case yaml.MappingNode: // as numbers by label
+				item.Style = yaml.FlowStyle
+				if line, err := yaml.Marshal(item); err == nil {
+					o.Values = append(o.Values, strings.TrimSpace(string(line)))
+				}
 			}
 		}
 		if len(o.Values) > 0 && len(o.Values) == len(root.Content[0].Content) {
 			return o, nil
 		}
 	}
-	return o, schemas.Problem{Key: "--over", Value: quoted(text), Want: "a list of values after the key, as in stages.0.ridge=[1e-4, 1e-3]"}
+	return o, option.Problem{Key: "--over", Value: quoted(text), Want: "a list of values after the key, as in stages.0.ridge=[1e-4, 1e-3]"}
 }
 
 // YAML returns what every key is set to, as [Config.MarshalJSON] does, for people to read: [Load] reads it.

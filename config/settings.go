@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // origin is where something was set.
@@ -182,9 +182,9 @@ func (at origin) lineOf(y *yaml.Node) origin {
 // before says where a key was set first.
 func (at origin) before(line int) string {
 	if at.line > 0 {
-		return fmt.Sprintf("line %d has it already", line)
+		return fmt.Sprintf("line %d already has it", line)
 	}
-	return "it is there twice"
+	return "it is given twice"
 }
 
 // reset takes back the values of a key and of all keys below it.
@@ -250,7 +250,7 @@ func (s *settings) wrong(key, value, want string, at origin) {
 	if secretive.MatchString(key) {
 		value = notShown
 	}
-	s.problems = append(s.problems, Problem{schemas.Problem{Key: key, Value: value, Want: want}, at.source, at.line})
+	s.problems = append(s.problems, Problem{option.Problem{Key: key, Value: value, Want: want}, at.source, at.line})
 }
 
 // secretive matches keys of secrets, their parent keys, and misspellings of both, in files and in variables.
@@ -260,6 +260,10 @@ const notShown = "(not shown)"
 
 // unknown adds the problem that name, below the key whose node is n, is no key.
 func (s *settings) unknown(n *node, key, name, value string, at origin) {
+	if before, _, tight := strings.Cut(name, ":"); tight && n.at(before) != nil {
+		s.wrong(join(key, quoted(before)), "a colon without a space after it", wantSpace, at)
+		return
+	}
 	want := "one of the keys " + oneOf("or", n.names())
 	if len(n.children) == 1 {
 		want = "the key " + n.children[0].name
@@ -280,7 +284,7 @@ func (s *settings) unknown(n *node, key, name, value string, at origin) {
 
 // impossible adds a problem for each value that its package refuses, with the original text and its place. It leaves out keys
 // that already have a problem, or that were misspelled: their values are the defaults, which nobody wrote.
-func (s *settings) impossible(problems []schemas.Problem) {
+func (s *settings) impossible(problems []option.Problem) {
 	known := map[string]bool{}
 	for _, p := range s.problems {
 		known[p.Key] = true

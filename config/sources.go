@@ -123,7 +123,7 @@ func (s *settings) unknownVariable(name, value string) {
 	} else if meant := nearest(word, variables); meant != "" {
 		want = "a known variable; did you mean " + prefix + meant + "?"
 	}
-	s.wrong(name, quoted(value), want, origin{source: "environment"})
+	s.wrong(quoted(name), quoted(value), want, origin{source: "environment"})
 }
 
 // commandLine applies settings of the form key=value.
@@ -192,7 +192,7 @@ func numbered(stages int) string {
 	case 1:
 		return "the list has one, number 0"
 	}
-	return "the list has those from 0 to " + strconv.Itoa(stages-1)
+	return "the list has 0 to " + strconv.Itoa(stages-1)
 }
 
 // index parses the number of an element, which has no sign and no leading zeros.

@@ -47,25 +47,29 @@ func parse(content []byte) (*yaml.Node, *fault) {
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line \d+: )?`)
 
 // plain returns what a message of the parser means: what is wrong, and what was expected instead. It shows no part of the
-// file, which may be a password.
+// file, which may be a password. The parser's errors have no kinds: their texts are all that tells them apart.
 func plain(message string) (value, want string) {
 	for _, known := range [...]struct{ part, value, want string }{
 		{"unknown anchor", "an alias without an anchor", "&NAME before *NAME, or quotes around a text that begins with *"},
 		{"alphabetic or numeric character", "* or & without a name", "quotes around a text that begins with * or &"},
 		{"cannot start any token", "a text that begins with @, ` or %", "quotes around it"},
 		{"tab character", "a tab", "spaces for indentation"},
-		{"mapping values are not allowed", "a colon where no key can be", "one key a line, indented like the keys beside it, and quotes around a text with a colon"},
+		{"mapping values are not allowed", "an unexpected colon",
+			"one key per line, indented like its siblings, and quotes around text with a colon"},
 		{"could not find expected ':'", "a key without a colon", "key: value"},
-		{"did not find expected key", "wrong indentation, or text after the end of a value", "key: value, indented like the keys beside it"},
-		{"expected '-' indicator", "wrong indentation", "a hyphen (-) indented like those before it, or a key indented like the keys beside it"},
-		{"block sequence entries", "a hyphen (-) where no list can begin", "the list below its key, or in brackets: [a, b]; quotes around a hyphen that is a value"},
-		{"expected ',' or ']'", "a list that does not end", "commas between its elements and ] at its end"},
-		{"expected ',' or '}'", "a mapping that does not end", "commas between its keys and } at its end"},
-		{"expected node content", "no value where one must be", "a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
-		{"end of stream", "a quote that is not closed", "the same quote at the end of the text"},
+		{"did not find expected key", "wrong indentation, or text after the end of a value", "key: value, indented like its siblings"},
+		{"expected '-' indicator", "wrong indentation", "a hyphen (-) indented like those before it, or a key indented like its " +
+			"siblings"},
+		{"block sequence entries", "an unexpected hyphen (-)",
+			"the list below its key, or in brackets: [a, b]; quotes around a hyphen that is a value"},
+		{"expected ',' or ']'", "an unterminated list", "commas between its elements and ] at its end"},
+		{"expected ',' or '}'", "an unterminated mapping", "commas between its keys and } at its end"},
+		{"expected node content", "a missing value",
+			"a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
+		{"end of stream", "an unterminated quote", "the same quote at the end of the text"},
 		{"unknown escape character", "an unknown escape in double quotes", `single quotes, or \\ for a backslash`},
-		{"UTF-8", "bytes that are not UTF-8", "text in UTF-8"},
-		{"Unicode character", "bytes that are not UTF-8", "text in UTF-8"},
+		{"UTF-8", "invalid UTF-8", "text in UTF-8"},
+		{"Unicode character", "invalid UTF-8", "text in UTF-8"},
 		{"incompatible YAML", "a version of YAML other than 1", "%YAML 1.2, or no such line"},
 		{"control characters", "a control character", "text without control characters"},
 	} {
@@ -85,10 +89,22 @@ func explain(content []byte, err error) *fault {
 		line := lines[f.line-1]
 		if indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; bytes.ContainsRune(indent, '\t') {
 			f.value, f.want = "a tab", "spaces for indentation"
+			return f
+		}
+		for n := f.line; n > 0 && n >= f.line-1; n-- { // without the space the line is a text, and the next one may be what can't follow it
+			if tight.Match(lines[n-1]) {
+				return &fault{n, "a colon without a space after it", wantSpace}
+			}
 		}
 	}
 	return f
 }
+
+// tight matches a line with a key whose colon has no space after it. An address such as localhost:9092 or a URL is none.
+var tight = regexp.MustCompile(`(?:^|[{,]|^\s*-)\s*[a-z_]+:(?:[^\s/:0-9'"]|[0-9'"][^\s]*(?:\s*[,}]|\s*$))`)
+
+// wantSpace is what to write in the place of key:value.
+const wantSpace = "a space after the colon, as in key: value"
 
 // maxReparsed is how many bytes lineOf may parse at most: a second's worth. A file of 1000 lines is far below it.
 const maxReparsed = 1 << 25

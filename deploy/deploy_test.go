@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -25,6 +27,8 @@ func TestKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	roles, configMaps := []string{}, []string{}
+	var pods []appsv1.Deployment
+	configuration := ""
 	for _, r := range rendered.Resources() {
 		content, err := r.AsYAML()
 		if err != nil {
@@ -36,9 +40,11 @@ func TestKubernetes(t *testing.T) {
 			decode(t, content, &d)
 			roles = append(roles, d.Labels["app.kubernetes.io/component"])
 			checkPod(t, d.Name, &d, configMaps)
+			pods = append(pods, d)
 		case "ConfigMap":
 			var c corev1.ConfigMap
 			decode(t, content, &c)
+			configuration = c.Data["job.yaml"]
 			if configMaps = append(configMaps, c.Name); c.Data["job.yaml"] == "" {
 				t.Errorf("%s has no job.yaml", c.Name)
 			}
@@ -54,6 +60,41 @@ func TestKubernetes(t *testing.T) {
 	}
 	if slices.Sort(roles); !slices.Equal(roles, []string{"run", "serve", "solve", "work"}) || len(configMaps) != 1 {
 		t.Errorf("roles %v, configurations %v", roles, configMaps)
+	}
+	for _, d := range pods {
+		checkMemory(t, &d, configuration)
+	}
+}
+
+// checkMemory checks that a pod stays within its limit: the collector begins before, and what the configuration allows
+// leaves room. Without memory in the configuration a process takes half of what its container allows.
+func checkMemory(t *testing.T, d *appsv1.Deployment, configuration string) {
+	t.Helper()
+	c := d.Spec.Template.Spec.Containers[0]
+	limit := c.Resources.Limits.Memory().Value()
+	goes := resource.Quantity{}
+	for _, e := range c.Env {
+		if e.Name == "GOMEMLIMIT" {
+			goes = resource.MustParse(strings.TrimSuffix(e.Value, "B")) // Go's MiB is Kubernetes' Mi
+		}
+	}
+	if goes.Value() < limit*8/10 || goes.Value() > limit*9/10 {
+		t.Errorf("%s: GOMEMLIMIT is %s of %d bytes", d.Name, goes.String(), limit)
+	}
+	var says struct {
+		Memory *string `json:"memory"`
+		Serve  struct {
+			Memory int64 `json:"memory"`
+		} `json:"serve"`
+	}
+	if err := yaml.Unmarshal([]byte(configuration), &says); err != nil {
+		t.Fatal(err)
+	}
+	if says.Memory != nil {
+		t.Errorf("memory is %s in the configuration of all roles, whose containers have different limits", *says.Memory)
+	}
+	if requests := cmp.Or(says.Serve.Memory, 256<<20); 2*requests > limit {
+		t.Errorf("%s: requests and answers may take %d bytes, and as much garbage, of %d", d.Name, requests, limit)
 	}
 }
 
@@ -77,7 +118,8 @@ func checkPod(t *testing.T, name string, d *appsv1.Deployment, configMaps []stri
 	}
 	c := pod.Containers[0]
 	switch {
-	case c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/live", c.ReadinessProbe == nil || c.ReadinessProbe.HTTPGet.Path != "/ready":
+	case c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/live", c.ReadinessProbe == nil ||
+		c.ReadinessProbe.HTTPGet.Path != "/ready":
 		t.Errorf("%s: no probes", name)
 	case c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero():
 		t.Errorf("%s: resources %+v", name, c.Resources)

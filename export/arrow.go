@@ -12,7 +12,7 @@ const Arrow = "arrow"
 func arrow() Format {
 	return Format{
 		Name: Arrow,
-		Doc:  "a model file, which predict, serve and the package in Python read",
+		Doc:  "a model file for predict, serve and the Python package",
 		Write: func(w io.Writer, m *model.Model) error {
 			_, err := m.WriteTo(w)
 			return err

@@ -1,4 +1,4 @@
-// Package export writes models in the formats that other programs read:
+// Package export writes models in the formats of other programs:
 //
 //	Model ──Format.Write──▶ file
 //

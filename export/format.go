@@ -30,7 +30,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Named returns the format of that name, and whether there is one.
+// Named returns the format with that name, and whether it exists.
 func Named(name string) (Format, bool) {
 	all := All()
 	i := slices.IndexFunc(all, func(f Format) bool { return f.Name == name })

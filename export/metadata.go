@@ -17,7 +17,7 @@ const (
 // metadata returns what a file says of its model.
 func metadata(m *model.Model) (map[string]string, error) {
 	texts := map[string]string{}
-	for key, value := range map[string]any{manifestKey: m.Manifest, labelsKey: m.Labels(), columnsKey: m.Columns()} {
+	for key, value := range map[string]any{manifestKey: m.Manifest, labelsKey: m.LabelType().Values(m.Labels()), columnsKey: m.Columns()} {
 		text, err := json.Marshal(value)
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: %w", key, err)

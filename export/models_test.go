@@ -12,7 +12,12 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // width is how many raw features the models of the tests have: more than the inputs of a transform of the kind sorf.
@@ -56,33 +61,47 @@ func (r recipe) model(t testing.TB) *model.Model {
 		scale[j] = 0.5 + random.Float32()
 	}
 	scale[3] = 0 // a feature that never changes
-	preparation := schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, draw(width, 0.3)), schemas.Vector(schemas.TensorScale, scale),
-		schemas.Vector(schemas.TensorSpread, []float32{2 * width}), schemas.Words[float32](schemas.TensorLabels, r.labels),
+	preparation := wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, draw(width, 0.3)), wire.Vector(statistics.TensorScale, scale),
+		wire.Vector(statistics.TensorSpread, []float32{2 * width}), wire.Words[float32](statistics.TensorLabels, r.labels),
 	}
 	if n := r.prepare.PCA; n > 0 {
-		preparation = append(preparation, schemas.Matrix(schemas.TensorBasis, width, n, draw(width*n, 1/math.Sqrt(width))))
+		preparation = append(preparation, wire.Matrix(statistics.TensorBasis, width, n, draw(width*n, 1/math.Sqrt(width))))
 	}
-	preparation = append(preparation, schemas.Vector(schemas.TensorImage, []float32{7, 5, 2}))
+	preparation = append(preparation, wire.Vector(statistics.TensorImage, []float32{7, 5, 2}))
 	all := slices.Repeat(r.stages, max(r.members, 1))
 	for t, s := range all {
 		if f := s.Features; f.Kind == stages.Patches || f.Kind == stages.PatchPolynomial {
 			q, p := 2*f.Patch*f.Patch, 2*f.Filters*f.Grid*f.Grid
 			preparation = append(preparation,
-				schemas.Matrix(schemas.OfStage(schemas.TensorWhitening, t), q, q, draw(q*q, 1)), schemas.Vector(schemas.OfStage(schemas.TensorOffset, t), draw(q, 0.1)),
-				schemas.Matrix(schemas.OfStage(schemas.TensorFilters, t), q, f.Filters, draw(q*f.Filters, 1/math.Sqrt(float64(q)))),
-				schemas.Vector(schemas.OfStage(schemas.TensorContrast, t), []float32{0.1}),
-				schemas.Vector(schemas.OfStage(schemas.TensorMean, t), draw(p, 1)), schemas.Vector(schemas.OfStage(schemas.TensorFactor, t), draw(p, 0.3)))
+				wire.Matrix(statistics.OfStage(statistics.TensorWhitening, t), q, q, draw(q*q, 1)),
+				wire.Vector(statistics.OfStage(statistics.TensorOffset, t), draw(q, 0.1)),
+				wire.Matrix(statistics.OfStage(statistics.TensorFilters, t), q, f.Filters, draw(q*f.Filters, 1/math.Sqrt(float64(q)))),
+				wire.Vector(statistics.OfStage(statistics.TensorContrast, t), []float32{0.1}),
+				wire.Vector(statistics.OfStage(statistics.TensorMean, t), draw(p, 1)), wire.Vector(statistics.OfStage(statistics.TensorFactor,
+					t), draw(p, 0.3)))
 		}
 	}
-	prepared, err := stages.NewPreparation(r.prepare, preparation)
+	table := tableOf()
+	_, grown := r.grown()
+	if grown {
+		preparation = append(preparation, table.Bins()...)
+	}
+	prepared, err := prepare.New(r.prepare, preparation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all, Average: r.members}
-	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels}
+	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all,
+		Average: r.members}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels, LabelType: examples.TypeOf(r.labels)}
+	if len(r.labels) == 2 {
+		manifest.Threshold = 0.3 // which no float32 is
+	}
 	for i := range width {
-		manifest.Columns = append(manifest.Columns, schemas.Column{Name: fmt.Sprint("x", i)})
+		manifest.Columns = append(manifest.Columns, examples.Column{Name: fmt.Sprint("x", i)})
+	}
+	if grown {
+		manifest.Columns = columnsOf(table)
 	}
 	weights := make([][]*schemas.Weights, len(all))
 	for i := range all {
@@ -91,16 +110,20 @@ func (r recipe) model(t testing.TB) *model.Model {
 			t.Fatal(err)
 		}
 		passes, p, k := 1, stage.Features.Size(), len(r.labels)
+		if n := stage.Features.Leaves(); n > 0 {
+			weights[i] = append(weights[i], &schemas.Weights{Identity: wire.Identity{Kind: schemas.KindStructure, Run: "run", Stage: i},
+				Tensors: stages.StructureOf(table.Forest(random, n, stage.Features.Trees()))})
+		}
 		if stage.Link.Learnt {
 			passes = 2
 		}
 		for pass := range passes {
 			w := &schemas.Weights{
-				Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: pass},
-				Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, p, k, draw(p*k, 1/math.Sqrt(float64(p))))},
+				Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: pass},
+				Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, k, draw(p*k, 1/math.Sqrt(float64(p))))},
 			}
 			if stage.Link.Learnt {
-				w.Tensors = append(w.Tensors, schemas.Matrix(schemas.TensorCalibration, 3*k, k, draw(3*k*k, 0.5/math.Sqrt(float64(k)))))
+				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, 3*k, k, draw(3*k*k, 0.5/math.Sqrt(float64(k)))))
 			}
 			weights[i] = append(weights[i], w)
 		}
@@ -114,12 +137,36 @@ func (r recipe) model(t testing.TB) *model.Model {
 	return m
 }
 
-// everyRecipe returns all kinds of features, with every link, with and without previous predictions, and all preparations. The stage before has
-// each link in turn. At the end are models of one class and of many.
+// grown reports whether all stages of a recipe have trees, or any.
+func (r recipe) grown() (all, any bool) {
+	has := func(s schemas.Stage) bool { return stages.Grown(s.Features) }
+	return !slices.ContainsFunc(r.stages, func(s schemas.Stage) bool { return !has(s) }), slices.ContainsFunc(r.stages, has)
+}
+
+// tableOf returns the columns of models with trees: numbers and words.
+func tableOf() treetest.Table {
+	features := slices.Concat(slices.Repeat([]int{1}, 30), []int{3, 10, 2}, slices.Repeat([]int{1}, width-45))
+	return treetest.NewTable(rand.New(rand.NewPCG(5, 6)), features...)
+}
+
+// columnsOf returns columns of that many features.
+func columnsOf(t treetest.Table) (columns examples.Columns) {
+	for j, n := range t.Features {
+		c := examples.Column{Name: fmt.Sprint("x", j)}
+		for i := range n - 1 {
+			c.Categories = append(c.Categories, fmt.Sprint("w", i))
+		}
+		columns = append(columns, c)
+	}
+	return columns
+}
+
+// everyRecipe returns all kinds of features, with every link, with and without previous predictions, and all
+// preparations. The stage before has each link in turn. Models of one class and of many follow, and trees before and after other stages.
 func everyRecipe(t testing.TB) (all []recipe) {
 	t.Helper()
 	links, turn := link.Names(), 0
-	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
+	for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard, prepare.ScaleUnit} {
 		for _, components := range []int{0, 4} {
 			for _, features := range everyFeatures(t) {
 				if stages.CheckInputs(features, schemas.Prepare{Scale: scale, PCA: components}) != nil {
@@ -130,6 +177,9 @@ func everyRecipe(t testing.TB) (all []recipe) {
 				}
 				for _, last := range links {
 					for _, scores := range []bool{false, true} {
+						if stages.CheckScores(features, scores) != nil {
+							continue
+						}
 						first := schemas.Stage{Features: features, Link: schemas.Link(links[turn%len(links)]), Scores: scores && turn%4 > 1}
 						turn++
 						all = append(all, recipe{
@@ -145,8 +195,8 @@ func everyRecipe(t testing.TB) (all []recipe) {
 		for _, last := range links {
 			first := schemas.Stage{Features: features, Link: schemas.Link(links[i%len(links)])}
 			all = append(all, recipe{
-				prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels, members: 2 + i%2,
-				stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: true}},
+				prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels, members: 2 + i%2,
+				stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: !stages.Grown(features)}},
 			})
 		}
 	}
@@ -154,13 +204,29 @@ func everyRecipe(t testing.TB) (all []recipe) {
 	for c := range many {
 		many[c] = fmt.Sprint(c)
 	}
-	for _, labels := range [][]string{{"only"}, many} {
+	for _, labels := range [][]string{{"only"}, {"no", "yes"}, many} {
 		for _, l := range links {
 			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
-			all = append(all, recipe{prepare: schemas.Prepare{Scale: stages.ScaleStandard}, intercept: true, labels: labels, stages: []schemas.Stage{stage, stage}})
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+				stages: []schemas.Stage{stage, stage}})
+		}
+	}
+	forest, drawn := grownFeatures(), everyFeatures(t)[0]
+	for i, l := range links {
+		for _, labels := range [][]string{{"only"}, labels, many} {
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+				stages: []schemas.Stage{{Features: forest, Link: schemas.Link(l)}, {Features: drawn, Link: schemas.Link(links[(i+1)%len(links)]),
+					Scores: true}, {Features: forest, Link: schemas.Link(links[(i+2)%len(links)])}}})
 		}
 	}
 	return all
+}
+
+// grownFeatures returns leaves of trees: 9 trees with as many leaves as there can be.
+func grownFeatures() schemas.Features {
+	f := stages.DefaultsOf(stages.Trees)
+	f.Size, f.Leaves = 9*64, 64
+	return f
 }
 
 // everyFeatures returns features of every kind that there is.
@@ -187,6 +253,10 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 			f.Patch, f.Filters, f.Grid = 3, 4, 2
 			all[len(all)-1] = f
 		}
+		if kind == stages.Trees {
+			f.Size, f.Leaves = 65, 13
+			all[len(all)-1] = f
+		}
 		if kind == stages.Columns {
 			f.Size = 0
 			all = append(all, f)
@@ -201,12 +271,13 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 }
 
 // rows returns n rows of raw features for the model of a recipe. Some values are missing, one row has zeros only, and another has nothing.
-// If rows are divided by their length, two are so long and so short that their squares are no float32.
+// If rows are divided by their length, two are so long and so short that their squares are no float32. Numbers that trees compare are often
+// edges, or the numbers next to them; if there is nothing but trees, a row has the largest numbers.
 func (r recipe) rows(n int) kernel.Dense {
 	random, x := rand.New(rand.NewPCG(3, 4)), kernel.NewDense(n, width)
 	for i := range n {
 		row, size := x.Row(i), 1.0
-		if r.prepare.Scale == stages.ScaleUnit {
+		if r.prepare.Scale == prepare.ScaleUnit {
 			switch i {
 			case 3:
 				size = 1e30
@@ -222,8 +293,35 @@ func (r recipe) rows(n int) kernel.Dense {
 				row[j] = float32(math.NaN())
 			}
 		}
+		r.toEdges(random, i, row)
 	}
 	return x
+}
+
+// toEdges moves numbers of row i to edges of what trees compare.
+func (r recipe) toEdges(random *rand.Rand, i int, row []float32) {
+	all, grown := r.grown()
+	if !grown || i < 5 {
+		return
+	}
+	table, at := tableOf(), 0
+	for j, n := range table.Features {
+		if edges := table.Edges[j]; n == 1 && len(edges) > 0 {
+			edge := edges[random.IntN(len(edges))]
+			switch random.IntN(6) {
+			case 0:
+				row[at] = edge
+			case 1:
+				row[at] = math.Nextafter32(edge, 9)
+			case 2:
+				row[at] = math.Nextafter32(edge, -9)
+			}
+		}
+		if all && i == 5 {
+			row[at] = float32(1-j%2*2) * math.MaxFloat32
+		}
+		at += n
+	}
 }
 
 // The models of the tests are models: written, read again, they predict what they have predicted.

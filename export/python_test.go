@@ -19,8 +19,8 @@ import (
 // largest is by how much a probability of onnxruntime may differ from that of Go.
 const largest = 1e-5
 
-// onnxruntime predicts what Go predicts, for all kinds of features, links, scores and preparations. Python's safetensors reads the tensors that
-// were written.
+// onnxruntime predicts what Go predicts, for all kinds of features, links, scores and preparations. Python's
+// safetensors reads the tensors that were written.
 func TestPythonReadsExports(t *testing.T) {
 	folder, cases := t.TempDir(), 0
 	for i, r := range everyRecipe(t) {
@@ -71,11 +71,12 @@ func writeCase(t *testing.T, path string, r recipe) {
 	known := struct {
 		Case          string            `json:"case"`
 		Version       int               `json:"version"`
-		Labels        []string          `json:"labels"`
+		Threshold     float64           `json:"threshold"` // 0: none
+		Labels        any               `json:"labels"`
 		Features      [][]*float32      `json:"features"` // null: missing
 		Probabilities [][]float32       `json:"probabilities"`
 		Tensors       map[string]tensor `json:"tensors"`
-	}{Case: r.String(), Version: m.Manifest.Version, Labels: m.Labels(), Tensors: map[string]tensor{}}
+	}{Case: r.String(), Version: m.Manifest.Version, Threshold: m.Manifest.Threshold, Labels: m.LabelType().Values(m.Labels()), Tensors: map[string]tensor{}}
 	for _, v := range m.Tensors() {
 		if v.Text == nil {
 			known.Tensors[v.Name] = tensor{v.Shape, v.Data}
@@ -99,7 +100,8 @@ func writeCase(t *testing.T, path string, r recipe) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for extension, text := range map[string]string{".json": string(content), ".onnx": write(t, ONNX, m), ".safetensors": write(t, Safetensors, m)} {
+	for extension, text := range map[string]string{".json": string(content), ".onnx": write(t, ONNX, m), ".safetensors": write(t,
+		Safetensors, m)} {
 		if err := os.WriteFile(path+extension, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // Safetensors is the format of files with named tensors: 8 bytes with the length of a JSON header, little-endian, the header, and the
@@ -19,7 +19,8 @@ import (
 const Safetensors = "safetensors"
 
 func safetensors() Format {
-	return Format{Name: Safetensors, Doc: "named tensors, which many libraries read; who predicts computes the formulas", Write: writeSafetensors}
+	return Format{Name: Safetensors, Doc: "named tensors, which many libraries read; predictions need the formulas",
+		Write: writeSafetensors}
 }
 
 // safetensor is what the header says of a tensor.
@@ -30,8 +31,9 @@ type safetensor struct {
 }
 
 func writeSafetensors(w io.Writer, m *model.Model) error {
-	if m.Task() != schemas.OneLabel {
-		return errors.New("format safetensors: the model predicts numbers or several labels: expected a model of one label a row; the format arrow has all models")
+	if m.Task() != examples.OneLabel {
+		return errors.New("format safetensors: the model predicts numbers or several labels: expected a model of one label a row; " +
+			"the format arrow has all models")
 	}
 	about, err := metadata(m)
 	if err != nil {

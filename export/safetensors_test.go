@@ -6,9 +6,11 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // The header's length, the header and the values are where the format says, and nothing else is in the file.
@@ -60,12 +62,13 @@ func TestSafetensorsLayout(t *testing.T) {
 		if err := json.Unmarshal([]byte(about.Manifest), &manifest); err != nil || !reflect.DeepEqual(&manifest, m.Manifest) {
 			t.Errorf("%v: manifest %+v, %v", r, manifest, err)
 		}
-		var named []string
-		if err := json.Unmarshal([]byte(about.Labels), &named); err != nil || !reflect.DeepEqual(named, r.labels) {
+		var named examples.ClassLabels
+		if err := json.Unmarshal([]byte(about.Labels), &named); err != nil || !slices.Equal(named, r.labels) ||
+			(about.Labels[1] == '"') == (m.LabelType() == examples.WholeLabels) {
 			t.Errorf("%v: labels %q, %v", r, named, err)
 		}
-		var columns schemas.Columns
-		if err := json.Unmarshal([]byte(about.Columns), &columns); err != nil || !columns.Equal(m.Columns()) {
+		var columns examples.Columns
+		if err := json.Unmarshal([]byte(about.Columns), &columns); err != nil || !reflect.DeepEqual(columns, m.Columns()) {
 			t.Errorf("%v: columns %v, %v", r, columns, err)
 		}
 	}

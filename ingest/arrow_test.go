@@ -17,7 +17,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // arrowRows makes a record from rows of JSON.
@@ -67,10 +69,11 @@ type seekable struct{ *bytes.Buffer }
 func (s *seekable) Seek(int64, int) (int64, error) { return int64(s.Len()), nil }
 
 // readAs reads a file with this content and name.
-func readAs(t *testing.T, name string, content []byte, change func(*Options)) (rows schemas.ExampleRows, sizes []int, columns string, problem string) {
+func readAs(t *testing.T, name string, content []byte, change func(*Options)) (rows examples.Rows, sizes []int, columns string,
+	problem string) {
 	t.Helper()
 	f, o := newFolder(t), Defaults()
-	o.Train, o.Missing, o.BatchRows = []string{f.write(t, name, content)}, MissingMean, 64
+	o.Train, o.Missing, o.BatchRows = []string{f.write(t, name, content)}, layout.MissingMean, 64
 	if change != nil {
 		change(&o)
 	}
@@ -79,8 +82,8 @@ func readAs(t *testing.T, name string, content []byte, change func(*Options)) (r
 		columns = sources[0].Columns.Text()
 		rows, sizes, err = readRows(sources[0].Batches(t.Context()))
 	}
-	if err != nil && !errors.As(err, new(*FileError)) {
-		t.Errorf("%v is no *FileError", err)
+	if err != nil && !errors.As(err, new(*input.Error)) {
+		t.Errorf("%v is no *input.Error", err)
 	}
 	return rows, sizes, columns, f.text(err)
 }
@@ -102,7 +105,8 @@ func TestArrowBatches(t *testing.T) {
 	}
 	category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
 	for _, label := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, category} {
-		record := arrowRows(t, "["+strings.Join(rows, ",")+"]", nullable("x", arrow.PrimitiveTypes.Float64), nullable("n", arrow.PrimitiveTypes.Uint64),
+		record := arrowRows(t, "["+strings.Join(rows, ",")+"]", nullable("x", arrow.PrimitiveTypes.Float64),
+			nullable("n", arrow.PrimitiveTypes.Uint64),
 			nullable("yes", arrow.FixedWidthTypes.Boolean), nullable("label", label), nullable("__index_level_0__", arrow.PrimitiveTypes.Int64))
 		for _, size := range []int64{1, 63, 64, 65, count} {
 			for _, asFile := range []bool{false, true} {
@@ -113,7 +117,8 @@ func TestArrowBatches(t *testing.T) {
 				for _, compressed := range codecs {
 					content := arrowContent(t, record, size, asFile, compressed...)
 					got, sizes, names, problem := readAs(t, "table", content, nil) // its first bytes tell the format
-					if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || names != `["x","n","yes"]` || fmt.Sprint(got.Floats) != fmt.Sprint(want) || !slices.Equal(got.Words, labels) {
+					if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || names != `["x","n","yes"]` ||
+						fmt.Sprint(got.Floats) != fmt.Sprint(want) || !slices.Equal(got.Words, labels) {
 						t.Fatalf("%v in batches of %d, file %v: %s, batches %v, columns %s", label, size, asFile, problem, sizes, names)
 					}
 				}
@@ -124,8 +129,10 @@ func TestArrowBatches(t *testing.T) {
 
 // Lists hold all features, and labels may be whole numbers.
 func TestArrowLists(t *testing.T) {
-	for _, list := range []arrow.DataType{arrow.ListOf(arrow.PrimitiveTypes.Float64), arrow.LargeListOf(arrow.PrimitiveTypes.Int16), arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)} {
-		record := arrowRows(t, `[{"features":[1,2],"label":7},{"features":[3,null],"label":8}]`, nullable("features", list), nullable("label", arrow.PrimitiveTypes.Uint8))
+	for _, list := range []arrow.DataType{arrow.ListOf(arrow.PrimitiveTypes.Float64), arrow.LargeListOf(arrow.PrimitiveTypes.Int16),
+		arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)} {
+		record := arrowRows(t, `[{"features":[1,2],"label":7},{"features":[3,null],"label":8}]`, nullable("features", list),
+			nullable("label", arrow.PrimitiveTypes.Uint8))
 		got, _, names, problem := readAs(t, "a.arrow", arrowContent(t, record, 1, true), nil)
 		if problem != "" || fmt.Sprint(got.Floats, got.Numbers) != "[1 2 3 NaN] [7 8]" || names != "" {
 			t.Errorf("%v: %v, %v, columns %s, %s", list, got.Floats, got.Numbers, names, problem)
@@ -142,27 +149,27 @@ func TestArrowErrors(t *testing.T) {
 	}
 	lists := arrow.ListOf(f64)
 	for _, test := range []struct {
-		content []byte
+		Content []byte
 		change  func(*Options)
 		want    string
 	}{
-		{stream, func(o *Options) { o.Missing = MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean takes the mean of the column`},
+		{stream, func(o *Options) { o.Missing = layout.MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
 		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: an Arrow stream without its end: it is cut off"},
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
-		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, `a.arrow, column 1 ("label"): row 0, counted from 0: no label`},
+		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)"},
 		{write(`[{"x":"2026-01-01","label":"a"}]`, nullable("x", arrow.FixedWidthTypes.Date32), nullable("label", word)), nil,
-			`a.arrow, column 0 ("x"): type date32: features are numbers, booleans, or one list of numbers: leave the column out with examples.columns.drop, or make it a number`},
+			`a.arrow, column 0 ("x"): type date32: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or convert it to a number`},
 		{write(`[{"x":1,"label":9223372036854775808}]`, nullable("x", f64), nullable("label", arrow.PrimitiveTypes.Uint64)), nil,
 			`a.arrow, column 1 ("label"): row 0, counted from 0: 9223372036854775808 does not fit int64`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":[1],"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
-			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
+			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":null,"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
-			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, as that of row 0 has`},
+			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
 		{write(`[]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no rows"},
 		{[]byte("ARROW1\x00\x00hello, world"), nil, "a.arrow: damaged or foreign bytes: arrow/ipc: could not read message schema: the file does not begin with its schema: " +
 			"write it as Parquet, or as a stream (in Polars write_parquet, or write_ipc_stream with compat_level=CompatLevel.oldest())"},
 	} {
-		if _, _, _, got := readAs(t, "a.arrow", test.content, test.change); got != test.want {
+		if _, _, _, got := readAs(t, "a.arrow", test.Content, test.change); got != test.want {
 			t.Errorf("%s\nexpected %s", got, test.want)
 		}
 	}
@@ -170,26 +177,29 @@ func TestArrowErrors(t *testing.T) {
 
 // A compressed file is read like any other, and rows to predict need no label.
 func TestArrowWithinGzip(t *testing.T) {
-	record := arrowRows(t, `[{"x":1,"y":2,"label":"a"},{"x":3,"y":4,"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("y", arrow.PrimitiveTypes.Float32),
+	record := arrowRows(t, `[{"x":1,"y":2,"label":"a"},{"x":3,"y":4,"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),
+		nullable("y", arrow.PrimitiveTypes.Float32),
 		nullable("label", arrow.BinaryTypes.String))
 	f := newFolder(t)
 	name := f.write(t, "a.arrow.gz", gzipped(t, string(arrowContent(t, record, 1, true))))
-	got, _, err := readRows(File(t.Context(), name, Defaults(), Features{Width: 2}))
+	got, _, err := readRows(File(t.Context(), name, Defaults(), layout.Features{Width: 2}))
 	if err != nil || fmt.Sprint(got.Floats, got.Words) != "[1 2 3 4] []" {
 		t.Errorf("%v, %v, error %v", got.Floats, got.Words, err)
 	}
 	o := Defaults()
 	o.Label = "0"
-	if _, _, err := readRows(File(t.Context(), name, o, Features{Width: 2})); err == nil || !strings.Contains(err.Error(), `column 2 ("label"): type utf8: features are numbers`) {
+	if _, _, err := readRows(File(t.Context(), name, o, layout.Features{Width: 2})); err == nil || !strings.Contains(err.Error(),
+		`column 2 ("label"): type utf8: features are numbers`) {
 		t.Errorf("label by another number: %v", err)
 	}
 }
 
-// Whatever the bytes are, the reader returns rows or a *FileError.
+// Whatever the bytes are, the reader returns rows or a *input.Error.
 func FuzzArrow(f *testing.F) {
 	record := arrowRows(f, `[{"x":1,"v":[1,2],"label":"a"},{"x":null,"v":[3,4],"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),
 		nullable("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}))
-	for _, content := range [][]byte{arrowContent(f, record, 1, false), arrowContent(f, record, 1, true), arrowContent(f, record, 2, false, ipc.WithZstd())} {
+	for _, content := range [][]byte{arrowContent(f, record, 1, false), arrowContent(f, record, 1, true), arrowContent(f, record, 2,
+		false, ipc.WithZstd())} {
 		f.Add(content)
 		for i := range 20 {
 			flipped := bytes.Clone(content)
@@ -216,7 +226,7 @@ func FuzzArrow(f *testing.F) {
 		}
 		for _, categorical := range [][]string{nil, {"label"}} {
 			o := Defaults()
-			o.Train, o.Missing, o.Categorical = []string{name}, MissingMean, categorical
+			o.Train, o.Missing, o.Categorical = []string{name}, layout.MissingMean, categorical
 			if categorical != nil {
 				o.Label = "x"
 			}
@@ -224,7 +234,7 @@ func FuzzArrow(f *testing.F) {
 			if err == nil {
 				_, _, err = readRows(sources[0].Batches(context.Background()))
 			}
-			if err != nil && !errors.As(err, new(*FileError)) {
+			if err != nil && !errors.As(err, new(*input.Error)) {
 				t.Error(err)
 			}
 		}

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
 )
 
-// Bound is where a run begins on a topic, or where it ends. Offsets has an offset
-// for each partition, or one for all of them. Without offsets, the first message
-// of each partition with this time or a later one is meant.
+// Bound is the beginning or the end of a run on a topic. Offsets has an offset
+// for each partition, or one for all of them. Without offsets, it is the first message
+// of each partition with this time or a later one.
 type Bound struct {
 	Time    time.Time
 	Offsets []int64
@@ -33,7 +33,7 @@ func ParseBound(values []string) (b Bound, ok bool) {
 	return b, len(values) > 0
 }
 
-// On returns the offset of a partition, of a bound with offsets.
+// On returns the offset for a partition, of a bound with offsets.
 func (b Bound) On(partition int) int64 {
 	if len(b.Offsets) == 1 {
 		return b.Offsets[0]
@@ -63,16 +63,17 @@ func (b Bound) before(o Bound) bool {
 
 // checkTopic finds what is impossible in the keys that say what a run reads of a
 // topic.
-func (o Options) checkTopic() (problems []schemas.Problem) {
+func (o Options) checkTopic() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
-		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	files := len(o.Train)+len(o.Test) > 0
 	if o.Topic != "" && files {
-		wrong("topic", o.Topic, "no files under examples.train and examples.test beside it: they would be written to that topic, which is only read")
+		wrong("topic", o.Topic, "no files under examples.train and examples.test with it: they would be written to that topic, "+
+			"which is only read")
 	}
 	if o.Topic != "" && o.FromTopic != "" {
-		wrong("topic", o.Topic, "no examples.from_topic beside it: ingest would write to that topic, which is only read")
+		wrong("topic", o.Topic, "no examples.from_topic with it: ingest would write to that topic, which is only read")
 	}
 	bounds := map[string]Bound{}
 	for _, key := range []struct {
@@ -85,11 +86,12 @@ func (o Options) checkTopic() (problems []schemas.Problem) {
 		shown := strings.Join(key.values, ", ")
 		b, ok := ParseBound(key.values)
 		if bounds[key.name] = b; !ok {
-			wrong(key.name, shown, "a time, as 2026-11-01T00:00:00Z, an offset of at least 0 for all partitions, or a list with an offset for each partition")
+			wrong(key.name, shown, "a time, as 2026-11-01T00:00:00Z, an offset of at least 0 for all partitions, or a list with an "+
+				"offset for each partition")
 			return problems
 		}
 		if files {
-			wrong(key.name, shown, "no files under examples.train and examples.test beside it: a run of files takes all of their rows")
+			wrong(key.name, shown, "no files under examples.train and examples.test with it: a run of files takes all of their rows")
 		}
 	}
 	if from, to := bounds["from"], bounds["to"]; len(bounds) == 2 && !from.before(to) {

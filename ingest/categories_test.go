@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // Files in which words are looked for are read whole once, for the words and for their digests.
@@ -14,15 +16,25 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 	o.Label, o.Categorical = "x", []string{"label"}
 	names := []string{f.write(t, "a.csv", []byte("label,x\na,1\nb,2\n")), f.write(t, "a.csv.gz", gzipped(t, "label,x\nc,1\n"))}
 	frame := Defaults()
-	frame.Label, frame.Categorical, frame.Missing = "yes", []string{"label"}, MissingMean
+	frame.Label, frame.Categorical, frame.Missing = "yes", []string{"label"}, layout.MissingMean
 	for _, test := range []struct {
 		o     Options
 		files []string
 		words string
 	}{{o, names, "[a b c]"}, {frame, []string{f.write(t, "a.parquet", pandasFrame(t))}, "[a b]"}} {
 		read, err := test.o.findWords(t.Context(), test.files, true)
-		if err != nil || fmt.Sprint(read.categories["label"]) != test.words || len(read.digests) != len(test.files) {
-			t.Errorf("%v, %d digests, error %v", read.categories, len(read.digests), err)
+		if err != nil || len(read.digests) != len(test.files) {
+			t.Errorf("%d digests, error %v", len(read.digests), err)
+		}
+		test.o.Train = test.files
+		sources, err := Sources(t.Context(), test.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, column := range sources[0].Columns {
+			if column.Name == "label" && fmt.Sprint(column.Categories) != test.words {
+				t.Errorf("the words %v, expected %s", column.Categories, test.words)
+			}
 		}
 		for _, name := range test.files {
 			content, err := os.ReadFile(name)

@@ -4,33 +4,25 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// namedColumns returns all columns that the options name.
-func (o Options) namedColumns() []Column {
-	all := []Column{o.Label, o.Weight, o.Text}
-	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical, o.Targets, o.LabelColumns} {
-		for _, c := range list {
-			all = append(all, Column(c))
-		}
-	}
-	return all
-}
-
 // checkColumns finds impossible columns in files of these formats.
-func (o Options) checkColumns(formats []format) (problems []schemas.Problem) {
+func (o Options) checkColumns(formats []format.Format) (problems []option.Problem) {
 	wrong := func(key, value, want string) {
-		problems = append(problems, schemas.Problem{Key: key, Value: value, Want: want})
+		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
 	}
-	negative := func(key string, c Column) {
-		if n, isNumber := c.number(); isNumber && n < 0 {
+	negative := func(key string, c layout.Column) {
+		if n, isNumber := c.Number(); isNumber && n < 0 {
 			wrong(key, string(c), "a column's number, from 0, or its name")
 		}
 	}
-	isLabel := func(c Column) bool {
-		isDefault := func(f format) bool { return c == f.label }
-		return c != "" && len(o.Targets) == 0 && len(o.LabelColumns) == 0 && (c == o.Label || o.Label == "" && slices.ContainsFunc(formats, isDefault))
+	isLabel := func(c layout.Column) bool {
+		isDefault := func(f format.Format) bool { return c == f.Label }
+		return c != "" && len(o.Targets) == 0 && len(o.LabelColumns) == 0 && (c == o.Label || o.Label == "" &&
+			slices.ContainsFunc(formats, isDefault))
 	}
 	negative("label", o.Label)
 	negative("weight", o.Weight)
@@ -44,11 +36,11 @@ func (o Options) checkColumns(formats []format) (problems []schemas.Problem) {
 	}{{"columns.use", o.Columns.Use}, {"columns.drop", o.Columns.Drop}, {"categorical", o.Categorical}} {
 		known := map[string]bool{}
 		for _, c := range list.columns {
-			negative(list.key, Column(c))
+			negative(list.key, layout.Column(c))
 			switch {
 			case c == "" || known[c]:
 				wrong(list.key, strconv.Quote(c), "different columns, each by its number, from 0, or by its name")
-			case isLabel(Column(c)) || Column(c) == o.Weight:
+			case isLabel(layout.Column(c)) || layout.Column(c) == o.Weight:
 				wrong(list.key, c, "other columns than those of the label and the weight")
 			case list.key == "columns.drop" && use[c]:
 				wrong(list.key, c, "other columns than those under columns.use")
@@ -63,8 +55,8 @@ func (o Options) checkColumns(formats []format) (problems []schemas.Problem) {
 			wrong("categorical", c, "columns that become features")
 		}
 	}
-	readsHeader := slices.ContainsFunc(formats, func(f format) bool { return slices.Contains(f.keys, "header") })
-	if readsHeader && o.Header != nil && !*o.Header && slices.ContainsFunc(o.namedColumns(), Column.IsName) {
+	readsHeader := slices.ContainsFunc(formats, func(f format.Format) bool { return slices.Contains(f.Keys, "header") })
+	if readsHeader && o.Header != nil && !*o.Header && slices.ContainsFunc(o.NamedColumns(), layout.Column.IsName) {
 		wrong("header", "false", "true, as a column is given by its name")
 	}
 	return problems

@@ -12,6 +12,9 @@ import (
 	"testing/iotest"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/stagewise/stagewise/ingest/input"
 )
 
 const plainRows = "a,1,2\nb,3,4\n"
@@ -32,6 +35,16 @@ func gzipped(t testing.TB, content string) []byte {
 	return file.Bytes()
 }
 
+func zstandard(t testing.TB, content string) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	return w.EncodeAll([]byte(content), nil)
+}
+
 func bzipped(t testing.TB, file string) []byte {
 	t.Helper()
 	content, err := hex.DecodeString(file)
@@ -42,7 +55,7 @@ func bzipped(t testing.TB, file string) []byte {
 }
 
 func readContent(file io.Reader) (string, error) {
-	c, err := newContent(context.Background(), "file", io.NopCloser(file))
+	c, err := input.New(context.Background(), "file", io.NopCloser(file))
 	if err != nil {
 		return "", err
 	}
@@ -67,6 +80,9 @@ func TestContent(t *testing.T) {
 		"bzip2":              {bz, plainRows},
 		"bzip2, two streams": {bytes.Repeat(bz, 2), plainRows + plainRows},
 		"bzip2, empty":       {bzipped(t, "425a683917724538509000000000"), ""},
+		"zstd":               {zstandard(t, plainRows), plainRows},
+		"zstd, two frames":   {bytes.Repeat(zstandard(t, plainRows), 2), plainRows + plainRows},
+		"zstd, large":        {zstandard(t, strings.Repeat(plainRows, 100_000)), strings.Repeat(plainRows, 100_000)},
 		"begins like bzip2":  {[]byte("BZh1,2,3\n"), "BZh1,2,3\n"},
 	} {
 		for _, from := range []io.Reader{bytes.NewReader(test.file), iotest.OneByteReader(bytes.NewReader(test.file))} {
@@ -80,8 +96,8 @@ func TestContent(t *testing.T) {
 // A compressed file that is cut off at any byte is an error with the offset, even
 // if only bytes after the content are missing. No example is lost silently.
 func TestContentCutOff(t *testing.T) {
-	for kind, file := range map[string][]byte{"gzip": gzipped(t, plainRows), "bzip2": bzipped(t, bzip2Rows)} {
-		magic := map[string]int{"gzip": 2, "bzip2": 4}[kind]
+	for kind, file := range map[string][]byte{"gzip": gzipped(t, plainRows), "bzip2": bzipped(t, bzip2Rows), "zstd": zstandard(t, plainRows)} {
+		magic := map[string]int{"gzip": 2, "bzip2": 4, "zstd": 4}[kind]
 		for n := magic; n < len(file); n++ {
 			_, err := readContent(bytes.NewReader(file[:n]))
 			want := fmt.Sprintf("file: offset %d: the %s stream is cut off: unexpected EOF", n, kind)
@@ -99,7 +115,7 @@ func TestContentCutOff(t *testing.T) {
 		}
 	}
 	// the checksums at the end of both files of an idx pair are read too
-	images, labels := idxFile(idxUint8, []uint32{2, 1}, []uint8{1, 2}), idxFile(idxUint8, []uint32{2}, []uint8{1, 2})
+	images, labels := idxFile(8, []uint32{2, 1}, []uint8{1, 2}), idxFile(8, []uint32{2}, []uint8{1, 2})
 	for _, cut := range []string{"images", "labels"} {
 		a, b := gzipped(t, string(images)), gzipped(t, string(labels))
 		if cut == "images" {
@@ -122,7 +138,8 @@ func TestContentDamaged(t *testing.T) {
 	file[len(file)-5] ^= 1 // in the length: RFC 1952, 2.3
 	file[len(file)-6] ^= 1 // in the checksum
 	_, err := readContent(bytes.NewReader(file))
-	if want := fmt.Sprintf("file: offset %d: the gzip stream is damaged: gzip: invalid checksum", len(file)); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("file: offset %d: the gzip stream is damaged: gzip: invalid checksum", len(file)); err == nil ||
+		err.Error() != want {
 		t.Errorf("checksum: %v, expected %s", err, want)
 	}
 	bz := bzipped(t, bzip2Rows)
@@ -156,17 +173,19 @@ func TestContentReadFails(t *testing.T) {
 	}
 }
 
-// Any file either has a content, or reading it returns a *FileError.
+// Any file either has a content, or reading it returns a *input.Error.
 func FuzzContent(f *testing.F) {
 	zipped := gzipped(f, plainRows)
 	for _, file := range [][]byte{
 		nil, []byte(plainRows), zipped, append(zipped, zipped...), append(zipped, "more"...), zipped[:len(zipped)-3], bzipped(f, bzip2Rows),
+		zstandard(f, plainRows), zstandard(f, strings.Repeat("0", 1<<20)), zstandard(f, plainRows)[:9], []byte("\xfd7zXZ\x00"),
+		[]byte("PK\x03\x04"),
 		gzipped(f, strings.Repeat("0", 1<<20)), []byte("BZh9"), []byte("BZh9\x17\x72\x45\x38\x50\x90\x00\x00\x00\x00"),
 	} {
 		f.Add(file)
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		c, err := newContent(t.Context(), "file", io.NopCloser(bytes.NewReader(file)))
+		c, err := input.New(t.Context(), "file", io.NopCloser(bytes.NewReader(file)))
 		if err != nil {
 			checkFuzzError(t, err)
 			return

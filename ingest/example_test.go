@@ -12,7 +12,12 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // temporary writes a file for an example, which calls remove when it is done.
@@ -62,7 +67,7 @@ func ExampleSources() {
 		log.Fatal(err)
 	}
 	for _, s := range sources {
-		fmt.Println(s.Split, filepath.Base(s.Files[0]), s.Width, schemas.Digest(s.ID).Short())
+		fmt.Println(s.Split, filepath.Base(s.Files[0]), s.Width, wire.Digest(s.ID).Short())
 	}
 	// Output:
 	// train digits-train.csv.gz 64 724a0b99d628
@@ -89,7 +94,7 @@ func ExampleFile() {
 	for _, content := range []string{"apple,7,1\n", "7,1\n"} {
 		file, remove := temporary("fruit.csv", content)
 		defer remove()
-		for batch, err := range ingest.File(context.Background(), file, ingest.Defaults(), ingest.Features{Width: 2}) {
+		for batch, err := range ingest.File(context.Background(), file, ingest.Defaults(), layout.Features{Width: 2}) {
 			if err != nil {
 				log.Fatal(err)
 			}
@@ -102,11 +107,11 @@ func ExampleFile() {
 }
 
 // A FileError has the place of what is wrong in a file.
-func ExampleFileError() {
+func ExampleFile_error() {
 	file, remove := temporary("fruit.csv", "apple,7,1\npear,eight,3\n")
 	defer remove()
-	for _, err := range ingest.File(context.Background(), file, ingest.Defaults(), ingest.Features{Width: 2}) {
-		if wrong, ok := errors.AsType[*ingest.FileError](err); ok {
+	for _, err := range ingest.File(context.Background(), file, ingest.Defaults(), layout.Features{Width: 2}) {
+		if wrong, ok := errors.AsType[*input.Error](err); ok {
 			fmt.Println(filepath.Base(wrong.File), "line", wrong.Line, "column", wrong.Column)
 			fmt.Println(wrong.Err)
 		}
@@ -120,11 +125,11 @@ func ExampleFileError() {
 // time, each by one goroutine.
 type topic struct {
 	mutex      sync.Mutex
-	partitions map[int][]schemas.Message
+	partitions map[int][]wire.Message
 }
 
 // write is an ingest.Appender.
-func (t *topic) write(_ context.Context, partition int, messages ...schemas.Message) (int64, error) {
+func (t *topic) write(_ context.Context, partition int, messages ...wire.Message) (int64, error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	offset := int64(len(t.partitions[partition]))
@@ -142,7 +147,7 @@ func publish(t *topic) *schemas.SourceSeal {
 	if err != nil {
 		log.Fatal(err)
 	}
-	attempt := ingest.Attempt{ID: "1", Spans: []schemas.Span{{Partition: 0}, {Partition: 1}}}
+	attempt := ingest.Attempt{ID: "1", Spans: []coverage.Span{{Partition: 0}, {Partition: 1}}}
 	seal, err := ingest.Publish(context.Background(), sources[0], attempt, t.write, memory.DefaultAllocator, func(int64) {})
 	if err != nil {
 		log.Fatal(err)
@@ -153,7 +158,7 @@ func publish(t *topic) *schemas.SourceSeal {
 // Publish a source to a topic with two partitions. The seal says where its
 // messages are; they count once the seal is published too.
 func ExamplePublish() {
-	t := &topic{partitions: map[int][]schemas.Message{}}
+	t := &topic{partitions: map[int][]wire.Message{}}
 	seal := publish(t)
 	fmt.Println(seal.Rows, "rows in", seal.Messages, "messages:", seal.Spans)
 	for _, m := range t.partitions[0] {
@@ -168,15 +173,15 @@ func ExamplePublish() {
 
 // Decide which messages of a partition count. A message that the broker has twice
 // counts once, and a message that is missing is an error at the end.
-func ExampleReplay() {
-	t := &topic{partitions: map[int][]schemas.Message{}}
-	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}, Spans: schemas.Spans{{Partition: 0, To: 2}, {Partition: 1, To: 1}}}
+func Example_replay() {
+	t := &topic{partitions: map[int][]wire.Message{}}
+	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}, Spans: coverage.Spans{{Partition: 0, To: 2}, {Partition: 1, To: 1}}}
 
 	first := t.partitions[0][0]
-	replay := ingest.NewCounting(plan).Replay(plan.Spans[0])
+	replay := counting.New(plan).Replay(plan.Spans[0])
 	fmt.Printf("%q %q\n", replay.Accept(first), replay.Accept(first))
 	_, err := replay.Complete()
-	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
+	if lost, ok := errors.AsType[*counting.IncompleteError](err); ok {
 		fmt.Println("partition", lost.Partition, "has", lost.Have, "of", lost.Want, "messages")
 	}
 	// Output:

@@ -12,7 +12,8 @@ import (
 // exactly this name.
 func TestFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv", "qq.csv"} {
+	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv",
+		"qq.csv"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestFiles(t *testing.T) {
 		"*.txt":  "*.txt: no file matches this pattern",
 		"no/*":   "no/*: no file matches this pattern",
 		"a.csv*": "",
-		"[a.csv": "[a.csv: no such file, and no pattern either: [ without ]",
+		"[a.csv": "[a.csv: no such file, nor a valid pattern: [ without ]",
 	} {
 		_, err := Files([]string{name})
 		if got := errorText(err); got != want {

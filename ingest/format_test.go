@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // The IDs of sources never change: a source that is on a topic must be found
@@ -13,8 +16,8 @@ import (
 func TestSourceIDGolden(t *testing.T) {
 	f := newFolder(t)
 	table := f.write(t, "a.csv", []byte("y,x,w\nb,1,2\n"))
-	images := f.write(t, "images.idx", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
-	labels := f.write(t, "labels.idx", idxFile(idxUint8, []uint32{1}, uint8(1)))
+	images := f.write(t, "images.idx", idxFile(8, []uint32{1, 1}, uint8(7)))
+	labels := f.write(t, "labels.idx", idxFile(8, []uint32{1}, uint8(1)))
 	rows := f.write(t, "rows.libsvm", []byte("1 3:2\n"))
 	record := arrowRows(t, `[{"x":1,"label":"a"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("label", arrow.BinaryTypes.String))
 	stream := f.write(t, "a.arrow", arrowContent(t, record, 1, false))
@@ -28,17 +31,19 @@ func TestSourceIDGolden(t *testing.T) {
 		{"csv", func(o *Options) { o.Train, o.Header, o.Weight = []string{table}, &yes, "2" },
 			"da520de4d3a2460a62b99cfe8034d9f5589c3104eafc908a13dcf1f7f12a20c6"},
 		{"csv, all options", func(o *Options) {
-			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{table}, "y", "w", MissingMean, []string{"b", "a"}
+			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{table}, "y", "w", layout.MissingMean, []string{"b", "a"}
 		}, "da520de4d3a2460a62b99cfe8034d9f5589c3104eafc908a13dcf1f7f12a20c6"},
 		{"idx, all options", func(o *Options) {
-			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{images, labels}, "y", "w", MissingMean, []string{"1", "0"}
+			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{images, labels}, "y", "w", layout.MissingMean, []string{"1", "0"}
 		}, "bf6f2e737435ad644e95860252ee07b446ca533db937ceb413fffc926c165361"},
-		{"libsvm, all options", func(o *Options) { o.Test, o.Missing, o.Classes = []string{rows}, MissingMean, []string{"1", "0"} },
+		{"libsvm, all options", func(o *Options) {
+			o.Test, o.Missing, o.Classes = []string{rows}, layout.MissingMean, []string{"1", "0"}
+		},
 			"c710e85ba501e9a5c9f3d9febcb6f09d68e9c691f09dae671f1f1e717070bcaa"},
 		{"arrow", func(o *Options) { o.Train = []string{stream} }, "3393ee86ba66ea2e0f2f269dc14761f036bb52682ffd18f36c29eea692ec30b3"},
 		{"jsonl", func(o *Options) { o.Train = []string{lines} }, "cd19835908cbafb660ae440b1f8c5dce4c552a8c01e71f2d58495f14b33b119f"},
 		{"parquet, all options", func(o *Options) {
-			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", MissingMean, []string{"b", "a"}
+			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", layout.MissingMean, []string{"b", "a"}
 		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
 	} {
 		o := Defaults()
@@ -57,18 +62,19 @@ func TestSourceIDGolden(t *testing.T) {
 func TestFormats(t *testing.T) {
 	names := map[string]bool{}
 	for _, f := range formats() {
-		if f.name == "" || names[f.name] || len(f.patterns) == 0 {
-			t.Errorf("%q: expected a name of its own, and patterns", f.name)
+		if f.Name == "" || names[f.Name] || len(f.Patterns) == 0 {
+			t.Errorf("%q: expected a name of its own, and patterns", f.Name)
 		}
-		names[f.name] = true
-		if f.open == nil || f.openFeatures == nil || f.meaning == "" || f.files < 1 || f.files > 1 && f.wantFiles == "" {
-			t.Errorf("%s: incomplete: %+v", f.name, f)
+		names[f.Name] = true
+		if f.Open == nil || f.OpenFeatures == nil || f.Meaning == "" || f.Files < 1 || f.Files > 1 && f.WantFiles == "" {
+			t.Errorf("%s: incomplete: %+v", f.Name, f)
 		}
 	}
-	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows", "a.feather", "a.parquet", "a.pq", "a.jsonl", "a.ndjson"} {
+	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows",
+		"a.feather", "a.parquet", "a.pq", "a.jsonl", "a.ndjson"} {
 		claims := 0
 		for _, f := range formats() {
-			if f.claims(name) {
+			if f.Claims(name) {
 				claims++
 			}
 		}
@@ -80,11 +86,11 @@ func TestFormats(t *testing.T) {
 
 // A format is recognised by the first bytes of a file however short it is.
 func TestRecogniseShortFiles(t *testing.T) {
-	magic := []byte{0, 0, idxUint8, 1, 0, 0, 0, 0}
+	magic := []byte{0, 0, 8, 1, 0, 0, 0, 0}
 	for n := range len(magic) + 1 {
 		for _, f := range formats() {
-			if f.recognise != nil && f.recognise(magic[:n]) != (f.name == "idx" && n >= 4) {
-				t.Errorf("%s: %d bytes", f.name, n)
+			if f.Recognise != nil && f.Recognise(magic[:n]) != (f.Name == "idx" && n >= 4) {
+				t.Errorf("%s: %d bytes", f.Name, n)
 			}
 		}
 	}
@@ -95,8 +101,34 @@ func TestWantFormat(t *testing.T) {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {
-		if got := enumerate(strings.Fields(test.words), "or"); got != test.want {
+		if got := option.Enumerate(strings.Fields(test.words), "or"); got != test.want {
 			t.Errorf("%q, expected %q", got, test.want)
+		}
+	}
+}
+
+// What decides which label a row has is a part of a source's ID: otherwise a source that is on the topic with other labels would count.
+func TestSourceIDOfLabels(t *testing.T) {
+	f := newFolder(t)
+	lines := f.write(t, "a.jsonl", []byte("{\"x\":1,\"label\":\"NA\"}\n{\"x\":1,\"label\":\"EU\"}\n"))
+	rows := f.write(t, "rows.libsvm", []byte("1 1:1\nNA 1:1\n"))
+	for _, file := range []string{lines, rows} {
+		ids := map[string]string{}
+		for name, change := range map[string]func(*Options){
+			"as usual": func(*Options) {}, "NA is a class": func(o *Options) { o.Classes = []string{"1", "EU", "NA"} },
+			"NA is no word for a missing value": func(o *Options) { o.MissingValues = []string{"nan"} },
+		} {
+			o := Defaults()
+			o.Train = []string{file}
+			change(&o)
+			found, err := Sources(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other, twice := ids[found[0].ID]; twice {
+				t.Errorf("%s: %s and %s have the same ID", file, name, other)
+			}
+			ids[found[0].ID] = name
 		}
 	}
 }

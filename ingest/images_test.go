@@ -14,7 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 func encodePNG(t *testing.T, pixels image.Image) []byte {
@@ -58,7 +59,7 @@ func TestImages(t *testing.T) {
 	o.BatchRows = 4
 	o.Train = []string{f.writeImages(t, "pets", files)}
 	rows := trainRows(t, o)
-	if rows.Image != (schemas.Image{1, 2, 1}) {
+	if rows.Image != (examples.Image{1, 2, 1}) {
 		t.Errorf("the images are %v", rows.Image)
 	}
 	for i, label := range rows.Words {
@@ -90,13 +91,13 @@ func TestImages(t *testing.T) {
 }
 
 // trainRows returns all rows of the sources of the options.
-func trainRows(t *testing.T, o Options) *schemas.ExampleRows {
+func trainRows(t *testing.T, o Options) *examples.Rows {
 	t.Helper()
 	sources, err := Sources(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := &schemas.ExampleRows{}
+	all := &examples.Rows{}
 	for _, s := range sources {
 		for rows, err := range s.Batches(t.Context()) {
 			if err != nil {
@@ -141,14 +142,16 @@ func TestImagesThatAreWrong(t *testing.T) {
 		set   func(*Options)
 		want  string
 	}{
-		"no files":      {map[string][]byte{".x": nil}, nil, "a folder without files: expected PNG or JPEG files"},
-		"no folder":     {map[string][]byte{"1.png": gray}, nil, "1.png: the image is in no folder that is called as its class"},
+		"no files":      {map[string][]byte{".x": nil}, nil, "an empty folder: expected PNG or JPEG files"},
+		"no folder":     {map[string][]byte{"1.png": gray}, nil, "1.png: image is not inside a class folder"},
 		"another shape": {map[string][]byte{"a/1.png": gray, "a/2.png": wide}, nil, "pixels: expected 1 × "},
-		"not as asked":  {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"2", "2"} }, "an image of 1 × 2 pixels: expected 2 × 2, as examples.image says"},
-		"two channels":  {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"1", "2", "2"} }, "expected 1 or 3 channels"},
-		"no image":      {map[string][]byte{"a/labels.txt": []byte("1")}, nil, "labels.txt: neither PNG nor JPEG: leave the file out"},
-		"cut off":       {map[string][]byte{"a/1.png": gray[:len(gray)-20]}, nil, "1.png: "},
-		"no class":      {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b"} }, `label "a" is not one of the classes`},
+		"not as asked": {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"2", "2"} },
+			"an image of 1 × 2 pixels: expected 2 × 2, as set in examples.image"},
+		"two channels": {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Image = []string{"1", "2", "2"} }, "expected 1 or 3 channels"},
+		"no image":     {map[string][]byte{"a/labels.txt": []byte("1")}, nil, "labels.txt: neither PNG nor JPEG: remove the file"},
+		"cut off":      {map[string][]byte{"a/1.png": gray[:len(gray)-20]}, nil, "1.png: "},
+		"no class": {map[string][]byte{"a/1.png": gray}, func(o *Options) { o.Classes = []string{"b"} },
+			`label "a" is not one of the classes`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
@@ -173,7 +176,7 @@ func TestImagesToPredict(t *testing.T) {
 	})
 	for input, want := range map[string][]byte{images: {1, 2, 3, 4, 5, 6}, filepath.Join(images, "2.png"): {3, 4}} {
 		var got []byte
-		for rows, err := range File(context.Background(), input, Defaults(), Features{Width: 2, Image: schemas.Image{1, 2, 1}}) {
+		for rows, err := range File(context.Background(), input, Defaults(), layout.Features{Width: 2, Image: examples.Image{1, 2, 1}}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,12 +194,13 @@ func TestImagesOfWhichSomeHaveColours(t *testing.T) {
 	gray, colours := encodePNG(t, grayImage(1, 2)), encodePNG(t, image.NewRGBA(image.Rect(0, 0, 2, 1)))
 	images := f.writeImages(t, "new", map[string][]byte{"1.png": gray, "2.png": colours})
 	var err error
-	for _, err = range File(t.Context(), images, Defaults(), Features{Width: 2}) {
+	for _, err = range File(t.Context(), images, Defaults(), layout.Features{Width: 2}) {
 		if err != nil {
 			break
 		}
 	}
-	if want := "an image with colours, but 1.png has none: set examples.image to [1, 2, 1] or [1, 2, 3]"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "a color image, but 1.png is grayscale: set examples.image to [1, 2, 1] or [1, 2, 3]"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v: expected %q", err, want)
 	}
 }

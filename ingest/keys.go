@@ -4,74 +4,124 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Keys documents the keys under `examples` of the configuration, in the order
 // of the documentation.
-func Keys() []schemas.Key {
+func Keys() []option.Key {
 	var values []string
 	pairs := ""
 	for _, f := range formats() {
-		values = append(values, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
-		if f.files > 1 {
-			pairs += fmt.Sprintf(". `%s`: %s", f.name, f.wantFiles)
+		values = append(values, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
+		if f.Files > 1 {
+			pairs += fmt.Sprintf(". `%s`: %s", f.Name, f.WantFiles)
 		}
 	}
 	var ofTopics []string
 	for _, f := range valueFormats() {
 		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
 	}
-	return []schemas.Key{
-		{Name: "train", Meaning: "a file to train on, or a list of files; a path is relative to the configuration's folder; a pattern such as `data/*.csv` stands for the files that match, sorted; " +
-			"`\"-\"` is the standard input; none: the topic already has the examples" + pairs},
-		{Name: "test", Meaning: "a file to test on, or a list of files, as for `train`"},
-		{Name: "from_topic", Meaning: "a topic that `ingest` follows: each message has an example or several in its value, in the format that `format` says; not beside `train` and `test`; none: no topic"},
-		{Name: "on_changed_topic", Meaning: "what `ingest` does if `from_topic` no longer has the message that was read last, by its offset, time and content: `stop` (with an error), " +
-			"`behind` (go on where reading had got to, or where the topic ends now: no offset is read twice, as after the loss of messages) or `anew` (read it from its beginning, as another topic)"},
-		{Name: "topic", Meaning: "the examples topic of another pipeline, as `mnist.examples`, or any topic with examples: `train` and `run` read it and never write there; what that pipeline says of its sources, and of rows to forget, " +
-			"counts here too; not beside `train`, `test` and `from_topic`; none: the pipeline's own"},
-		{Name: "from", Meaning: "where a run of the topic begins: a time, as `2026-11-01T00:00:00Z`, an offset of every partition, or a list with an offset for each; none: where the topic begins"},
-		{Name: "to", Meaning: "where a run of the topic ends, as for `from`: before the first message with that time or offset; none: where the topic ends now"},
-		{Name: "format", Meaning: enumerate(values, "or") + "; none: told by the file's name, then by its first bytes. With `from_topic`: " + enumerate(ofTopics, "or")},
-		{Name: "label", Meaning: readBy("label") + ": the column of the label, by its number from 0 or by its name; none: column 0 of CSV, and otherwise the column `label`"},
-		{Name: "weight", Meaning: readBy("weight") + ": the column of the weight, by its number from 0 or by its name; none: every example weighs 1"},
-		{Name: "text", Meaning: readBy("text") + ": a column of texts, by its number from 0 or by its name: its words are counted, and the counts are the features, sparse rows; other columns than it, the label and the weight are left out; none: no texts"},
-		{Name: "words.vocabulary", Meaning: "with `text`: how words get columns: " + vocabularyMeanings()},
-		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: how many columns the words are hashed to, or the most that a counted vocabulary has, which may be %d", maxVocabulary)},
-		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: the most words that are counted together too, as 2 counts each pair of words that follow one another; at most %d", maxPhrases)},
-		{Name: "labels", Meaning: "how many labels an example may have: `one`, or `several`, or none of them: a list of `arrow` and `jsonl`, a text with separators, or columns of 0 and 1. " +
-			"Links are then `identity`, `logistic` and `calibrated`; thresholds are chosen on the holdout rows, one for each metric: without the key `holdout` a fifth of the training rows"},
-		{Name: "label_separator", Meaning: readBy("label_separator") + ": with several labels, what stands between those of a text; none: a comma, a semicolon or a bar"},
-		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, the columns that have 1 in the rows with the label that the column is called and 0 in the others; none: the column `label` has all labels of a row"},
-		{Name: "targets", Meaning: readBy("targets") + ": the columns of numbers that are predicted in place of a label, by their numbers or names; in messages of the examples topic the column `targets`, a list of so many numbers. " +
-			"Errors are then in percent of the variance; the report has the root mean squared error, the mean absolute error and R² of each; none: a label is predicted"},
-		{Name: "header", Meaning: readBy("header") + ": whether the first row has the names of the columns; none: it has them if a key gives a column by its name"},
-		{Name: "delimiter", Meaning: readBy("delimiter") + ": the character between the fields of a row; none: told by the first rows"},
-		{Name: "columns.use", Meaning: readBy("columns.use") + ": the columns that become features, by number or name; none: all but the label, the weight and those that are dropped"},
-		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns that are left out, as those of ids"},
-		{Name: "categorical", Meaning: readBy("categorical") + ": columns of words. Each becomes a feature for each word that it has in `train`, and one for all other words"},
-		{Name: "classes", Meaning: "the labels that are allowed, in order; none: the labels that are found"},
-		{Name: "class_weight", Meaning: "by what the weights of training rows are multiplied, by their class: `none`, `balanced` (every class weighs the same: n/(k·c) for a class with c of n rows, of k classes), " +
-			"or `{label: number, …}`, with 1 for labels that it does not name. Errors and losses of the training rows are weighted so too, those of other rows are not"},
-		{Name: "missing", Meaning: "what to do with a missing value, which is an empty field, a null or NaN of a file (" + readBy("missing") + ") or a null in a message: `error` refuses it, `mean` replaces it with the mean of its feature"},
-		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that say that a value is missing, as an empty field does; in tables with types only those of columns of words"},
-		{Name: "image", Meaning: "the shape of examples that are images: height, width and channels, such as `[28, 28, 1]`; the features are the rows of the image from the top, each pixel with its channels; none: the file says it, as `idx` does, or the examples are no images"},
-		{Name: "augment.mirror", Meaning: "of each image that is trained on, its mirror image is trained on too; not for `run`"},
-		{Name: "augment.shift", Meaning: "each image that is trained on is also trained on moved by 1 to so many pixels to the left, to the right, up and down, with the pixels at the edges repeated. " +
-			"An image and those made of it share its weight. They are on no topic but that of residuals; each takes as long as a row; not for `run`"},
-		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1; a hash chooses them"},
-		{Name: "partitions", Meaning: "number of partitions of the examples topic, when it is created"},
-		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, as a message has at most %d bytes", schemas.MaxMessage)},
+	return []option.Key{
+		{Name: "train", Meaning: "training files: a file or a list; paths are relative to the folder of the configuration; a pattern " +
+			"such as `data/*.csv` stands for the matching files, sorted, and a folder for the tables in it, such as the parts " +
+			"that Spark writes, for Parquet and Arrow with columns from folder names such as `kind=iris`; `\"-\"` is the standard " +
+			"input; none: the topic already has the examples" + pairs},
+		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
+		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: each message value " +
+			"has one or more examples in the format `format`; not with `train` and `test`; none: no topic"},
+		{Name: "on_changed_topic", Meaning: "what these commands do if `from_topic` no longer has the last message that was read, by " +
+			"its offset, time and content: `stop` (with an error), `behind` (continue at the next offset, or at the current end " +
+			"of the topic: no offset is read twice, as after the loss of messages) or `anew` (read the topic from its beginning, " +
+			"as another topic)"},
+		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: " +
+			"`train` and `run` read it and never write to it; removed sources and forgotten rows of that pipeline are excluded " +
+			"here too; not with `train`, `test` and `from_topic`; none: the pipeline's own topic"},
+		{Name: "from", Meaning: "start of the examples of a run: a time, such as `2026-11-01T00:00:00Z`, one offset for all " +
+			"partitions, or a list with an offset for each; none: the beginning of the topic"},
+		{Name: "to", Meaning: "end of the examples of a run, as for `from`: before the first message with that time or offset; none: " +
+			"the current end of the topic"},
+		{Name: "format", Meaning: option.Enumerate(values, "or") +
+			"; none: detected from the file name, then from the first bytes. With `from_topic`: " + option.Enumerate(ofTopics, "or")},
+		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
+			"column `label`"},
+		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
+		{Name: "text", Meaning: readBy("text") + ": text column, by number from 0 or by name: its word counts are the features, as " +
+			"sparse rows; columns other than the text, the label and the weight are left out; none: no texts"},
+		{Name: "words.vocabulary", Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},
+		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or the maximum size of "+
+			"a counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
+		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: maximum length of phrases that are also counted: 2 counts pairs of "+
+			"consecutive words; at most %d", vocabulary.MaxPhrases)},
+		{Name: "labels", Meaning: "number of labels of an example: `one`, or `several` (zero or more): a list in `arrow` and `jsonl`, " +
+			"a text with separators, or columns of 0 and 1. With `several`, links are `identity`, `logistic` and `calibrated`, " +
+			"and a threshold for each metric is chosen on the holdout rows: without the key `holdout`, a fifth of the training " +
+			"rows"},
+		{Name: "label_separator", Meaning: readBy("label_separator") +
+			": with several labels, the separator between the labels in a text; none: a comma, a semicolon or a bar"},
+		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, one column for each label, named after it, " +
+			"with 1 in the rows that have the label and 0 in the others; none: the column `label` has all labels of a row"},
+		{Name: "targets", Meaning: readBy("targets") + ": the numeric columns to predict instead of a label, by number or name; in " +
+			"messages of the examples topic, the column `targets`, a list with a number for each. Errors are in percent of the " +
+			"variance; the report has the root mean squared error, the mean absolute error and R² of each target; none: predict a " +
+			"label"},
+		{Name: "header", Meaning: readBy("header") + ": whether the first row has the column names; none: true if a key gives a " +
+			"column by name"},
+		{Name: "delimiter", Meaning: readBy("delimiter") + ": field delimiter, one character; none: detected from the first rows"},
+		{Name: "encoding", Meaning: textFormats() + ", and the values of `from_topic`: text encoding, such as `latin-1`, " +
+			"`windows-1252` or `utf-16`; none: UTF-8"},
+		{Name: "columns.use", Meaning: readBy("columns.use") +
+			": feature columns, by number or name; none: all except the label, the weight and dropped columns"},
+		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
+		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
+			"`train`, or in `from_topic` when first read, and one for all other values"},
+		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns before conversion to float32, also for " +
+			"predictions, such as for times in milliseconds, which float32 can't distinguish; none: detected from the first rows " +
+			"of files, with a notice. For `from_topic`, which several processes may read, the notice only says which number to " +
+			"set. Not for lists of numbers"},
+		{Name: "classes", Meaning: "the allowed labels, in order; none: all labels found"},
+		{Name: "missing", Meaning: "how to handle a missing value: an empty field, a null or NaN in a file (" +
+			readBy("missing") + ") or a null in a message: `error` refuses it, `mean` replaces it with the mean of its feature"},
+		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a missing value, like an empty field; in " +
+			"typed tables, only in text columns. A row whose label is one of them, or empty, has no label and is not trained on, " +
+			"unless `classes` includes it"},
+		{Name: "image", Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`; the features are the " +
+			"rows of the image from the top, each pixel with its channels; none: the shape in the file, as in `idx`, or the " +
+			"examples are not images"},
+		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, because a message "+
+			"has at most %d bytes", wire.MaxMessage)},
+		{Name: "class_weight", Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
+			"each class: n/(k·c) for a class with c of n rows, of k classes), or `{label: number, …}`, with 1 for other labels. " +
+			"Errors and losses of training rows are also weighted, those of other rows are not"},
+		{Name: "augment.mirror", Meaning: "also train on the mirror image of each training image; not for `run`"},
+		{Name: "augment.shift", Meaning: "also train on each training image moved by 1 to this many pixels to the left, to the right, " +
+			"up and down, with edge pixels repeated. An image and its copies share its weight. The copies are only on the " +
+			"residuals topic; each takes as long as a row; not for `run`"},
+		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1, chosen by a " +
+			"hash"},
+		{Name: "partitions", Meaning: "number of partitions of a created examples topic"},
 	}
+}
+
+// textFormats lists the formats whose files are text, in Markdown.
+func textFormats() string {
+	var names []string
+	for _, f := range formats() {
+		if f.IsText {
+			names = append(names, "`"+f.Name+"`")
+		}
+	}
+	return option.Enumerate(names, "and")
 }
 
 // readBy lists the formats that read a key, in Markdown.
 func readBy(key string) string {
 	var names []string
 	for _, f := range formats() {
-		if slices.Contains(f.keys, key) {
-			names = append(names, "`"+f.name+"`")
+		if slices.Contains(f.Keys, key) {
+			names = append(names, "`"+f.Name+"`")
 		}
 	}
 	for _, f := range valueFormats() {
@@ -79,5 +129,5 @@ func readBy(key string) string {
 			names = append(names, name)
 		}
 	}
-	return enumerate(names, "and")
+	return option.Enumerate(names, "and")
 }

@@ -19,7 +19,8 @@ func TestKeys(t *testing.T) {
 		if want := options[i]; key.Name != want {
 			t.Errorf("key %d: %s, expected %s", i, key.Name, want)
 		}
-		if key.Meaning == "" || strings.ContainsAny(key.Meaning, "\n|") || strings.HasPrefix(key.Meaning, ":") || strings.Contains(key.Meaning, "()") {
+		if key.Meaning == "" || strings.ContainsAny(key.Meaning, "\n|") || strings.HasPrefix(key.Meaning, ":") ||
+			strings.Contains(key.Meaning, "()") {
 			t.Errorf("%s: %q", key.Name, key.Meaning)
 		}
 	}
@@ -32,6 +33,8 @@ func names(options reflect.Type, before string) (keys []string) {
 		name := before + field.Tag.Get("yaml")
 		switch {
 		case !field.IsExported():
+		case field.Anonymous:
+			keys = append(keys, names(field.Type, before)...)
 		case field.Type == reflect.TypeFor[schemas.ClassWeight](): // which is one value
 			keys = append(keys, name)
 		case field.Type.Kind() == reflect.Struct:

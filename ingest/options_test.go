@@ -4,10 +4,11 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/stagewise/stagewise/schemas"
-
 	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 func TestCheck(t *testing.T) {
@@ -17,36 +18,36 @@ func TestCheck(t *testing.T) {
 	no := false
 	for _, test := range []struct {
 		change func(*Options)
-		want   schemas.Problem
+		want   option.Problem
 	}{
-		{func(o *Options) { o.Format = "arff" }, schemas.Problem{Key: "format", Value: "arff", Want: wantFormat()}},
-		{func(o *Options) { o.Text, o.Words.Columns = "1", 0 }, schemas.Problem{Key: "words.columns", Value: "0", Want: "a whole number from 1 to 67108864"}},
-		{func(o *Options) { o.Text, o.Words.Phrases = "1", 6 }, schemas.Problem{Key: "words.phrases", Value: "6", Want: "a whole number from 1 to 5"}},
-		{func(o *Options) { o.Text, o.Label = "a", "a" }, schemas.Problem{Key: "text", Value: "a", Want: "another column than those of the label and the weight"}},
-		{func(o *Options) { o.Text = "-1" }, schemas.Problem{Key: "text", Value: "-1", Want: "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Text, o.Categorical = "1", []string{"2"} }, schemas.Problem{Key: "text", Value: "1", Want: "no columns under examples.columns and examples.categorical beside it: the text alone becomes features"}},
-		{func(o *Options) { o.Test = []string{"a.csv", ""} }, schemas.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
-		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, schemas.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, schemas.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Format, o.Test = "idx", []string{"a"} }, schemas.Problem{Key: "test", Value: "[a]", Want: "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Label = "-1" }, schemas.Problem{Key: "label", Value: "-1", Want: "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Weight = "-1" }, schemas.Problem{Key: "weight", Value: "-1", Want: "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Weight = "0" }, schemas.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
-		{func(o *Options) { o.Label, o.Header = "digit", &no }, schemas.Problem{Key: "header", Value: "false", Want: "true, as a column is given by its name"}},
-		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, schemas.Problem{Key: "classes", Value: `"a"`, Want: "different labels, none of them empty, without space around them"}},
-		{func(o *Options) { o.Classes = []string{" a"} }, schemas.Problem{Key: "classes", Value: `" a"`, Want: "different labels, none of them empty, without space around them"}},
-		{func(o *Options) { o.Missing = "median" }, schemas.Problem{Key: "missing", Value: `"median"`, Want: "error or mean"}},
-		{func(o *Options) { o.Holdout = 1 }, schemas.Problem{Key: "holdout", Value: "1", Want: "a fraction, at least 0 and less than 1"}},
-		{func(o *Options) { o.Holdout = -0.1 }, schemas.Problem{Key: "holdout", Value: "-0.1", Want: "a fraction, at least 0 and less than 1"}},
-		{func(o *Options) { o.Partitions = 0 }, schemas.Problem{Key: "partitions", Value: "0", Want: "a whole number ≥ 1"}},
-		{func(o *Options) { o.BatchRows = -1 }, schemas.Problem{Key: "batch_rows", Value: "-1", Want: "a whole number ≥ 1"}},
-		{func(o *Options) { o.Train, o.Weight = []string{"a.csv"}, "0" }, schemas.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
+		{func(o *Options) { o.Format = "arff" }, option.Problem{Key: "format", Value: "arff", Want: wantFormat()}},
+		{func(o *Options) { o.Text, o.Words.Columns = "1", 0 }, option.Problem{Key: "words.columns", Value: "0", Want: "a whole number from 1 to 67108864"}},
+		{func(o *Options) { o.Text, o.Words.Phrases = "1", 6 }, option.Problem{Key: "words.phrases", Value: "6", Want: "a whole number from 1 to 5"}},
+		{func(o *Options) { o.Text, o.Label = "a", "a" }, option.Problem{Key: "text", Value: "a", Want: "another column than those of the label and the weight"}},
+		{func(o *Options) { o.Text = "-1" }, option.Problem{Key: "text", Value: "-1", Want: "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Text, o.Categorical = "1", []string{"2"} }, option.Problem{Key: "text", Value: "1", Want: "no columns under examples.columns and examples.categorical with it: the text alone becomes features"}},
+		{func(o *Options) { o.Test = []string{"a.csv", ""} }, option.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
+		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, option.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, option.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Format, o.Test = "idx", []string{"a"} }, option.Problem{Key: "test", Value: "[a]", Want: "idx files in pairs, images first, then their labels"}},
+		{func(o *Options) { o.Label = "-1" }, option.Problem{Key: "label", Value: "-1", Want: "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Weight = "-1" }, option.Problem{Key: "weight", Value: "-1", Want: "a column's number, from 0, or its name"}},
+		{func(o *Options) { o.Weight = "0" }, option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
+		{func(o *Options) { o.Label, o.Header = "digit", &no }, option.Problem{Key: "header", Value: "false", Want: "true, as a column is given by its name"}},
+		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, option.Problem{Key: "classes", Value: `"a"`, Want: "different labels, none of them empty, without space around them"}},
+		{func(o *Options) { o.Classes = []string{" a"} }, option.Problem{Key: "classes", Value: `" a"`, Want: "different labels, none of them empty, without space around them"}},
+		{func(o *Options) { o.Missing = "median" }, option.Problem{Key: "missing", Value: `"median"`, Want: "error or mean"}},
+		{func(o *Options) { o.Holdout = 1 }, option.Problem{Key: "holdout", Value: "1", Want: "a fraction, at least 0 and less than 1"}},
+		{func(o *Options) { o.Holdout = -0.1 }, option.Problem{Key: "holdout", Value: "-0.1", Want: "a fraction, at least 0 and less than 1"}},
+		{func(o *Options) { o.Partitions = 0 }, option.Problem{Key: "partitions", Value: "0", Want: "a whole number ≥ 1"}},
+		{func(o *Options) { o.BatchRows = -1 }, option.Problem{Key: "batch_rows", Value: "-1", Want: "a whole number ≥ 1"}},
+		{func(o *Options) { o.Train, o.Weight = []string{"a.csv"}, "0" }, option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
 		{func(o *Options) { o.Train, o.Columns.Drop = []string{"a.parquet"}, []string{"label"} },
-			schemas.Problem{Key: "columns.drop", Value: "label", Want: "other columns than those of the label and the weight"}},
+			option.Problem{Key: "columns.drop", Value: "label", Want: "other columns than those of the label and the weight"}},
 	} {
 		o := Defaults()
 		test.change(&o)
-		if got := o.Check(); !reflect.DeepEqual(got, []schemas.Problem{test.want}) {
+		if got := o.Check(); !reflect.DeepEqual(got, []option.Problem{test.want}) {
 			t.Errorf("%+v\nexpected %+v", got, test.want)
 		}
 	}
@@ -85,8 +86,8 @@ batch_rows: 64
 `
 	yes := true
 	want := Options{
-		Train: []string{"a.csv"}, Test: []string{"b.csv"}, Format: "csv", Label: "3", Weight: "w", Header: &yes,
-		Classes: []string{"0", "one"}, Missing: MissingMean, Holdout: 0.25, Partitions: 2, BatchRows: 64,
+		Train: []string{"a.csv"}, Test: []string{"b.csv"}, Format: "csv", Holdout: 0.25, Partitions: 2,
+		Options: layout.Options{Label: "3", Weight: "w", Header: &yes, Classes: []string{"0", "one"}, Missing: layout.MissingMean, BatchRows: 64},
 	}
 	var direct Options
 	if err := yaml.Unmarshal([]byte(text), &direct); err != nil || !reflect.DeepEqual(direct, want) {

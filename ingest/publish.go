@@ -9,12 +9,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Appender writes messages to a partition of the examples topic, in their order,
 // and returns the offset of the first. Publish calls it from one goroutine for
 // each partition.
-type Appender func(ctx context.Context, partition int, messages ...schemas.Message) (int64, error)
+type Appender func(ctx context.Context, partition int, messages ...wire.Message) (int64, error)
 
 // Attempt is one attempt at publishing a source. If it was interrupted, Spans
 // says which of its messages are on the topic already.
@@ -25,7 +27,7 @@ type Attempt struct {
 	// Spans has an element for each partition of the topic, at least one, with the
 	// offsets of this attempt's messages. These are the first sequences of that
 	// partition. Empty: none are there.
-	Spans []schemas.Span
+	Spans []coverage.Span
 }
 
 // queueLength is how many encoded messages may wait for the writer of a
@@ -37,15 +39,16 @@ const queueLength = 4
 // put the seal on its topic. Sequence s goes to partition s mod the number of
 // partitions. Publish calls progress after each batch with the number of rows so
 // far, including those that were there already.
-func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem memory.Allocator, progress func(rows int64)) (*schemas.SourceSeal, error) {
+func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem memory.Allocator,
+	progress func(rows int64)) (*schemas.SourceSeal, error) {
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
 	there := make([]int64, partitions) // how many messages each partition has already
 	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans)}
 	group, ctx := errgroup.WithContext(ctx)
-	queues := make([]chan schemas.Message, partitions)
+	queues := make([]chan wire.Message, partitions)
 	for p := range queues {
-		queue := make(chan schemas.Message, queueLength)
+		queue := make(chan wire.Message, queueLength)
 		queues[p], there[p] = queue, spans[p].To-spans[p].From
 		group.Go(func() error {
 			for m := range queue {

@@ -12,13 +12,16 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // memoryTopic is an examples topic whose partitions begin at different offsets.
 type memoryTopic struct {
 	mutex      sync.Mutex
-	partitions [][]schemas.Message
+	partitions [][]wire.Message
 	capacity   int // messages that may still be written; negative: any number
 }
 
@@ -27,7 +30,7 @@ var errFull = errors.New("the topic is full")
 func (m *memoryTopic) first(partition int) int64 { return int64(100 * partition) }
 
 // write is an Appender.
-func (m *memoryTopic) write(_ context.Context, partition int, messages ...schemas.Message) (int64, error) {
+func (m *memoryTopic) write(_ context.Context, partition int, messages ...wire.Message) (int64, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.capacity == 0 {
@@ -40,10 +43,10 @@ func (m *memoryTopic) write(_ context.Context, partition int, messages ...schema
 }
 
 // spans of all messages on the topic.
-func (m *memoryTopic) spans() []schemas.Span {
-	spans := make([]schemas.Span, len(m.partitions))
+func (m *memoryTopic) spans() []coverage.Span {
+	spans := make([]coverage.Span, len(m.partitions))
 	for p, messages := range m.partitions {
-		spans[p] = schemas.Span{Partition: p, From: m.first(p), To: m.first(p) + int64(len(messages))}
+		spans[p] = coverage.Span{Partition: p, From: m.first(p), To: m.first(p) + int64(len(messages))}
 	}
 	return spans
 }
@@ -69,18 +72,19 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		spans := topic.spans()
 		before := slices.Clone(spans)
 		seen := int64(0)
-		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write, memory.DefaultAllocator, func(rows int64) {
-			if rows != seen+1 {
-				t.Errorf("progress: %d rows after %d", rows, seen)
-			}
-			seen = rows
-		})
+		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write, memory.DefaultAllocator,
+			func(rows int64) {
+				if rows != seen+1 {
+					t.Errorf("progress: %d rows after %d", rows, seen)
+				}
+				seen = rows
+			})
 		if !slices.Equal(spans, before) {
 			t.Errorf("spans of the caller: %v, were %v", spans, before)
 		}
 		return seal, err
 	}
-	whole := &memoryTopic{partitions: make([][]schemas.Message, partitions), capacity: -1}
+	whole := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: -1}
 	want, err := publish(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +93,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		t.Errorf("seal %+v", want)
 	}
 	for capacity := range rows {
-		topic := &memoryTopic{partitions: make([][]schemas.Message, partitions), capacity: capacity}
+		topic := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: capacity}
 		if _, err := publish(topic); !errors.Is(err, errFull) {
 			t.Fatalf("capacity for %d messages: %v", capacity, err)
 		}
@@ -100,12 +104,12 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		}
 	}
 	for p, messages := range whole.partitions {
-		replay := NewCounting(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}).Replay(schemas.Span{Partition: p})
+		replay := counting.New(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}).Replay(coverage.Span{Partition: p})
 		for _, m := range messages {
-			if _, err := replay.Complete(); !errors.As(err, new(*IncompleteError)) {
+			if _, err := replay.Complete(); !errors.As(err, new(*counting.IncompleteError)) {
 				t.Errorf("partition %d: complete before its end", p)
 			}
-			if replay.Accept(m) != "" || replay.Accept(m) != schemas.Repeated {
+			if replay.Accept(m) != "" || replay.Accept(m) != coverage.Repeated {
 				t.Errorf("partition %d, %s: expected to count once", p, m.Key)
 			}
 		}
@@ -125,7 +129,7 @@ func TestPublishOfChangedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
-	topic := &memoryTopic{partitions: make([][]schemas.Message, 1), capacity: -1}
+	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
 	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator, func(int64) {})
 	if seal != nil || !isFileError(err) {
 		t.Errorf("seal %v, %v", seal, err)

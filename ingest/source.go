@@ -9,7 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Source is a file, or several files that belong together, as the images and
@@ -19,27 +24,31 @@ type Source struct {
 	// the same examples have the same ID under any name, in any split, and however
 	// they are cut into messages, and count once.
 	ID    string
-	Split schemas.Split // what the examples are for
-	Files []string      // in the order of the options, as people know them
-	Width int           // number of features of each example
+	Split examples.Split // what the examples are for
+	Files []string       // in the order of the options, as people know them
+	Width int            // number of features of each example
 	// Columns are those that the features are of; nil if the files don't say.
-	Columns schemas.Columns
+	Columns examples.Columns
 	// Vocabulary has the words and phrases of texts, in the order of their columns;
 	// nil if they are not texts, or if a hash gives their columns.
 	Vocabulary []string
 
-	format  format
+	format  format.Format
 	options Options
-	opened  []string         // the names of Files in the options
-	digests []schemas.Digest // of Files
+	opened  []string      // the names of Files in the options
+	digests []wire.Digest // of Files
 }
+
+// errNoLabels is the error of a source of which no row has a label.
+var errNoLabels = errors.New("no row has a label: check examples.label (the label column) and examples.missing_values " +
+	"(the words for a missing label)")
 
 // identity is the JSON whose digest is the ID of a source. So the names and the
 // order of the fields must not change.
 type identity struct {
-	Files  []schemas.Digest
+	Files  []wire.Digest
 	Format string
-	reading
+	layout.Reading
 }
 
 // Sources returns the sources that the files of the options make, in their
@@ -47,28 +56,21 @@ type identity struct {
 // for the words of Categorical and of a counted vocabulary, and its first rows
 // again to see whether they make sense. So a missing file, a
 // file of another format, and a file with other features than the first are a
-// *FileError before anything is published. An option that does not pass Check
+// *input.Error before anything is published. An option that does not pass Check
 // is a schemas.Problem.
 func Sources(ctx context.Context, o Options) ([]Source, error) {
 	return find(ctx, o, true)
 }
 
-// Inspect is Sources without the digests: it reads the first rows of each file,
+// find is Sources, if digests is set. Otherwise it reads the first rows of each file,
 // and more only to find the words of Categorical and of a counted vocabulary. So the sources have no ID, and
 // files with the same bytes are not found.
-func Inspect(ctx context.Context, o Options) ([]Source, error) {
-	return find(ctx, o, false)
-}
-
 func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
 	}
-	var err error
-	if o.Train, err = Files(o.Train); err != nil {
-		return nil, err
-	}
-	if o.Test, err = Files(o.Test); err != nil {
+	o, err := o.withFiles()
+	if err != nil {
 		return nil, err
 	}
 	if o.FindsWords() {
@@ -76,24 +78,30 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 			return nil, err
 		}
 	}
-	train, err := sources(ctx, o, schemas.Train, o.Train, digests)
+	if o, err = o.findOffsets(ctx, o.Train); err != nil {
+		return nil, err
+	}
+	train, err := sources(ctx, o, examples.Train, o.Train, digests)
 	if err != nil {
 		return nil, err
 	}
-	test, err := sources(ctx, o, schemas.Test, o.Test, digests)
+	if len(o.Train) > 0 && len(train) == 0 {
+		return nil, input.WholeFile(o.Train[0], errors.New("no rows in this part or any other"))
+	}
+	test, err := sources(ctx, o, examples.Test, o.Test, digests)
 	if err != nil {
 		return nil, err
 	}
 	all := append(train, test...)
 	for i, s := range all {
 		if first := all[0]; s.Width != first.Width {
-			return nil, wholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
+			return nil, input.WholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
 		}
 		if err := sameColumns(all[0], s); err != nil {
 			return nil, err
 		}
 		if j := slices.IndexFunc(all[:i], func(other Source) bool { return s.ID != "" && other.ID == s.ID }); j >= 0 {
-			return nil, wholeFile(s.Files[0], fmt.Errorf("the same bytes as %s: an example can't count twice", all[j].Files[0]))
+			return nil, input.WholeFile(s.Files[0], fmt.Errorf("the same bytes as %s: an example can't count twice", all[j].Files[0]))
 		}
 	}
 	return all, nil
@@ -107,8 +115,8 @@ func sameColumns(first, s Source) error {
 	}
 	if difference := s.Columns.Difference(first.Columns); difference != "" {
 		err := fmt.Errorf("%s, as in %s: all files need the same columns in the same order", difference, first.Files[0])
-		e := wholeFile(s.Files[0], err)
-		if slices.Contains(s.format.keys, "header") {
+		e := input.WholeFile(s.Files[0], err)
+		if slices.Contains(s.format.Keys, "header") {
 			e.Line = 1
 		}
 		return e
@@ -117,19 +125,29 @@ func sameColumns(first, s Source) error {
 }
 
 // sources makes the sources of one split.
-func sources(ctx context.Context, o Options, split schemas.Split, files []string, digests bool) ([]Source, error) {
+func sources(ctx context.Context, o Options, split examples.Split, files []string, digests bool) ([]Source, error) {
 	var found []Source
 	for len(files) > 0 {
 		f, err := o.formatOfFile(ctx, files[0])
 		if err != nil {
 			return nil, err
 		}
-		if len(files) < f.files {
-			return nil, wholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.name, f.wantFiles))
+		if len(files) < f.Files {
+			return nil, input.WholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.Name, f.WantFiles))
 		}
-		s := Source{Split: split, Vocabulary: o.phrases, format: f, options: o, opened: files[:f.files:f.files]}
+		s := Source{Split: split, Vocabulary: o.Words.Counted(), format: f, options: o, opened: files[:f.Files:f.Files]}
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
+		}
+		files = files[f.Files:]
+		if o.isPart(s.opened[0]) {
+			empty, err := s.isEmpty(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if empty {
+				continue
+			}
 		}
 		if digests {
 			if err := s.digest(ctx); err != nil {
@@ -139,15 +157,31 @@ func sources(ctx context.Context, o Options, split schemas.Split, files []string
 		if err := s.describe(ctx); err != nil {
 			return nil, err
 		}
-		found, files = append(found, s), files[f.files:]
+		found = append(found, s)
 	}
 	return found, nil
 }
 
-func (o Options) formatOfFile(ctx context.Context, name string) (format, error) {
+// isEmpty reports whether a source has no rows.
+func (s *Source) isEmpty(ctx context.Context) (bool, error) {
+	r, opened, err := s.open(ctx)
+	if err == nil {
+		defer closeAll(opened)
+		_, err = r.Next()
+	}
+	if errors.As(err, new(input.EmptyError)) {
+		return true, nil
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return false, nil // whoever reads it says what else is wrong
+}
+
+func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, error) {
 	c, err := o.openContent(ctx, name)
 	if err != nil {
-		return format{}, err
+		return format.Format{}, err
 	}
 	defer c.Close()
 	return o.formatOf(c)
@@ -164,12 +198,12 @@ func (s *Source) digest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(io.Discard, c.file)
+		_, err = io.Copy(io.Discard, c.File)
 		c.Close()
 		if err != nil {
-			return wholeFile(c.name, err)
+			return input.WholeFile(c.Name, err)
 		}
-		s.digests = append(s.digests, c.digest())
+		s.digests = append(s.digests, c.Digest())
 	}
 	return nil
 }
@@ -183,16 +217,22 @@ func (s *Source) describe(ctx context.Context) error {
 	}
 	defer closeAll(opened)
 	if s.digests != nil {
-		s.ID = string(schemas.DigestJSON(identity{s.digests, s.format.name, r.reading()}))
+		how := r.Reading()
+		how.Encoding = s.options.Encoding
+		for _, v := range s.options.parts[s.opened[0]] {
+			how.Path = append(how.Path, v.Column+"="+v.Text)
+		}
+		s.ID = string(wire.DigestJSON(identity{s.digests, s.format.Name, how}))
 	}
-	s.Width, s.Columns = r.width(), r.columns()
-	if shape := s.options.Shape(); shape != (schemas.Image{}) && shape.Size() != s.Width {
-		return wholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected as many", s.Width, s.options.Image, shape.Size()))
+	s.Width, s.Columns = r.Width(), r.Columns()
+	if shape := s.options.Shape(); shape != (examples.Image{}) && shape.Size() != s.Width {
+		return input.WholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected the same number", s.Width,
+			s.options.Image, shape.Size()))
 	}
-	if s.format.inspect == nil || s.Split != schemas.Train { // a few rows to test on show nothing
+	if s.format.Inspect == nil || s.Split != examples.Train { // a few rows to test on show nothing
 		return nil
 	}
-	return s.format.inspect(r)
+	return s.format.Inspect(r)
 }
 
 // names returns the names of the files without their folders.
@@ -205,7 +245,7 @@ func (s *Source) names() (names []string) {
 
 // open returns a reader of the source and its files. The caller closes the
 // files, unless there is an error.
-func (s *Source) open(ctx context.Context) (r reader, opened []*content, err error) {
+func (s *Source) open(ctx context.Context) (r format.Reader, opened []*input.Content, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(opened)
@@ -217,12 +257,15 @@ func (s *Source) open(ctx context.Context) (r reader, opened []*content, err err
 			return nil, opened, err
 		}
 		opened = append(opened, c)
+		if err := s.options.decode(c, s.format); err != nil {
+			return nil, opened, err
+		}
 	}
-	r, err = s.format.open(opened, s.options)
+	r, err = s.format.Open(opened, s.options.Options)
 	return r, opened, err
 }
 
-func closeAll(contents []*content) {
+func closeAll(contents []*input.Content) {
 	for _, c := range contents {
 		c.Close() // it was only read, so an error loses nothing
 	}
@@ -230,27 +273,29 @@ func closeAll(contents []*content) {
 
 // Batches reads the source in order, in batches of at most BatchRows rows that
 // fit a message. The batches depend on the files' bytes and the options alone.
-// An error is the last value; it is a *FileError or the context's error.
+// An error is the last value; it is a *input.Error or the context's error.
 //
 // A batch is valid until the next one is read, which overwrites its columns.
-func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, error] {
-	return func(yield func(*schemas.ExampleRows, error) bool) {
+func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
+	return func(yield func(*examples.Rows, error) bool) {
 		r, opened, err := s.open(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer closeAll(opened)
-		var splits []schemas.Split
-		for rows, err := range all(ctx, r) {
+		var splits []examples.Split
+		counted, labelled := 0, 0 // rows
+		for rows, err := range format.BatchesOf(ctx, r) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			if shape := s.options.Shape(); shape != (schemas.Image{}) {
+			if shape := s.options.Shape(); shape != (examples.Image{}) {
 				rows.Image = shape
 			}
-			if s.Split != schemas.Train {
+			counted, labelled = counted+rows.Rows, labelled+rows.Labelled()
+			if s.Split != examples.Train {
 				for len(splits) < rows.Rows {
 					splits = append(splits, s.Split)
 				}
@@ -260,9 +305,13 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, err
 				return
 			}
 		}
+		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
+			yield(nil, input.WholeFile(s.Files[0], errNoLabels))
+			return
+		}
 		for i, c := range opened {
-			if c.digest() != s.digests[i] {
-				yield(nil, wholeFile(c.name, errors.New("the file changed while it was ingested")))
+			if c.Digest() != s.digests[i] {
+				yield(nil, input.WholeFile(c.Name, errors.New("the file changed while it was ingested")))
 				return
 			}
 		}
@@ -271,12 +320,34 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*schemas.ExampleRows, err
 
 // File reads rows to predict from a file, in batches as Batches makes them,
 // without labels and weights. want says what the model needs; a file that lacks
-// it is a *FileError. A CSV with a header may have its columns in any order, and
+// it is a *input.Error. A CSV with a header may have its columns in any order, and
 // more than the model needs. In one without, columns that the options give by
-// name are not looked for. For idx it is the file of images.
-func File(ctx context.Context, name string, o Options, want Features) iter.Seq2[*schemas.ExampleRows, error] {
-	return func(yield func(*schemas.ExampleRows, error) bool) {
-		o.predicts = true
+// name are not looked for. For idx it is the file of images. A folder of tables is
+// read table by table.
+func File(ctx context.Context, name string, o Options, want layout.Features) iter.Seq2[*examples.Rows, error] {
+	return func(yield func(*examples.Rows, error) bool) {
+		tables, values, err := folderTables(name)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if len(tables) > 0 {
+			o.parts = values
+		}
+		for _, table := range tables {
+			for rows, err := range File(ctx, table, o, want) {
+				if errors.As(err, new(input.EmptyError)) {
+					break
+				}
+				if !yield(rows, err) || err != nil {
+					return
+				}
+			}
+		}
+		if len(tables) > 0 {
+			return
+		}
+		o.Options = o.ToPredict()
 		checked := o
 		if o.Header != nil && !*o.Header {
 			checked.Header = nil // training may have had one
@@ -296,44 +367,18 @@ func File(ctx context.Context, name string, o Options, want Features) iter.Seq2[
 			yield(nil, err)
 			return
 		}
-		r, err := f.openFeatures(c, o, want)
+		r, err := f.OpenFeatures(c, o.Options, want)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		all(ctx, r)(yield)
+		format.BatchesOf(ctx, r)(yield)
 	}
 }
 
-// all iterates over the batches that a reader has left.
-func all(ctx context.Context, r reader) iter.Seq2[*schemas.ExampleRows, error] {
-	return func(yield func(*schemas.ExampleRows, error) bool) {
-		for {
-			rows, err := r.next()
-			if ctx.Err() != nil {
-				rows, err = nil, ctx.Err()
-			}
-			if err == io.EOF || !yield(rows, err) || err != nil {
-				return
-			}
-		}
-	}
+// TrainedOn returns the options that read the files which a run was trained on, for rows to predict.
+func TrainedOn(plan *schemas.Plan) Options {
+	o := Defaults()
+	o.Format, o.Options = plan.Input.Format, layout.TrainedAs(plan)
+	return o
 }
-
-const (
-	// maxBatchBytes is the maximum size of the rows of a message. It leaves 10 KB
-	// for the schema, the framing and the padding of the columns, which
-	// together take less than 3.
-	maxBatchBytes = schemas.MaxMessage - 10_000
-	// rowOverhead is how many bytes a row takes beside its features and the text
-	// of its label: label 8 (number, or offset of the text), weight 4, split 4
-	// and its text 7, and less than 1 for the validity of all of them.
-	rowOverhead = 24
-)
-
-// byteRowBytes is how many bytes of a message a row of uint8 features takes.
-func byteRowBytes(cols int) int { return cols + rowOverhead }
-
-// floatRowBytes is how many bytes of a message a row of float32 features takes,
-// with a bit for the validity of each, without the text of its label.
-func floatRowBytes(cols int) int { return 4*cols + (cols+7)/8 + rowOverhead }

@@ -16,9 +16,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // folder is a folder with the files of a test.
@@ -45,7 +48,7 @@ func (f folder) text(err error) string {
 }
 
 // readRows reads everything into one batch.
-func readRows(batches iter.Seq2[*schemas.ExampleRows, error]) (whole schemas.ExampleRows, sizes []int, err error) {
+func readRows(batches iter.Seq2[*examples.Rows, error]) (whole examples.Rows, sizes []int, err error) {
 	for rows, err := range batches {
 		if err != nil {
 			return whole, sizes, err
@@ -61,6 +64,7 @@ func readRows(batches iter.Seq2[*schemas.ExampleRows, error]) (whole schemas.Exa
 		whole.Words = append(whole.Words, rows.Words...)
 		whole.LabelLists = append(whole.LabelLists, rows.LabelLists...)
 		whole.Numbers = append(whole.Numbers, rows.Numbers...)
+		whole.Targets = append(whole.Targets, rows.Targets...)
 		whole.Weights = append(whole.Weights, rows.Weights...)
 		whole.Splits = append(whole.Splits, rows.Splits...)
 	}
@@ -68,9 +72,9 @@ func readRows(batches iter.Seq2[*schemas.ExampleRows, error]) (whole schemas.Exa
 }
 
 // joined returns sparse rows and those that follow them. whole may be nil.
-func joined(whole, next *schemas.SparseRows) *schemas.SparseRows {
+func joined(whole, next *examples.SparseRows) *examples.SparseRows {
 	if whole == nil {
-		whole = &schemas.SparseRows{}
+		whole = &examples.SparseRows{}
 	}
 	for i := range next.Len() {
 		indices, values := next.Row(i)
@@ -81,7 +85,7 @@ func joined(whole, next *schemas.SparseRows) *schemas.SparseRows {
 }
 
 // readSources reads all batches of all sources.
-func readSources(o Options) (rows []schemas.ExampleRows, err error) {
+func readSources(o Options) (rows []examples.Rows, err error) {
 	found, err := Sources(context.Background(), o)
 	if err != nil {
 		return nil, err
@@ -97,7 +101,7 @@ func readSources(o Options) (rows []schemas.ExampleRows, err error) {
 }
 
 // show writes a batch in one line, without the columns that it does not have.
-func show(r schemas.ExampleRows) string {
+func show(r examples.Rows) string {
 	text := fmt.Sprintf("%d × %d", r.Rows, r.Cols)
 	if r.Floats != nil {
 		text += fmt.Sprintf(" floats %v", r.Floats)
@@ -166,7 +170,7 @@ func TestSourcesIdentity(t *testing.T) {
 			"label given":           func(o *Options) { o.Label = "0" },
 			"split":                 func(o *Options) { o.Train, o.Test = nil, o.Train },
 			"classes":               func(o *Options) { o.Classes = []string{"0", "1"} },
-			"missing":               func(o *Options) { o.Missing = MissingMean },
+			"missing":               func(o *Options) { o.Missing = layout.MissingMean },
 			"partitions":            func(o *Options) { o.Partitions = 5 },
 			"batch rows":            func(o *Options) { o.BatchRows = 5 },
 			"no header given":       func(o *Options) { o.Header = &no },
@@ -207,11 +211,11 @@ func TestSourcesIdentity(t *testing.T) {
 	t.Run("idx has no columns", func(t *testing.T) {
 		o := base
 		o.Train = []string{
-			f.write(t, "images.idx", idxFile(idxUint8, []uint32{1, 1}, uint8(7))),
-			f.write(t, "labels.idx", idxFile(idxUint8, []uint32{1}, uint8(1))),
+			f.write(t, "images.idx", idxFile(8, []uint32{1, 1}, uint8(7))),
+			f.write(t, "labels.idx", idxFile(8, []uint32{1}, uint8(1))),
 		}
 		want := id(o)
-		o.Missing, o.Header, o.Label, o.Weight = MissingMean, &yes, "5", "w"
+		o.Missing, o.Header, o.Label, o.Weight = layout.MissingMean, &yes, "5", "w"
 		if id(o) != want {
 			t.Error("another identity")
 		}
@@ -219,7 +223,7 @@ func TestSourcesIdentity(t *testing.T) {
 }
 
 func TestSourcesFormats(t *testing.T) {
-	images, labels := idxFile(idxUint8, []uint32{1, 1}, uint8(7)), idxFile(idxUint8, []uint32{1}, uint8(1))
+	images, labels := idxFile(8, []uint32{1, 1}, uint8(7)), idxFile(8, []uint32{1}, uint8(1))
 	const asIDX, asCSV = "1 × 1 bytes [7] numbers [1]", "1 × 1 floats [3] words [\"5\"]"
 	for _, test := range []struct {
 		files  []string
@@ -264,9 +268,9 @@ func TestSourcesRefuse(t *testing.T) {
 	f.write(t, "copy.csv", []byte("0,1\n"))
 	f.write(t, "two.csv", []byte("0,1,2\n"))
 	f.write(t, "what", []byte("0,1\n"))
-	f.write(t, "rows", idxFile(idxUint8, []uint32{1}, uint8(1)))
+	f.write(t, "rows", idxFile(8, []uint32{1}, uint8(1)))
 	f.write(t, "rows.libsvm", []byte("# no row\n"))
-	f.write(t, "images", idxFile(idxUint8, []uint32{1, 1}, uint8(7)))
+	f.write(t, "images", idxFile(8, []uint32{1, 1}, uint8(7)))
 	if err := os.Mkdir(f.path("folder.csv"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -275,11 +279,11 @@ func TestSourcesRefuse(t *testing.T) {
 		want        string
 	}{
 		{[]string{"none.csv"}, nil, "none.csv: no such file or directory"},
-		{[]string{"folder.csv"}, nil, "folder.csv: a folder without files: expected PNG or JPEG files, in a folder for each class"},
+		{[]string{"folder.csv"}, nil, "folder.csv: an empty folder: expected PNG or JPEG files, in a folder for each class"},
 		{[]string{"one.csv"}, []string{"two.csv"}, "two.csv: 2 features, but one.csv has 1"},
 		{[]string{"one.csv", "copy.csv"}, nil, "copy.csv: the same bytes as one.csv: an example can't count twice"},
-		{[]string{"what"}, nil, "what: neither name nor content tells the format: set examples.format"},
-		{[]string{"what", "rows.libsvm"}, nil, "what: neither name nor content tells the format: set examples.format"},
+		{[]string{"what"}, nil, "what: neither name nor content identifies the format: set examples.format"},
+		{[]string{"what", "rows.libsvm"}, nil, "what: neither name nor content identifies the format: set examples.format"},
 		{[]string{"images", "rows", "rows.libsvm"}, nil, "rows.libsvm: an empty file"},
 		{[]string{"images"}, nil, "images: no file follows it: expected idx files in pairs, images first, then their labels"},
 	} {
@@ -291,7 +295,7 @@ func TestSourcesRefuse(t *testing.T) {
 			o.Test = append(o.Test, f.path(name))
 		}
 		_, err := Sources(context.Background(), o)
-		var file *FileError
+		var file *input.Error
 		if !errors.As(err, &file) || f.text(err) != test.want {
 			t.Errorf("%v %v: %q, expected %q", test.train, test.test, f.text(err), test.want)
 		}
@@ -303,7 +307,7 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 	o.BatchRows = 0
 	_, err := Sources(context.Background(), o)
-	if want := (schemas.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
+	if want := (option.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
 		t.Errorf("error %v, expected %v", err, want)
 	}
 	// an example is in one split only
@@ -322,7 +326,7 @@ func TestBatchSizes(t *testing.T) {
 		for left := rows; left > 0; left -= 64 {
 			sizes = append(sizes, min(64, left))
 		}
-		images, labels := idxFile(idxUint8, []uint32{uint32(rows), 3}), idxFile(idxInt16, []uint32{uint32(rows)})
+		images, labels := idxFile(8, []uint32{uint32(rows), 3}), idxFile(11, []uint32{uint32(rows)})
 		var table bytes.Buffer
 		var words []string
 		var numbers []int64
@@ -349,7 +353,7 @@ func TestBatchSizes(t *testing.T) {
 			if !bytes.Equal(whole.Bytes, images[12:]) || !slices.Equal(whole.Numbers, numbers) {
 				t.Fatalf("%d rows: other values", rows)
 			}
-			if !slices.Equal(whole.Splits, slices.Repeat([]schemas.Split{schemas.Test}, rows)) {
+			if !slices.Equal(whole.Splits, slices.Repeat([]examples.Split{examples.Test}, rows)) {
 				t.Fatalf("%d rows: splits %v", rows, whole.Splits)
 			}
 		}
@@ -371,13 +375,12 @@ func TestBatchSizes(t *testing.T) {
 
 // Batches fit a message, however wide the rows and however long the labels.
 func TestBatchesFitMessages(t *testing.T) {
-	encodedSize := func(rows *schemas.ExampleRows) int {
+	encodedSize := func(rows *examples.Rows) int {
 		t.Helper()
-		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-		defer mem.AssertSize(t, 0)
+		mem := arrowtest.Allocator(t)
 		record := rows.Record(mem)
 		defer record.Release()
-		value, err := schemas.EncodeExamples(record, mem)
+		value, err := examples.Encode(record, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,34 +405,34 @@ func TestBatchesFitMessages(t *testing.T) {
 		if total != rows {
 			t.Errorf("%s: %d rows, expected %d", name, total, rows)
 		}
-		if largest > schemas.MaxMessage || largest < fullest {
+		if largest > wire.MaxMessage || largest < fullest {
 			t.Errorf("%s: the largest message has %d bytes", name, largest)
 		}
 	}
 
-	for _, cols := range []int{1, 784, 100_000, maxBatchBytes - rowOverhead} {
+	for _, cols := range []int{1, 784, 100_000, 890000 - 24} {
 		rows := 2_000_000/cols + 1
 		o := Defaults()
 		o.Test = []string{
-			f.write(t, "a.idx", append(idxFile(idxUint8, []uint32{uint32(rows), uint32(cols)}), make([]byte, rows*cols)...)),
-			f.write(t, "b.idx", append(idxFile(idxUint8, []uint32{uint32(rows)}), make([]byte, rows)...)),
+			f.write(t, "a.idx", append(idxFile(8, []uint32{uint32(rows), uint32(cols)}), make([]byte, rows*cols)...)),
+			f.write(t, "b.idx", append(idxFile(8, []uint32{uint32(rows)}), make([]byte, rows)...)),
 		}
 		check(fmt.Sprintf("idx of %d", cols), rows, 550_000, o)
 	}
-	for _, cols := range []int{1, 784, maxBatchBytes*8/33 - 20} {
+	for _, cols := range []int{1, 784, 890000*8/33 - 20} {
 		rows := 2_000_000/cols/4 + 1
 		o := Defaults()
-		o.Weight, o.Missing = "1", MissingMean
+		o.Weight, o.Missing = "1", layout.MissingMean
 		line := "a label of some length,0.5" + strings.Repeat(",", cols) + "\n"
 		o.Test = []string{f.write(t, "a.csv", bytes.Repeat([]byte(line), rows))}
 		check(fmt.Sprintf("csv of %d", cols), rows, 500_000, o)
 	}
 	// 1024 images of 28 × 28, as in MNIST, are one message
-	if fit := maxBatchBytes / byteRowBytes(28*28); fit < Defaults().BatchRows {
+	if fit := 890000 / layout.ByteRowBytes(28*28); fit < Defaults().BatchRows {
 		t.Errorf("%d images fit a message", fit)
 	}
 	o := Defaults()
-	o.Train = []string{f.write(t, "long.csv", bytes.Repeat([]byte(strings.Repeat("l", schemas.MaxLabel)+",1\n"), 2000))}
+	o.Train = []string{f.write(t, "long.csv", bytes.Repeat([]byte(strings.Repeat("l", examples.MaxLabel)+",1\n"), 2000))}
 	check("long labels", 2000, 850_000, o)
 }
 
@@ -437,7 +440,7 @@ func TestBatchesFitMessages(t *testing.T) {
 // batches.
 func TestLongNamesAndALongLabel(t *testing.T) {
 	f, o := newFolder(t), Defaults()
-	name := strings.Repeat("n", maxBatchBytes-floatRowBytes(1)-1000)
+	name := strings.Repeat("n", 890000-layout.FloatRowBytes(1)-1000)
 	for length, want := range map[int]string{
 		900: "",
 		999: "a.csv: line 2, column 0 (\"label\"): the example does not fit a message of 900000 bytes: its label is too long",
@@ -496,43 +499,43 @@ func TestBatchesEndWithContext(t *testing.T) {
 }
 
 func TestFile(t *testing.T) {
-	images := idxFile(idxUint8, []uint32{2, 1, 2}, []uint8{1, 2, 3, 4})
+	images := idxFile(8, []uint32{2, 1, 2}, []uint8{1, 2, 3, 4})
 	yes := true
 	for _, test := range []struct {
-		name, content string
+		name, Content string
 		options       Options
 		want          string
 	}{
 		{"features alone", "1,2\n3,4\n", Options{}, "2 × 2 floats [1 2 3 4]"},
 		{"with the label", "a,1,2\nb,3,4\n", Options{}, "2 × 2 floats [1 2 3 4]"},
 		{"with an empty label", ",1,2\n,3,4\n", Options{}, "2 × 2 floats [1 2 3 4]"},
-		{"label last", "1,2,a\n3,4,b\n", Options{Label: "2"}, "2 × 2 floats [1 2 3 4]"},
-		{"label last, left out", "1,2\n3,4\n", Options{Label: "2"}, "2 × 2 floats [1 2 3 4]"},
-		{"label and weight", "1,a,2,0.5\n3,b,4,x\n", Options{Label: "1", Weight: "3"}, "2 × 2 floats [1 2 3 4]"},
-		{"label and weight by name", "x,label,y,w\n1,a,2,0.5\n", Options{Label: "label", Weight: "w"}, "1 × 2 floats [1 2]"},
-		{"by name, left out", "x,y,w\n1,2,0.5\n", Options{Label: "label", Weight: "w"}, "1 × 2 floats [1 2]"},
-		{"header", "x,y\n1,2\n", Options{Header: &yes}, "1 × 2 floats [1 2]"},
-		{"missing", "1,\n", Options{Missing: MissingMean}, "1 × 2 floats [1 NaN]"},
+		{"label last", "1,2,a\n3,4,b\n", Options{Options: layout.Options{Label: "2"}}, "2 × 2 floats [1 2 3 4]"},
+		{"label last, left out", "1,2\n3,4\n", Options{Options: layout.Options{Label: "2"}}, "2 × 2 floats [1 2 3 4]"},
+		{"label and weight", "1,a,2,0.5\n3,b,4,x\n", Options{Options: layout.Options{Label: "1", Weight: "3"}}, "2 × 2 floats [1 2 3 4]"},
+		{"label and weight by name", "x,label,y,w\n1,a,2,0.5\n", Options{Options: layout.Options{Label: "label", Weight: "w"}}, "1 × 2 floats [1 2]"},
+		{"by name, left out", "x,y,w\n1,2,0.5\n", Options{Options: layout.Options{Label: "label", Weight: "w"}}, "1 × 2 floats [1 2]"},
+		{"header", "x,y\n1,2\n", Options{Options: layout.Options{Header: &yes}}, "1 × 2 floats [1 2]"},
+		{"missing", "1,\n", Options{Options: layout.Options{Missing: layout.MissingMean}}, "1 × 2 floats [1 NaN]"},
 		{"too many", "a,1,2,3\n", Options{}, "file: line 1: 4 columns: expected 2 features, with or without the label"},
 		{"too few", "1\n", Options{}, "file: line 1: 1 columns: expected 2 features, with or without the label"},
-		{"a feature short, with the label", "x,label\n1,a\n", Options{Label: "label"}, "file: line 1: 2 columns: expected 2 features, with or without the label"},
-		{"weight but no label", "1,2,0.5\n", Options{Weight: "2"}, "file: line 1: 3 columns: expected 2 features, with or without the label"},
+		{"a feature short, with the label", "x,label\n1,a\n", Options{Options: layout.Options{Label: "label"}}, "file: line 1: 2 columns: expected 2 features, with or without the label"},
+		{"weight but no label", "1,2,0.5\n", Options{Options: layout.Options{Weight: "2"}}, "file: line 1: 3 columns: expected 2 features, with or without the label"},
 		{"a word", "1,2\n1,a\n", Options{}, `file: line 2, column 1: "a" is not a number`},
 		{"images", string(images), Options{Format: "idx"}, "2 × 2 bytes [1 2 3 4]"},
-		{"wide images", string(idxFile(idxUint8, []uint32{1, 3}, []uint8{1, 2, 3})), Options{Format: "idx"}, "file: offset 0: 1 × 3 values, as images are: expected 2 features"},
-		{"labels for images", string(idxFile(idxUint8, []uint32{2}, []uint8{1, 2})), Options{Format: "idx"}, "file: offset 0: 2 numbers, as labels are: expected images"},
+		{"wide images", string(idxFile(8, []uint32{1, 3}, []uint8{1, 2, 3})), Options{Format: "idx"}, "file: offset 0: 1 × 3 values, as images are: expected 2 features"},
+		{"labels for images", string(idxFile(8, []uint32{2}, []uint8{1, 2})), Options{Format: "idx"}, "file: offset 0: 2 numbers, as labels are: expected images"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFolder(t)
 			o := test.options
 			o.Partitions, o.BatchRows = 4, 1
 			if o.Missing == "" {
-				o.Missing = MissingError
+				o.Missing = layout.MissingError
 			}
 			if o.Format == "" {
 				o.Format = "csv"
 			}
-			whole, _, err := readRows(File(context.Background(), f.write(t, "file", []byte(test.content)), o, Features{Width: 2}))
+			whole, _, err := readRows(File(context.Background(), f.write(t, "file", []byte(test.Content)), o, layout.Features{Width: 2}))
 			got := show(whole)
 			if err != nil {
 				got = f.text(err)
@@ -543,11 +546,11 @@ func TestFile(t *testing.T) {
 		})
 	}
 	f := newFolder(t)
-	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), Features{Width: 2}))
+	_, _, err := readRows(File(context.Background(), f.path("none.csv"), Defaults(), layout.Features{Width: 2}))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, Features{Width: 2})); err == nil {
+	if _, _, err := readRows(File(context.Background(), f.path("none.csv"), Options{}, layout.Features{Width: 2})); err == nil {
 		t.Error("unchecked options are used")
 	}
 }
@@ -566,7 +569,7 @@ func TestFeaturesOfOtherNames(t *testing.T) {
 	}
 	o.Test = []string{f.path("c.csv")}
 	_, err := Sources(context.Background(), o)
-	var fileError *FileError
+	var fileError *input.Error
 	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `column 0 is "two", not "one", as in`) {
 		t.Errorf("%v", err)
 	}

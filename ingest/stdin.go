@@ -8,6 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+
+	"github.com/stagewise/stagewise/ingest/format/images"
+	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // StandardInput is the name that stands for the standard input in the place of
@@ -63,7 +66,7 @@ func (o *Options) Spool(ctx context.Context, in io.Reader) (remove func() error,
 func (o Options) open(name string) (io.ReadCloser, error) {
 	if name != StandardInput {
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			return openFolder(name, !o.predicts)
+			return images.OpenFolder(name, !o.Predicts())
 		}
 		return os.Open(name)
 	}
@@ -77,12 +80,6 @@ func (o Options) open(name string) (io.ReadCloser, error) {
 	return &spooled{io.NewSectionReader(o.spooled, 0, info.Size()), info}, nil
 }
 
-// randomAccess is a file that can be read at any offset.
-type randomAccess interface {
-	fs.File
-	io.ReaderAt
-}
-
 // spooled is the standard input from its beginning. It is a file for formats
 // that begin to read at the end.
 type spooled struct {
@@ -94,3 +91,18 @@ type spooled struct {
 func (*spooled) Close() error { return nil }
 
 func (s *spooled) Stat() (fs.FileInfo, error) { return s.info, nil }
+
+// openContent opens a file. The caller closes the content.
+func (o Options) openContent(ctx context.Context, name string) (*input.Content, error) {
+	file, err := o.open(name)
+	if err != nil {
+		return nil, input.WholeFile(shown(name), err)
+	}
+	c, err := input.New(ctx, shown(name), file)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	c.Path = o.parts[name]
+	return c, nil
+}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // The standard input has the ID and the rows of a file with the same bytes, in every format that tells itself by its first bytes or by
@@ -18,7 +20,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 			t.Helper()
 			o.Format = format
 			if format == "parquet" {
-				o.Missing = MissingMean
+				o.Missing = layout.MissingMean
 			}
 			sources, err := Sources(context.Background(), o)
 			if err != nil {

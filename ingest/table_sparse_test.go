@@ -10,7 +10,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 func sparseLike(index, value arrow.DataType) arrow.DataType {
@@ -31,7 +32,7 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 			t.Fatal(err)
 		}
 		record := rows.Record(memory.DefaultAllocator)
-		value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
+		value, err := examples.Encode(record, memory.DefaultAllocator)
 		record.Release()
 		if err != nil {
 			t.Fatal(err)
@@ -92,17 +93,18 @@ func TestBadSparseRowsOfArrow(t *testing.T) {
 		`[{"index":1,"value":null}]`:                    place + "entry 0 is null: expected an index and a value",
 		`[{"index":1,"value":1},{"value":1}]`:           place + "entry 1 is null: expected an index and a value",
 		`[{"index":1,"value":1},null]`:                  place + "entry 1 is null: expected an index and a value",
-		`null`:                                          place + "a null in the place of a sparse row",
+		`null`:                                          place + "null instead of a sparse row",
 	} {
 		rows := `[{"label":"a","x":[{"index":1,"value":1}]},{"label":"b","x":` + entries + `}]`
-		record := arrowRows(t, rows, nullable("label", arrow.BinaryTypes.String), nullable("x", sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)))
+		record := arrowRows(t, rows, nullable("label", arrow.BinaryTypes.String), nullable("x", sparseLike(arrow.PrimitiveTypes.Int64,
+			arrow.PrimitiveTypes.Float64)))
 		if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
 			t.Errorf("%s: %s, expected %s", entries, got, want)
 		}
 	}
 	record := arrowRows(t, `[{"label":"a","x":[{"index":1,"value":1}],"y":2}]`, nullable("label", arrow.BinaryTypes.String),
 		nullable("x", sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)), nullable("y", arrow.PrimitiveTypes.Float64))
-	want := `rows.arrow, column 1 ("x"): sparse rows beside 1 other columns: leave those out with examples.columns.drop, or name this one alone under examples.columns.use`
+	want := `rows.arrow, column 1 ("x"): sparse rows and 1 other columns: exclude those with examples.columns.drop, or list only this one under examples.columns.use`
 	if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
 		t.Errorf("%s, expected %s", got, want)
 	}
@@ -112,7 +114,8 @@ func TestBadSparseRowsOfArrow(t *testing.T) {
 func TestTextsOfTables(t *testing.T) {
 	change := func(o *Options) { o.Text, o.Label = "message", "kind" }
 	record := arrowRows(t, `[{"id":7,"kind":"spam","message":"Buy now"},{"id":8,"kind":"ham","message":"Hello, you"},{"id":9,"kind":"ham"}]`,
-		nullable("id", arrow.PrimitiveTypes.Int64), nullable("kind", arrow.BinaryTypes.String), nullable("message", arrow.BinaryTypes.LargeString))
+		nullable("id", arrow.PrimitiveTypes.Int64), nullable("kind", arrow.BinaryTypes.String), nullable("message",
+			arrow.BinaryTypes.LargeString))
 	content := arrowContent(t, record, 2, false)
 	got, _, _, problem := readAs(t, "rows.arrow", content, change)
 	want, _, _, _ := readAs(t, "rows.csv", []byte("id,kind,message\n7,spam,Buy now\n8,ham,\"Hello, you\"\n9,ham,\n"), change)
@@ -121,15 +124,17 @@ func TestTextsOfTables(t *testing.T) {
 	}
 	f, o := newFolder(t), Defaults()
 	change(&o)
-	rows, _, err := readRows(File(t.Context(), f.write(t, "rows.arrow", content), o, Features{Width: 1 << 18, Sparse: true}))
+	rows, _, err := readRows(File(t.Context(), f.write(t, "rows.arrow", content), o, layout.Features{Width: 1 << 18, Sparse: true}))
 	if err != nil || fmt.Sprint(rows.Sparse) != fmt.Sprint(want.Sparse) {
 		t.Errorf("%v: %v, expected %v", err, rows.Sparse, want.Sparse)
 	}
-	parquet := parquetFile(t, [][]parquetValues{{{node: words("kind"), values: []string{"spam", "ham", "ham"}}, {node: words("message"), values: []string{"Buy now", "Hello, you", ""}}}})
+	parquet := parquetFile(t, [][]parquetValues{{{node: words("kind"), values: []string{"spam", "ham", "ham"}},
+		{node: words("message"), values: []string{"Buy now", "Hello, you", ""}}}})
 	if got, _, _, problem := readAs(t, "rows.parquet", parquet, change); problem != "" || show(got) != show(want) {
 		t.Errorf("parquet: %s%s, expected %s", problem, show(got), show(want))
 	}
-	bad := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{nullable("kind", arrow.BinaryTypes.String), nullable("message", arrow.BinaryTypes.String)}, nil))
+	bad := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{nullable("kind", arrow.BinaryTypes.String),
+		nullable("message", arrow.BinaryTypes.String)}, nil))
 	bad.Field(0).(*array.StringBuilder).AppendValues([]string{"a", "b"}, nil)
 	bad.Field(1).(*array.StringBuilder).AppendValues([]string{"x", "\xff"}, nil)
 	place := `rows.arrow, column 1 ("message"): row 1, counted from 0: a text that is not UTF-8: convert the file`

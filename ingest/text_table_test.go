@@ -9,6 +9,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // mail is a table with texts, their labels and a column that is not read. The texts are numbers if that is their type.
@@ -59,11 +61,12 @@ func TestTextsOfArrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := all[0]
-			if !slices.Equal(got.Sparse.Ends, want.Sparse.Ends) || !slices.Equal(got.Sparse.Indices, want.Sparse.Indices) || !slices.Equal(got.Sparse.Values, want.Sparse.Values) ||
+			if !slices.Equal(got.Sparse.Ends, want.Sparse.Ends) || !slices.Equal(got.Sparse.Indices, want.Sparse.Indices) ||
+				!slices.Equal(got.Sparse.Values, want.Sparse.Values) ||
 				!slices.Equal(got.Words, want.Words) || got.Rows != 130 {
 				t.Errorf("batches of %d, groups of %d: other rows than those of the CSV", rows, group)
 			}
-			predicted, _, err := readRows(File(context.Background(), name, o, Features{Width: 100, Sparse: true}))
+			predicted, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 100, Sparse: true}))
 			if err != nil || !slices.Equal(predicted.Sparse.Indices, want.Sparse.Indices) || predicted.Rows != 130 {
 				t.Errorf("batches of %d, groups of %d: %d other rows to predict: %v", rows, group, predicted.Rows, err)
 			}
@@ -77,7 +80,7 @@ func TestTextsOfArrowAreChecked(t *testing.T) {
 	for _, test := range []struct {
 		texts []string
 		of    arrow.DataType
-		text  Column
+		text  layout.Column
 		want  string
 	}{
 		{[]string{"one", "two \xff"}, arrow.BinaryTypes.String, "message", `mail.arrow, column 1 ("message"): row 1, counted from 0: a text that is not UTF-8: convert the file`},

@@ -3,13 +3,14 @@ package ingest
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
+	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // jsonValues is JSON (RFC 8259): an object with a value for each column, or an
@@ -19,72 +20,70 @@ func jsonValues() valueFormat {
 	return valueFormat{
 		name:    "json",
 		meaning: "an object with a value for each column, or an array of such objects",
-		label:   tableLabel,
-		keys:    []string{"label", "weight", "columns.use", "missing", "missing_values"},
-		check: func(o Options) (problems []schemas.Problem) {
-			if len(o.Columns.Use) == 0 {
-				problems = append(problems, schemas.Problem{Key: "columns.use", Value: "[]", Want: "the columns that become features: each message may have others"})
+		label:   tabular.Label,
+		keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
+			"words.phrases",
+			"columns.use", "categorical", "missing", "missing_values"},
+		check: func(o Options) (problems []option.Problem) {
+			if len(o.Columns.Use) == 0 && o.Text == "" {
+				problems = append(problems, option.Problem{Key: "columns.use", Value: "[]",
+					Want: "the columns that become features: each message may have others"})
 			}
 			if len(o.Columns.Drop) > 0 {
-				problems = append(problems, schemas.Problem{Key: "columns.drop", Value: fmt.Sprint(o.Columns.Drop), Want: "no columns: only those of columns.use become features"})
+				problems = append(problems, option.Problem{Key: "columns.drop", Value: fmt.Sprint(o.Columns.Drop),
+					Want: "no columns: only those of columns.use become features"})
 			}
 			return problems
 		},
-		rows: jsonRows,
-		lay:  layJSON,
+		rows:   jsonRows,
+		assign: assignJSON,
 	}
 }
 
-// jsonColumns returns the columns that are read: the label, the weight if there is
-// one, and the features.
-func (v *Values) jsonColumns() []string {
-	o := v.options
-	columns := []string{cmp.Or(string(o.Label), tableLabel)}
-	if o.Weight != "" {
-		columns = append(columns, string(o.Weight))
+// jsonColumns returns the columns that are read: those of the label or of what else is predicted, the weight if there
+// is one, and those of features.
+func jsonColumns(o layout.Options) []string {
+	columns := slices.Concat(o.Targets, o.LabelColumns)
+	if len(columns) == 0 {
+		columns = []string{cmp.Or(string(o.Label), tabular.Label)}
+	}
+	for _, c := range []layout.Column{o.Weight, o.Text} {
+		if c != "" {
+			columns = append(columns, string(c))
+		}
 	}
 	return append(columns, o.Columns.Use...)
 }
 
-// layJSON makes the layout of rows of which the first is this one. It is longer
-// than the columns if it has an array of features.
-func layJSON(v *Values, row []string) error {
-	columns := v.jsonColumns()
-	first := len(columns) - len(v.options.Columns.Use)
-	v.begin(len(row))
-	v.names, v.layout.label = columns, 0
-	v.cells[0].role = label
-	if first > 1 {
-		v.layout.weight = 1
-		v.cells[1].role = weight
+// assignJSON makes the layout one of rows like this one, which is longer than the columns if it has an array of features.
+func assignJSON(v *Values, row layout.Row) error {
+	columns := jsonColumns(v.Options)
+	if len(row.Fields) < len(columns) {
+		return layout.ErrNoFeature
 	}
-	for i := range v.cells[first:] {
-		v.cells[first+i].at = i
+	v.begin(len(row.Fields))
+	v.Names, v.ByName, v.wanted = columns, true, len(row.Fields)
+	if err := v.Assign(); err != nil || len(row.Fields) == len(columns) {
+		return err
 	}
-	v.features, v.wanted = len(row)-first, len(row)
-	if v.features == len(v.options.Columns.Use) {
-		for _, name := range v.options.Columns.Use {
-			v.table = append(v.table, schemas.Column{Name: name})
-		}
-	}
-	return v.finish()
+	v.Cells = v.Cells[:len(columns)] // the last has all features
+	list := &v.Cells[len(columns)-1]
+	list.List, list.Length = true, 1+len(row.Fields)-len(columns)
+	return nil
 }
 
 // jsonRows returns the examples of a value as rows of texts, in the order of the
 // columns. A value that is missing is "".
-func jsonRows(v *Values, value []byte) (rows [][]string, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(value))
-	decoder.UseNumber()
-	var content any
-	if err := decoder.Decode(&content); err != nil {
-		return nil, notJSON(err)
+func jsonRows(v *Values, content []byte) (rows []layout.Row, err error) {
+	content = bytes.TrimSpace(content)
+	if err := value.CheckJSON(content); errors.Is(err, value.ErrNotUTF8) {
+		return nil, v.Options.NotUTF8(err, true)
+	} else if err != nil {
+		return nil, err
 	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, errors.New("something follows the JSON: expected " + v.format.meaning)
-	}
-	objects, isArray := content.([]any)
-	if !isArray {
-		objects = []any{content}
+	objects, isArray := []value.Cell{content}, content[0] == '['
+	if isArray {
+		objects = value.Cell(content).Items()
 	}
 	for i, object := range objects {
 		row, err := v.jsonRow(object)
@@ -99,75 +98,79 @@ func jsonRows(v *Values, value []byte) (rows [][]string, err error) {
 	return rows, nil
 }
 
-func notJSON(err error) error {
-	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("not JSON: it ends too early")
-	}
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("not JSON: byte %d: %w", syntax.Offset, err)
-	}
-	return fmt.Errorf("not JSON: %w", err)
-}
-
 // jsonRow returns the fields of an example.
-func (v *Values) jsonRow(content any) (row []string, err error) {
-	object, ok := content.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s: expected %s", jsonKind(content), v.format.meaning)
+func (v *Values) jsonRow(object value.Cell) (row layout.Row, err error) {
+	if object[0] != '{' {
+		return row, fmt.Errorf("%s: expected %s", object, v.format.meaning)
 	}
-	columns := v.jsonColumns()
+	o := v.Options
+	columns := jsonColumns(o)
+	if v.places == nil {
+		v.places = make(map[string]int, len(columns))
+		for i, column := range columns {
+			v.places[column] = i
+		}
+	}
+	cells, predicted := make([]value.Cell, len(columns)), len(o.Targets)+len(o.LabelColumns) > 0
+	err = object.Members(func(name string, cell value.Cell) error {
+		if at, read := v.places[name]; read {
+			cells[at], predicted = cell, predicted || at == 0
+		}
+		return nil
+	})
+	if err != nil {
+		return row, err
+	}
+	if !predicted {
+		return row, lacksColumn(object, columns[0])
+	}
 	for i, column := range columns {
-		list, isList := object[column].([]any)
-		if isList && len(v.options.Columns.Use) == 1 && i == len(columns)-1 {
-			for at, item := range list {
-				text, ok := jsonText(item)
-				if !ok {
-					return nil, fmt.Errorf("column %s, value %d: %s: expected a number", quote(column), at, jsonKind(item))
+		cell, isLabel := cells[i], i == 0 && len(o.Targets)+len(o.LabelColumns) == 0
+		isArray := !cell.Null() && cell[0] == '['
+		switch {
+		case isLabel && o.Several() && (isArray || cell.Null()):
+			row.IsList = true
+			if row.Labels, err = textsOf(cell); err != nil {
+				return row, fmt.Errorf("column %s: %w", value.Quote(column), err)
+			}
+			row.Fields = append(row.Fields, "")
+			continue
+		case isArray && len(o.Columns.Use) == 1 && i == len(columns)-1:
+			for at, item := range cell.Items() {
+				text, err := item.Field()
+				if err != nil {
+					return row, fmt.Errorf("column %s, value %d: %w", value.Quote(column), at, err)
 				}
-				row = append(row, text)
+				row.Fields = append(row.Fields, text)
 			}
 			continue
 		}
-		text, ok := jsonText(object[column])
-		if !ok {
-			return nil, fmt.Errorf("column %s: %s: expected a number or a text", quote(column), jsonKind(object[column]))
+		text, err := "", error(nil)
+		if isLabel || column == string(o.Text) || slices.Contains(o.Categorical, column) || slices.Contains(o.LabelColumns, column) {
+			text, err = cell.Text()
+		} else {
+			text, err = cell.Field()
 		}
-		row = append(row, text)
+		if err != nil {
+			return row, fmt.Errorf("column %s: %w", value.Quote(column), err)
+		}
+		row.Fields = append(row.Fields, text)
 	}
 	return row, nil
 }
 
-// jsonText returns a value as a CSV would have it. As in tables with types,
-// booleans are 0 and 1.
-func jsonText(value any) (text string, ok bool) {
-	switch value := value.(type) {
-	case nil:
-		return "", true
-	case string:
-		return value, true
-	case json.Number:
-		return value.String(), true
-	case bool:
-		if value {
-			return "1", true
+// textsOf returns the texts of an array; nil for null.
+func textsOf(cell value.Cell) (texts []string, err error) {
+	if cell.Null() {
+		return nil, nil
+	}
+	texts = []string{}
+	for i, item := range cell.Items() {
+		text, err := item.Text()
+		if err != nil {
+			return nil, fmt.Errorf("label %d of the list: %w", i, err)
 		}
-		return "0", true
+		texts = append(texts, text)
 	}
-	return "", false
-}
-
-func jsonKind(value any) string {
-	switch value := value.(type) {
-	case map[string]any:
-		return "an object"
-	case []any:
-		return fmt.Sprintf("an array of %d", len(value))
-	case nil:
-		return "null"
-	case bool:
-		return strconv.FormatBool(value)
-	case json.Number:
-		return value.String()
-	}
-	return quote(fmt.Sprint(value))
+	return texts, nil
 }

@@ -10,7 +10,10 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // ofTopic returns options for a topic of values.
@@ -25,38 +28,42 @@ func ofTopic(format string, change func(*Options)) Options {
 func TestValues(t *testing.T) {
 	nan := float32(math.NaN())
 	use := func(names ...string) func(*Options) {
-		return func(o *Options) { o.Columns.Use, o.Label, o.Missing = names, "kind", MissingMean }
+		return func(o *Options) { o.Columns.Use, o.Label, o.Missing = names, "kind", layout.MissingMean }
 	}
-	numbers := func(o *Options) { o.Missing = MissingMean }
+	numbers := func(o *Options) { o.Missing = layout.MissingMean }
 	for name, test := range map[string]struct {
 		options Options
 		values  []string
-		want    schemas.ExampleRows
+		want    examples.Rows
 	}{
 		"lines": {
 			ofTopic("csv", numbers), []string{"a,1,2", "b,3,\n\nc, NA ,6\n"},
-			schemas.ExampleRows{Rows: 3, Cols: 2, Floats: []float32{1, 2, 3, nan, nan, 6}, Words: []string{"a", "b", "c"}},
+			examples.Rows{Rows: 3, Cols: 2, Floats: []float32{1, 2, 3, nan, nan, 6}, Words: []string{"a", "b", "c"}},
 		},
 		"lines with columns by number": {
 			ofTopic("csv", func(o *Options) { o.Columns.Use, o.Label, o.Weight, o.Delimiter = []string{"3", "1"}, "2", "0", ";" }),
 			[]string{"2;10;a;11", "3;20;\"b\";21;more"},
-			schemas.ExampleRows{Rows: 2, Cols: 2, Floats: []float32{10, 11, 20, 21}, Words: []string{"a", "b"}, Weights: []float32{2, 3}},
+			examples.Rows{Rows: 2, Cols: 2, Floats: []float32{10, 11, 20, 21}, Words: []string{"a", "b"}, Weights: []float32{2, 3}},
 		},
 		"objects": {
-			ofTopic("json", use("length", "width")), []string{`{"kind":"a","width":2,"length":1,"more":{}}`, `[{"kind":7,"width":null,"length":"1e3"},{"kind":true,"width":true}]`, "[]"},
-			schemas.ExampleRows{
-				Rows: 3, Cols: 2, Floats: []float32{1, 2, 1000, nan, nan, 1}, Words: []string{"a", "7", "1"}, Columns: schemas.Columns{{Name: "length"}, {Name: "width"}},
+			ofTopic("json", use("length", "width")), []string{`{"kind":"a","width":2,"length":1,"more":{}}`,
+				`[{"kind":7.0,"width":null,"length":"1e3"},{"kind":true,"width":true}]`, "[]"},
+			examples.Rows{
+				Rows: 3, Cols: 2, Floats: []float32{1, 2, 1000, nan, nan, 1}, Words: []string{"a", "7", "true"},
+				Columns: examples.Columns{{Name: "length"}, {Name: "width"}},
 			},
 		},
 		"messages with keys": {
 			ofTopic("csv", numbers), []string{"key:a,1,2", "b,3,4\nc,5,6", "key:d,7,8\ne,9,10"},
-			schemas.ExampleRows{
-				Rows: 5, Cols: 2, Floats: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Words: []string{"a", "b", "c", "d", "e"}, SourceKeys: []string{"key", "", "", "key", "key"},
+			examples.Rows{
+				Rows: 5, Cols: 2, Floats: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, Words: []string{"a", "b", "c", "d", "e"},
+				SourceKeys: []string{"key", "", "", "key", "key"},
 			},
 		},
 		"arrays of features": {
-			ofTopic("json", func(o *Options) { o.Columns.Use, o.Weight = []string{"features"}, "w" }), []string{`{"label":"a","features":[1,2,3],"w":0.5}`, `{"label":"b","features":[4,5,6],"w":1}`},
-			schemas.ExampleRows{Rows: 2, Cols: 3, Floats: []float32{1, 2, 3, 4, 5, 6}, Words: []string{"a", "b"}, Weights: []float32{0.5, 1}},
+			ofTopic("json", func(o *Options) { o.Columns.Use, o.Weight = []string{"features"}, "w" }),
+			[]string{`{"label":"a","features":[1,2,3],"w":0.5}`, `{"label":"b","features":[4,5,6],"w":1}`},
+			examples.Rows{Rows: 2, Cols: 3, Floats: []float32{1, 2, 3, 4, 5, 6}, Words: []string{"a", "b"}, Weights: []float32{0.5, 1}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,27 +94,113 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// A topic has the same rows as a file of the same lines, whatever its columns are for.
+func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
+	lines := map[string]string{
+		"csv": "red,1.5,a,2,1,0\nblue,,b|c,3,0,1\nred,4,,0.5,1,1\n7.0,-1, c ,1,0,0\n",
+		"json": `{"colour":"red","x":1.5,"kind":["a"],"w":2,"p":1,"q":0,"said":"The cat, the CAT"}
+{"colour":"blue","x":null,"kind":["b","c"],"w":3,"p":0,"q":true,"said":"a dog"}
+{"colour":null,"x":"4","kind":[],"w":0.5,"p":1,"q":1,"said":null}
+{"colour":7.0,"x":-1,"kind":["c"],"w":1,"p":false,"q":0,"said":"cat"}
+`,
+	}
+	columns := map[string][]string{"csv": {"0", "1", "2", "3", "4", "5", ""}, "json": {"colour", "x", "kind", "w", "p", "q", "said"}}
+	for name, change := range map[string]func(o *Options, c []string){
+		"categories": func(o *Options, c []string) {
+			o.Label, o.Categorical, o.Columns.Use = layout.Column(c[0]), c[4:5], []string{c[1], c[4]}
+		},
+		"words": func(o *Options, c []string) {
+			o.Label, o.Categorical, o.Columns.Use = layout.Column(c[4]), c[:1], []string{c[0], c[1]}
+		},
+		"targets": func(o *Options, c []string) {
+			o.Targets, o.Weight, o.Columns.Use = []string{c[5], c[3]}, layout.Column(c[4]), []string{c[1]}
+		},
+		"labels": func(o *Options, c []string) {
+			o.Labels, o.Label, o.Columns.Use = layout.LabelsSeveral, layout.Column(c[2]), []string{c[1], c[3]}
+		},
+		"columns of labels": func(o *Options, c []string) {
+			o.Labels, o.LabelColumns, o.Categorical, o.Columns.Use = layout.LabelsSeveral, c[4:6], c[:1], []string{c[0], c[1]}
+		},
+		"texts": func(o *Options, c []string) {
+			if o.Label, o.Text = layout.Column(c[4]), layout.Column(c[6]); c[6] == "" {
+				o.Text = layout.Column(c[0])
+			}
+		},
+	} {
+		for format, content := range lines {
+			t.Run(name+" in "+format, func(t *testing.T) {
+				f, kind := newFolder(t), map[string]string{"csv": "rows.csv", "json": "rows.jsonl"}[format]
+				of := Defaults()
+				change(&of, columns[format])
+				of.Missing, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
+				want, err := readSources(of)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing = layout.MissingMean })
+				if problems := o.Check(); problems != nil {
+					t.Fatal(problems)
+				}
+				if o.FindsWords() {
+					words := NewTopicWords(o)
+					for line := range strings.Lines(content) {
+						if err := words.Add([]byte(line)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if o, err = words.Options(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				v := NewValues(o)
+				for line := range strings.Lines(content) {
+					if _, err := v.Add(TopicMessage{Value: []byte(line)}); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := v.Add(TopicMessage{Value: []byte("\x00")}); err == nil {
+						t.Fatal("a value that is no row was added")
+					}
+				}
+				got := v.Take()
+				got.Origins, got.Columns, want[0].Columns = nil, nil, nil
+				if show(*got) != show(want[0]) || fmt.Sprint(got.LabelLists, got.Targets, got.Weights) != fmt.Sprint(want[0].LabelLists,
+					want[0].Targets, want[0].Weights) {
+					t.Errorf("%s %v %v\nexpected %s %v %v", show(*got), got.LabelLists, got.Targets, show(want[0]), want[0].LabelLists, want[0].Targets)
+				}
+			})
+		}
+	}
+}
+
 // A value that can't be used has a reason, and changes nothing.
 func TestValuesThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ format, value, reason string }{
 		{"csv", "", "an empty value: expected one example a line, without a header"},
 		{"csv", "\n", "an empty value: expected one example a line, without a header"},
-		{"csv", "a,1", "1 features, expected 2 as in the values before"},
+		{"csv", "a,1", "1 features, expected 2 as in earlier values"},
 		{"csv", "a,1,x", `column 2: "x" is not a number`},
 		{"csv", "a,1,2\nb,\"1,5\",2", `row 1, counted from 0: column 1: "1,5" is not a number: write decimals with a point`},
-		{"csv", "a,1,", "column 2: no value: examples.missing: mean takes the mean of the column"},
-		{"csv", ",1,2", "column 0: an empty label"},
+		{"csv", "a,1,", "column 2: no value: examples.missing: mean uses the mean of the column"},
+		{"json", `{"label":"a","x":1,"y":2,"y":3}`, `duplicate column "y"`},
+		{"json", "{\"label\":\"\xff\",\"x\":1,\"y\":2}", "byte 10, 0xff, is not UTF-8: set examples.encoding, such as windows-1252, or convert the text"},
+		{"json", `{"label":"\udc00","x":1,"y":2}`, `byte 10: \udc00: an unpaired surrogate`},
+		{"csv", "\xff,1,2", `column 0: label "\xff" is not UTF-8: set examples.encoding, such as windows-1252, or convert the text`},
 		{"csv", "a,\"1,2", `line 1, byte 7: extraneous or missing " in quoted-field`},
 		{"json", "", "an empty value: expected an object with a value for each column, or an array of such objects"},
 		{"json", "{", "not JSON: it ends too early"},
 		{"json", "{]", "not JSON: byte 2: invalid character ']' looking for beginning of object key string"},
-		{"json", "{} {}", "something follows the JSON: expected an object with a value for each column, or an array of such objects"},
+		{"json", "{} {}", "not JSON: byte 4: invalid character '{' after top-level value"},
 		{"json", "3", "3: expected an object with a value for each column, or an array of such objects"},
 		{"json", `[{"label":"a","x":1,"y":2},4]`, "row 1, counted from 0: 4: expected an object with a value for each column, or an array of such objects"},
-		{"json", `{"label":"a","x":1}`, `column "y": no value: examples.missing: mean takes the mean of the column`},
+		{"json", `{"label":"a","x":1}`, `column "y": no value: examples.missing: mean uses the mean of the column`},
 		{"json", `{"label":"a","x":1,"y":1e99}`, `column "y": "1e99" is too large for a float32`},
 		{"json", `{"label":"a","x":1,"y":{}}`, `column "y": an object: expected a number or a text`},
-		{"json", `{"x":1,"y":2}`, `column "label": an empty label`},
+		{"json", `{"x":1,"y":2}`, `no column "label": the object has "x" and "y": examples.label names the label column`},
+		{"json", `{}`, `no column "label": the object is empty`},
+		{"json", `{"specversion":"1.0","id":"1","data":{"label":"a","x":1,"y":2}}`, `no column "label": the object has "data", "id" and "specversion". It is in "data": configure the producer to write only that object`},
+		{"json", `{"schema":{},"payload":{"before":null,"after":{"label":"a","x":1,"y":2}}}`, `no column "label": the object has "payload" and "schema". It is in "payload.after": configure the producer to write only that object`},
+		{"json", "\x00\x00\x00\x00\x07{}", "it begins with a 0 and the schema ID 7, as the serializers of a schema registry write: expected an object with a value for each column, or an array of such objects: configure the producer without a registry"},
+		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with a 0 and the schema ID 256, as the serializers of a schema registry write: expected one example a line, without a header: configure the producer without a registry"},
 	} {
 		o := ofTopic(test.format, func(o *Options) {
 			if o.Format == "json" {
@@ -122,7 +215,8 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 				t.Errorf("%s: %v, %v, expected %s", value, full, err, test.reason)
 			}
 		}
-		if rows := v.Take(); rows.Rows != 2 || !slices.Equal(rows.Floats, []float32{1, 2, 1, 2}) || !slices.Equal(rows.Words, []string{"a", "a"}) {
+		if rows := v.Take(); rows.Rows != 2 || !slices.Equal(rows.Floats, []float32{1, 2, 1, 2}) || !slices.Equal(rows.Words,
+			[]string{"a", "a"}) {
 			t.Errorf("%s: after it, the batch has %+v", test.value, rows)
 		}
 	}
@@ -160,7 +254,8 @@ func TestBatchesOfValues(t *testing.T) {
 		t.Errorf("a value with more rows than a batch: %v", err)
 	}
 	wide := NewValues(ofTopic("csv", func(*Options) {}))
-	if _, err := wide.Add(TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))}); err == nil || err.Error() != "3 examples do not fit a message of 900000 bytes: send fewer in a value" {
+	if _, err := wide.Add(TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))}); err == nil ||
+		err.Error() != "3 examples do not fit a message of 900000 bytes: send fewer in a value" {
 		t.Errorf("a value that does not fit: %v", err)
 	}
 	for i := range 3 {
@@ -174,21 +269,20 @@ func TestCheckFromTopic(t *testing.T) {
 	yes := true
 	for _, test := range []struct {
 		options Options
-		want    schemas.Problem
+		want    option.Problem
 	}{
-		{ofTopic("csv", func(o *Options) { o.Train = []string{"a.csv"} }), schemas.Problem{Key: "from_topic", Value: "clicks", Want: "no files under examples.train and examples.test beside it: ingest files first, or follow the topic"}},
-		{ofTopic("", func(*Options) {}), schemas.Problem{Key: "format", Value: `""`, Want: "json or csv, as examples.from_topic is set"}},
-		{ofTopic("parquet", func(*Options) {}), schemas.Problem{Key: "format", Value: `"parquet"`, Want: "json or csv, as examples.from_topic is set"}},
-		{ofTopic("csv", func(o *Options) { o.Header = &yes }), schemas.Problem{Key: "header", Value: "true", Want: "false: the values of a topic have no header"}},
-		{ofTopic("csv", func(o *Options) { o.Categorical = []string{"1"} }), schemas.Problem{Key: "categorical", Value: "[1]", Want: "no columns, as examples.from_topic is set: the words of a topic are not known before it is read. Let the producer write a number for each word"}},
-		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), schemas.Problem{Key: "from_topic", Value: "clicks", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
-		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), schemas.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},
-		{ofTopic("csv", func(o *Options) { o.Weight = "0" }), schemas.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
-		{ofTopic("json", func(*Options) {}), schemas.Problem{Key: "columns.use", Value: "[]", Want: "the columns that become features: each message may have others"}},
-		{ofTopic("json", func(o *Options) { o.Columns.Use, o.Columns.Drop = []string{"x"}, []string{"y"} }), schemas.Problem{Key: "columns.drop", Value: "[y]", Want: "no columns: only those of columns.use become features"}},
-		{ofTopic("json", func(o *Options) { o.Columns.Use = []string{"label"} }), schemas.Problem{Key: "columns.use", Value: "label", Want: "other columns than those of the label and the weight"}},
+		{ofTopic("csv", func(o *Options) { o.Train = []string{"a.csv"} }), option.Problem{Key: "from_topic", Value: "clicks", Want: "no files under examples.train and examples.test with it: ingest files first, or follow the topic"}},
+		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: `""`, Want: "json or csv, as examples.from_topic is set"}},
+		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: `"parquet"`, Want: "json or csv, as examples.from_topic is set"}},
+		{ofTopic("csv", func(o *Options) { o.Header = &yes }), option.Problem{Key: "header", Value: "true", Want: "false: the values of a topic have no header"}},
+		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "from_topic", Value: "clicks", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
+		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), option.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},
+		{ofTopic("csv", func(o *Options) { o.Weight = "0" }), option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
+		{ofTopic("json", func(*Options) {}), option.Problem{Key: "columns.use", Value: "[]", Want: "the columns that become features: each message may have others"}},
+		{ofTopic("json", func(o *Options) { o.Columns.Use, o.Columns.Drop = []string{"x"}, []string{"y"} }), option.Problem{Key: "columns.drop", Value: "[y]", Want: "no columns: only those of columns.use become features"}},
+		{ofTopic("json", func(o *Options) { o.Columns.Use = []string{"label"} }), option.Problem{Key: "columns.use", Value: "label", Want: "other columns than those of the label and the weight"}},
 	} {
-		if got := test.options.Check(); !reflect.DeepEqual(got, []schemas.Problem{test.want}) {
+		if got := test.options.Check(); !reflect.DeepEqual(got, []option.Problem{test.want}) {
 			t.Errorf("got %v, expected %v", got, test.want)
 		}
 	}
@@ -196,14 +290,20 @@ func TestCheckFromTopic(t *testing.T) {
 
 // Whatever strangers send, a batch is whole rows that a message can have, and a value that can't be used changes nothing.
 func FuzzValues(f *testing.F) {
-	for _, value := range []string{"a,1,2\nb,NA,4", `{"label":"a","features":[1,null]}`, `[{"label":1,"features":true,"w":2}]`, `{"label":"a","features":[]}`, "a,\"1", "\xff,1,2"} {
+	for _, value := range []string{"a,1,2\nb,NA,4", `{"label":"a","features":[1,null]}`, `[{"label":1,"features":true,"w":2}]`,
+		`{"label":"a","features":[]}`, "a,\"1", "\xff,1,2"} {
 		f.Add([]byte(value), []byte(value))
 	}
 	all := []Options{
-		ofTopic("csv", func(o *Options) { o.Missing = MissingMean }),
+		ofTopic("csv", func(o *Options) { o.Missing = layout.MissingMean }),
 		ofTopic("csv", func(o *Options) { o.Columns.Use, o.Weight = []string{"2"}, "1" }),
-		ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing = []string{"features"}, MissingMean }),
+		ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing = []string{"features"}, layout.MissingMean }),
 		ofTopic("json", func(o *Options) { o.Columns.Use, o.Weight = []string{"features", "more"}, "w" }),
+		ofTopic("json", func(o *Options) { o.Columns.Use, o.Labels = []string{"features"}, layout.LabelsSeveral }),
+		ofTopic("json", func(o *Options) { o.Columns.Use, o.Targets = []string{"features"}, []string{"w", "label"} }),
+		ofTopic("json", func(o *Options) { o.Text = "features" }),
+		ofTopic("csv", func(o *Options) { o.LabelColumns, o.Labels = []string{"1", "2"}, layout.LabelsSeveral }),
+		ofTopic("csv", func(o *Options) { o.Text, o.Weight = "1", "2" }),
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		for _, o := range all {
@@ -220,11 +320,12 @@ func FuzzValues(f *testing.F) {
 			if rows == nil {
 				continue
 			}
-			m, err := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}}, rows, memory.DefaultAllocator)
+			m, err := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
+				rows, memory.DefaultAllocator)
 			if err != nil {
 				t.Fatal(err)
 			}
-			examples, err := schemas.DecodeExamples(m.Value, memory.DefaultAllocator)
+			examples, err := examples.Decode(m.Value, memory.DefaultAllocator)
 			if err != nil || examples.Rows != rows.Rows {
 				t.Fatalf("%q, %q: %+v, %v", first, second, examples, err)
 			}

@@ -9,17 +9,22 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/internal/oracle"
 )
 
 // countedOptions are those of texts whose vocabulary is counted.
 func countedOptions(columns, phrases int) Options {
 	o := Defaults()
-	o.Text, o.Label, o.Words = "message", "kind", Text{Vocabulary: countedVocabulary().name, Columns: columns, Phrases: phrases}
+	o.Text, o.Label, o.Words = "message", "kind", vocabulary.Options{Vocabulary: vocabulary.CountedVocabulary().Name, Columns: columns,
+		Phrases: phrases}
 	return o
 }
 
-// A counted vocabulary has the phrases of all files to train on, in the order of the alphabet. If there are too many, it has those in most texts, and of
-// those in as many the first. A row has the counts of these.
+// A counted vocabulary has the phrases of all files to train on, in the order of the alphabet. If there are too many,
+// it has those in most texts, and of those in as many the first. A row has the counts of these.
 func TestCountedVocabulary(t *testing.T) {
 	f := newFolder(t)
 	first := f.write(t, "first.csv", []byte("kind,message\na,\"The cat, the CAT\"\nb,a dog\n"))
@@ -95,12 +100,14 @@ func TestCountedAsHashed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Words.Vocabulary, o.Words.Columns = hashedVocabulary().name, 1<<26
+		o.Words.Vocabulary, o.Words.Columns = vocabulary.HashedVocabulary().Name, 1<<26
 		hashed, err := readSources(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		predicted, _, err := readRows(File(context.Background(), name, countedOptions(1000, 2).WithVocabulary(sources[0].Vocabulary), Features{Width: 1000, Sparse: true}))
+		predicts := countedOptions(1000, 2)
+		predicts.Words = predicts.Words.Counting(sources[0].Vocabulary)
+		predicted, _, err := readRows(File(context.Background(), name, predicts, layout.Features{Width: 1000, Sparse: true}))
 		if err != nil || predicted.Rows != 130 {
 			t.Fatalf("%d rows to predict, error %v", predicted.Rows, err)
 		}
@@ -115,7 +122,7 @@ func TestCountedAsHashed(t *testing.T) {
 				again[sources[0].Vocabulary[index]] = values[at]
 			}
 			for phrase, count := range got {
-				for column := range columnsOfWords(1<<26, phrase) {
+				for column := range oracle.HashedColumns(1<<26, phrase) {
 					want[column] = count
 				}
 			}
@@ -144,7 +151,7 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 		return sources[0].ID
 	}
 	hashed := countedOptions(100, 1)
-	hashed.Words.Vocabulary = hashedVocabulary().name
+	hashed.Words.Vocabulary = vocabulary.HashedVocabulary().Name
 	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
 		t.Errorf("%s with the words of one file, %s with those of two", a, b)
 	}
@@ -155,20 +162,20 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 
 func TestBadVocabulary(t *testing.T) {
 	for _, c := range []struct {
-		name, content string
+		name, Content string
 		change        func(*Options)
 		want          string
 	}{
 		{"no words", "kind,message\na,...\nb,\n", nil, "rows.csv: no text has a word"},
 		{"not UTF-8", "kind,message\na,b\nc,\xff\n", nil, `rows.csv: line 3, column 1 ("message"): a text that is not UTF-8: convert the file`},
-		{"too many columns", "kind,message\na,b\n", func(o *Options) { o.Words.Columns = maxVocabulary + 1 }, "words.columns: 1048577: expected a whole number from 1 to 1048576"},
+		{"too many columns", "kind,message\na,b\n", func(o *Options) { o.Words.Columns = 1048576 + 1 }, "words.columns: 1048577: expected a whole number from 1 to 1048576"},
 		{"no such vocabulary", "kind,message\na,b\n", func(o *Options) { o.Words.Vocabulary = "guessed" }, `words.vocabulary: "guessed": expected hashed or counted`},
 		{"no files", "kind,message\na,b\n", func(o *Options) { o.Train = nil }, "words.vocabulary: counted: expected files under examples.train, in which its words are found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFolder(t)
 			o := countedOptions(100, 1)
-			o.Train = []string{f.write(t, "rows.csv", []byte(c.content))}
+			o.Train = []string{f.write(t, "rows.csv", []byte(c.Content))}
 			if c.change != nil {
 				c.change(&o)
 			}
@@ -177,19 +184,5 @@ func TestBadVocabulary(t *testing.T) {
 				t.Errorf("%v, expected %s", err, c.want)
 			}
 		})
-	}
-}
-
-// A vocabulary that would not fit is an error of the text with the first phrase that is too many.
-func TestVocabularyThatDoesNotFit(t *testing.T) {
-	p := phraseTexts{phrases: phrases{most: 2}, limit: 5}
-	for range 2 {
-		if err := p.add("one two three"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := "more than 5 different words and phrases: set examples.words.vocabulary to hashed, or examples.words.phrases to less"
-	if err := p.add("two four"); err == nil || err.Error() != want || len(p.found) != 5 {
-		t.Errorf("%v, expected %s", err, want)
 	}
 }

@@ -2,79 +2,88 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"io"
-	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// foundWords are those that the files to train on have. They are found before the rows are read, as they say which features there are.
-type foundWords struct {
-	categories categoryWords
-	texts      phraseTexts
-}
 
 // FindsWords reports whether Sources reads the files to train on for their words, before it reads rows.
 func (o Options) FindsWords() bool {
-	v, _ := o.vocabulary()
-	return len(o.Categorical) > 0 || o.Text != "" && v.found
+	return len(o.Categorical) > 0 || o.Text != "" && o.Words.Found()
 }
 
-// add adds the words of a value of a column, if they are looked for.
-func (w *foundWords) add(l *layout, column int, text string) error {
-	switch l.cells[column].role {
-	case category:
-		return w.categories.add(l, column, text)
-	case counted:
-		return w.texts.add(text)
-	}
-	return nil
-}
-
-// findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary of their texts. With digests
-// it also has the digests of these files, so that they are not read again for them.
+// findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary
+// of their texts. With digests it also has the digests of these files, so that they are not read again for them.
 func (o Options) findWords(ctx context.Context, files []string, digests bool) (Options, error) {
-	found := foundWords{categories: categoryWords{}, texts: phraseTexts{phrases: phrases{most: o.Words.Phrases}, limit: maxPhrasesFound}}
-	o.digests = map[string]schemas.Digest{}
+	found := layout.NewFoundWords(o.Options)
+	o.digests = map[string]wire.Digest{}
 	for _, file := range files {
-		if err := o.addWords(ctx, file, &found, digests); err != nil {
+		err := o.addWords(ctx, file, found, digests)
+		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
 			return o, err
 		}
 	}
-	o.categories = map[string][]string{}
-	for name, words := range found.categories {
-		for word := range words {
-			o.categories[name] = append(o.categories[name], word)
-		}
-		slices.Sort(o.categories[name])
-	}
-	if o.Text == "" || len(files) == 0 {
+	if len(files) == 0 {
 		return o, nil
 	}
-	phrases, err := found.texts.vocabulary(o.Words.Columns)
+	with, err := o.WithWords(found)
 	if err != nil {
-		return o, wholeFile(shown(files[0]), err)
+		return o, input.WholeFile(shown(files[0]), err)
 	}
-	return o.WithVocabulary(phrases), nil
+	o.Options = with
+	return o, nil
 }
 
 // addWords adds the words of a file, and its digest.
-func (o Options) addWords(ctx context.Context, file string, found *foundWords, digest bool) error {
+func (o Options) addWords(ctx context.Context, file string, found *layout.FoundWords, digest bool) error {
 	c, err := o.openContent(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	f, err := o.formatOf(c)
-	if err != nil || f.words == nil { // a format that has no such columns
+	if err != nil || f.Words == nil { // a format that has no such columns
 		return err
 	}
-	if err := f.words(c, o, found); err != nil || !digest {
+	if err := f.Words(c, o.Options, found); err != nil || !digest {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		return err
 	}
-	o.digests[file] = c.digest()
+	o.digests[file] = c.Digest()
 	return nil
+}
+
+// findOffsets returns the options with the offsets of columns, which the first rows of the first of the files say that has some.
+func (o Options) findOffsets(ctx context.Context, files []string) (Options, error) {
+	found := layout.Spreads{}
+	for _, file := range files {
+		err := o.addSpreads(ctx, file, found)
+		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
+			return o, err
+		}
+		if len(found) > 0 || !o.isPart(file) {
+			break
+		}
+	}
+	o.Options = o.WithOffsets(found)
+	return o, nil
+}
+
+// addSpreads adds the numbers of the first rows of a file.
+func (o Options) addSpreads(ctx context.Context, file string, found layout.Spreads) error {
+	c, err := o.openContent(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f, err := o.formatOf(c)
+	if err != nil || f.Spread == nil {
+		return err
+	}
+	return f.Spread(c, o.Options, found)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// member returns the parts of a model of one member of p. The features of its stages must not be drawn, as draws depend on a stage's number.
+// member returns the parts of a model of one member of p. The features of its stages must not be drawn, as draws depend
+// on a stage's number.
 func (p *parts) member(number int) *parts {
 	manifest, plan := *p.manifest, *p.manifest.Plan
 	n := plan.MemberStages()

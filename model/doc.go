@@ -3,6 +3,6 @@
 //	manifest, weights ──New──▶ Model ──Predictor──▶ labels and probabilities
 //	file ──Read──▶ Model ──WriteTo──▶ file
 //
-// A Model is all that predictions need, with no log near it. The workers that train
-// the next stage make their blocks and scores with the same code: see [Stage].
+// A Model is all that predictions need, without a log. The workers that train
+// the next stage compute their blocks and scores with the same code: see [Stage].
 package model

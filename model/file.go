@@ -8,6 +8,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // WriteTo writes the model's file, and returns how many bytes it wrote. schemas/FORMAT.md describes the format.
@@ -23,7 +25,7 @@ func Read(r io.Reader) (*Model, error) {
 		return nil, err
 	}
 	if got, want := m.Digest(), m.Manifest.WeightsDigest; got != want {
-		return nil, fmt.Errorf("%w: the weights have digest %s, the manifest says %s", schemas.ErrDamaged, got.Short(), want.Short())
+		return nil, fmt.Errorf("%w: the weights have digest %s, the manifest says %s", wire.ErrDamaged, got.Short(), want.Short())
 	}
 	return m, nil
 }
@@ -45,7 +47,7 @@ func read(r io.Reader) (*Model, error) {
 }
 
 // stageOf returns the weights of a stage in a file, as its records on a topic would have them.
-func stageOf(manifest *schemas.Manifest, stage int, tensors schemas.Tensors[float32]) (weights []*schemas.Weights) {
+func stageOf(manifest *schemas.Manifest, stage int, tensors wire.Tensors[float32]) (weights []*schemas.Weights) {
 	passes := 1
 	if link.Named(manifest.Plan.Stages[stage].Link).Learnt {
 		passes = 0
@@ -53,26 +55,32 @@ func stageOf(manifest *schemas.Manifest, stage int, tensors schemas.Tensors[floa
 			passes = manifest.Blocks[stage].Passes
 		}
 	}
-	for i := range passes {
-		w := &schemas.Weights{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: manifest.Run, Stage: stage, Visit: i}}
-		for _, name := range []string{schemas.TensorW, schemas.TensorCalibration} {
-			if t, ok := tensors.Find(schemas.FileTensor(stage, i, name)); ok {
+	record := func(kind wire.Kind, pass int, names ...string) bool {
+		w := &schemas.Weights{Identity: wire.Identity{Kind: kind, Run: manifest.Run, Stage: stage, Visit: pass}}
+		for _, name := range names {
+			if t, ok := tensors.Find(schemas.FileTensor(stage, pass, name)); ok {
 				t.Name = name
 				w.Tensors = append(w.Tensors, t)
 			}
 		}
-		if len(w.Tensors) == 0 {
+		if len(w.Tensors) > 0 {
+			weights = append(weights, w)
+		}
+		return len(w.Tensors) > 0
+	}
+	record(schemas.KindStructure, 0, statistics.StructureTensors()...)
+	for i := range passes {
+		if !record(schemas.KindWeights, i, statistics.TensorW, statistics.TensorCalibration) {
 			break // the manifest counts more passes than the file has: the digest will differ
 		}
-		weights = append(weights, w)
 	}
 	return weights
 }
 
 // preparationOf returns the tensors of a file that are the survey's result, in the order of the file, which the digest depends on.
-func preparationOf(tensors schemas.Tensors[float32]) (preparation schemas.Tensors[float32]) {
+func preparationOf(tensors wire.Tensors[float32]) (preparation wire.Tensors[float32]) {
 	for _, t := range tensors {
-		if schemas.OfPreparation(t.Name) {
+		if statistics.OfPreparation(t.Name) {
 			preparation = append(preparation, t)
 		}
 	}

@@ -14,7 +14,10 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 var update = flag.Bool("update", false, "write testdata/example.arrow and the example of FORMAT.md again")
@@ -27,20 +30,21 @@ func exampleModel(t *testing.T) *Model {
 	rff.Size = 3
 	labels := []string{"no", "yes"}
 	plan := &schemas.Plan{
-		Name: "example", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleStandard}, Intercept: true, Seed: 1,
+		Name: "example", Segment: 16, Prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, Intercept: true, Seed: 1,
 		Stages: []schemas.Stage{{Features: rff, Link: link.Softmax}, {Features: columns, Link: link.Calibrated, Scores: true}},
 	}
-	weights := func(stage int, tensors ...schemas.Tensor[float32]) []*schemas.Weights {
-		return []*schemas.Weights{{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: stage}, Tensors: tensors}}
+	weights := func(stage int, tensors ...wire.Tensor[float32]) []*schemas.Weights {
+		return []*schemas.Weights{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: stage}, Tensors: tensors}}
 	}
-	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels, Blocks: []schemas.BlockDigest{{}, {Stage: 1, Passes: 1}}}
-	m, err := New(manifest, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, []float32{1, 2}), schemas.Vector(schemas.TensorScale, []float32{0.5, 1}),
-		schemas.Vector(schemas.TensorSpread, []float32{4}), schemas.Words[float32](schemas.TensorLabels, labels),
+	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels,
+		Blocks: []schemas.BlockDigest{{}, {Stage: 1, Passes: 1}}}
+	m, err := New(manifest, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, []float32{1, 2}), wire.Vector(statistics.TensorScale, []float32{0.5, 1}),
+		wire.Vector(statistics.TensorSpread, []float32{4}), wire.Words[float32](statistics.TensorLabels, labels),
 	}, [][]*schemas.Weights{
-		weights(0, schemas.Matrix(schemas.TensorW, 4, 2, []float32{1, -1, 0.5, 0.25, -2, 2, 0.125, 0})),
-		weights(1, schemas.Matrix(schemas.TensorW, 4, 2, []float32{0.25, -0.25, 0.125, 0, 0.5, -0.5, 0, 0.25}),
-			schemas.Matrix(schemas.TensorCalibration, 6, 2, []float32{0.5, 0.125, 0.125, 0.5, 0.25, 0, 0, 0.25, 0.125, 0, 0, 0.125})),
+		weights(0, wire.Matrix(statistics.TensorW, 4, 2, []float32{1, -1, 0.5, 0.25, -2, 2, 0.125, 0})),
+		weights(1, wire.Matrix(statistics.TensorW, 4, 2, []float32{0.25, -0.25, 0.125, 0, 0.5, -0.5, 0, 0.25}),
+			wire.Matrix(statistics.TensorCalibration, 6, 2, []float32{0.5, 0.125, 0.125, 0.5, 0.25, 0, 0, 0.25, 0.125, 0, 0, 0.125})),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +78,8 @@ func workedExample(t *testing.T, m *Model) string {
 	plan := m.Manifest.Plan
 	line("plan: seed %d, intercept %v, scale %s, pca %d", plan.Seed, plan.Intercept, plan.Prepare.Scale, plan.Prepare.PCA)
 	for s, stage := range plan.Stages {
-		line("stage %d: %s of size %d, bandwidth_scale %v, scores %v, link %s", s, stage.Features.Kind, stage.Features.Size, stage.Features.BandwidthScale, stage.Scores, stage.Link)
+		line("stage %d: %s of size %d, bandwidth_scale %v, scores %v, link %s", s, stage.Features.Kind, stage.Features.Size,
+			stage.Features.BandwidthScale, stage.Scores, stage.Link)
 	}
 	line("links of blocks[1]: %d", m.Manifest.Blocks[1].Passes)
 	for _, tensor := range m.Tensors() {
@@ -88,7 +93,8 @@ func workedExample(t *testing.T, m *Model) string {
 	line("")
 	const purposeDirections, purposeOffsets = 1, 2
 	directions, offsets := stages.NewStream(plan.Seed, 0, purposeDirections), stages.NewStream(plan.Seed, 0, purposeOffsets)
-	line("key of stage 0, purpose 1: %#016x; word(0) %#016x, uniform(0) %v", schemas.Hash(plan.Seed, 0, purposeDirections), directions.Word(0), directions.Uniform(0))
+	line("key of stage 0, purpose 1: %#016x; word(0) %#016x, uniform(0) %v", wire.Hash(plan.Seed, 0, purposeDirections),
+		directions.Word(0), directions.Uniform(0))
 	var normals, uniforms []float64
 	for i := range uint64(6) {
 		normals = append(normals, directions.Normal(i))

@@ -7,8 +7,12 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Model is a finished version: everything that predictions need. [New] and [Read] make models. A model is immutable and safe
@@ -17,8 +21,8 @@ type Model struct {
 	// Manifest says which version this is, how it was trained, and its errors. It must not be changed.
 	Manifest *schemas.Manifest
 
-	preparation schemas.Tensors[float32]
-	prepared    *stages.Preparation
+	preparation wire.Tensors[float32]
+	prepared    *prepare.Preparation
 	stages      []fittedStage
 	predictors  sync.Pool // of *Predictor, for Predict and Probabilities
 }
@@ -30,27 +34,31 @@ type fittedStage struct {
 
 // New returns the model of a finished version: its manifest, the survey's result, and for each stage of the manifest's plan the
 // published weights in the order of their visits. Errors name what is missing or does not fit. They are a
-// *[schemas.ShapeError] or a *[stages.SizeError], or wrap [schemas.ErrDamaged].
-func New(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
+// *[wire.ShapeError] or a *[stages.SizeError], or wrap [wire.ErrDamaged].
+func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
 	plan := manifest.Plan
 	if err := CheckPlan(plan); err != nil {
 		return nil, err
 	}
-	prepared, err := stages.NewPreparation(plan.Prepare, preparation)
+	prepared, err := prepare.New(plan.Prepare, preparation)
 	if err != nil {
 		return nil, err
 	}
 	if n := manifest.Columns.Features(); manifest.Columns != nil && n != prepared.Width() {
-		return nil, fmt.Errorf("%w: %d features, the columns of the manifest have %d", schemas.ErrDamaged, prepared.Width(), n)
+		return nil, fmt.Errorf("%w: %d features, the columns of the manifest have %d", wire.ErrDamaged, prepared.Width(), n)
 	}
-	if numbers := plan.Task() == schemas.Numbers; numbers != (prepared.TargetCenter != nil) || numbers && !slices.Equal(plan.Targets, prepared.Labels.Text()) {
-		return nil, fmt.Errorf("%w: the survey's result is of %q, the plan predicts %q", schemas.ErrDamaged, prepared.Labels.Text(), plan.Targets)
+	if numbers := plan.Task() == examples.Numbers; numbers != (prepared.TargetCenter != nil) || numbers && !slices.Equal(plan.Targets,
+		prepared.Labels.Text()) {
+		return nil, fmt.Errorf("%w: the survey's result is of %q, the plan predicts %q", wire.ErrDamaged, prepared.Labels.Text(), plan.Targets)
 	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
 	for t := range plan.Stages {
 		stage, err := NewStage(plan, t, prepared)
 		if err != nil {
 			return nil, err
+		}
+		if stage, err = stage.grown(weights[t]); err != nil {
+			return nil, fmt.Errorf("stage %d: %w", t, err)
 		}
 		fitted, err := stage.Fitted(nil, weights[t])
 		if err != nil {
@@ -81,49 +89,73 @@ func (m *Model) Next(manifest *schemas.Manifest, weights [][]*schemas.Weights) (
 	return next, nil
 }
 
-// Successor is [New] for a version that may have the preparation and the feature maps of m, which are then shared: so their random draws are
-// made once. m may be nil.
-func (m *Model) Successor(manifest *schemas.Manifest, preparation schemas.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
-	if m == nil || !sameMaps(m.Manifest.Plan, manifest.Plan) || schemas.WeightsDigest(m.preparation) != schemas.WeightsDigest(preparation) ||
+// Successor is [New] for a version that may have the preparation and the feature maps of m, which are then shared: so
+// their random draws are made once. m may be nil.
+func (m *Model) Successor(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
+	if m == nil || !sameMaps(m.Manifest.Plan, manifest.Plan) || !m.hasTreesOf(weights) ||
+		schemas.WeightsDigest(m.preparation) != schemas.WeightsDigest(preparation) ||
 		manifest.Columns != nil && manifest.Columns.Features() != m.Width() {
 		return New(manifest, preparation, weights)
 	}
 	return m.Next(manifest, weights)
 }
 
+// hasTreesOf reports whether the trees among published records are those of m.
+func (m *Model) hasTreesOf(weights [][]*schemas.Weights) bool {
+	for t, s := range m.stages {
+		if s.Features.Leaves() > 0 && schemas.WeightsDigest(structureOf(weights[t])) != schemas.WeightsDigest(s.Features.Structure()) {
+			return false
+		}
+	}
+	return true
+}
+
 // sameMaps reports whether two plans make the same blocks of the same preparation.
 func sameMaps(a, b *schemas.Plan) bool {
-	return a.Task() == b.Task() && a.Seed == b.Seed && a.Intercept == b.Intercept && a.Average == b.Average && a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
+	return a.Task() == b.Task() && a.Seed == b.Seed && a.Intercept == b.Intercept && a.Average == b.Average &&
+		a.Prepare == b.Prepare && slices.EqualFunc(a.Stages, b.Stages, func(s, t schemas.Stage) bool {
 		return s.Features == t.Features && s.Link == t.Link && s.Scores == t.Scores
 	})
+}
+
+// SharesInputs reports whether two versions make the same inputs of a row: they have one preparation. Their labels are
+// then the same too, or their numbers in one unit.
+func (m *Model) SharesInputs(other *Model) bool {
+	return m.prepared == other.prepared ||
+		m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && schemas.WeightsDigest(m.preparation) == schemas.WeightsDigest(other.preparation)
 }
 
 // Stage returns how a stage, counted from 0, makes its block.
 func (m *Model) Stage(stage int) *Stage { return m.stages[stage].Stage }
 
-// CheckPlan returns an error that wraps [schemas.ErrDamaged] if no version can have been trained with the plan. It checks what
+// CheckPlan returns an error that wraps [wire.ErrDamaged] if no version can have been trained with the plan. It checks what
 // predictions depend on, and leaves out what only training needs.
 func CheckPlan(p *schemas.Plan) error {
 	if len(p.Stages) == 0 {
-		return fmt.Errorf("%w: a plan without stages", schemas.ErrDamaged)
+		return fmt.Errorf("%w: a plan without stages", wire.ErrDamaged)
 	}
-	problems := stages.CheckPrepare(p.Prepare)
+	problems := prepare.Check(p.Prepare)
 	for _, s := range p.Stages {
 		problems = append(problems, stages.Check(s.Features)...)
 		problems = append(problems, stages.CheckTask(s.Features, p.Task())...)
+		problems = append(problems, stages.CheckScores(s.Features, s.Scores)...)
 		problems = append(problems, CheckLink(p.Task(), s.Link)...)
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%w: plan: %w", schemas.ErrDamaged, problems[0])
+		return fmt.Errorf("%w: plan: %w", wire.ErrDamaged, problems[0])
 	}
 	return nil
 }
 
 // Task returns what the model predicts.
-func (m *Model) Task() schemas.Task { return m.Manifest.Plan.Task() }
+func (m *Model) Task() examples.Task { return m.Manifest.Plan.Task() }
 
-// Labels returns the classes, in the order of the probabilities; of a model of numbers, the names of the numbers. The slice must not be changed.
+// Labels returns the classes, in the order of the probabilities; of a model of numbers, the names of the numbers. The
+// slice must not be changed.
 func (m *Model) Labels() []string { return m.prepared.Labels.Text() }
+
+// LabelType returns what the labels are. Of a model of numbers they are text.
+func (m *Model) LabelType() examples.LabelType { return m.Manifest.LabelType }
 
 // Standardize writes numbers (n × k) into dst (n × k) as the stages of a model of numbers predict them: less their means, by their standard
 // deviations.
@@ -131,26 +163,26 @@ func (m *Model) Standardize(dst kernel.Dense, targets []float64) {
 	m.prepared.Standardize(dst, targets)
 }
 
-// TargetScale returns the standard deviations (k) that standardised numbers are multiples of; nil if the model predicts labels. The slice must not
-// be changed.
+// TargetScale returns the standard deviations (k) that standardised numbers are multiples of; nil if the model predicts
+// labels. The slice must not be changed.
 func (m *Model) TargetScale() []float32 { return m.prepared.TargetScale }
 
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }
 
 // Image returns the shape of the images that the model was trained on; zero if its examples were none.
-func (m *Model) Image() schemas.Image { return m.prepared.Image }
+func (m *Model) Image() examples.Image { return m.prepared.Image }
 
 // Sparse reports whether the model was trained on sparse rows. A dense row then stands for the features of it that are not 0.
 func (m *Model) Sparse() bool { return m.prepared.Factors != nil }
 
 // Columns returns the columns of the table that the model was trained on, in the order of the raw features; nil if they are not known.
 // The slice must not be changed.
-func (m *Model) Columns() schemas.Columns { return m.Manifest.Columns }
+func (m *Model) Columns() examples.Columns { return m.Manifest.Columns }
 
 // Preparation returns the survey's result: centre, scale, basis, spread and labels. A run that starts from this version keeps
 // them. The tensors must not be changed.
-func (m *Model) Preparation() schemas.Tensors[float32] { return m.preparation }
+func (m *Model) Preparation() wire.Tensors[float32] { return m.preparation }
 
 // Weights returns W (p × k, row-major) of a stage, counted from 0: a run that starts from this version begins the stage there.
 // It returns nil if the stage's link is learnt, as Algorithm 2 then starts from the beginning. The slice must not be changed.
@@ -158,16 +190,20 @@ func (m *Model) Weights(stage int) []float32 { return m.stages[stage].fitted.W.D
 
 // Tensors returns what the model's file contains and what its digest is over: for each stage its weights, or the weights and
 // the calibration of each pass, and at the end the preparation. schemas/FORMAT.md has names and shapes. The tensors must not be changed.
-func (m *Model) Tensors() (tensors schemas.Tensors[float32]) {
+func (m *Model) Tensors() (tensors wire.Tensors[float32]) {
 	for t, s := range m.stages {
+		for _, tensor := range s.Features.Structure() {
+			tensor.Name = schemas.FileTensor(t, 0, tensor.Name)
+			tensors = append(tensors, tensor)
+		}
 		if !s.Link.Learnt {
 			w := s.fitted.W
-			tensors = append(tensors, schemas.Matrix(schemas.FileTensor(t, 0, schemas.TensorW), w.Rows, w.Cols, w.Data))
+			tensors = append(tensors, wire.Matrix(schemas.FileTensor(t, 0, statistics.TensorW), w.Rows, w.Cols, w.Data))
 		}
 		for i, pass := range s.fitted.Passes {
 			w, c := pass.W, pass.Calibration
-			tensors = append(tensors, schemas.Matrix(schemas.FileTensor(t, i, schemas.TensorW), w.Rows, w.Cols, w.Data),
-				schemas.Matrix(schemas.FileTensor(t, i, schemas.TensorCalibration), c.Rows, c.Cols, c.Data))
+			tensors = append(tensors, wire.Matrix(schemas.FileTensor(t, i, statistics.TensorW), w.Rows, w.Cols, w.Data),
+				wire.Matrix(schemas.FileTensor(t, i, statistics.TensorCalibration), c.Rows, c.Cols, c.Data))
 		}
 	}
 	return append(tensors, m.preparation...)
@@ -175,4 +211,4 @@ func (m *Model) Tensors() (tensors schemas.Tensors[float32]) {
 
 // Digest returns the sha256 over the final weights (little-endian float32, row-major, p × k), the calibrations and the survey's
 // result, in the order of the stages and, if a link is learnt, of its passes. The labels' text comes last.
-func (m *Model) Digest() schemas.Digest { return schemas.WeightsDigest(m.Tensors()) }
+func (m *Model) Digest() wire.Digest { return schemas.WeightsDigest(m.Tensors()) }

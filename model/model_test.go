@@ -15,13 +15,17 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // parts are what New makes a model of.
 type parts struct {
 	manifest    *schemas.Manifest
-	preparation schemas.Tensors[float32]
+	preparation wire.Tensors[float32]
 	weights     [][]*schemas.Weights
 }
 
@@ -37,6 +41,22 @@ func synthetic(t testing.TB, kind string, d, components int, links ...schemas.Li
 // syntheticMembers returns the parts of a model of several members, each of which has a stage for each link.
 func syntheticMembers(t testing.TB, kind string, d, components, members int, links ...schemas.Link) *parts {
 	t.Helper()
+	var list []schemas.Stage
+	for i, l := range links {
+		features := stages.DefaultsOf(kind)
+		if kind != "columns" {
+			features.Size = 5
+		}
+		list = append(list, schemas.Stage{Features: features, Link: l, Scores: i > 0})
+	}
+	plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: components}, Intercept: true}
+	return syntheticStages(t, plan, d, members, treetest.Table{}, list)
+}
+
+// syntheticStages returns the parts of a model of several members, each of which has these stages of d raw features, or of those of a table
+// if there is one. What the plan lacks is set.
+func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table treetest.Table, list []schemas.Stage) *parts {
+	t.Helper()
 	random := rand.New(rand.NewPCG(1, uint64(d)))
 	draw := func(n int) []float32 {
 		values := make([]float32, n)
@@ -45,29 +65,25 @@ func syntheticMembers(t testing.TB, kind string, d, components, members int, lin
 		}
 		return values
 	}
-	plan := &schemas.Plan{Name: "synthetic", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: components}, Intercept: true, Seed: 3}
+	plan.Name, plan.Segment, plan.Seed, plan.Stages = "synthetic", 16, 3, list
 	labels := []string{"a", "b", "c"}
 	k := len(labels)
 	p := &parts{
 		manifest: &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels},
-		preparation: schemas.Tensors[float32]{
-			schemas.Vector(schemas.TensorCenter, draw(d)), schemas.Vector(schemas.TensorScale, draw(d)),
-			schemas.Vector(schemas.TensorSpread, []float32{float32(d)}), schemas.Words[float32](schemas.TensorLabels, labels),
+		preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, draw(d)), wire.Vector(statistics.TensorScale, draw(d)),
+			wire.Vector(statistics.TensorSpread, []float32{float32(d)}), wire.Words[float32](statistics.TensorLabels, labels),
 		},
 	}
-	if components > 0 {
-		p.preparation = append(p.preparation, schemas.Matrix(schemas.TensorBasis, d, components, draw(d*components)))
+	if components := plan.Prepare.PCA; components > 0 {
+		p.preparation = append(p.preparation, wire.Matrix(statistics.TensorBasis, d, components, draw(d*components)))
 	}
-	prepared, err := stages.NewPreparation(plan.Prepare, p.preparation)
+	if len(table.Features) > 0 {
+		p.preparation = append(p.preparation, table.Bins()...)
+	}
+	prepared, err := prepare.New(plan.Prepare, p.preparation)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i, l := range links {
-		features := stages.DefaultsOf(kind)
-		if kind != "columns" {
-			features.Size = 5
-		}
-		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: l, Scores: i > 0})
 	}
 	if members > 1 {
 		plan.Stages, plan.Average = slices.Repeat(plan.Stages, members), members
@@ -82,13 +98,17 @@ func syntheticMembers(t testing.TB, kind string, d, components, members int, lin
 			passes = 2
 		}
 		var list []*schemas.Weights
+		if leaves := stage.Features.Leaves(); leaves > 0 {
+			list = append(list, &schemas.Weights{Identity: wire.Identity{Kind: schemas.KindStructure, Run: "run", Stage: i},
+				Tensors: stages.StructureOf(table.Forest(random, leaves, stage.Features.Trees()))})
+		}
 		for n := range passes {
 			w := &schemas.Weights{
-				Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: n},
-				Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, stage.Features.Size(), k, draw(stage.Features.Size()*k))},
+				Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i, Visit: n},
+				Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, stage.Features.Size(), k, draw(stage.Features.Size()*k))},
 			}
 			if stage.Link.Learnt {
-				w.Tensors = append(w.Tensors, schemas.Matrix(schemas.TensorCalibration, 3*k, k, draw(3*k*k)))
+				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, 3*k, k, draw(3*k*k)))
 			}
 			list = append(list, w)
 		}
@@ -173,7 +193,7 @@ func TestReadGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := schemas.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"); m.Digest() != want {
+	if want := wire.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"); m.Digest() != want {
 		t.Errorf("digest %s, expected %s", m.Digest(), want)
 	}
 	if !bytes.Equal(file(t, m), written) {
@@ -197,11 +217,11 @@ func TestDamagedFile(t *testing.T) {
 		}
 	}
 	for n := range len(written)/8 - 1 {
-		if _, err := Read(bytes.NewReader(written[:n*8])); !errors.Is(err, schemas.ErrDamaged) {
+		if _, err := Read(bytes.NewReader(written[:n*8])); !errors.Is(err, wire.ErrDamaged) {
 			t.Fatalf("the first %d of %d bytes: %v", n*8, len(written), err)
 		}
 	}
-	if _, err := Read(strings.NewReader("no model")); !errors.Is(err, schemas.ErrDamaged) {
+	if _, err := Read(strings.NewReader("no model")); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("text: %v", err)
 	}
 	full := errors.New("full")
@@ -212,7 +232,7 @@ func TestDamagedFile(t *testing.T) {
 		t.Errorf("a writer that fails: %d bytes, %v", n, err)
 	}
 	m.Manifest.WeightsDigest = "other"
-	if _, err := Read(bytes.NewReader(file(t, m))); !errors.Is(err, schemas.ErrDamaged) || !strings.Contains(err.Error(), "digest") {
+	if _, err := Read(bytes.NewReader(file(t, m))); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "digest") {
 		t.Errorf("the manifest names other weights: %v", err)
 	}
 }
@@ -225,8 +245,8 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // New names what is missing, or has another shape than its plan says.
 func TestNewNamesWhatDoesNotFit(t *testing.T) {
-	without := func(tensors schemas.Tensors[float32], name string) schemas.Tensors[float32] {
-		return slices.DeleteFunc(slices.Clone(tensors), func(t schemas.Tensor[float32]) bool { return t.Name == name })
+	without := func(tensors wire.Tensors[float32], name string) wire.Tensors[float32] {
+		return slices.DeleteFunc(slices.Clone(tensors), func(t wire.Tensor[float32]) bool { return t.Name == name })
 	}
 	for name, test := range map[string]struct {
 		change func(*parts)
@@ -237,21 +257,28 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 		"unknown link":  {func(p *parts) { p.manifest.Plan.Stages[0].Link = "probit" }, false, []string{"link", "probit", "softmax"}},
 		"unknown kind":  {func(p *parts) { p.manifest.Plan.Stages[1].Features.Kind = "wavelet" }, false, []string{"kind", "wavelet", "rff"}},
 		"unknown scale": {func(p *parts) { p.manifest.Plan.Prepare.Scale = "huge" }, false, []string{"scale", "huge"}},
-		"no labels":     {func(p *parts) { p.preparation = without(p.preparation, schemas.TensorLabels) }, true, []string{schemas.TensorLabels, "absent"}},
-		"no centre":     {func(p *parts) { p.preparation = without(p.preparation, schemas.TensorCenter) }, true, []string{schemas.TensorCenter, "absent"}},
-		"no spread":     {func(p *parts) { p.preparation = without(p.preparation, schemas.TensorSpread) }, true, []string{schemas.TensorSpread, "absent"}},
-		"no basis":      {func(p *parts) { p.manifest.Plan.Prepare.PCA = 2 }, true, []string{schemas.TensorBasis, "absent"}},
-		"wrong scale":   {func(p *parts) { p.preparation[1] = schemas.Vector(schemas.TensorScale, []float32{1}) }, true, []string{schemas.TensorScale, "[1]", "[3]"}},
-		"no weights":    {func(p *parts) { p.weights[0] = nil }, true, []string{"stage 0", `"` + schemas.TensorW + `"`, "absent", "[6 3]"}},
+		"no labels": {func(p *parts) { p.preparation = without(p.preparation, statistics.TensorLabels) }, true,
+			[]string{statistics.TensorLabels, "absent"}},
+		"no centre": {func(p *parts) { p.preparation = without(p.preparation, statistics.TensorCenter) }, true,
+			[]string{statistics.TensorCenter, "absent"}},
+		"no spread": {func(p *parts) { p.preparation = without(p.preparation, statistics.TensorSpread) }, true,
+			[]string{statistics.TensorSpread, "absent"}},
+		"no basis": {func(p *parts) { p.manifest.Plan.Prepare.PCA = 2 }, true, []string{statistics.TensorBasis, "absent"}},
+		"wrong scale": {func(p *parts) { p.preparation[1] = wire.Vector(statistics.TensorScale, []float32{1}) }, true,
+			[]string{statistics.TensorScale, "[1]", "[3]"}},
+		"no weights": {func(p *parts) { p.weights[0] = nil }, true, []string{"stage 0", `"` + statistics.TensorW + `"`, "absent", "[6 3]"}},
 		"weights of fewer rows": {func(p *parts) {
-			p.weights[0][0].Tensors[0] = schemas.Matrix(schemas.TensorW, 5, 3, make([]float32, 15))
+			p.weights[0][0].Tensors[0] = wire.Matrix(statistics.TensorW, 5, 3, make([]float32, 15))
 		}, true, []string{"stage 0", "[5 3]", "[6 3]"}},
-		"no calibration": {func(p *parts) { p.weights[1][1].Tensors = p.weights[1][1].Tensors[:1] }, true, []string{"stage 1", schemas.TensorCalibration, "absent", "[9 3]"}},
+		"no calibration": {func(p *parts) { p.weights[1][1].Tensors = p.weights[1][1].Tensors[:1] }, true, []string{"stage 1",
+			statistics.TensorCalibration, "absent", "[9 3]"}},
 		"wrong calibration": {func(p *parts) {
-			p.weights[1][0].Tensors[1] = schemas.Matrix(schemas.TensorCalibration, 3, 3, make([]float32, 9))
-		}, true, []string{"stage 1", schemas.TensorCalibration, "[9 3]"}},
-		"passes that are not there": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: 3} }, false, []string{"stage 1", "3 passes", "2"}},
-		"negative passes":           {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: -1} }, false, []string{"stage 1", "-1 passes"}},
+			p.weights[1][0].Tensors[1] = wire.Matrix(statistics.TensorCalibration, 3, 3, make([]float32, 9))
+		}, true, []string{"stage 1", statistics.TensorCalibration, "[9 3]"}},
+		"passes that are not there": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: 3} }, false, []string{"stage 1",
+			"3 passes", "2"}},
+		"negative passes": {func(p *parts) { p.weights[1][1].Final = &schemas.Final{Passes: -1} }, false, []string{"stage 1",
+			"-1 passes"}},
 	} {
 		p := synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated)
 		test.change(p)
@@ -260,7 +287,7 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 			t.Errorf("%s: a model %v", name, m)
 			continue
 		}
-		if test.shape != errors.As(err, new(*schemas.ShapeError)) || test.shape == errors.Is(err, schemas.ErrDamaged) {
+		if test.shape != errors.As(err, new(*wire.ShapeError)) || test.shape == errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: %T: %v", name, err, err)
 		}
 		for _, says := range test.says {
@@ -369,7 +396,7 @@ func TestMissingFeatureIsTheMean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	center, _ := p.preparation.Find(schemas.TensorCenter)
+	center, _ := p.preparation.Find(statistics.TensorCenter)
 	predictor := m.Predictor(nil)
 	row := []float32{1, float32(math.NaN()), 2}
 	_, probabilities := predictor.Predict(row)
@@ -412,6 +439,17 @@ func TestTiles(t *testing.T) {
 	}
 }
 
+// addChanged adds a file to the corpus, and files with a changed bit.
+func addChanged(f *testing.F, written []byte) {
+	f.Helper()
+	f.Add(written)
+	for i := range 20 {
+		changed := bytes.Clone(written)
+		changed[len(changed)*i/20] ^= 1 << (i % 8)
+		f.Add(changed)
+	}
+}
+
 // Any bytes are a model that predicts, or an error. The digest is not checked, as no change would pass.
 func FuzzRead(f *testing.F) {
 	for _, links := range everyLink {
@@ -419,18 +457,21 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		written := file(f, m)
-		f.Add(written)
-		for i := range 20 {
-			changed := bytes.Clone(written)
-			changed[len(changed)*i/20] ^= 1 << (i % 8)
-			f.Add(changed)
+		addChanged(f, file(f, m))
+	}
+	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
+		table := treetest.NewTable(rand.New(rand.NewPCG(1, 1)), 1, 3)
+		m, err := syntheticStages(f, &schemas.Plan{Intercept: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}, 4, 1, table,
+			[]schemas.Stage{{Features: treesOf(4, 3), Link: l}}).model()
+		if err != nil {
+			f.Fatal(err)
 		}
+		addChanged(f, file(f, m))
 	}
 	f.Fuzz(func(t *testing.T, written []byte) {
 		m, err := read(bytes.NewReader(written))
 		if err != nil {
-			if !errors.Is(err, schemas.ErrDamaged) && !errors.As(err, new(*schemas.ShapeError)) && !errors.As(err, new(*stages.SizeError)) {
+			if !errors.Is(err, wire.ErrDamaged) && !errors.As(err, new(*wire.ShapeError)) && !errors.As(err, new(*stages.SizeError)) {
 				t.Errorf("%T: %v", err, err)
 			}
 			return

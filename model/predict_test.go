@@ -12,7 +12,10 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Many goroutines that predict with one model get what one predictor gives, and leave their rows as they were.
@@ -122,15 +125,15 @@ func tenBlocks(tb testing.TB) *Model {
 		}
 		return values
 	}
-	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: benchComponents}, Seed: 3}
+	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: prepare.ScaleNone, PCA: benchComponents}, Seed: 3}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan}
 	for class := range benchClasses {
 		manifest.Labels = append(manifest.Labels, fmt.Sprint(class))
 	}
-	preparation := schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, draw(benchFeatures)), schemas.Vector(schemas.TensorScale, draw(benchFeatures)),
-		schemas.Vector(schemas.TensorSpread, []float32{benchFeatures}), schemas.Words[float32](schemas.TensorLabels, manifest.Labels),
-		schemas.Matrix(schemas.TensorBasis, benchFeatures, benchComponents, draw(benchFeatures*benchComponents)),
+	preparation := wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, draw(benchFeatures)), wire.Vector(statistics.TensorScale, draw(benchFeatures)),
+		wire.Vector(statistics.TensorSpread, []float32{benchFeatures}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
+		wire.Matrix(statistics.TensorBasis, benchFeatures, benchComponents, draw(benchFeatures*benchComponents)),
 	}
 	var weights [][]*schemas.Weights
 	for i := range benchStages {
@@ -138,8 +141,8 @@ func tenBlocks(tb testing.TB) *Model {
 		features.Size = benchSize
 		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: link.Softmax})
 		weights = append(weights, []*schemas.Weights{{
-			Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
-			Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, benchSize, benchClasses, draw(benchSize*benchClasses))},
+			Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
+			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, benchSize, benchClasses, draw(benchSize*benchClasses))},
 		}})
 	}
 	m, err := New(manifest, preparation, weights)

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/sink"
 )
 
@@ -21,8 +22,12 @@ type Predictor struct {
 	votes         kernel.Dense // of a model that averages: the sum of what its members predict
 	block         kernel.Dense
 	workspace     Workspace
+	numbers       []float64 // of a model of numbers: what p.score stands for
 
-	features schemas.SparseRows // of dense rows, for a model of sparse ones
+	codes  []uint8 // of raw rows, for trees
+	leaves tree.Leaves
+
+	features examples.SparseRows // of dense rows, for a model of sparse ones
 	sparse   kernel.Sparse
 
 	overflowed []int // rows of the last call
@@ -43,9 +48,11 @@ func (m *Model) Predictor(blas *kernel.BLAS) *Predictor {
 // Model returns the model that the predictor predicts with.
 func (p *Predictor) Model() *Model { return p.model }
 
-// Predict returns the most probable label of one row of raw features (d), and the probability of each label, in the order of
-// [Model.Labels]. A missing feature is NaN. The probabilities are valid until the next call. It panics if the number of
-// features is not [Model.Width]. Of a model of numbers the label is empty, and the numbers are in place of probabilities.
+// Predict returns the label of one row of raw features (d), and the probability of each label, in the order of
+// [Model.Labels]. The label is the most probable one, or as a threshold of the version decides. A missing feature is
+// NaN. The probabilities are valid until the next call. It panics if the number of features is not [Model.Width]. Of a
+// model of numbers the label is empty, and the numbers are in place of probabilities, rounded to float32: see
+// [Predictor.Numbers].
 func (p *Predictor) Predict(features []float32) (label string, probabilities []float32) {
 	if len(features) != p.model.Width() {
 		panic(fmt.Sprintf("model: predict of %d features, the model has %d", len(features), p.model.Width()))
@@ -53,42 +60,95 @@ func (p *Predictor) Predict(features []float32) (label string, probabilities []f
 	p.raw.Reshape(1, len(features))
 	copy(p.raw.Data, features)
 	probabilities = p.Probabilities(p.raw).Data
-	if p.model.Task() == schemas.Numbers {
+	if p.model.Task() == examples.Numbers {
 		return "", probabilities
 	}
-	best := 0
-	for c, v := range probabilities {
-		if v > probabilities[best] {
-			best = c
-		}
-	}
-	return p.model.Labels()[best], probabilities
+	return p.model.Labels()[p.model.Decide(probabilities)], probabilities
 }
 
 // Probabilities returns the probability of each class (k) for each row of raw features (n × d; NaN for a missing value), and
 // overwrites raw. The result (n × k) is valid until the next call. It panics if raw has another number of columns than
-// [Model.Width]. Of a model of numbers it returns the numbers.
+// [Model.Width]. Of a model of numbers it returns the numbers, rounded to float32.
 func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	p.scores(raw)
 	p.predict()
-	p.model.prepared.Restore(p.score)
-	return p.score
+	return p.narrow()
 }
 
 // ProbabilitiesSparse is Probabilities for sparse rows, which it leaves as they are. Columns that the model does not have are left out. It
 // panics unless [Model.Sparse] is true.
-func (p *Predictor) ProbabilitiesSparse(rows *schemas.SparseRows) kernel.Dense {
+func (p *Predictor) ProbabilitiesSparse(rows *examples.SparseRows) kernel.Dense {
 	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
 	p.sparseScores()
 	p.predict()
-	p.model.prepared.Restore(p.score)
+	return p.narrow()
+}
+
+// Numbers returns the numbers (n × k, row-major) that a model of numbers predicts for each row of raw features (n × d;
+// NaN for a missing value), and overwrites raw. The result is valid until the next call. It panics if raw has another
+// number of columns than [Model.Width], or if the model predicts labels.
+func (p *Predictor) Numbers(raw kernel.Dense) []float64 {
+	p.mustPredictNumbers()
+	p.scores(raw)
+	p.predict()
+	return p.restore()
+}
+
+// NumbersSparse is Numbers for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
+func (p *Predictor) NumbersSparse(rows *examples.SparseRows) []float64 {
+	p.mustPredictNumbers()
+	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
+	p.sparseScores()
+	p.predict()
+	return p.restore()
+}
+
+func (p *Predictor) mustPredictNumbers() {
+	if p.model.Task() != examples.Numbers {
+		panic("model: numbers of a model of labels")
+	}
+}
+
+// restore returns the numbers that the standardised ones in p.score stand for.
+func (p *Predictor) restore() []float64 {
+	n := len(p.score.Data)
+	p.numbers = slices.Grow(p.numbers[:0], n)[:n]
+	p.model.prepared.Restore(p.numbers, p.score)
+	return p.numbers
+}
+
+// narrow returns p.score, in which numbers are no longer standardised.
+func (p *Predictor) narrow() kernel.Dense {
+	if p.model.Task() == examples.Numbers {
+		for i, v := range p.restore() {
+			p.score.Data[i] = float32(v)
+		}
+	}
 	return p.score
+}
+
+// Inputs are rows as a version's preparation makes them, for versions that share it: see [Model.SharesInputs].
+type Inputs struct {
+	Prepared kernel.Dense // n × m
+	Codes    []uint8      // n × c, of a version with bins: what trees compare
+}
+
+// MeasureInputs is [Predictor.Measure] for prepared rows, which it leaves as they are.
+func (p *Predictor) MeasureInputs(inputs Inputs, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
+	p.overflowed, p.codes = nil, inputs.Codes
+	p.scoresOf(inputs.Prepared)
+	return p.compare(truth, loss, predicted)
 }
 
 // Measure is Probabilities for rows whose truth is known. It also writes the loss of each row, by the link of the last stage, and the
 // class that it predicts. Of a model of numbers the result and the truth are standardised.
 func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 	p.scores(raw)
+	return p.compare(truth, loss, predicted)
+}
+
+// compare turns the scores after the last stage, which are in p.score, into predictions, and compares them with the truth.
+func (p *Predictor) compare(truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 	last := p.model.stages[len(p.model.stages)-1].Link
 	if p.model.Manifest.Plan.Members() > 1 {
 		p.predict()
@@ -100,8 +160,9 @@ func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, 
 	return p.score
 }
 
-// Overflowed returns the rows of the last call whose inputs, or features or scores in any stage, overflow, in order. Inputs and features that overflow are taken to
-// be 0, which is the mean of dense rows. A stage whose scores overflow adds nothing to them. So no row is predicted as NaN.
+// Overflowed returns the rows of the last call whose inputs, or features or scores in any stage, overflow, in order.
+// Inputs and features that overflow are taken to be 0, which is the mean of dense rows. A stage whose scores overflow
+// adds nothing to them. So no row is predicted as NaN.
 func (p *Predictor) Overflowed() []int {
 	slices.Sort(p.overflowed)
 	return slices.Compact(p.overflowed)
@@ -125,8 +186,8 @@ func (p *Predictor) end(stage int) {
 	}
 }
 
-// begin writes the scores before a stage (n × k) into p.before. Those after the stage before it are in p.score. A member begins at 0, once the
-// one before it has voted.
+// begin writes the scores before a stage (n × k) into p.before. Those after the stage before it are in p.score. A
+// member begins at 0, once the one before it has voted.
 func (p *Predictor) begin(stage, n int) {
 	m, k := p.model, p.model.prepared.Labels.Len()
 	switch {
@@ -153,14 +214,26 @@ func (p *Predictor) scores(raw kernel.Dense) {
 		p.sparseScores()
 		return
 	}
-	m, n := p.model, raw.Rows
-	p.inputs.Reshape(n, m.prepared.Inputs())
-	p.overflowed = m.prepared.Apply(p.blas, p.inputs, raw)
+	if coder := p.model.prepared.Coder; coder != nil {
+		p.codes = coder.Encode(raw)
+	}
+	p.inputs.Reshape(raw.Rows, p.model.prepared.Inputs())
+	p.overflowed = p.model.prepared.Apply(p.blas, p.inputs, raw)
+	p.scoresOf(p.inputs)
+}
+
+// scoresOf is scores for prepared rows, which it leaves as they are.
+func (p *Predictor) scoresOf(inputs kernel.Dense) {
+	m, n := p.model, inputs.Rows
 	for t, s := range m.stages {
 		p.begin(t, n)
+		if s.Features.Leaves() > 0 {
+			p.scoresOfTrees(t, s)
+			continue
+		}
 		for from, to := range Tiles(n) {
 			score, before := p.score.Slice(from, to), p.before.Slice(from, to)
-			rows := s.Expand(p.blas, &p.workspace, &p.block, p.inputs.Slice(from, to), before)
+			rows := s.Expand(p.blas, &p.workspace, &p.block, inputs.Slice(from, to), before)
 			if m.Manifest.Plan.EndsMember(t) { // predictions of a learnt link go through its calibrations; the score of the next stage does not
 				rows = append(rows, s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)...)
 			} else {
@@ -169,6 +242,29 @@ func (p *Predictor) scores(raw kernel.Dense) {
 			for _, i := range rows {
 				p.overflowed = append(p.overflowed, from+i)
 			}
+		}
+	}
+}
+
+// scoresOfTrees writes the scores of the rows whose codes are in p.codes after a stage of trees into p.score.
+func (p *Predictor) scoresOfTrees(stage int, s fittedStage) {
+	if !s.Link.Learnt {
+		s.Features.FindLeaves(&p.leaves, p.codes)
+		p.overflowed = append(p.overflowed, s.fitted.ScoresOfLeaves(p.score, p.before, p.leaves, s.Features.Leaves())...)
+		return
+	}
+	columns := p.model.prepared.Coder.Width()
+	for from, to := range Tiles(p.score.Rows) {
+		score, before := p.score.Slice(from, to), p.before.Slice(from, to)
+		s.Features.ExpandLeaves(&p.block, &p.leaves, p.codes[from*columns:to*columns])
+		var rows []int
+		if p.model.Manifest.Plan.EndsMember(stage) {
+			rows = s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)
+		} else {
+			rows = s.fitted.Scores(p.blas, score, before, p.block)
+		}
+		for _, i := range rows {
+			p.overflowed = append(p.overflowed, from+i)
 		}
 	}
 }

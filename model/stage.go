@@ -8,8 +8,11 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Stage is one stage of a version, or of a run that is under way: how its block is made, and what its weights must be.
@@ -22,8 +25,8 @@ type Stage struct {
 
 // NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
 // says. The plan must pass [CheckPlan]. The error is a *[stages.SizeError] if there are too few inputs for the features,
-// or a *[stages.DenseError] if the inputs are sparse and the stage needs dense ones.
-func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*Stage, error) {
+// or a *[prepare.DenseError] if the inputs are sparse and the stage needs dense ones.
+func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*Stage, error) {
 	options, scores := plan.Stages[number], 0
 	if options.Scores {
 		scores = prepared.Labels.Len()
@@ -34,9 +37,41 @@ func NewStage(plan *schemas.Plan, number int, prepared *stages.Preparation) (*St
 	}
 	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len()}
 	if features.Sparse() && s.Link.Learnt {
-		return nil, fmt.Errorf("stage %d: %w", number, &stages.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})
+		return nil, fmt.Errorf("stage %d: %w", number, &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})
 	}
 	return s, nil
+}
+
+// Grow returns the stage with the trees of a record of kind structure. Errors are those of [stages.Map.Grow].
+func (s *Stage) Grow(structure wire.Tensors[float32]) (*Stage, error) {
+	features, err := s.Features.Grow(structure)
+	if err != nil {
+		return nil, err
+	}
+	return &Stage{Link: s.Link, Features: features, Classes: s.Classes}, nil
+}
+
+// grown returns the stage with the trees that one of its records has.
+func (s *Stage) grown(published []*schemas.Weights) (*Stage, error) {
+	if s.Features.Leaves() == 0 {
+		return s, nil
+	}
+	return s.Grow(structureOf(published))
+}
+
+// structureOf returns the tensors of trees that one of a stage's records has; nil if none has.
+func structureOf(published []*schemas.Weights) (structure wire.Tensors[float32]) {
+	for _, w := range published {
+		for _, name := range statistics.StructureTensors() {
+			if tensor, ok := w.Tensors.Find(name); ok {
+				structure = append(structure, tensor)
+			}
+		}
+		if structure != nil {
+			break
+		}
+	}
+	return structure
 }
 
 // knownLinks lists the links that are not learnt.
@@ -52,8 +87,8 @@ func knownLinks() string {
 
 // Fitted returns the weights that the stage has after its published records, which are in the order of their visits and may be
 // none: those of the last record, or if the link is learnt those of all passes that count. initial is the W (p × k) that the
-// stage begins at in a warm start; nil for zeros. Errors name the record. They are a *[schemas.ShapeError] or wrap
-// [schemas.ErrDamaged].
+// stage begins at in a warm start; nil for zeros. Errors name the record. They are a *[wire.ShapeError] or wrap
+// [wire.ErrDamaged].
 func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
 	f := &sink.Fitted{Region: s.Link.Region()}
 	if initial != nil && !s.Link.Learnt {
@@ -69,8 +104,8 @@ func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.F
 
 // add takes the next record of the stage.
 func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
-	if _, ok := w.Tensors.Find(schemas.TensorW); ok {
-		matrix, err := s.matrix(w, schemas.TensorW, s.Features.Size())
+	if _, ok := w.Tensors.Find(statistics.TensorW); ok {
+		matrix, err := s.matrix(w, statistics.TensorW, s.Features.Size())
 		if err != nil {
 			return err
 		}
@@ -80,8 +115,8 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 			f.W = s.laidOut(matrix)
 		}
 	}
-	if _, ok := w.Tensors.Find(schemas.TensorCalibration); ok && s.Link.Learnt && len(f.Passes) > 0 {
-		matrix, err := s.matrix(w, schemas.TensorCalibration, 3*s.Classes)
+	if _, ok := w.Tensors.Find(statistics.TensorCalibration); ok && s.Link.Learnt && len(f.Passes) > 0 {
+		matrix, err := s.matrix(w, statistics.TensorCalibration, 3*s.Classes)
 		if err != nil {
 			return err
 		}
@@ -91,7 +126,7 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 		return nil
 	}
 	if n := w.Final.Passes; n < 0 || n > len(f.Passes) {
-		return fmt.Errorf("%w: the first %d passes count, but there are %d", schemas.ErrDamaged, n, len(f.Passes))
+		return fmt.Errorf("%w: the first %d passes count, but there are %d", wire.ErrDamaged, n, len(f.Passes))
 	}
 	f.Passes = f.Passes[:w.Final.Passes]
 	return nil
@@ -108,11 +143,11 @@ func (s *Stage) laidOut(w kernel.Dense) kernel.Weights {
 // checkWhole returns a *schemas.ShapeError that names what the weights of a finished stage lack.
 func (s *Stage) checkWhole(f *sink.Fitted) error {
 	if !s.Link.Learnt && f.W.Rows == 0 {
-		return &schemas.ShapeError{Tensor: schemas.TensorW, Want: []int{s.Features.Size(), s.Classes}}
+		return &wire.ShapeError{Tensor: statistics.TensorW, Want: []int{s.Features.Size(), s.Classes}}
 	}
 	for _, pass := range f.Passes {
 		if pass.Calibration.Rows == 0 {
-			return &schemas.ShapeError{Tensor: schemas.TensorCalibration, Want: []int{3 * s.Classes, s.Classes}}
+			return &wire.ShapeError{Tensor: statistics.TensorCalibration, Want: []int{3 * s.Classes, s.Classes}}
 		}
 	}
 	return nil

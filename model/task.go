@@ -4,16 +4,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // regionOf returns where the predictions of a task lie.
-func regionOf(task schemas.Task) link.Region {
+func regionOf(task examples.Task) link.Region {
 	switch task {
-	case schemas.SeveralLabels:
+	case examples.SeveralLabels:
 		return link.Hypercube
-	case schemas.Numbers:
+	case examples.Numbers:
 		return link.Space
 	}
 	return link.Simplex
@@ -25,7 +27,7 @@ func LinkOf(plan *schemas.Plan, number int) link.Link {
 }
 
 // LinksOf returns the names of the links that stages of a task may have.
-func LinksOf(task schemas.Task) (names []string) {
+func LinksOf(task examples.Task) (names []string) {
 	for _, l := range link.All() {
 		if l.Suits(regionOf(task)) {
 			names = append(names, l.Name)
@@ -35,19 +37,19 @@ func LinksOf(task schemas.Task) (names []string) {
 }
 
 // CheckLink returns a problem with the key link if a stage of a task can't have the link.
-func CheckLink[S ~string](task schemas.Task, name S) (problems []schemas.Problem) {
+func CheckLink[S ~string](task examples.Task, name S) (problems []option.Problem) {
 	names := LinksOf(task)
 	if slices.Contains(names, string(name)) {
 		return nil
 	}
 	want, of := strings.Join(names, ", "), ""
 	switch task {
-	case schemas.SeveralLabels:
+	case examples.SeveralLabels:
 		of = ", as rows have several labels (examples.labels)"
-	case schemas.Numbers:
+	case examples.Numbers:
 		of = ", as numbers are predicted (examples.targets)"
 	}
-	return []schemas.Problem{{Key: "link", Value: string(name), Want: want + of}}
+	return []option.Problem{{Key: "link", Value: string(name), Want: want + of}}
 }
 
 // Threshold returns the least probability of the labels that rows are given, of a model of several labels a row.
@@ -58,8 +60,20 @@ func (m *Model) Threshold() float64 {
 	return 0.5
 }
 
-// Given returns the labels that a row with these probabilities (k) is given by a model of several labels a row: none, or some in the order of
-// [Model.Labels].
+// Decide returns which label a row with these probabilities (k) is given by a model of one label a row: the most probable one, or, of a
+// version with a threshold, the second of two if its probability is at least the threshold.
+func (m *Model) Decide(probabilities []float32) int32 {
+	switch t := m.Manifest.Threshold; {
+	case t == 0 || len(probabilities) != 2:
+		return link.Largest(probabilities)
+	case float64(probabilities[1]) >= t:
+		return 1
+	}
+	return 0
+}
+
+// Given returns the labels that a row with these probabilities (k) is given by a model of several labels a row: none,
+// or some in the order of [Model.Labels].
 func (m *Model) Given(probabilities []float32) []string {
 	given, threshold := []string{}, m.Threshold()
 	for c, p := range probabilities {

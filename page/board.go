@@ -3,6 +3,8 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"sync"
 )
 
@@ -26,8 +28,13 @@ type section struct {
 func NewBoard() *Board {
 	b := &Board{changed: make(chan struct{})}
 	b.Put(&State{
-		Summary: Summary{Level: Notice, Verdict: "The topics are being read.", Needs: []Need{}, Facts: []Fact{}}, Topics: []Topic{}, Versions: []Version{},
-		Staff: Staff{Workers: []Worker{}, Solvers: []Worker{}, Runners: []Worker{}}, Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
+		Summary: Summary{Level: Notice, Verdict: "The topics are being read.", Needs: []Need{}, Facts: []Fact{}}, Topics: []Topic{},
+		Versions: []Version{},
+		Staff: Staff{
+			Hidden: []string{}, Ingesters: []Worker{}, Workers: []Worker{}, Solvers: []Worker{}, Runners: []Worker{}, Scorers: []Worker{},
+			Servers: []Worker{},
+		},
+		Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
 	})
 	return b
 }
@@ -38,7 +45,7 @@ func (b *Board) Put(s *State) {
 		name  string
 		value any
 	}{
-		{"summary", s.Summary}, {"topics", s.Topics}, {"run", s.Run}, {"versions", s.Versions}, {"quality", s.Quality}, {"staff", s.Staff},
+		{"summary", nil}, {"topics", s.Topics}, {"run", s.Run}, {"versions", s.Versions}, {"quality", s.Quality}, {"staff", s.Staff},
 		{"quarantine", s.Quarantine},
 	}
 	b.mutex.Lock()
@@ -48,10 +55,17 @@ func (b *Board) Put(s *State) {
 		b.sections = make([]section, len(parts))
 	}
 	number := b.number + 1
-	for i, part := range parts {
+	for i := len(parts) - 1; i >= 0; i-- { // the summary, which says what can't be shown, is the last
+		part := parts[i]
+		if i == 0 {
+			part.value = s.Summary
+		}
 		text, err := json.Marshal(part.value)
-		if err != nil {
-			panic(err) // a number that JSON does not have: reports have none
+		if err != nil { // a number that JSON does not have: what is read off topics may be anything
+			s.Summary.Level, s.Summary.Verdict = Trouble, "A part of this page can't be shown."
+			s.Summary.Needs = append(s.Summary.Needs, Need{Trouble, fmt.Sprintf("The part %s is older than the rest: %v.", part.name, err),
+				aboutFlow})
+			text = b.sections[i].json // NewBoard has put the first
 		}
 		if !bytes.Equal(text, b.sections[i].json) {
 			b.sections[i], b.number = section{part.name, text, number}, number
@@ -68,6 +82,21 @@ func (b *Board) State() *State {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.state
+}
+
+// json returns the newest state as one document, of what its sections have.
+func (b *Board) json() []byte {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	text := []byte{'{'}
+	for i, s := range b.sections {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(strconv.AppendQuote(text, s.name), ':')
+		text = append(text, s.json...)
+	}
+	return append(text, "}\n"...)
 }
 
 // after returns the sections that have changed after a change, the number of the newest change, and a channel that is closed at the next.

@@ -25,7 +25,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 var shots = flag.String("shots", "", "write screenshots to this `folder`")
@@ -116,7 +118,8 @@ func TestPageIsQuick(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(1000, 100, 0))
 	url, ctx := serving(t, board), tab(t)
-	if _, err := chromedp.Call(ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
+	if _, err := chromedp.Call(ctx, performance.Enable,
+		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
 		t.Fatal(err)
 	}
 	paint, drawn := math.Inf(1), math.Inf(1)
@@ -149,24 +152,51 @@ func TestPageIsQuick(t *testing.T) {
 	}
 }
 
+// cutOff is JavaScript that returns what is not wholly seen: boxes with more than they show, and texts outside of their
+// picture or of the window.
+const cutOff = `[...document.querySelectorAll("body *")].filter((e) => {
+	if (e.closest(".unseen, .skip, thead") || !e.getClientRects().length) return false;
+	if (e.closest("svg")) {
+		if (e.tagName !== "text") return false;
+		const text = e.getBoundingClientRect(), picture = e.closest("svg").getBoundingClientRect();
+		return text.left < picture.left - 1 || text.right > picture.right + 1 || text.top < picture.top - 1 || text.bottom > picture.bottom + 1;
+	}
+	return e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && getComputedStyle(e).overflowX !== "visible" || e.getBoundingClientRect().right > document.documentElement.clientWidth + 1;
+}).map((e) => (e.id || e.className || e.tagName) + ": " + e.textContent.trim().slice(0, 40))`
+
 // The page fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
 func TestPageFits(t *testing.T) {
-	for name, c := range map[string]struct {
+	type look struct {
 		versions, workers int
 		width             int64
 		scheme            string
-	}{
-		"light": {40, 3, 1280, "light"}, "dark": {40, 3, 1280, "dark"}, "narrow": {40, 3, 390, "light"}, "versions": {1000, 100, 1280, "light"},
-	} {
+		done              bool // the run has ended
+	}
+	looks := map[string]look{"versions": {1000, 100, 1280, "light", false}, "done": {40, 3, 1280, "light", true}, "phone": {40, 3, 390,
+		"light", true}}
+	for _, width := range []int64{420, 768, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			looks[fmt.Sprintf("%s-%d", scheme, width)] = look{40, 3, width, scheme, false}
+		}
+	}
+	for name, c := range looks {
 		t.Run(name, func(t *testing.T) {
-			board := NewBoard()
-			board.Put(simulated(c.versions, c.workers, 0))
+			board, s := NewBoard(), simulated(c.versions, c.workers, 0)
+			if c.done {
+				s.Run.State, s.Run.Stage, s.Run.Have = schemas.Done, len(s.Run.Stages), s.Run.Of
+				s.Run.Stages = s.Run.Stages[:3]
+			}
+			board.Put(s)
 			url, ctx := serving(t, board), tab(t)
 			prefer(t, ctx, c.scheme)
 			do(t, ctx, chromedp.EmulateViewport(c.width, 900), chromedp.Navigate(url))
 			awaitVersion(t, ctx, c.versions)
 			if wide := value[int64](t, ctx, `document.documentElement.scrollWidth`); wide > c.width {
 				t.Errorf("the page is %d pixels wide, in a window of %d", wide, c.width)
+			}
+			value[bool](t, ctx, `document.querySelectorAll("details").forEach((d) => { d.open = true; }) || true`)
+			if cut := value[[]string](t, ctx, cutOff); len(cut) > 0 {
+				t.Errorf("cut off in a window of %d pixels: %v", c.width, cut)
 			}
 			if *shots == "" {
 				return
@@ -187,12 +217,13 @@ func TestPageByKeyboard(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(100, 3, 0))
 	url, ctx := serving(t, board), tab(t)
-	do(t, ctx, chromedp.Navigate(url))
+	do(t, ctx, chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url))
 	awaitVersion(t, ctx, 100)
 	reached, focus := map[string]bool{}, ""
 	for range 60 {
 		do(t, ctx, chromedp.KeyEvent(kb.Tab))
-		focus = value[string](t, ctx, `((e) => e === document.body ? "" : e.id || e.className || e.textContent.trim() || e.tagName)(document.activeElement)`)
+		focus = value[string](t, ctx,
+			`((e) => e === document.body ? "" : e.id || e.className || e.textContent.trim() || e.tagName)(document.activeElement)`)
 		if focus == "" {
 			break
 		}
@@ -203,7 +234,8 @@ func TestPageByKeyboard(t *testing.T) {
 			t.Errorf("the focus on %s is not seen", focus)
 		}
 	}
-	for _, want := range []string{"skip", "Flow", "Quarantine", "How far behind?", "older", "scrolls", "The topics as a table", "All that it shows, as JSON"} {
+	for _, want := range []string{"skip", "Flow", "Quarantine", "How far behind?", "older", "scrolls", "Topics as a table",
+		"Its content as JSON"} {
 		if !reached[want] {
 			t.Errorf("the keyboard does not reach %q, but %v", want, reached)
 		}
@@ -212,15 +244,16 @@ func TestPageByKeyboard(t *testing.T) {
 		t.Errorf("after Enter on Older the first version is %s, expected 85", first)
 	}
 	board.Put(simulated(100, 3, 1))
-	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("news").textContent === "Version 101 is out."`))
+	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("news").textContent === "Version 101 is in use."`))
 }
 
 // A browser that looks at a page while a run goes on sees its version, without being loaded again.
 func TestPageFollowsARun(t *testing.T) {
 	log := openLog(t)
 	url, ctx := serving(t, reading(t, log, "digits")), tab(t)
-	do(t, ctx, chromedp.Navigate(url), chromedp.Poll[chromedp.Void](`document.getElementById("needs").textContent.includes("has no topics yet")`))
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	do(t, ctx, chromedp.Navigate(url),
+		chromedp.Poll[chromedp.Void](`document.getElementById("needs").textContent.includes("has no topics yet")`))
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +261,8 @@ func TestPageFollowsARun(t *testing.T) {
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "All is well."`),
 		chromedp.Poll[chromedp.Void](`document.querySelectorAll("#stages tr").length === 2 && document.querySelectorAll("#confusion tbody tr").length === 10`))
 	want := fmt.Sprintf("%.2f %%", *report.TestError)
-	if facts := value[string](t, ctx, `document.getElementById("facts").textContent`); !strings.Contains(facts, want) || !strings.Contains(facts, "Version 1") {
+	if facts := value[string](t, ctx, `document.getElementById("facts").textContent`); !strings.Contains(facts, want) ||
+		!strings.Contains(facts, "Version 1") {
 		t.Errorf("the page says %s, expected version 1 and an error of %s", facts, want)
 	}
 }

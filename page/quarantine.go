@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -14,6 +14,13 @@ import (
 type quarantine struct {
 	recent  []BadMessage // the newest first
 	reasons map[string]*Reason
+	read    map[place]int64 // the offset after the last message of a partition that is there
+}
+
+// place is a partition of a topic.
+type place struct {
+	topic     string
+	partition int
 }
 
 // followQuarantine reads the last messages in quarantine, and those that come.
@@ -27,7 +34,7 @@ func (r *reader) followQuarantine(ctx context.Context) error {
 		return err
 	}
 	r.change(func() { r.quarantine, r.errors[partQuarantine] = quarantine{}, nil })
-	subscription := r.client.Log.Subscribe(ctx, nil, run.Position{Topic: topic, Offset: max(first, end-maxBad), Compacted: true})
+	subscription := r.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: topic, Offset: max(first, end-maxBad), Compacted: true})
 	defer subscription.Close()
 	for {
 		delivery, _, err := subscription.Next(ctx, time.Minute)
@@ -50,8 +57,10 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 		q.recent = q.recent[:maxBad]
 	}
 	if q.reasons == nil {
-		q.reasons = map[string]*Reason{}
+		q.reasons, q.read = map[string]*Reason{}, map[place]int64{}
 	}
+	from := place{m.Topic, m.Partition}
+	q.read[from] = max(q.read[from], m.Offset+1)
 	if q.reasons[m.Reason] == nil {
 		if len(q.reasons) >= maxReasons {
 			oldest := ""

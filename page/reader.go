@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -14,6 +14,7 @@ import (
 type Options struct {
 	Name     string        // of the pipeline
 	Examples string        // the topic with the examples; empty: the pipeline's own
+	Source   string        // the topic whose messages become examples; empty: there is none
 	Brokers  string        // how they are reached, in words, for the page
 	Every    time.Duration // between two looks at topics and groups; 0: 2 s
 }
@@ -57,7 +58,7 @@ const (
 type reader struct {
 	options Options
 	log     *kafkalog.Log
-	client  *run.Client
+	client  *protocol.Client
 	board   *Board
 	now     func() time.Time
 
@@ -70,8 +71,11 @@ type reader struct {
 	pinned     string
 	catalogue  map[string]*described // by run
 	follows    following
-	topics     topics
+	topics     topicNames
+	source     sourceTopic
 	staff      Staff
+	polled     bool                 // staff was found out
+	last       map[string]time.Time // of each role: when a process of it was last seen
 	quarantine quarantine
 	more       chan struct{} // receives a value when there may be other versions; has room for one
 	changed    chan struct{} // has room for one value
@@ -79,8 +83,8 @@ type reader struct {
 
 func newReader(log *kafkalog.Log, o Options, board *Board) *reader {
 	r := &reader{
-		options: o, log: log, client: run.NewClient(log, o.Name, nil), board: board, now: time.Now, heard: time.Now(),
-		catalogue: map[string]*described{}, more: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		options: o, log: log, client: protocol.NewClient(log, o.Name, nil), board: board, now: time.Now, heard: time.Now(),
+		catalogue: map[string]*described{}, last: map[string]time.Time{}, more: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	if o.Examples != "" {
 		r.client.Topics.Examples = o.Examples
@@ -88,7 +92,8 @@ func newReader(log *kafkalog.Log, o Options, board *Board) *reader {
 	return r
 }
 
-// Read puts on a board what the topics of a pipeline say, until ctx ends. It goes on through trouble with brokers, and says so on the board.
+// Read puts on a board what the topics of a pipeline say, until ctx ends. It goes on through trouble with brokers, and
+// says so on the board.
 func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
 	r := newReader(log, o, board)
 	var all sync.WaitGroup

@@ -15,11 +15,17 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // openLog opens an embedded broker that listens, for one test.
@@ -52,13 +58,13 @@ func openBLAS(t *testing.T) *kernel.BLAS {
 }
 
 // digits is a job on the digits that the repository carries: two stages of 64 random Fourier features.
-func digits() pipeline.Job {
+func digits() topics.Job {
 	examples, stage := ingest.Defaults(), solve.Defaults()
 	examples.Train, examples.Test = []string{"../examples/digits/digits-train.csv.gz"}, []string{"../examples/digits/digits-test.csv.gz"}
 	stage.Features, stage.Link = stages.Defaults(), link.Softmax
 	stage.Features.Size, stage.Features.BandwidthScale = 64, 2
-	return pipeline.Job{
-		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage, stage},
+	return topics.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage, stage},
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
 	}
 }
@@ -71,12 +77,18 @@ func reading(t *testing.T, log *kafkalog.Log, name string) *Board {
 
 func readingAt(t *testing.T, brokers []string, name string) *Board {
 	t.Helper()
+	return readingOptions(t, brokers, Options{Name: name})
+}
+
+func readingOptions(t *testing.T, brokers []string, o Options) *Board {
+	t.Helper()
+	o.Brokers, o.Every = "the brokers", 100*time.Millisecond
 	board, ended := NewBoard(), make(chan struct{})
 	other := openOn(t, kafkalog.Options{Brokers: brokers})
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer close(ended)
-		Read(ctx, other, Options{Name: name, Brokers: "the brokers", Every: 100 * time.Millisecond}, board)
+		Read(ctx, other, o, board)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -107,36 +119,43 @@ func need(s *State, part string) bool {
 	return slices.ContainsFunc(s.Summary.Needs, func(n Need) bool { return strings.Contains(n.Text, part) })
 }
 
-// A page that begins before the topics are there, or after all is done, shows what a run's report says, and while the run goes on, the same passes.
+// A page that begins before the topics are there, or after all is done, shows what a run's report says, and while the
+// run goes on, the same passes.
 func TestRunIsShown(t *testing.T) {
 	log := openLog(t)
 	before := reading(t, log, "digits")
 	await(t, before, "a notice that there are no topics", func(s *State) bool { return need(s, "has no topics yet") })
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for when, board := range map[string]*Board{"before": before, "after": reading(t, log, "digits")} {
 		s := await(t, board, "a finished run, and an embedded broker", func(s *State) bool {
-			return s.Run != nil && s.Run.State == schemas.Done && s.Quality != nil && len(s.Topics) > 0 && s.Topics[0].Lag != nil && *s.Topics[0].Lag == 0 && s.Staff.Embedded
+			return s.Run != nil && s.Run.State == schemas.Done && s.Quality != nil && len(s.Topics) > 0 && s.Topics[0].Lag != nil &&
+				*s.Topics[0].Lag == 0 && s.Staff.Embedded
 		})
 		if s.Run.ID != report.Run || len(s.Run.Stages) != len(report.Stages) {
 			t.Fatalf("%s: run %+v, expected %s", when, s.Run, report.Run)
 		}
 		for i, stage := range s.Run.Stages {
-			if stage.Done == nil || !slices.EqualFunc(stage.Done.ByPass, report.Stages[i].ByPass, func(a, b schemas.PassReport) bool { return a.TrainLoss == b.TrainLoss }) {
+			if stage.Done == nil || !slices.EqualFunc(stage.Done.ByPass, report.Stages[i].ByPass,
+				func(a, b schemas.PassReport) bool { return a.TrainLoss == b.TrainLoss }) {
 				t.Errorf("%s: stage %d is %+v, expected %+v", when, i, stage.Done, report.Stages[i])
 			}
 		}
 		v := s.Versions[0]
-		if len(s.Versions) != 1 || v.Version != 1 || v.Run != report.Run || !v.Latest || !v.Offered || v.Kind != kindTrain || v.Rows != report.Rows || *v.TestError != *report.TestError || v.Digest != report.WeightsDigest.Short() {
+		if len(s.Versions) != 1 || v.Version != 1 || v.Run != report.Run || !v.Latest || !v.Offered || v.Kind != kindTrain ||
+			v.Rows != report.Rows || *v.TestError != *report.TestError || v.Digest != report.WeightsDigest.Short() {
 			t.Errorf("%s: version %+v", when, v)
 		}
 		test := report.Splits["test"]
-		if q := s.Quality; q.Split != "test" || q.Before || q.Rows != test.Rows || q.Error != test.Error || !slices.EqualFunc(q.Confusion, test.Confusion, slices.Equal) || !slices.Equal(q.Reliability, test.Reliability) {
+		if q := s.Quality; q.Split != "test" || q.Before || q.Rows != test.Rows || q.Error != test.Error || !slices.EqualFunc(q.Confusion,
+			test.Confusion, slices.Equal) || !slices.Equal(q.Reliability, test.Reliability) {
 			t.Errorf("%s: quality %+v", when, q)
 		}
-		if s.Summary.Verdict != "All is well." || s.Summary.Facts[0].Answer != "Nothing waits" || s.Summary.Facts[1].Answer != percent(*report.TestError) || s.Summary.Facts[2].Answer != "Version 1" || s.Summary.Facts[3].Answer != "Nothing" {
+		if s.Summary.Verdict != "All is well." || s.Summary.Facts[0].Answer != "Up to date" ||
+			s.Summary.Facts[1].Answer != percent(*report.TestError) || s.Summary.Facts[2].Answer != "Version 1" ||
+			s.Summary.Facts[3].Answer != "Nothing" {
 			t.Errorf("%s: summary %+v", when, s.Summary)
 		}
 	}
@@ -145,11 +164,11 @@ func TestRunIsShown(t *testing.T) {
 // While a run goes on, what its visits measure is what the report says later, pass by pass.
 func TestVisitsAreSummed(t *testing.T) {
 	log := openLog(t)
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := run.NewClient(log, "digits", nil)
+	client := protocol.NewClient(log, "digits", nil)
 	ledger, err := client.ReadLedger(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +180,7 @@ func TestVisitsAreSummed(t *testing.T) {
 	}
 	for range 2 { // messages may come twice
 		for _, s := range spans {
-			err := client.Each(t.Context(), client.Topics.Statistics, s.Partition, func(m run.Message) error {
+			err := client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64, func(m protocol.Message) error {
 				f.add(false, m)
 				return nil
 			})
@@ -186,7 +205,7 @@ func TestVisitsAreSummed(t *testing.T) {
 // The versions of a chain have the errors before learning that its report has, their parents, and what the gate decided.
 func TestChainIsShown(t *testing.T) {
 	log, job := openLog(t), digits()
-	job.Examples.Test, job.Examples.BatchRows, job.Retrain = nil, 64, pipeline.DefaultRetrain()
+	job.Examples.Test, job.Examples.BatchRows, job.Retrain = nil, 64, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full.Growth, job.Keep = 256, 2, 0, 20
 	board := reading(t, log, "digits")
 	result, err := pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
@@ -199,7 +218,8 @@ func TestChainIsShown(t *testing.T) {
 	})
 	for i, v := range s.Versions {
 		u := result.Updates[i]
-		same := (v.PrequentialError == nil) == (u.PrequentialError == nil) && (v.PrequentialError == nil || *v.PrequentialError == *u.PrequentialError)
+		same := (v.PrequentialError == nil) == (u.PrequentialError == nil) && (v.PrequentialError == nil ||
+			*v.PrequentialError == *u.PrequentialError)
 		if v.Version != u.Version || v.Kind != u.Kind || v.Rows != u.Rows || v.Offered != u.Offered || !same {
 			t.Errorf("version %+v, expected %+v", v, u)
 		}
@@ -210,7 +230,7 @@ func TestChainIsShown(t *testing.T) {
 	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
 		t.Errorf("quality %+v", s.Quality)
 	}
-	if _, err := pipeline.Pin(t.Context(), log, "digits", "2"); err != nil {
+	if _, err := versions.Pin(t.Context(), topics.Open(log, "digits", nil), "2"); err != nil {
 		t.Fatal(err)
 	}
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
@@ -224,18 +244,19 @@ func TestNeedsAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	board := reading(t, log, "digits")
 	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
-	submitted, err := pipeline.Submit(t.Context(), other, openBLAS(t), job, pipeline.TrainOptions{}, event.Ignore{})
+	submitted, err := dispatch.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	bad := schemas.Quarantined{Topic: "digits.examples", Partition: 2, Offset: 7, Reason: "no label", Bytes: 12}
-	if _, err := run.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()); err != nil {
+	if _, err := protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()); err != nil {
 		t.Fatal(err)
 	}
 	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
 		return s.Run != nil && s.Run.ID == submitted && s.Quarantine.Held == 1 && len(s.Quarantine.Recent) == 1
 	})
-	if r := s.Run; r.State != stateWaiting || r.Stage != schemas.Survey || r.Have != 0 || r.Of != 2 || r.Waits != "for workers to survey 2 partitions of 2" {
+	if r := s.Run; r.State != stateWaiting || r.Stage != wire.Survey || r.Have != 0 || r.Of != 2 ||
+		r.Waits != "for workers to survey 2 partitions of 2" {
 		t.Errorf("run %+v", r)
 	}
 	if q := s.Quarantine; q.Recent[0].Offset != 7 || q.Recent[0].Partition != 2 || q.Reasons[0].Reason != "no label" || !need(s, "no label") {
@@ -249,9 +270,10 @@ func TestNeedsAreShown(t *testing.T) {
 // A state of a thousand versions is read within bounds: of reports, that of the version that subscribers get is kept.
 func TestManyVersionsAreRead(t *testing.T) {
 	log := openLog(t)
-	client := run.NewClient(log, "many", nil)
+	client := protocol.NewClient(log, "many", nil)
 	topics := []kafkalog.Topic{}
-	for _, name := range []string{client.Topics.Plans, client.Topics.Versions, client.Topics.Weights, client.Topics.Statistics, client.Topics.Examples} {
+	for _, name := range []string{client.Topics.Plans, client.Topics.Versions, client.Topics.Weights, client.Topics.Statistics,
+		client.Topics.Examples} {
 		topics = append(topics, kafkalog.Topic{Name: name, Partitions: 1})
 	}
 	if err := log.Create(t.Context(), topics...); err != nil {
@@ -259,14 +281,16 @@ func TestManyVersionsAreRead(t *testing.T) {
 	}
 	const versions = 1000
 	job := digits()
-	var ends []schemas.Message
+	var ends []wire.Message
 	for n := 1; n <= versions; n++ {
 		plan := &schemas.Plan{
-			Name: "many", Spans: schemas.Spans{{From: int64(n - 1), To: int64(n)}}, Foreign: true, Missing: "error", Prepare: job.Prepare, Stages: job.Stages, Segment: 16, Submission: fmt.Sprint(n),
+			Name: "many", Spans: coverage.Spans{{From: int64(n - 1), To: int64(n)}}, Foreign: true, Missing: "error", Prepare: job.Prepare,
+			Stages: job.Stages, Segment: 16, Submission: fmt.Sprint(n),
 		}
 		rate := 100 / float64(n)
 		report := &schemas.Report{
-			Name: "many", Version: n, Run: plan.Run(), Splits: map[string]schemas.SplitReport{"train": {Rows: 3, Confusion: [][]int64{{1, 2}, {0, 0}}}}, Labels: []string{"no", "yes"},
+			Name: "many", Version: n, Run: plan.Run(), Splits: map[string]schemas.SplitReport{"train": {Rows: 3, Confusion: [][]int64{{1, 2},
+				{0, 0}}}}, Labels: []string{"no", "yes"},
 			Retrain: &schemas.RetrainReport{Version: n, Kind: schemas.RunUpdate, PrequentialError: &rate, Offered: true},
 		}
 		manifest := &schemas.Manifest{Name: "many", Version: n, Run: plan.Run(), Plan: plan, Metrics: map[string]float64{"train_error": rate}}
@@ -324,7 +348,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 // Brokers that do not answer are told, and are not taken for a quiet pipeline.
 func TestSilenceIsShown(t *testing.T) {
 	now := time.Now()
-	r := &reader{client: &run.Client{}, now: func() time.Time { return now }, heard: now}
+	r := &reader{client: &protocol.Client{}, now: func() time.Time { return now }, heard: now}
 	if s := r.state(); s.Summary.Level != Good {
 		t.Errorf("summary %+v", s.Summary)
 	}
@@ -333,7 +357,7 @@ func TestSilenceIsShown(t *testing.T) {
 		t.Errorf("summary %+v", s.Summary)
 	}
 	r.heard, r.errors[partStaff] = now, context.DeadlineExceeded
-	if s := r.state(); s.Summary.Verdict != "One thing needs you." || !need(s, "may be old: context deadline exceeded") {
+	if s := r.state(); s.Summary.Verdict != "One problem needs action." || !need(s, "may be old: context deadline exceeded") {
 		t.Errorf("summary %+v", s.Summary)
 	}
 }
@@ -344,12 +368,14 @@ func TestLagThatGrowsIsShown(t *testing.T) {
 		ends  func(minute int64) int64
 		grows bool
 	}{
-		"grows": {func(m int64) int64 { return 100 + 10*m }, true}, "stays": {func(int64) int64 { return 100 }, false}, "turns": {func(m int64) int64 { return 100 + 10*(m%7) }, false},
+		"grows": {func(m int64) int64 { return 100 + 10*m }, true}, "stays": {func(int64) int64 { return 100 }, false},
+		"turns": {func(m int64) int64 { return 100 + 10*(m%7) }, false},
 	} {
-		var all topics
+		var all topicNames
 		all.learn([]int64{50})
 		for m := range int64(12) {
-			all.poll(time.UnixMilli(0).Add(time.Duration(m)*time.Minute), []polled{{role: "examples", name: "examples", partitions: []schemas.Span{{To: c.ends(m)}}}})
+			all.poll(time.UnixMilli(0).Add(time.Duration(m)*time.Minute), []polled{{role: "examples", name: "examples",
+				partitions: []coverage.Span{{To: c.ends(m)}}}})
 		}
 		if all.grows() != c.grows {
 			t.Errorf("%s: %v", name, all.lags)

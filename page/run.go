@@ -7,9 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // following is the runs of a pipeline, as the plans topic has them, and the one that is under way, or was last.
@@ -22,16 +25,16 @@ type following struct {
 // followed is a run that is followed.
 type followed struct {
 	plan    *schemas.Plan
-	chain   *run.Chain
-	codec   run.Codec
+	chain   *protocol.Chain
+	codec   codec.Codec
 	of      map[int]bool // the partitions that each visit has
 	end     *schemas.End // nil: it goes on
 	news    time.Time
 	reports map[int]*schemas.StageReport
 	passes  map[int][]*pass // of each stage, in the order of their visits
-	records schemas.Collector[float64]
+	records wire.Collector[float64]
 	failure string // why a worker can't make the visit that is due; empty: none has said so
-	failed  schemas.Digest
+	failed  wire.Digest
 	seals   map[int]map[int]bool // by stage, the partitions whose residuals are sealed
 	survey  map[int]bool         // the partitions that are surveyed
 }
@@ -39,19 +42,20 @@ type followed struct {
 // pass is what a visit has measured so far.
 type pass struct {
 	visit  int
-	parent schemas.Digest
+	parent wire.Digest
 	have   map[int]bool // partitions; nil once all are there
 	whole  bool
-	losses [schemas.Splits]schemas.Losses
+	losses [examples.Splits]statistics.Losses
 }
 
 // errPlansAnew says that the plans topic ends before what was read of it.
-var errPlansAnew = errors.New("the plans topic was made anew, or has lost messages")
+var errPlansAnew = errors.New("the plans topic was recreated, or has lost messages")
 
 // reread is how often the plans are read anew, without a message: so it is found out what went by during an absence.
 const reread = 30 * time.Second
 
-// gathered is how long messages of the plans topic are gathered before what they say is looked at: a chain may make twenty versions a second.
+// gathered is how long messages of the plans topic are gathered before what they say is looked at: a chain may make
+// twenty versions a second.
 const gathered = 100 * time.Millisecond
 
 // followRuns follows the plans, and the records of the run that is under way.
@@ -108,23 +112,23 @@ func (r *reader) followRuns(ctx context.Context) error {
 }
 
 // positions returns where to follow plans, weights and statistics: at their ends.
-func (r *reader) positions(ctx context.Context, plans int64) ([]run.Position, error) {
+func (r *reader) positions(ctx context.Context, plans int64) ([]protocol.Position, error) {
 	since, err := r.client.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	positions := []run.Position{
+	positions := []protocol.Position{
 		{Topic: r.client.Topics.Plans, Offset: plans, Compacted: true}, {Topic: r.client.Topics.Weights, Offset: since.Weights, Compacted: true},
 	}
 	for p, end := range since.Statistics {
-		positions = append(positions, run.Position{Topic: r.client.Topics.Statistics, Partition: p, Offset: end, Compacted: true})
+		positions = append(positions, protocol.Position{Topic: r.client.Topics.Statistics, Partition: p, Offset: end, Compacted: true})
 	}
 	return positions, nil
 }
 
 // take takes what the plans topic says: the versions, and which run is under way. What a run has published is read when it is taken up. Its
 // later records are read as they come, and those that are read twice change nothing.
-func (r *reader) take(ctx context.Context, l *run.Ledger) error {
+func (r *reader) take(ctx context.Context, l *protocol.Ledger) error {
 	var first *followed
 	var queue []string
 	queued := 0
@@ -180,8 +184,8 @@ func (r *reader) take(ctx context.Context, l *run.Ledger) error {
 
 // readRun reads what a run has published so far.
 func (r *reader) readRun(ctx context.Context, f *followed) error {
-	add := func(weights bool) func(m run.Message) error {
-		return func(m run.Message) error {
+	add := func(weights bool) func(m protocol.Message) error {
+		return func(m protocol.Message) error {
 			f.add(weights, m)
 			return nil
 		}
@@ -208,10 +212,12 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 	return nil
 }
 
-func newFollowed(plan *schemas.Plan, client *run.Client) *followed {
+func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 	f := &followed{
-		plan: plan, chain: run.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{}, reports: map[int]*schemas.StageReport{},
-		passes: map[int][]*pass{}, records: schemas.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{}, survey: map[int]bool{},
+		plan: plan, chain: protocol.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{},
+		reports: map[int]*schemas.StageReport{},
+		passes:  map[int][]*pass{}, records: wire.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{},
+		survey: map[int]bool{},
 	}
 	for _, p := range plan.Partitions() {
 		f.of[p] = true
@@ -220,15 +226,15 @@ func newFollowed(plan *schemas.Plan, client *run.Client) *followed {
 }
 
 // add takes a message of the weights topic, or of the statistics topic.
-func (f *following) add(weights bool, m run.Message) {
+func (f *following) add(weights bool, m protocol.Message) {
 	if f.now != nil && f.now.end == nil {
 		f.now.add(weights, m)
 	}
 }
 
-// add takes a message of the weights topic, or of the statistics topic. Messages that are damaged, of other runs, or were taken before change
-// nothing.
-func (f *followed) add(weights bool, m run.Message) {
+// add takes a message of the weights topic, or of the statistics topic. Messages that are damaged, of other runs, or
+// were taken before change nothing.
+func (f *followed) add(weights bool, m protocol.Message) {
 	if m.Run() != f.chain.Run {
 		return
 	}
@@ -243,10 +249,10 @@ func (f *followed) add(weights bool, m run.Message) {
 		}
 	case weights:
 		_, _ = f.chain.Add(m.Message) // who follows a run ignores damaged messages
-	case kind == schemas.KindVisit:
+	case kind == statistics.KindVisit:
 		f.addVisit(m.Message)
-	case kind == schemas.KindSeal:
-		if id, err := schemas.IdentityOf(m.Message); err == nil {
+	case kind == statistics.KindSeal:
+		if id, err := wire.IdentityOf(m.Message); err == nil {
 			if f.seals[id.Stage] == nil {
 				f.seals[id.Stage] = map[int]bool{}
 			}
@@ -260,12 +266,12 @@ func (f *followed) add(weights bool, m run.Message) {
 }
 
 // addVisit takes a part of a visit.
-func (f *followed) addVisit(m schemas.Message) {
-	id, err := schemas.IdentityOf(m)
+func (f *followed) addVisit(m wire.Message) {
+	id, err := wire.IdentityOf(m)
 	if err != nil || !f.of[id.Partition] {
 		return
 	}
-	if id.Stage == schemas.Survey {
+	if id.Stage == wire.Survey {
 		f.survey[id.Partition] = true
 		return
 	}
@@ -280,7 +286,7 @@ func (f *followed) addVisit(m schemas.Message) {
 	if err != nil || record == nil {
 		return
 	}
-	for split, sums := range schemas.LossesOf(record.Tensors) {
+	for split, sums := range statistics.LossesOf(record.Tensors) {
 		l := &p.losses[split]
 		l.Weight, l.Rows, l.Errors, l.Loss = l.Weight+sums.Weight, l.Rows+sums.Rows, l.Errors+sums.Errors, l.Loss+sums.Loss
 	}
@@ -289,9 +295,9 @@ func (f *followed) addVisit(m schemas.Message) {
 	}
 }
 
-// pass returns that of a visit, given a part of it; nil if there are too many already. Parts of another solver's visit, with another parent,
-// replace those of an earlier one.
-func (f *followed) pass(id schemas.Identity) *pass {
+// pass returns that of a visit, given a part of it; nil if there are too many already. Parts of another solver's visit,
+// with another parent, replace those of an earlier one.
+func (f *followed) pass(id wire.Identity) *pass {
 	list := f.passes[id.Stage]
 	at, there := slices.BinarySearchFunc(list, id.Visit, func(p *pass, visit int) int { return p.visit - visit })
 	if there && list[at].parent == id.Parent {
@@ -345,8 +351,9 @@ func (f *following) state() *Run {
 func (f *followed) state() *Run {
 	due, seal := f.due()
 	s := &Run{
-		ID: f.chain.Run, Kind: kindOf(f.plan), State: stateWaiting, Stage: due.Stage, Visit: due.Number, Of: len(f.of), News: milliseconds(f.news),
-		Sealing: seal != run.NoStage && f.end == nil, Missing: []int{},
+		ID: f.chain.Run, Kind: kindOf(f.plan), State: stateWaiting, Stage: due.Stage, Visit: due.Number, Of: len(f.of),
+		News:    milliseconds(f.news),
+		Sealing: seal != protocol.NoStage && f.end == nil, Missing: []int{},
 	}
 	if f.plan.Chain != nil {
 		s.Number = f.plan.Chain.Number
@@ -376,7 +383,7 @@ func (f *followed) state() *Run {
 			step.Most = u.Passes
 		}
 		for _, p := range f.passes[t] {
-			if p.whole && p.losses[schemas.Train].Rows > 0 {
+			if p.whole && p.losses[examples.Train].Rows > 0 {
 				step.Passes = append(step.Passes, p.measure())
 			}
 		}
@@ -386,22 +393,23 @@ func (f *followed) state() *Run {
 	return s
 }
 
-// due returns which visit is due, and the stage whose residuals must be sealed before it, or [run.NoStage]. An update publishes no residuals.
-func (f *followed) due() (v run.Visit, seal int) {
+// due returns which visit is due, and the stage whose residuals must be sealed before it, or [protocol.NoStage]. An
+// update publishes no residuals.
+func (f *followed) due() (v protocol.Visit, seal int) {
 	if v, seal = f.chain.Due(); f.plan.Update() != nil {
-		seal = run.NoStage
+		seal = protocol.NoStage
 	}
 	return v, seal
 }
 
 // have returns the partitions whose part of what is due is published.
-func (f *followed) have(due run.Visit, seal int) map[int]bool {
+func (f *followed) have(due protocol.Visit, seal int) map[int]bool {
 	switch {
-	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == run.NoStage:
+	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == protocol.NoStage:
 		return f.of
-	case seal != run.NoStage:
+	case seal != protocol.NoStage:
 		return f.seals[seal]
-	case due.Stage == schemas.Survey:
+	case due.Stage == wire.Survey:
 		return f.survey
 	}
 	for _, p := range f.passes[due.Stage] {
@@ -417,18 +425,18 @@ func (f *followed) have(due run.Visit, seal int) map[int]bool {
 
 // measure returns what the visit has measured.
 func (p *pass) measure() Measure {
-	of := func(split schemas.Split) (err, loss *float64) {
+	of := func(split examples.Split) (err, loss *float64) {
 		l := p.losses[split]
 		if l.Rows == 0 {
 			return nil, nil
 		}
-		e, o := l.ErrorPercent(), event.Finite(l.MeanLoss())
+		e, o := wire.Finite(l.ErrorPercent()), wire.Finite(l.MeanLoss())
 		return &e, &o
 	}
 	m := Measure{Visit: p.visit}
-	m.TrainError, m.TrainLoss = of(schemas.Train)
-	m.TestError, m.TestLoss = of(schemas.Test)
-	m.HoldoutError, m.HoldoutLoss = of(schemas.Holdout)
+	m.TrainError, m.TrainLoss = of(examples.Train)
+	m.TestError, m.TestLoss = of(examples.Test)
+	m.HoldoutError, m.HoldoutLoss = of(examples.Holdout)
 	return m
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -15,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 //go:embed browser
@@ -26,16 +25,17 @@ var browser embed.FS
 const maxStreams = 32
 
 // policy lets the page have its own style sheet, program and events, and nothing else. No other page may frame it.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri " +
+	"'none'; form-action 'none'; frame-ancestors 'none'"
 
-// CheckListen returns an error if a page must not listen at an address: it asks nobody who they are, so only this machine may see it. The error
-// is a [schemas.Problem] without a key.
+// CheckListen returns an error if a page must not listen at an address: it asks nobody who they are, so only this
+// machine may see it. The error is a [option.Problem] without a key.
 func CheckListen(address string) error {
 	if kafkalog.IsLoopback(address) {
 		return nil
 	}
-	return schemas.Problem{Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, as the page asks nobody who they are; " +
-		"from another machine, ssh -L 8080:ADDRESS HOST brings it to port 8080 there"}
+	return option.Problem{Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, because the page has no " +
+		"authentication; from another machine, reach it at port 8080 with ssh -L 8080:ADDRESS HOST"}
 }
 
 // Server shows a board to browsers on this machine. [NewServer] makes servers.
@@ -53,7 +53,8 @@ func NewServer(board *Board) *Server {
 	if err != nil {
 		panic(err) // the folder is a part of the program
 	}
-	s := &Server{board: board, mux: http.NewServeMux(), page: template.Must(template.ParseFS(files, "page.html")), ending: context.Background()}
+	s := &Server{board: board, mux: http.NewServeMux(), page: template.Must(template.ParseFS(files, "page.html")),
+		ending: context.Background()}
 	s.mux.HandleFunc("GET /{$}", s.show)
 	s.mux.HandleFunc("GET /events", s.events)
 	s.mux.HandleFunc("GET /state.json", s.state)
@@ -125,13 +126,14 @@ func (s *Server) show(w http.ResponseWriter, _ *http.Request) {
 // state answers with the state as one document.
 func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s.board.State()) // who asked may have gone
+	_, _ = w.Write(s.board.json()) // who asked may have gone
 }
 
 // heartbeat is after how long without a change a stream says that it is alive, and so finds out whether the browser is.
 const heartbeat = 15 * time.Second
 
-// events sends all sections, and then those that change: an event for each, with its JSON. Who reads slowly gets fewer, but always the newest.
+// events sends all sections, and then those that change: an event for each, with its JSON. Who reads slowly gets fewer,
+// but always the newest.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if s.streams.Add(1) > maxStreams {
 		s.streams.Add(-1)

@@ -30,13 +30,15 @@ func TestOnlyThisMachineIsAnswered(t *testing.T) {
 	s := NewServer(NewBoard())
 	for host, want := range map[string]int{
 		"127.0.0.1:8475": http.StatusOK, "localhost": http.StatusOK, "[::1]:8475": http.StatusOK,
-		"evil.example": http.StatusMisdirectedRequest, "evil.example:8475": http.StatusMisdirectedRequest, "localhost.evil.example": http.StatusMisdirectedRequest, "10.0.0.1:8475": http.StatusMisdirectedRequest,
+		"evil.example": http.StatusMisdirectedRequest, "evil.example:8475": http.StatusMisdirectedRequest,
+		"localhost.evil.example": http.StatusMisdirectedRequest, "10.0.0.1:8475": http.StatusMisdirectedRequest,
 	} {
 		if w := get(s, host, "/"); w.Code != want {
 			t.Errorf("%s: %d, expected %d", host, w.Code, want)
 		}
 	}
-	for address, loopback := range map[string]bool{"127.0.0.1:0": true, "localhost:80": true, "0.0.0.0:80": false, ":80": false, "10.0.0.1:80": false, "127.0.0.1": false} {
+	for address, loopback := range map[string]bool{"127.0.0.1:0": true, "localhost:80": true, "0.0.0.0:80": false, ":80": false,
+		"10.0.0.1:80": false, "127.0.0.1": false} {
 		if err := CheckListen(address); (err == nil) != loopback {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -48,9 +50,11 @@ func TestPolicy(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(3, 1, 0))
 	s := NewServer(board)
-	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css", "/icon.svg": "image/svg+xml", "/state.json": "application/json"} {
+	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css",
+		"/icon.svg": "image/svg+xml", "/state.json": "application/json"} {
 		w := get(s, "localhost", path)
-		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) || w.Header().Get("Content-Security-Policy") != policy {
+		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||
+			w.Header().Get("Content-Security-Policy") != policy {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 	}
@@ -113,7 +117,8 @@ func TestSummaryIsInThePage(t *testing.T) {
 			t.Errorf("no part of the page has the id %s", about)
 		}
 	}
-	if tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption"); tables-captions != 1 { // that of the confusion matrix comes with it
+	// that of the confusion matrix comes with it
+	if tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption"); tables-captions != 1 {
 		t.Errorf("%d tables have %d captions", tables, captions)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
 // pollStaff asks the brokers who works on the runs.
@@ -21,23 +22,47 @@ func (r *reader) pollStaff(ctx context.Context) error {
 	}
 	s.Embedded = embedded
 	t := r.client.Topics
+	s.Hidden = []string{}
 	for _, group := range []struct {
-		name    string
-		members *[]Worker
-	}{{t.Workers(), &s.Workers}, {t.Solvers(), &s.Solvers}, {t.Runners(), &s.Runners}} {
+		name, role string
+		members    *[]Worker
+		runs       bool // its members take part in runs
+	}{
+		{t.Ingesters(), protocol.RoleIngest, &s.Ingesters, false}, {t.Workers(), protocol.RoleWork, &s.Workers, true},
+		{t.Solvers(), protocol.RoleSolve, &s.Solvers, true},
+		{t.Runners(), protocol.RoleRun, &s.Runners, true}, {t.Scorers(), protocol.RoleScore, &s.Scorers, false},
+		{t.Servers(), protocol.RoleServe, &s.Servers, false},
+	} {
 		*group.members = []Worker{}
 		owners, err := r.log.Owners(ctx, group.name)
-		if err != nil {
+		switch {
+		case err == nil:
+		case group.runs:
 			s.Unknown = err.Error() // who may not know that can see the rest
+			continue
+		default:
+			s.Hidden = append(s.Hidden, group.role)
 			continue
 		}
 		for _, o := range owners {
 			*group.members = append(*group.members, worker(o))
 		}
 	}
-	r.change(func() { r.staff = s })
+	now := r.now()
+	r.change(func() {
+		r.staff, r.polled = s, true
+		for role, members := range map[string][]Worker{protocol.RoleRun: s.Runners, protocol.RoleScore: s.Scorers,
+			protocol.RoleServe: s.Servers} {
+			if len(members) > 0 {
+				r.last[role] = now
+			}
+		}
+	})
 	return nil
 }
+
+// knows reports whether it is known which processes there are.
+func (r *reader) knows(staff *Staff) bool { return r.polled && staff.Unknown == "" && !staff.Embedded }
 
 func worker(o kafkalog.Owner) Worker {
 	// The coordinator puts the name of the client before a UUID: a few digits tell members of one host apart.
@@ -45,10 +70,26 @@ func worker(o kafkalog.Owner) Worker {
 	return Worker{ID: id[:min(len(id), 8)], Host: o.Host, Partitions: append([]int{}, o.Partitions...)}
 }
 
-// working returns the processes that work on runs, and what they do in a run, or wait for. The page names no more than a few of what is missing.
+// working returns the processes that work on runs, and what they do in a run, or wait for. The page names no more than
+// a few of what is missing.
 func (r *reader) working(now *Run) Staff {
 	s := r.staff
-	s.Workers, s.Solvers, s.Runners = clone(s.Workers), clone(s.Solvers), clone(s.Runners)
+	s.Hidden = append([]string{}, s.Hidden...)
+	for _, list := range []*[]Worker{&s.Ingesters, &s.Workers, &s.Solvers, &s.Runners, &s.Scorers, &s.Servers} {
+		*list = clone(*list)
+	}
+	for _, idle := range []struct {
+		members []Worker
+		does    string
+	}{{s.Ingesters, "ingests " + r.options.Source}, {s.Scorers, "predicts"}, {s.Servers, "answers"}} {
+		for i := range idle.members {
+			if w := &idle.members[i]; len(w.Partitions) > 0 || idle.does == "answers" {
+				w.Waits = idle.does
+			} else {
+				w.Waits = "stands by"
+			}
+		}
+	}
 	if now == nil || !now.underWay() {
 		for _, list := range [][]Worker{s.Workers, s.Solvers, s.Runners} {
 			for i := range list {
@@ -60,12 +101,9 @@ func (r *reader) working(now *Run) Staff {
 	f := r.follows.now
 	due, seal := f.due()
 	have := f.have(due, seal)
-	what := fmt.Sprintf("visit %d of %s", due.Number, run.StageName(due.Stage))
-	if due.Stage < 0 {
-		what = "the survey"
-	}
-	if seal != run.NoStage {
-		what = "residuals of " + run.StageName(seal)
+	what := event.VisitOf(due.Stage, due.Number, len(f.plan.Stages))
+	if seal != protocol.NoStage {
+		what = "the residuals of " + event.StageOf(seal, len(f.plan.Stages))
 	}
 	var behind []string // hosts of workers that have not published all of theirs
 	for i := range s.Workers {
@@ -126,12 +164,12 @@ func (r *reader) waits(s *State) {
 		return fmt.Sprintf("%s of %s %s", english.Plural(now.Of-now.Have, "partition", ""), fmt.Sprint(now.Of), do)
 	}
 	staff := &s.Staff
-	known := staff.Unknown == "" && !staff.Embedded && r.staff.Workers != nil
+	known := r.knows(staff)
 	switch {
 	case known && len(staff.Workers) == 0:
-		now.Waits = "for a worker: nobody runs stagewise work"
+		now.Waits = "for a worker: no process runs stagewise work"
 	case known && len(staff.Solvers) == 0:
-		now.Waits = "for a solver: nobody runs stagewise solve"
+		now.Waits = "for a solver: no process runs stagewise solve"
 	case now.Sealing && now.Have < now.Of:
 		now.Waits = "for residuals of " + partitions("")
 	case now.Stage < 0 && now.Have < now.Of:

@@ -12,7 +12,9 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -30,19 +32,20 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	job, blas := digits(), openBLAS(t)
 	job.Name = name
 	board := readingAt(t, brokers, name)
-	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, pipeline.TrainOptions{}, event.Ignore{})
+	id, err := dispatch.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := await(t, board, "a run that nobody works on", func(s *State) bool {
-		return need(s, "nobody runs stagewise work") && need(s, "nobody runs stagewise solve")
+		return need(s, "no process runs stagewise work") && need(s, "no process runs stagewise solve")
 	})
-	if s.Summary.Level != Trouble || s.Run.ID != id || s.Run.Waits != "for a worker: nobody runs stagewise work" {
+	if s.Summary.Level != Trouble || s.Run.ID != id || s.Run.Waits != "for a worker: no process runs stagewise work" {
 		t.Errorf("run %+v, summary %+v", s.Run, s.Summary)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	for _, role := range []func(context.Context, *kafkalog.Log, *kernel.BLAS, pipeline.Job, event.Recorder) error{pipeline.Work, pipeline.Solve} {
+	for _, role := range []func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error{dispatch.Work,
+		dispatch.Solve} {
 		log := openOn(t, kafkalog.Options{Brokers: brokers})
 		go func() { ended <- role(ctx, log, blas, job, event.Ignore{}) }()
 	}
@@ -55,10 +58,12 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 		}
 	})
 	s = await(t, board, "a version, and who has made it", func(s *State) bool {
-		return len(s.Versions) == 1 && s.Run.State == schemas.Done && len(s.Staff.Workers) == 1 && len(s.Staff.Solvers) == 1 && len(s.Staff.Workers[0].Partitions) == 4
+		return len(s.Versions) == 1 && s.Run.State == schemas.Done && len(s.Staff.Workers) == 1 && len(s.Staff.Solvers) == 1 &&
+			len(s.Staff.Workers[0].Partitions) == 4
 	})
 	w, v := s.Staff.Workers[0], s.Staff.Solvers[0]
-	if !slices.Equal(w.Partitions, []int{0, 1, 2, 3}) || w.Waits != "waits for a run" || w.Host == "" || w.ID == "" || !slices.Equal(v.Partitions, []int{0}) || s.Staff.Embedded {
+	if !slices.Equal(w.Partitions, []int{0, 1, 2, 3}) || w.Waits != "waits for a run" || w.Host == "" || w.ID == "" ||
+		!slices.Equal(v.Partitions, []int{0}) || s.Staff.Embedded {
 		t.Errorf("staff %+v", s.Staff)
 	}
 }
@@ -66,7 +71,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 // What each process waits for follows from which parts of the visit are published.
 func TestWhatProcessesWaitFor(t *testing.T) {
 	log := openLog(t)
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), pipeline.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +82,8 @@ func TestWhatProcessesWaitFor(t *testing.T) {
 	}
 	f := newFollowed(ledger.Plan(report.Run), r.client)
 	r.follows.now = f
-	r.staff = Staff{Workers: []Worker{{Host: "a", Partitions: []int{0, 2}}, {Host: "b", Partitions: []int{1, 3}}, {Host: "c"}}, Solvers: []Worker{{Host: "d", Partitions: []int{0}}, {Host: "e"}}}
+	r.staff = Staff{Workers: []Worker{{Host: "a", Partitions: []int{0, 2}}, {Host: "b", Partitions: []int{1, 3}}, {Host: "c"}},
+		Solvers: []Worker{{Host: "d", Partitions: []int{0}}, {Host: "e"}}}
 	for _, c := range []struct {
 		surveyed []int
 		waits    string

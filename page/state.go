@@ -138,8 +138,14 @@ type Quality struct {
 	schemas.SplitReport
 	// Pairs are the classes that are confused most, if there are too many for a matrix.
 	Pairs []Pair `json:"pairs,omitempty"`
-	// Curve is the error along the messages of the version, before they were learnt.
-	Curve []schemas.ErrorBin `json:"curve,omitempty"`
+	// Curve is the error of the version's rows before they were learnt, in the order in which they came.
+	Curve []CurvePoint `json:"curve,omitempty"`
+}
+
+// CurvePoint is the error of rows that came after each other.
+type CurvePoint struct {
+	Rows  int64   `json:"rows"`  // up to the last of them, from the first of the version
+	Error float64 `json:"error"` // percent
 }
 
 // Pair is rows of one class that are predicted as another.
@@ -149,13 +155,17 @@ type Pair struct {
 	Rows      int64  `json:"rows"`
 }
 
-// Staff are the processes that work on runs.
+// Staff are the processes of a pipeline.
 type Staff struct {
-	Embedded bool     `json:"embedded"` // the brokers are those of a process, which works too, as a member of no group
-	Unknown  string   `json:"unknown"`  // why the rest is not known
-	Workers  []Worker `json:"workers"`
-	Solvers  []Worker `json:"solvers"`
-	Runners  []Worker `json:"runners"`
+	Embedded  bool     `json:"embedded"` // the brokers are those of a process, which works too, as a member of no group
+	Unknown   string   `json:"unknown"`  // why the rest is not known
+	Hidden    []string `json:"hidden"`   // roles whose processes brokers do not show to this page
+	Ingesters []Worker `json:"ingesters"`
+	Workers   []Worker `json:"workers"`
+	Solvers   []Worker `json:"solvers"`
+	Runners   []Worker `json:"runners"`
+	Scorers   []Worker `json:"scorers"`
+	Servers   []Worker `json:"servers"`
 }
 
 // Worker is a member of a group.

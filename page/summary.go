@@ -3,11 +3,13 @@ package page
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -29,34 +31,40 @@ const fresh = time.Hour
 
 // summary answers what an operator asks first.
 func (r *reader) summary(s *State) Summary {
-	m := Summary{Pipeline: r.options.Name, Brokers: r.options.Brokers, Needs: []Need{}, Facts: []Fact{r.behind(s), errorOf(s), r.offeredOf(s), underWay(s)}}
+	m := Summary{Pipeline: r.options.Name, Brokers: r.options.Brokers, Needs: []Need{},
+		Facts: []Fact{r.behind(s), errorOf(s), r.offeredOf(s), underWay(s)}}
 	need := func(level Level, about, format string, values ...any) {
 		m.Needs = append(m.Needs, Need{level, fmt.Sprintf(format, values...), about})
 	}
 	if quiet := r.now().Sub(r.heard); quiet > max(10*time.Second, 5*r.options.every()) {
-		need(Trouble, aboutFlow, "The brokers have not answered for %s. What you see is older than that.", words(quiet))
+		need(Trouble, aboutFlow, "The brokers have not answered for %s. The page may be older than that.", words(quiet))
 	}
 	told := map[string]bool{}
 	for _, err := range r.errors {
 		if err != nil && !told[err.Error()] {
-			need(Trouble, aboutFlow, "A part of this page may be old: %v.", err)
+			need(Trouble, aboutFlow, "Part of this page may be old: %v.", err)
 			told[err.Error()] = true
 		}
 	}
 	if r.absent {
-		need(Notice, aboutFlow, "The pipeline has no topics yet: stagewise train or stagewise run makes them.")
+		need(Notice, aboutFlow, "The pipeline has no topics yet: stagewise train or stagewise run creates them.")
 	}
 	needsOfRun(s, r, need)
+	r.needsOfProcesses(s, need)
 	needsOfVersions(s, need)
 	if r.topics.grows() {
-		need(Trouble, aboutFlow, "More examples come than are learnt: what no version has learnt has grown for ten minutes.")
+		need(Trouble, aboutFlow, "Examples arrive faster than they are learnt: the backlog has grown for ten minutes.")
+	}
+	if part := badPart(s); part > mostBad {
+		need(Trouble, aboutQuarantine, "%.0f %% of new messages are unusable. Has a producer changed its format?", 100*part)
 	}
 	if recent := r.recentlyBad(s); recent > 0 {
 		some := fmt.Sprint(recent)
 		if recent == maxBad {
 			some = fmt.Sprintf("At least %d", recent)
 		}
-		need(Notice, aboutQuarantine, "%s could not be used in the last hour. The first reason: %s.", english.PluralWord(recent, some+" message", some+" messages"), s.Quarantine.Reasons[0].Reason)
+		need(Notice, aboutQuarantine, "%s could not be used in the last hour. First reason: %s.",
+			english.PluralWord(recent, some+" message", some+" messages"), s.Quarantine.Reasons[0].Reason)
 	}
 	slices.SortStableFunc(m.Needs, func(a, b Need) int {
 		switch {
@@ -76,13 +84,13 @@ func verdict(needs []Need, s *State) (Level, string) {
 	switch trouble := len(needs); {
 	case trouble > 0 && needs[0].Level == Trouble:
 		if trouble == 1 {
-			return Trouble, "One thing needs you."
+			return Trouble, "One problem needs action."
 		}
-		return Trouble, fmt.Sprintf("%d things need you.", trouble)
+		return Trouble, fmt.Sprintf("%d problems need action.", trouble)
 	case trouble == 1:
-		return Notice, "Working, and one thing needs a look."
+		return Notice, "Working, with one warning."
 	case trouble > 1:
-		return Notice, fmt.Sprintf("Working, and %d things need a look.", trouble)
+		return Notice, fmt.Sprintf("Working, with %d warnings.", trouble)
 	case s.Run == nil && len(s.Versions) == 0:
 		return Good, "Nothing has run yet."
 	}
@@ -103,21 +111,64 @@ func needsOfRun(s *State, r *reader, need func(level Level, about, format string
 	}
 	f := r.follows.now
 	if due, _ := f.due(); f.failure != "" && f.failed == due.Parent {
-		need(Notice, aboutRun, "A worker can't make the visit that is due: %s.", f.failure)
+		need(Notice, aboutRun, "A worker can't make the current visit: %s.", f.failure)
 	}
-	if known := s.Staff.Unknown == "" && !s.Staff.Embedded && r.staff.Workers != nil; known {
+	if r.knows(&s.Staff) && (run.Kind == kindTrain || len(s.Staff.Runners) > 0) { // a runner works and solves too
 		for _, role := range []struct {
 			members []Worker
 			name    string
 		}{{s.Staff.Workers, "work"}, {s.Staff.Solvers, "solve"}} {
 			if len(role.members) == 0 {
-				need(Trouble, aboutStaff, "Run %s waits: nobody runs stagewise %s.", run.ID, role.name)
+				need(Trouble, aboutStaff, "Run %s is waiting: no process runs stagewise %s.", run.ID, role.name)
 			}
 		}
 	}
 	if quiet := r.now().Sub(time.UnixMilli(run.News)); run.News > 0 && quiet > silent {
-		need(Notice, aboutRun, "Nothing has come of run %s for %s. It waits %s.", run.ID, words(quiet), run.Waits)
+		need(Notice, aboutRun, "Run %s has made no progress for %s. It is waiting %s.", run.ID, words(quiet), run.Waits)
 	}
+}
+
+// needsOfProcesses adds what a pipeline needs whose processes are gone.
+func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format string, values ...any)) {
+	staff := &s.Staff
+	if !r.knows(staff) {
+		return
+	}
+	lag, _ := r.topics.allBehind()
+	chain := s.Run != nil && s.Run.Kind != kindTrain
+	switch left := r.gone(protocol.RoleRun); {
+	case len(staff.Runners) > 0:
+	case chain && lag > 0:
+		need(Trouble, aboutStaff, "No process runs stagewise run, and %s.", waiting(lag))
+	case chain && s.Run.underWay():
+		need(Trouble, aboutStaff, "Run %s is waiting: no process runs stagewise run.", s.Run.ID)
+	case left != "":
+		need(Notice, aboutStaff, "No process runs stagewise run: the last one was seen %s ago.", left)
+	}
+	if r.topics.waits > 0 && len(staff.Ingesters)+len(staff.Runners) == 0 && !slices.Contains(staff.Hidden, protocol.RoleIngest) {
+		need(Trouble, aboutStaff, "%s on %s, and no process ingests them.", waiting(r.topics.waits), r.options.Source)
+	}
+	for _, role := range []struct {
+		name    string
+		members []Worker
+	}{{protocol.RoleScore, staff.Scorers}, {protocol.RoleServe, staff.Servers}} {
+		if left := r.gone(role.name); left != "" && len(role.members) == 0 {
+			need(Trouble, aboutStaff, "No process runs stagewise %s: the last one was seen %s ago.", role.name, left)
+		}
+	}
+}
+
+// gone returns for how long no process of a role was seen, in words; empty if none ever was.
+func (r *reader) gone(role string) string {
+	if last, seen := r.last[role]; seen {
+		return words(r.now().Sub(last))
+	}
+	return ""
+}
+
+// waiting says how many messages wait.
+func waiting(messages int64) string {
+	return humanize.Comma(messages) + " " + english.PluralWord(int(messages), "message waits", "messages wait")
 }
 
 // needsOfVersions adds what versions need from a person.
@@ -145,19 +196,41 @@ func needsOfVersions(s *State, need func(level Level, about, format string, valu
 		if withheld > 1 {
 			level = Trouble
 		}
-		need(level, aboutVersions, "The gate withholds the newest %s. Subscribers keep %s.", english.PluralWord(withheld, "version", fmt.Sprintf("%d versions", withheld)), keeps)
+		need(level, aboutVersions, "The gate withholds the newest %s. Subscribers keep %s.", english.PluralWord(withheld, "version",
+			fmt.Sprintf("%d versions", withheld)), keeps)
 	case out != nil && out.Pinned && out.Version != newest.Version:
-		need(Notice, aboutVersions, "Version %d is pinned, so subscribers do not get the newest, %d.", out.Version, newest.Version)
+		need(Notice, aboutVersions, "Version %d is pinned, so subscribers do not get the newest version, %d.", out.Version, newest.Version)
 	}
 	if newest.MostlyBad {
-		need(Trouble, aboutQuarantine, "Most of the messages of version %d could not be used. Has a producer changed its format?", newest.Version)
+		need(Trouble, aboutQuarantine, "Most messages of version %d were unusable. Has a producer changed its format?", newest.Version)
 	}
 	if newest.Drift {
-		need(Notice, aboutError, "The stream has changed: version %d raised the alarm.", newest.Version)
+		need(Notice, aboutError, "Drift alarm: the stream changed at version %d.", newest.Version)
 	}
 	if newest.UnknownRows > 0 {
-		need(Notice, aboutVersions, "%s of version %d have a label that is no class.", english.Plural(int(newest.UnknownRows), "row", ""), newest.Version)
+		need(Notice, aboutVersions, "%s of version %d have a label that is not a class.", english.Plural(int(newest.UnknownRows), "row", ""),
+			newest.Version)
 	}
+}
+
+// mostBad is which part of the messages that arrive may go to quarantine.
+const mostBad = 0.1
+
+// badPart returns which part of the messages that arrive goes to quarantine now; 0 if none arrive.
+func badPart(s *State) float64 {
+	arriving, bad := 0.0, 0.0
+	for _, t := range s.Topics {
+		switch {
+		case t.Role == roleSource, t.Role == roleExamples && arriving == 0: // the source topic comes first, if there is one
+			arriving = t.Rate
+		case t.Role == "quarantine":
+			bad = t.Rate
+		}
+	}
+	if arriving == 0 {
+		return 0
+	}
+	return min(bad/arriving, 1)
 }
 
 // recentlyBad returns how many messages have come to quarantine lately.
@@ -173,17 +246,30 @@ func (r *reader) recentlyBad(s *State) (n int) {
 // behind says how far the versions are behind the examples.
 func (r *reader) behind(s *State) Fact {
 	f := Fact{Question: "How far behind?", Answer: "Not known", About: aboutFlow}
-	if len(s.Topics) == 0 || s.Topics[0].Lag == nil {
-		return f
+	var parts []string
+	lag, known, rate := int64(0), false, 0.0
+	for _, t := range s.Topics { // the source topic comes before the examples
+		if t.Role != roleSource && t.Role != roleExamples || t.Lag == nil {
+			continue
+		}
+		if *t.Lag > 0 && t.Role == roleSource {
+			parts = append(parts, humanize.Comma(*t.Lag)+" of them not ingested yet")
+		}
+		if !known {
+			rate = t.Rate
+		}
+		lag, known = lag+*t.Lag, true
 	}
-	f.Detail = coming(s.Topics[0].Rate)
-	switch lag := *s.Topics[0].Lag; lag {
-	case 0:
-		f.Answer = "Nothing waits"
+	switch {
+	case !known:
+		return f
+	case lag == 0:
+		f.Answer = "Up to date"
 	default:
 		f.Answer = humanize.Comma(lag) + " " + english.PluralWord(int(lag), "message", "")
-		f.Detail = "no version has learnt them; " + f.Detail
+		parts = append([]string{english.PluralWord(int(lag), "waits", "wait") + " to be learnt"}, parts...)
 	}
+	f.Detail = strings.Join(append(parts, coming(rate)), "; ")
 	return f
 }
 
@@ -191,11 +277,11 @@ func (r *reader) behind(s *State) Fact {
 func coming(rate float64) string {
 	switch {
 	case rate == 0:
-		return "none come now"
+		return "no new messages are arriving"
 	case rate < 10:
-		return fmt.Sprintf("%.1f come a second", rate)
+		return fmt.Sprintf("%.1f arriving per second", rate)
 	}
-	return humanize.Comma(int64(rate+0.5)) + " come a second"
+	return humanize.Comma(int64(rate+0.5)) + " arriving per second"
 }
 
 // errorOf says what the error is.
@@ -218,7 +304,7 @@ func errorOf(s *State) Fact {
 		v := &s.Versions[len(s.Versions)-1]
 		_ = measured(v, v.TestError, fmt.Sprintf("of test rows, version %d", v.Version)) ||
 			measured(v, v.HoldoutError, fmt.Sprintf("of holdout rows, version %d", v.Version)) ||
-			measured(v, v.TrainError, fmt.Sprintf("of the rows that version %d was fitted to", v.Version))
+			measured(v, v.TrainError, fmt.Sprintf("of the training rows of version %d", v.Version))
 	}
 	return f
 }
@@ -227,7 +313,7 @@ func percent(v float64) string { return fmt.Sprintf("%.2f %%", v) }
 
 // offeredOf says which version subscribers get. It may not be described yet.
 func (r *reader) offeredOf(s *State) Fact {
-	f := Fact{Question: "Which version is out?", Answer: "None", Detail: "subscribers get nothing yet", About: aboutVersions}
+	f := Fact{Question: "Which version is in use?", Answer: "None", Detail: "no version is offered yet", About: aboutVersions}
 	if at := slices.IndexFunc(r.places, func(p schemas.Place) bool { return p.Run == r.latest() }); at >= 0 {
 		f.Answer, f.Detail = fmt.Sprintf("Version %d", r.places[at].Version), "of run "+r.places[at].Run
 	}
@@ -244,7 +330,7 @@ func (r *reader) offeredOf(s *State) Fact {
 
 // underWay says what goes on.
 func underWay(s *State) Fact {
-	f := Fact{Question: "What goes on?", Answer: "Nothing", Detail: "no run is under way", About: aboutRun}
+	f := Fact{Question: "What is running?", Answer: "Nothing", Detail: "no active run", About: aboutRun}
 	run := s.Run
 	if run == nil {
 		return f
@@ -257,11 +343,11 @@ func underWay(s *State) Fact {
 	case run.Stage < 0:
 		f.Answer = "Survey"
 	case run.Stage >= len(run.Stages):
-		f.Answer = "All stages are fitted"
+		f.Answer = "Writing the version"
 	default:
-		f.Answer = fmt.Sprintf("Stage %d, visit %d", run.Stage, run.Visit)
+		f.Answer = fmt.Sprintf("Stage %d of %d", run.Stage+1, len(run.Stages))
 	}
-	f.Detail, f.When, f.Since = fmt.Sprintf("run %s of %s waits %s", run.ID, english.Plural(len(run.Stages), "stage", ""), run.Waits), "last message", run.News
+	f.Detail, f.When, f.Since = fmt.Sprintf("run %s waits %s", run.ID, run.Waits), "last message", run.News
 	if run.Queued > 0 {
 		f.Detail += fmt.Sprintf("; %s behind it", english.Plural(run.Queued, "run", ""))
 	}

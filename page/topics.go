@@ -4,20 +4,22 @@ import (
 	"context"
 	"time"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // topics is where the topics of a pipeline end, and how fast they grow.
-type topics struct {
-	all    []*polled
-	learnt []int64 // by partition of the examples: before which offset the versions have looked at all; −1: not known
-	lags   []lagAt // of the examples, a minute apart
+type topicNames struct {
+	all     []*polled
+	waits   int64   // messages of the source topic that are not ingested
+	unknown bool    // it is not known how many
+	learnt  []int64 // by partition of the examples: before which offset the versions have looked at all; −1: not known
+	lags    []lagAt // of the examples, a minute apart
 }
 
 // polled is what was found out about a topic.
 type polled struct {
 	role, name string
-	partitions []schemas.Span
+	partitions []coverage.Span
 	ends       []ends // at the last polls
 	rates      []float64
 }
@@ -33,6 +35,12 @@ type lagAt struct {
 	lag int64
 }
 
+// The roles of topics that others than the flow's picture ask for.
+const (
+	roleSource   = "source"
+	roleExamples = "examples"
+)
+
 // rateOver is how many polls a rate is taken over.
 const rateOver = 5
 
@@ -41,9 +49,13 @@ func (r *reader) pollTopics(ctx context.Context) error {
 	t := r.client.Topics
 	var found []polled
 	for _, topic := range []struct{ role, name string }{
-		{"examples", t.Examples}, {"residuals", t.Residuals}, {"statistics", t.Statistics}, {"weights", t.Weights}, {"versions", t.Versions},
+		{roleSource, r.options.Source}, {roleExamples, t.Examples}, {"residuals", t.Residuals}, {"statistics", t.Statistics},
+		{"weights", t.Weights}, {"versions", t.Versions},
 		{"state", t.State}, {"plans", t.Plans}, {"forget", t.Forget}, {"quarantine", t.Quarantine}, {"predictions", t.Predictions},
 	} {
+		if topic.name == "" {
+			continue
+		}
 		p := polled{role: topic.role, name: topic.name}
 		exists, err := r.log.Exists(ctx, topic.name)
 		if err == nil && exists {
@@ -54,16 +66,21 @@ func (r *reader) pollTopics(ctx context.Context) error {
 		}
 		found = append(found, p)
 	}
+	waits, unknown := int64(0), error(nil) // who may not read the examples sees the rest
+	if found[0].role == roleSource && len(found[0].partitions) > 0 {
+		waits, unknown = r.pollSource(ctx, found[1].partitions)
+	}
 	now := r.now()
 	r.change(func() {
+		r.topics.waits, r.topics.unknown = waits, unknown != nil
 		r.topics.poll(now, found)
 		r.heard = now
 	})
-	return nil
+	return unknown
 }
 
 // poll takes what was found out at some time, in the order of the flow.
-func (t *topics) poll(now time.Time, found []polled) {
+func (t *topicNames) poll(now time.Time, found []polled) {
 	if t.all == nil {
 		for i := range found {
 			t.all = append(t.all, &found[i])
@@ -87,7 +104,7 @@ func (t *topics) poll(now time.Time, found []polled) {
 			topic.rates = topic.rates[1:]
 		}
 	}
-	if lag, known := t.behind(); known && (len(t.lags) == 0 || now.Sub(t.lags[len(t.lags)-1].at) >= time.Minute) {
+	if lag, known := t.allBehind(); known && (len(t.lags) == 0 || now.Sub(t.lags[len(t.lags)-1].at) >= time.Minute) {
 		if t.lags = append(t.lags, lagAt{now, lag}); len(t.lags) > 11 {
 			t.lags = t.lags[1:]
 		}
@@ -112,7 +129,7 @@ func (p *polled) held() (n int64) {
 }
 
 // held returns how many offsets a topic has.
-func (t *topics) held(name string) int64 {
+func (t *topicNames) held(name string) int64 {
 	for _, p := range t.all {
 		if p.name == name {
 			return p.held()
@@ -122,7 +139,7 @@ func (t *topics) held(name string) int64 {
 }
 
 // list returns the topics for the page.
-func (t *topics) list() []Topic {
+func (t *topicNames) list() []Topic {
 	list := []Topic{}
 	for _, p := range t.all {
 		list = append(list, Topic{
@@ -133,7 +150,7 @@ func (t *topics) list() []Topic {
 }
 
 // learn takes before which offsets a version has looked at all messages, by partition.
-func (t *topics) learn(ends []int64) {
+func (t *topicNames) learn(ends []int64) {
 	for len(t.learnt) < len(ends) {
 		t.learnt = append(t.learnt, -1)
 	}
@@ -142,23 +159,40 @@ func (t *topics) learn(ends []int64) {
 	}
 }
 
+// of returns what was found out about the topic of a role; nil if nothing was.
+func (t *topicNames) of(role string) *polled {
+	for _, p := range t.all {
+		if p.role == role {
+			return p
+		}
+	}
+	return nil
+}
+
+// allBehind is behind with the messages that are not ingested.
+func (t *topicNames) allBehind() (lag int64, known bool) {
+	lag, known = t.behind()
+	return lag + t.waits, known
+}
+
 // behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled.
-func (t *topics) behind() (lag int64, known bool) {
-	if len(t.all) == 0 {
+func (t *topicNames) behind() (lag int64, known bool) {
+	examples := t.of(roleExamples)
+	if examples == nil {
 		return 0, false
 	}
-	for p, s := range t.all[0].partitions {
+	for p, s := range examples.partitions {
 		from := s.From
 		if p < len(t.learnt) {
 			from = max(from, t.learnt[p])
 		}
 		lag += max(s.To-from, 0)
 	}
-	return lag, len(t.all[0].partitions) > 0
+	return lag, len(examples.partitions) > 0
 }
 
 // grows reports whether the examples have been behind by more at each minute of the last ten.
-func (t *topics) grows() bool {
+func (t *topicNames) grows() bool {
 	if len(t.lags) < 11 {
 		return false
 	}
@@ -179,8 +213,11 @@ func (r *reader) lags(s *State) {
 			}
 		}
 	}
+	if s := r.topics.of(roleSource); s != nil && len(s.partitions) > 0 && !r.topics.unknown {
+		lag(roleSource, r.topics.waits, "messages that are not ingested")
+	}
 	if n, known := r.topics.behind(); known {
-		lag("examples", n, "messages that no version has learnt")
+		lag(roleExamples, n, "messages that no version has learnt")
 	}
 	if len(r.places) > 0 {
 		newer := 0

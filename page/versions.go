@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // described is what is kept of a version.
@@ -47,7 +49,7 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 		return false, nil
 	}
 	finished, report, err := r.client.Described(ctx, place)
-	if errors.As(err, new(*run.GoneError)) { // it is being removed
+	if errors.As(err, new(*protocol.GoneError)) { // it is being removed
 		r.change(func() {
 			r.places = slices.DeleteFunc(slices.Clone(r.places), func(p schemas.Place) bool { return p.Run == place.Run })
 		})
@@ -120,7 +122,7 @@ func (r *reader) next() (place schemas.Place, any bool) {
 }
 
 // describe returns what the page says of a version.
-func describe(f run.Finished, report *schemas.Report) *described {
+func describe(f protocol.Finished, report *schemas.Report) *described {
 	metric := func(name string) *float64 {
 		if v, any := f.Metrics[name]; any {
 			return &v
@@ -128,7 +130,7 @@ func describe(f run.Finished, report *schemas.Report) *described {
 		return nil
 	}
 	d := &described{report: report, reported: report != nil, Version: Version{
-		Version: f.Version, Run: f.Run, Written: milliseconds(f.Written), Kind: kindOf(f.Plan), Rows: f.Rows[schemas.Train.String()],
+		Version: f.Version, Run: f.Run, Written: milliseconds(f.Written), Kind: kindOf(f.Plan), Rows: f.Rows[examples.Train.String()],
 		TrainError: metric("train_error"), HoldoutError: metric("holdout_error"), TestError: metric("test_error"), Offered: f.Offered,
 		Digest: f.WeightsDigest.Short(),
 	}}
@@ -149,7 +151,8 @@ func describe(f run.Finished, report *schemas.Report) *described {
 	}
 	d.Seconds = report.Seconds
 	if u := report.Retrain; u != nil {
-		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows = u.Kind, u.Rows, u.PrequentialError, u.Drift, u.MostlyBad != nil, u.UnknownRows
+		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows = u.Kind, u.Rows, u.PrequentialError, u.Drift,
+			u.MostlyBad != nil, u.UnknownRows
 	}
 	return d
 }
@@ -183,10 +186,10 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 func qualityOf(report *schemas.Report) *Quality {
 	q := &Quality{Version: report.Version, Labels: report.Labels}
 	update := report.Retrain != nil && report.Retrain.Kind == schemas.RunUpdate
-	order := []schemas.Split{schemas.Test, schemas.Holdout, schemas.Train}
+	order := []examples.Split{examples.Test, examples.Holdout, examples.Train}
 	if update { // all of its splits are measured before the rows are learnt, and training rows are the most
-		order = []schemas.Split{schemas.Train, schemas.Test, schemas.Holdout}
-		q.Curve = report.Retrain.Curve
+		order = []examples.Split{examples.Train, examples.Test, examples.Holdout}
+		q.Curve = alongRows(report.Retrain.Curve)
 	}
 	for _, split := range order {
 		if s, any := report.Splits[split.String()]; any && s.Rows > 0 {
@@ -201,9 +204,26 @@ func qualityOf(report *schemas.Report) *Quality {
 		q.Pairs, q.Confusion = pairsOf(q.Confusion, q.Labels), nil
 	}
 	if len(q.Labels) > maxMatrix {
-		q.Labels = nil
+		q.Labels, q.Precision, q.Recall, q.F1 = nil, nil, nil, nil
 	}
 	return q
+}
+
+// alongRows returns the error over the rows of a version. Messages at the same distance from where their partitions
+// began came at about the same time: they are one point.
+func alongRows(curve []statistics.ErrorBin) (points []CurvePoint) {
+	rows := int64(0)
+	for i := 0; i < len(curve); {
+		weight, wrong, offset := 0.0, 0.0, curve[i].Offset
+		for ; i < len(curve) && curve[i].Offset == offset; i++ {
+			rows += curve[i].Rows
+			weight, wrong = weight+curve[i].Weight, wrong+curve[i].Weight*curve[i].Error
+		}
+		if weight > 0 {
+			points = append(points, CurvePoint{Rows: rows, Error: wrong / weight})
+		}
+	}
+	return points
 }
 
 // pairsOf returns the classes that are confused most.

@@ -9,26 +9,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // readerOf returns a job of another pipeline that reads the examples of a job.
-func readerOf(archive Job, name string) Job {
+func readerOf(archive topics.Job, name string) topics.Job {
 	archive.Name, archive.Examples.Train, archive.Examples.Test = name, nil, nil
-	archive.Examples.Topic = run.TopicsOf("test").Examples
+	archive.Examples.Topic = protocol.TopicsOf("test").Examples
 	return archive
 }
 
 // topicsOf returns the topics that begin with a prefix, with their settings and their messages.
-func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string]map[string]string, messages map[string][]kafkalog.Message) {
+func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string]map[string]string,
+	messages map[string][]kafkalog.Message) {
 	t.Helper()
 	found, err := log.Topics(t.Context(), prefix)
 	if err != nil {
@@ -38,22 +45,22 @@ func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string
 	for _, topic := range found {
 		messages[topic.Name] = readTopic(t, log, topic.Name)
 	}
-	if topics, err = log.Configs(t.Context(), names(found)...); err != nil {
+	if topics, err = log.Configs(t.Context(), replay.Names(found)...); err != nil {
 		t.Fatal(err)
 	}
 	return topics, messages
 }
 
-// Any number of pipelines train on the examples of another at once, each with the weights of a run of the owner. Nothing is written to a topic
-// of the owner, not even that a message can't be used.
+// Any number of pipelines train on the examples of another at once, each with the weights of a run of the owner.
+// Nothing is written to a topic of the owner, not even that a message can't be used.
 func TestPipelinesShareAnArchive(t *testing.T) {
 	owner := newMultiStageJob(t)
 	log := openEmbedded(t)
-	if err := Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
+	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	produce(t, log, owner, 1, kafkalog.Message{Value: []byte("no examples")})
-	jobs := []Job{readerOf(owner, "a"), readerOf(owner, "b"), readerOf(owner, "c")}
+	jobs := []topics.Job{readerOf(owner, "a"), readerOf(owner, "b"), readerOf(owner, "c")}
 	jobs[1].Stages, jobs[2].Seed = jobs[1].Stages[:2], 7
 	var alone []*schemas.Report
 	for _, job := range jobs {
@@ -67,7 +74,7 @@ func TestPipelinesShareAnArchive(t *testing.T) {
 	for i, job := range jobs {
 		other := connect(t, log)
 		running.Go(func() (err error) {
-			reports[i], _, err = Train(t.Context(), other, openBLAS(t), job, TrainOptions{}, &eventRecorder{})
+			reports[i], _, err = Train(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
 			return err
 		})
 	}
@@ -76,7 +83,8 @@ func TestPipelinesShareAnArchive(t *testing.T) {
 	}
 	for i, report := range reports {
 		if report.WeightsDigest != alone[i].WeightsDigest || report.Quarantined != 1 {
-			t.Errorf("pipeline %s: digest %s, %d in quarantine; expected %s and 1", jobs[i].Name, report.WeightsDigest, report.Quarantined, alone[i].WeightsDigest)
+			t.Errorf("pipeline %s: digest %s, %d in quarantine; expected %s and 1", jobs[i].Name, report.WeightsDigest, report.Quarantined,
+				alone[i].WeightsDigest)
 		}
 		if quarantined := readTopic(t, log, jobs[i].Name+".quarantine"); len(quarantined) != 1 {
 			t.Errorf("pipeline %s has %d messages in quarantine, expected 1", jobs[i].Name, len(quarantined))
@@ -85,14 +93,15 @@ func TestPipelinesShareAnArchive(t *testing.T) {
 	settingsAfter, after := topicsOf(t, log, owner.Name+".")
 	for topic, messages := range before {
 		if len(after[topic]) != len(messages) || !maps.Equal(settings[topic], settingsAfter[topic]) {
-			t.Errorf("%s has %d messages and settings %v; before the other pipelines read it, it had %d and %v", topic, len(after[topic]), settingsAfter[topic], len(messages), settings[topic])
+			t.Errorf("%s has %d messages and settings %v; before the other pipelines read it, it had %d and %v", topic, len(after[topic]),
+				settingsAfter[topic], len(messages), settings[topic])
 		}
 	}
 	all, err := log.Topics(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list := names(all); slices.Contains(list, "a.examples") || len(after) != len(before) {
+	if list := replay.Names(all); slices.Contains(list, "a.examples") || len(after) != len(before) {
 		t.Errorf("topics %v: expected no a.examples, and no other topic of the owner", list)
 	}
 }
@@ -101,40 +110,42 @@ func TestPipelinesShareAnArchive(t *testing.T) {
 func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
-	if err := Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
+	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	other := owner
 	other.Examples.Train = []string{rings(128, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	if err := Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
+	if err := source.Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	reader := readerOf(topic, "reader")
-	same := func(rows int64, passedOver schemas.PassedOver) {
+	same := func(rows int64, passedOver coverage.PassedOver) {
 		t.Helper()
 		want, _ := train(t, log, topic)
 		report, _ := train(t, log, reader)
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != rows || !maps.Equal(report.PassedOver, passedOver) {
-			t.Errorf("%d rows, passed over %v, digest %s; expected %d, %v, %s", report.Rows, report.PassedOver, report.WeightsDigest, rows, passedOver, want.WeightsDigest)
+			t.Errorf("%d rows, passed over %v, digest %s; expected %d, %v, %s", report.Rows, report.PassedOver, report.WeightsDigest, rows,
+				passedOver, want.WeightsDigest)
 		}
 	}
 	same(768, nil)
 	states := sourcesOf(t, log, owner.Name)
-	i := slices.IndexFunc(states, func(s SourceState) bool { return s.Rows == 128 })
+	i := slices.IndexFunc(states, func(s source.SourceState) bool { return s.Rows == 128 })
 	removeSource(t, log, owner.Name, states[i].ID)
-	same(640, schemas.PassedOver{schemas.Removed: 2})
-	forget(t, log, topic, ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
-	same(576, schemas.PassedOver{schemas.Removed: 2, schemas.ForgottenRow: 64})
-	versions, err := Versions(t.Context(), log, reader.Name)
+	same(640, coverage.PassedOver{coverage.Removed: 2})
+	forget(t, log, topic, erase.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
+	same(576, coverage.PassedOver{coverage.Removed: 2, coverage.ForgottenRow: 64})
+	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
 	}
-	if _, err := Verify(t.Context(), log, openBLAS(t), reader, run.Latest, event.Ignore{}); err != nil {
+	if _, err := replay.Verify(t.Context(), log, openBLAS(t), reader, protocol.Latest, event.Ignore{}); err != nil {
 		t.Error(err)
 	}
 	own := reader
 	own.Examples.Topic = ""
-	if _, err := Verify(t.Context(), log, openBLAS(t), own, run.Latest, event.Ignore{}); !errors.As(err, new(*OtherExamplesError)) {
+	if _, err := replay.Verify(t.Context(), log, openBLAS(t), own, protocol.Latest, event.Ignore{}); !errors.As(err,
+		new(*topics.OtherExamplesError)) {
 		t.Errorf("got %v, expected an *OtherExamplesError", err)
 	}
 }
@@ -157,7 +168,7 @@ func TestArchiveWithoutAnOwner(t *testing.T) {
 		t.Errorf("digest %s, expected %s", report.WeightsDigest, want.WeightsDigest)
 	}
 	reader.Examples.Topic = "pictures"
-	if err := trainError(t, log, reader); !errors.As(err, new(*NoArchiveError)) {
+	if err := trainError(t, log, reader); !errors.As(err, new(*topics.NoArchiveError)) {
 		t.Errorf("got %v, expected a *NoArchiveError", err)
 	}
 	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {
@@ -165,23 +176,24 @@ func TestArchiveWithoutAnOwner(t *testing.T) {
 	}
 }
 
-// A bound by offsets leaves out what retention would have deleted: the weights are the same. The report counts it, and none of it as missing.
+// A bound by offsets leaves out what retention would have deleted: the weights are the same. The report counts it, and
+// none of it as missing.
 func TestBoundsByOffsets(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640) // five messages in each of two partitions
 	log, shorter := openEmbedded(t), openEmbedded(t)
 	for _, l := range []*kafkalog.Log{log, shorter} {
-		if err := Ingest(t.Context(), l, owner, event.Ignore{}); err != nil {
+		if err := source.Ingest(t.Context(), l, owner, event.Ignore{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	deleteRecords(t, shorter, run.TopicsOf(owner.Name).Examples, 0, 3)
-	deleteRecords(t, shorter, run.TopicsOf(owner.Name).Examples, 1, 1)
+	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 0, 3)
+	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 1, 1)
 	want, _ := train(t, shorter, topic)
 	bounded := topic
 	for _, c := range []struct {
 		from, to []string
 		outside  int64
-		digest   schemas.Digest // "": not compared
+		digest   wire.Digest // "": not compared
 	}{
 		{[]string{"3", "1"}, nil, 4, want.WeightsDigest},
 		{[]string{"3", "1"}, []string{"9"}, 4, want.WeightsDigest},
@@ -192,10 +204,11 @@ func TestBoundsByOffsets(t *testing.T) {
 	} {
 		bounded.Examples.From, bounded.Examples.To = c.from, c.to
 		report, m := train(t, log, bounded)
-		expected := schemas.PassedOver{}
-		expected.Count(schemas.Outside, c.outside)
+		expected := coverage.PassedOver{}
+		expected.Count(coverage.Outside, c.outside)
 		if report.Rows != 64*(10-c.outside) || !maps.Equal(report.PassedOver, expected) || c.digest != "" && report.WeightsDigest != c.digest {
-			t.Errorf("from %v to %v: %d rows, passed over %v, digest %s; expected %d, %v and %s", c.from, c.to, report.Rows, report.PassedOver, report.WeightsDigest, 64*(10-c.outside), expected, c.digest)
+			t.Errorf("from %v to %v: %d rows, passed over %v, digest %s; expected %d, %v and %s", c.from, c.to, report.Rows,
+				report.PassedOver, report.WeightsDigest, 64*(10-c.outside), expected, c.digest)
 		}
 		messages := int64(0)
 		for _, span := range m.Manifest.Plan.Spans {
@@ -206,11 +219,11 @@ func TestBoundsByOffsets(t *testing.T) {
 		}
 	}
 	bounded.Examples.From, bounded.Examples.To = []string{"1", "2", "3"}, nil
-	if err := trainError(t, log, bounded); !errors.As(err, new(*BoundError)) {
+	if err := trainError(t, log, bounded); !errors.As(err, new(*topics.BoundError)) {
 		t.Errorf("got %v, expected a *BoundError", err)
 	}
 	bounded.Examples.From = []string{"5"}
-	if err := trainError(t, log, bounded); !errors.As(err, new(*NothingBetweenError)) {
+	if err := trainError(t, log, bounded); !errors.As(err, new(*topics.NothingBetweenError)) {
 		t.Errorf("got %v, expected a *NothingBetweenError", err)
 	}
 }
@@ -223,12 +236,13 @@ func TestBoundsByTime(t *testing.T) {
 	client := clientOf(t, log)
 	for i := range 8 {
 		m := exampleMessage(t, rings(30, 3, 3, uint64(i)).exampleRows())
-		record := &kgo.Record{Topic: run.TopicsOf(job.Name).Examples, Value: m.Value, Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i/2))}
+		record := &kgo.Record{Topic: protocol.TopicsOf(job.Name).Examples, Value: m.Value, Timestamp: time.UnixMilli(1_700_000_000_000 +
+			int64(i/2))}
 		if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	messages := readTopic(t, log, run.TopicsOf(job.Name).Examples)
+	messages := readTopic(t, log, protocol.TopicsOf(job.Name).Examples)
 	at := func(when time.Time) int64 {
 		i := slices.IndexFunc(messages, func(m kafkalog.Message) bool { return !m.Time.Before(when) })
 		return int64(i)
@@ -239,13 +253,14 @@ func TestBoundsByTime(t *testing.T) {
 	}
 	job.Examples.From, job.Examples.To = []string{from.Format(time.RFC3339Nano)}, []string{to.Format(time.RFC3339Nano)}
 	report, m := train(t, log, job)
-	want := schemas.Span{From: at(from), To: at(to)}
-	if got := m.Manifest.Plan.Spans; len(got) != 1 || got[0] != want || report.Rows != 30*want.Len() || report.PassedOver[schemas.Outside] != 8-want.Len() {
+	want := coverage.Span{From: at(from), To: at(to)}
+	if got := m.Manifest.Plan.Spans; len(got) != 1 || got[0] != want || report.Rows != 30*want.Len() ||
+		report.PassedOver[coverage.Outside] != 8-want.Len() {
 		t.Errorf("spans %v, %d rows, passed over %v; expected %v", got, report.Rows, report.PassedOver, want)
 	}
 	job.Examples.From, job.Examples.To = []string{to.Add(time.Hour).Format(time.RFC3339)}, nil
 	err := trainError(t, log, job)
-	if !errors.As(err, new(*NothingBetweenError)) || !strings.Contains(err.Error(), "it has [0]@0–8") {
+	if !errors.As(err, new(*topics.NothingBetweenError)) || !strings.Contains(err.Error(), "it has [0]@0–8") {
 		t.Errorf("got %v, expected a *NothingBetweenError", err)
 	}
 }
@@ -279,10 +294,10 @@ func TestBoundsAreChecked(t *testing.T) {
 // or forgets a row, and writes nothing there.
 func TestChainOverAnArchive(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640)
-	topic.Keep, topic.Retrain = 1000, DefaultRetrain()
-	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, FullOptions{}
+	topic.Keep, topic.Retrain = 1000, topics.DefaultRetrain()
+	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, topics.FullOptions{}
 	log := openEmbedded(t)
-	if err := Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
+	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	reader := readerOf(topic, "reader")
@@ -312,11 +327,11 @@ func TestChainOverAnArchive(t *testing.T) {
 	next(512)
 	other := owner
 	other.Examples.Train = []string{rings(192, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	if err := Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
+	if err := source.Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
-	forget(t, log, topic, ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
+	forget(t, log, topic, erase.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(640, 768) // of which one weighs nothing
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -324,12 +339,13 @@ func TestChainOverAnArchive(t *testing.T) {
 	}
 	chains := map[string][]string{}
 	settings, before := topicsOf(t, log, owner.Name+".")
-	for _, job := range []Job{readerOf(topic, "second"), topic} {
+	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
 		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 			t.Fatal(err)
 		}
 		if chains[job.Name] = digests(t, log, job.Name); job.Name == "second" {
-			if settingsAfter, after := topicsOf(t, log, owner.Name+"."); len(after) != len(before) || !maps.EqualFunc(settings, settingsAfter, maps.Equal) {
+			if settingsAfter, after := topicsOf(t, log, owner.Name+"."); len(after) != len(before) || !maps.EqualFunc(settings,
+				settingsAfter, maps.Equal) {
 				t.Errorf("a chain has changed topics of the owner: %v, %v", settings, settingsAfter)
 			}
 		}
@@ -339,7 +355,7 @@ func TestChainOverAnArchive(t *testing.T) {
 	}
 	moved := topic
 	moved.Name = "second"
-	if _, err := Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}); !errors.As(err, new(*OtherExamplesError)) {
+	if _, err := Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}); !errors.As(err, new(*topics.OtherExamplesError)) {
 		t.Errorf("got %v, expected an *OtherExamplesError", err)
 	}
 }

@@ -8,37 +8,40 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Attach returns the report and the model of a run that has ended, and an error for a run that does not exist.
 func TestAttach(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
 	want, _ := train(t, log, job)
-	report, model, err := Attach(t.Context(), log, job.Name, want.Run, event.Ignore{})
+	report, model, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), want.Run, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report.WeightsDigest != want.WeightsDigest || model.Digest() != want.WeightsDigest {
 		t.Errorf("digest %s in the report and %s of the model, expected %s", report.WeightsDigest, model.Digest(), want.WeightsDigest)
 	}
-	if _, _, err := Attach(t.Context(), log, job.Name, "0123", event.Ignore{}); !errors.As(err, new(*UnknownRunError)) {
+	if _, _, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), "0123", event.Ignore{}); !errors.As(err,
+		new(*dispatch.UnknownRunError)) {
 		t.Errorf("got error %v, expected an *UnknownRunError", err)
 	}
 }
 
 // silentLog is a log of which nothing comes: its subscriptions are late twice, and then end.
-type silentLog struct{ run.Log }
+type silentLog struct{ protocol.Log }
 
-func (silentLog) Subscribe(context.Context, <-chan struct{}, ...run.Position) run.Subscription {
+func (silentLog) Subscribe(context.Context, <-chan struct{}, ...protocol.Position) protocol.Subscription {
 	return &silence{waits: 2}
 }
 
 type silence struct{ waits int }
 
-func (s *silence) Next(context.Context, time.Duration) (d *run.Delivery, late bool, err error) {
+func (s *silence) Next(context.Context, time.Duration) (d *protocol.Delivery, late bool, err error) {
 	if s.waits == 0 {
 		return nil, false, io.EOF
 	}
@@ -51,24 +54,24 @@ func (*silence) Close() {}
 // Who is attached to a run of which nothing comes is told again what it waits for, and who works on it. Who works on it is not.
 func TestFollowerOfASilentRun(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	id, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	id, err := dispatch.Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := open(log, job.Name, nil)
+	p := topics.Open(log, job.Name, nil)
 	p.Log = silentLog{p.Log}
 	l, err := p.ReadLedger(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := event.Followed{Run: id, Stage: schemas.Survey, Staff: event.Staff{Embedded: true}, Quiet: run.MinPatience}
+	waits := event.Followed{Run: id, Stage: wire.Survey, Staff: event.Staff{Embedded: true}, Quiet: protocol.MinPatience}
 	longer := waits
-	longer.Quiet += 2 * run.MinPatience
+	longer.Quiet += 2 * protocol.MinPatience
 	for attached, want := range map[bool][]event.Followed{true: {waits, longer}, false: nil} {
 		rec := &eventRecorder{}
-		f := p.newFollower(l.Plan(id), l, rec)
-		f.attached = attached
-		if _, err := f.follow(t.Context(), l); !errors.Is(err, io.EOF) {
+		f := dispatch.NewFollower(p, l.Plan(id), l, rec)
+		f.Attached = attached
+		if _, err := f.Follow(t.Context(), l); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		if told := eventsOf[event.Followed](rec); !reflect.DeepEqual(told, want) {

@@ -10,25 +10,30 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Members begin at score 0, each with an intercept. So members of the same features, which no configuration allows, are the run without them,
-// to the bit, one after the other. So is their mean, of whatever is predicted, with whatever links.
+// Members begin at score 0, each with an intercept. So members of the same features, which no configuration allows, are
+// the run without them, to the bit, one after the other. So is their mean, of whatever is predicted, with whatever
+// links.
 func TestMembersAreModelsByThemselves(t *testing.T) {
 	stage := func(l schemas.Link, passes int, scores bool) schemas.Stage {
 		s := rffStage(l, 0, passes)
 		s.Features, s.Scores = stages.DefaultsOf(stages.Columns), scores
 		return s
 	}
-	file := func(name, text string) func(*Job) {
-		return func(j *Job) {
+	file := func(name, text string) func(*topics.Job) {
+		return func(j *topics.Job) {
 			path := filepath.Join(t.TempDir(), name)
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -47,23 +52,26 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		stages []schemas.Stage
-		change func(*Job)
+		change func(*topics.Job)
 		// clipped says that predictions of the last stage may lie outside of their region, and what a mean is made of does not.
 		clipped bool
 	}{
-		"one stage":   {stages: []schemas.Stage{stage(link.Softmax, 3, false)}},
-		"links":       {stages: []schemas.Stage{stage(link.Softmax, 2, false), stage(link.Calibrated, 2, true), stage(link.Identity, 1, true)}, clipped: true},
-		"calibrated":  {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Calibrated, 2, true)}},
-		"other units": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Logistic, 3, true)}, change: func(j *Job) { j.Examples.Holdout = 0.2 }, clipped: true},
-		"numbers": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Identity, 1, true)}, change: func(j *Job) {
+		"one stage": {stages: []schemas.Stage{stage(link.Softmax, 3, false)}},
+		"links": {stages: []schemas.Stage{stage(link.Softmax, 2, false), stage(link.Calibrated, 2, true), stage(link.Identity, 1,
+			true)}, clipped: true},
+		"calibrated": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Calibrated, 2, true)}},
+		"other units": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Logistic, 3, true)},
+			change: func(j *topics.Job) { j.Examples.Holdout = 0.2 }, clipped: true},
+		"numbers": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Identity, 1, true)}, change: func(j *topics.Job) {
 			file("numbers.csv", numbers.String())(j)
 			j.Examples.Targets, j.Stages[0].Ridge, j.Stages[1].Ridge = []string{"y", "z"}, schemas.RidgeAuto, schemas.RidgeAuto
 		}},
-		"several": {stages: []schemas.Stage{stage(link.Logistic, 3, false), stage(link.Calibrated, 2, true)}, change: func(j *Job) {
+		"several": {stages: []schemas.Stage{stage(link.Logistic, 3, false), stage(link.Calibrated, 2, true)}, change: func(j *topics.Job) {
 			file("several.csv", several.String())(j)
-			j.Examples.Labels, j.Examples.Label, j.Examples.Holdout = ingest.LabelsSeveral, "label", 0.2
+			j.Examples.Labels, j.Examples.Label, j.Examples.Holdout = layout.LabelsSeveral, "label", 0.2
 		}},
-		"sparse": {stages: []schemas.Stage{stage(link.Softmax, 4, false), stage(link.Softmax, 2, false)}, change: file("rows.libsvm", sparse.String())},
+		"sparse": {stages: []schemas.Stage{stage(link.Softmax, 4, false), stage(link.Softmax, 2, false)}, change: file("rows.libsvm",
+			sparse.String())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, memory := range []int64{1 << 30, 1} {
@@ -89,15 +97,18 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 				}
 				for s, r := range together.Stages {
 					want := alone.Stages[s%n]
-					if r.TrainError != want.TrainError || r.TrainLoss != want.TrainLoss || r.Ridge != want.Ridge || r.Passes != want.Passes || r.Member != 1+s/n || (r.Average != nil) != (s%n == n-1) {
+					if r.TrainError != want.TrainError || r.TrainLoss != want.TrainLoss || r.Ridge != want.Ridge || r.Passes != want.Passes ||
+						r.Member != 1+s/n || (r.Average != nil) != (s%n == n-1) {
 						t.Errorf("stage %d is reported as %+v, alone %+v", s, r, want)
 					}
 				}
-				if a := together.Stages[2*n-1].Average; a.Members != 2 || a.TrainError != together.TrainError || a.TrainLoss != together.Splits["train"].Loss {
+				if a := together.Stages[2*n-1].Average; a.Members != 2 || a.TrainError != together.TrainError ||
+					a.TrainLoss != together.Splits["train"].Loss {
 					t.Errorf("the report has the average %+v, and train error %g", a, together.TrainError)
 				}
 				if together.TrainError != alone.TrainError || fmt.Sprint(together.Thresholds) != fmt.Sprint(alone.Thresholds) {
-					t.Errorf("train error %g and thresholds %v, alone %g and %v", together.TrainError, together.Thresholds, alone.TrainError, alone.Thresholds)
+					t.Errorf("train error %g and thresholds %v, alone %g and %v", together.TrainError, together.Thresholds, alone.TrainError,
+						alone.Thresholds)
 				}
 				for split, want := range alone.Splits {
 					got := together.Splits[split]
@@ -117,8 +128,8 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 }
 
 // weightsOf returns the digest of the weights of a stage.
-func weightsOf(m *model.Model, stage int) schemas.Digest {
-	var of schemas.Tensors[float32]
+func weightsOf(m *model.Model, stage int) wire.Digest {
+	var of wire.Tensors[float32]
 	for _, tensor := range m.Tensors() {
 		if strings.HasPrefix(tensor.Name, fmt.Sprint(stage, "/")) {
 			of = append(of, tensor)
@@ -133,18 +144,19 @@ func TestWarmStartOfMembers(t *testing.T) {
 	job := newJob(t, rings(600, 3, 3, 1), table{}, rffStage(link.Softmax, 30, 10), rffStage(link.Softmax, 30, 10))
 	job.Average = 2
 	cold, _ := train(t, log, job)
-	job.Warm, job.Average = run.Latest, 3
+	job.Warm, job.Average = protocol.Latest, 3
 	recorder := &eventRecorder{}
 	warm, _ := trainRecorded(t, log, job, recorder)
 	for _, p := range eventsOf[event.Passed](recorder) {
 		switch {
 		case p.Pass > 1:
 		case p.Stage == 4:
-			if want := math.Log(3); math.Abs(p.Metrics[schemas.Train].Loss-want) > 1e-6 {
-				t.Errorf("the third member begins with loss %g, expected %g", p.Metrics[schemas.Train].Loss, want)
+			if want := math.Log(3); math.Abs(p.Metrics[examples.Train].Loss-want) > 1e-6 {
+				t.Errorf("the third member begins with loss %g, expected %g", p.Metrics[examples.Train].Loss, want)
 			}
-		case (p.Stage == 0 || p.Stage == 2) && p.Metrics[schemas.Train].Loss > cold.Stages[p.Stage].TrainLoss+1e-4:
-			t.Errorf("stage %d begins with loss %g, the earlier version ended with %g", p.Stage, p.Metrics[schemas.Train].Loss, cold.Stages[p.Stage].TrainLoss)
+		case (p.Stage == 0 || p.Stage == 2) && p.Metrics[examples.Train].Loss > cold.Stages[p.Stage].TrainLoss+1e-4:
+			t.Errorf("stage %d begins with loss %g, the earlier version ended with %g", p.Stage, p.Metrics[examples.Train].Loss,
+				cold.Stages[p.Stage].TrainLoss)
 		}
 	}
 	if a := warm.Stages[5].Average; a == nil || a.Members != 3 {
@@ -165,10 +177,11 @@ func TestWarmStartOfMoreFilters(t *testing.T) {
 	plan := func(members int) *schemas.Plan {
 		return &schemas.Plan{Stages: slices.Repeat([]schemas.Stage{stage}, members), Average: members}
 	}
-	if err := checkFeatures(plan(2), plan(2)); err != nil {
+	if err := planning.CheckFeatures(plan(2), plan(2)); err != nil {
 		t.Errorf("as many stages: %v", err)
 	}
-	if err := checkFeatures(plan(3), plan(2)); err == nil || !strings.Contains(err.Error(), "stage 2: features of kind patches are learnt") {
+	if err := planning.CheckFeatures(plan(3), plan(2)); err == nil || !strings.Contains(err.Error(),
+		"stage 2: features of kind patches need a survey of their own") {
 		t.Errorf("one stage more: %v", err)
 	}
 }
@@ -177,7 +190,8 @@ func TestWarmStartOfMoreFilters(t *testing.T) {
 func TestChainsDoNotAverage(t *testing.T) {
 	job := newJob(t, rings(100, 3, 3, 1), table{}, rffStage(link.Softmax, 30, 2))
 	job.Average = 2
-	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), "average") {
+	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, &eventRecorder{}); err == nil ||
+		!strings.Contains(err.Error(), "average") {
 		t.Errorf("a chain of averages: %v", err)
 	}
 }

@@ -6,28 +6,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A chain over more segments than a plan may have gets longer segments, says so, and its run is made. A plan that nobody would work on is an error,
-// and is not written.
+// A chain over more segments than a plan may have gets longer segments, says so, and its run is made. A plan that
+// nobody would work on is an error, and is not written.
 func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
-	p, rec := open(log, job.Name, nil), &eventRecorder{}
-	r := newRunner(p, job, run.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
+	p, rec := topics.Open(log, job.Name, nil), &eventRecorder{}
+	r := newRunner(p, job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
 	var worked *schemas.Plan
-	r.work = func(_ context.Context, plan *schemas.Plan, _ *run.Ledger) (*schemas.Report, error) {
+	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
 		worked = plan
 		return nil, context.Canceled
 	}
 	plan := func(to int64) *schemas.Plan {
 		return &schemas.Plan{
-			Name: job.Name, Missing: ingest.MissingError, OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Segment: 3,
-			Spans: schemas.Spans{{Partition: 0, From: 0, To: to}}, Chain: &schemas.Chain{Number: 1},
+			Name: job.Name, Missing: layout.MissingError, OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Segment: 3,
+			Spans: coverage.Spans{{Partition: 0, From: 0, To: to}}, Chain: &schemas.Chain{Number: 1},
 		}
 	}
 	if err := r.submit(t.Context(), plan(25*schemas.MaxSegments)); !errors.Is(err, context.Canceled) || worked == nil {
@@ -37,7 +42,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 		t.Errorf("segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
 	}
 	end := &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}
-	if err := p.end(t.Context(), end); err != nil {
+	if err := dispatch.End(t.Context(), p, end); err != nil {
 		t.Fatal(err)
 	}
 	worked = nil
@@ -63,11 +68,11 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 
 // forgetfulLog acknowledges messages of a topic and loses them.
 type forgetfulLog struct {
-	run.Log
+	protocol.Log
 	topic string
 }
 
-func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
 	if topic == l.topic {
 		return 0, nil
 	}
@@ -78,23 +83,23 @@ func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, m
 func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
-	p := openForRuns(log, job, nil)
+	p := topics.OpenForRuns(log, job, nil)
 	client := *p.Client
 	client.Log = forgetfulLog{client.Log, p.Topics.Plans}
 	p.Client = &client
-	work := func(context.Context, *schemas.Plan, *run.Ledger) (*schemas.Report, error) {
+	work := func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.Report, error) {
 		panic("nobody has the plan")
 	}
 	join := func(context.Context) (execution, func(), error) { return work, func() {}, nil }
 	rec, pauses := &eventRecorder{}, 0
-	r := newRunner(p, job, run.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
+	r := newRunner(p, job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
 	r.pause = func(context.Context, time.Duration) error {
 		if pauses++; pauses == 3 {
 			return context.Canceled
 		}
 		return nil
 	}
-	if err := r.run(t.Context(), true); !errors.Is(err, context.Canceled) || pauses != 3 || !noticed(rec, "planned again") {
+	if err := r.run(t.Context(), true); !errors.Is(err, context.Canceled) || pauses != 3 || !noticed(rec, "planning the run again") {
 		t.Errorf("%v after %d pauses, expected 3", err, pauses)
 	}
 }

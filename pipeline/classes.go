@@ -5,13 +5,16 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/pipeline/worker"
-	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// A model tells classes apart. So the first increment of a chain that finds its classes goes on until it has rows of two.
+// A model tells classes apart. So the first increment of a chain that finds its classes goes on until it has rows of two. If forgotten
+// rows leave the window with one class, so does the increment of the full run that is due.
 
 // distinct is the first two labels of some messages.
 type distinct []string
@@ -22,7 +25,7 @@ func (d *distinct) add(c *counted) {
 		return
 	}
 	for _, label := range c.labels {
-		if len(*d) < 2 && !slices.Contains(*d, label) {
+		if len(*d) < 2 && !slices.Contains(*d, label) && !slices.Contains(*d, examples.NewLabels(*d).Spelt(label)) {
 			*d = append(*d, label)
 		}
 	}
@@ -31,8 +34,9 @@ func (d *distinct) add(c *counted) {
 // tellApart reports whether a chain can begin with rows of such labels.
 func (b *backlog) tellApart(classes distinct) bool { return b.labels == nil || len(classes) > 1 }
 
-// classesOf returns the first labels of spans that were cut and are not taken.
-func (b *backlog) classesOf(spans schemas.Spans) (classes distinct) {
+// classesOf returns the labels that are there, and the first ones of spans that were cut and are not taken: two at most.
+func (b *backlog) classesOf(spans coverage.Spans, there distinct) distinct {
+	classes := slices.Clone(there)
 	for _, s := range spans {
 		for i := range b.ahead[s.Partition] {
 			if c := &b.ahead[s.Partition][i]; c.offset < s.To {
@@ -43,15 +47,18 @@ func (b *backlog) classesOf(spans schemas.Spans) (classes distinct) {
 	return classes
 }
 
-// firstLabels returns what finds the first two labels of a message, of rows that a run can learn from; nil if the job's chain needs none to begin.
-func firstLabels(job Job) func(*schemas.Examples) []string {
+// firstLabels returns what finds the first two labels of a message, of rows that a run can learn from; nil if the job's
+// chain needs none to begin.
+func firstLabels(job topics.Job) func(*examples.Batch) []string {
 	if len(job.Examples.Classes) > 0 || len(job.Examples.Targets) > 0 || job.Examples.PlanLabels() != "" {
 		return nil
 	}
-	return func(examples *schemas.Examples) (labels []string) {
+	missing := job.Examples.MissingLabels()
+	return func(examples *examples.Batch) (labels []string) {
 		if examples.HasLists() {
 			return nil
 		}
+		examples.MissLabels(missing)
 		overflowing, known := []int(nil), false
 		for row := range examples.Rows {
 			if !examples.Labelled(row) {
@@ -62,7 +69,7 @@ func firstLabels(job Job) func(*schemas.Examples) []string {
 				continue
 			}
 			if !known {
-				overflowing, known = worker.Overflowing(job.Prepare, examples), true
+				overflowing, known = decode.Overflowing(job.Prepare, examples), true
 			}
 			if slices.Contains(overflowing, row) {
 				continue
@@ -75,19 +82,32 @@ func firstLabels(job Job) func(*schemas.Examples) []string {
 	}
 }
 
-// waitForClasses says once that the first version needs rows of another class. At the end of the topic, if no more are to come, that is an error.
-func (r *runner) waitForClasses(spans schemas.Spans, rows int64, untilEnd bool) error {
-	classes := r.backlog.classesOf(spans)
-	err := &solve.LabelsError{Classes: len(classes)}
+// findsClasses reports whether the next run finds its classes: the first of a chain, and one whose window has one class left.
+func (r *runner) findsClasses() bool { return r.window == nil || len(r.only) > 0 }
+
+// waitForClasses says once that the next version needs rows of another class. At the end of the topic, if no more are
+// to come, that is an error.
+func (r *runner) waitForClasses(spans coverage.Spans, rows int64, untilEnd bool) error {
+	classes := r.backlog.classesOf(spans, r.only)
+	err := &survey.LabelsError{Classes: len(classes)}
 	if len(classes) > 0 {
 		err.Label = classes[0]
 	}
 	if untilEnd {
 		return err
 	}
-	if !r.waits {
-		r.waits = true
-		event.Notice(r.rec, "the first version waits for rows of another class: of %s so far, %v", english.Plural(int(rows), "row", ""), err)
+	switch {
+	case r.waits:
+		return nil
+	case len(r.only) > 0:
+		event.Notice(r.rec, "the version that replaces version %d waits for rows of a second class: without what is forgotten, %v",
+			r.head.Version, err)
+	default:
+		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v", english.Plural(int(rows), "row", ""), err)
 	}
+	r.waits = true
 	return nil
 }
+
+// looksForClasses notes that it is not known whether the window has one class left.
+func (r *runner) looksForClasses() { r.only, r.waits = nil, false }

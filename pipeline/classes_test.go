@@ -9,13 +9,16 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/survey"
 	"github.com/stagewise/stagewise/stages"
 )
 
-// sorted returns messages of 40 rows each, of which the first n have rows of one label. Row 7 of the first has another label, but overflows.
+// sorted returns messages of 40 rows each, of which the first n have rows of one label. Row 7 of the first has another
+// label, but overflows.
 func sorted(t *testing.T, n, all int) (messages []kafkalog.Message) {
 	for i := range all {
 		rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
@@ -36,8 +39,8 @@ func sorted(t *testing.T, n, all int) (messages []kafkalog.Message) {
 func TestChainBeginsWithTwoClasses(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}
-	job.Retrain = DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{}
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
 	log := openEmbedded(t)
 	writeAll(t, log, job, sorted(t, 7, 12))
 	recorder := &eventRecorder{}
@@ -60,19 +63,38 @@ func TestChainBeginsWithTwoClasses(t *testing.T) {
 	}
 }
 
+// A chain that begins with rows that are forgotten begins with those after them: forgotten rows have no label.
+func TestChainBeginsAfterForgottenRows(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 20, topics.FullOptions{}
+	log := openEmbedded(t)
+	for i := range 4 {
+		produce(t, log, job, 0, exampleMessage(t, rings(20, 4, 3, uint64(i)).exampleRows()))
+	}
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1")})
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Updates) != 2 || report.Updates[0].WindowRows != 60 {
+		t.Errorf("versions %+v, expected one of the first three messages and one of the fourth", report.Updates)
+	}
+}
+
 // A chain that finds one class waits for another, and says so once. Up to the end of a topic that is an error, and no run fails for it.
 func TestChainWaitsForASecondClass(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}
-	job.Retrain = DefaultRetrain()
+	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.After = 80, 1
 	log := openEmbedded(t)
 	writeAll(t, log, job, sorted(t, 3, 3))
 	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
+	if !errors.As(err, new(*survey.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
 		t.Errorf("got error %v, expected that there is one label", err)
 	}
-	if runs := readLedger(t, open(log, job.Name, nil)).Chained(); runs != nil {
+	if runs := readLedger(t, topics.Open(log, job.Name, nil)).Chained(); runs != nil {
 		t.Errorf("run %+v was made", runs)
 	}
 	recorder := &eventRecorder{}
@@ -81,7 +103,7 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	recorder.on = func(e event.Event) {
 		switch e := e.(type) {
 		case event.Noticed:
-			if strings.Contains(e.Text, "waits for rows of another class: of 120 rows so far") {
+			if strings.Contains(e.Text, "waits for rows of a second class: of 120 rows so far") {
 				close(waits) // panics if it is said twice
 			}
 		case event.Retrained:
@@ -106,4 +128,77 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// oneClassLeft returns a log with a chain of three versions, whose rows with other labels than ring0 are forgotten, and its job.
+func oneClassLeft(t *testing.T) (*kafkalog.Log, topics.Job) {
+	t.Helper()
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.After = 80, topics.FullOptions{}, 1
+	log := openEmbedded(t)
+	produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
+	if report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(report.Updates) != 2 {
+		t.Fatalf("%d versions, error %v", len(report.Updates), err)
+	}
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
+	return log, job
+}
+
+// If one class is left in the window of a chain without what is forgotten, the chain waits for a row of another, and says so once. Then it
+// fits the window and what is new anew. Up to the end of a topic that is an error. Either way no run fails for it.
+func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
+	log, job := oneClassLeft(t)
+	p := topics.Open(log, job.Name, nil)
+	before := readLedger(t, p).Chained()
+	for range 2 { // whenever it is started
+		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if !errors.As(err, new(*survey.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
+			t.Errorf("got error %v, expected that there is one label", err)
+		}
+	}
+	recorder, waits, ended := &eventRecorder{}, make(chan struct{}), make(chan error, 1)
+	retrained := make(chan event.Retrained, 10)
+	recorder.on = func(e event.Event) {
+		switch e := e.(type) {
+		case event.Noticed:
+			if strings.Contains(e.Text, "waits for rows of a second class: without what is forgotten, all examples") {
+				close(waits) // panics if it is said twice
+			}
+		case event.Retrained:
+			retrained <- e
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		ended <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-ended:
+		t.Fatalf("the chain has ended: %v", err)
+	}
+	if runs := readLedger(t, p).Chained(); runs.Number != before.Number || runs.Attempt != before.Attempt {
+		t.Errorf("run %+v was made after %+v", runs, before)
+	}
+	// The first of two messages is of the same class.
+	produce(t, log, job, 0, slices.Concat(sorted(t, 2, 2)[1:], sorted(t, 0, 9)[8:])...)
+	select {
+	case made := <-retrained:
+		if made.Kind != schemas.RunFull || made.WindowRows != 8*40 { // forgotten rows weigh nothing
+			t.Errorf("a version by %s of %d rows, expected a full one of what is left and the new rows", made.Kind, made.WindowRows)
+		}
+	case err := <-ended:
+		t.Fatalf("the chain has ended: %v", err)
+	}
+	cancel()
+	<-ended
+	versions, err := p.Versions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := versions[len(versions)-1]; len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
+		t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
+	}
 }

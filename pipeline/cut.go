@@ -7,24 +7,30 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // backlog is what the examples topic has that no run of a chain has looked at. Cuts go round the partitions by the distance of an offset
 // from where its partition began, so on a topic that does not grow they are a function of the log.
 type backlog struct {
-	*pipeline
+	*topics.Pipeline
 	begins []int64     // by partition: where it began when it was first seen
 	ends   []int64     // by partition: the end of the last run
 	read   []int64     // by partition: how far it was read
 	bounds []int64     // by partition: how far the topic has messages
 	ahead  [][]counted // by partition: messages that were read and are in no run yet
 	late   lateSources
-	marks  []schemas.Mark                   // the last messages that runs have looked at
-	lost   schemas.Spans                    // that the topic has deleted before a run has looked at them, since the last run
-	labels func(*schemas.Examples) []string // the first two of a message; nil: any increment may be the first
+	marks  []coverage.Mark                // the last messages that runs have looked at
+	lost   coverage.Spans                 // that the topic has deleted before a run has looked at them, since the last run
+	labels func(*examples.Batch) []string // the first two of a message; nil: any increment may be the first
+
+	forgotten *heed.Forgotten // whose rows are as if they had no label and no weight
 
 	messages, rows int64 // that were read, for an estimate of what was not
 }
@@ -34,19 +40,20 @@ type counted struct {
 	offset int64
 	rows   int
 	until  int64 // when it was written, in milliseconds since 1970; 0 or less: it does not say
-	mark   schemas.Mark
-	counts bool     // in a run that is planned now, unless it can't be used
+	mark   coverage.Mark
+	counts bool     // in a run that is planned now, unless it can't be used: some row weighs something
 	labels []string // the first two, if the backlog is for a chain that finds its classes
 }
 
-// begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions began, and marks are the last
-// messages that it and those before it have looked at.
-func (b *backlog) begin(begins, ends []int64, marks []schemas.Mark) {
-	*b = backlog{pipeline: b.pipeline, labels: b.labels, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
+// begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions
+// began, and marks are the last messages that it and those before it have looked at.
+func (b *backlog) begin(begins, ends []int64, marks []coverage.Mark) {
+	*b = backlog{Pipeline: b.Pipeline, labels: b.labels, forgotten: b.forgotten, begins: begins, ends: ends, read: slices.Clone(ends),
+		marks: marks}
 }
 
 // refresh says which offsets the topic has now. What it has deleted and no run has looked at is lost.
-func (b *backlog) refresh(bounds []schemas.Span) {
+func (b *backlog) refresh(bounds []coverage.Span) {
 	b.bounds = b.bounds[:0]
 	for n, span := range bounds {
 		b.add(n, span.From)
@@ -57,7 +64,7 @@ func (b *backlog) refresh(bounds []schemas.Span) {
 		}
 		b.read[n] = max(b.read[n], span.From)
 		if end := b.end(n); end < span.From {
-			b.lost = append(b.lost, schemas.Span{Partition: n, From: end, To: span.From})
+			b.lost = append(b.lost, coverage.Span{Partition: n, From: end, To: span.From})
 			b.ends[n] = span.From
 		}
 	}
@@ -65,12 +72,12 @@ func (b *backlog) refresh(bounds []schemas.Span) {
 }
 
 // everything returns the span of all offsets that a partition may have.
-func everything(partition int) schemas.Span {
-	return schemas.Span{Partition: partition, To: math.MaxInt64}
+func everything(partition int) coverage.Span {
+	return coverage.Span{Partition: partition, To: math.MaxInt64}
 }
 
 // shrink forgets what the topic does not have: partitions, and messages that were read and are in no run.
-func (b *backlog) shrink(bounds []schemas.Span) {
+func (b *backlog) shrink(bounds []coverage.Span) {
 	if keep := len(bounds); keep < len(b.ends) {
 		b.begins, b.ends, b.read, b.ahead = b.begins[:keep], b.ends[:keep], b.read[:keep], b.ahead[:keep]
 	}
@@ -85,15 +92,16 @@ func (b *backlog) shrink(bounds []schemas.Span) {
 // end returns where what no run has looked at begins in a partition, but for sources that were sealed late.
 func (b *backlog) end(partition int) int64 { return max(b.ends[partition], b.begins[partition]) }
 
-// replace says that a partition does not hold what runs have looked at, but for what is before an offset, which ends with a mark, if there is any.
-func (b *backlog) replace(bounds schemas.Span, proven int64, last *schemas.Mark) {
+// replace says that a partition does not hold what runs have looked at, but for what is before an offset, which ends
+// with a mark, if there is any.
+func (b *backlog) replace(bounds coverage.Span, proven int64, last *coverage.Mark) {
 	n := bounds.Partition
 	b.ends[n], b.read[n], b.ahead[n] = proven, proven, nil
 	b.begins[n] = min(b.begins[n], proven)
-	b.marks = slices.DeleteFunc(slices.Clone(b.marks), func(m schemas.Mark) bool { return m.Partition == n })
-	b.lost = b.lost.Without(schemas.Spans{everything(n)})
+	b.marks = slices.DeleteFunc(slices.Clone(b.marks), func(m coverage.Mark) bool { return m.Partition == n })
+	b.lost = b.lost.Without(coverage.Spans{everything(n)})
 	if last != nil {
-		b.marks = schemas.Marks(b.marks, []schemas.Mark{*last})
+		b.marks = coverage.Marks(b.marks, []coverage.Mark{*last})
 	}
 }
 
@@ -127,11 +135,13 @@ const readAhead = 64
 // maxReadAhead is how many offsets of a partition are read at once behind as many without a message.
 const maxReadAhead = 1 << 16
 
-// cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the first, and tell classes apart; fewer if
-// the topic has no more. whole reports whether it has them. The spans become part of the past with take.
-func (b *backlog) cut(ctx context.Context, rows int64, first bool) (spans schemas.Spans, found int64, whole bool, err error) {
+// cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the
+// first, and tell classes apart, of which some may be there; fewer if the topic has no more. whole reports whether it
+// has them. The spans become part of the past with take.
+func (b *backlog) cut(ctx context.Context, rows int64, first bool, there distinct) (spans coverage.Spans, found int64, whole bool,
+	err error) {
 	taken := make([]int, len(b.ahead))
-	any, classes := !first, distinct{}
+	any, classes := !first, slices.Clone(there)
 	for found < rows || !any || first && !b.tellApart(classes) {
 		next := -1
 		for n := range b.ahead {
@@ -162,10 +172,10 @@ func (b *backlog) cut(ctx context.Context, rows int64, first bool) (spans schema
 
 // spansOf returns the spans of messages of a partition that are in no run yet: those of sources that were sealed late, and one of all that
 // no run has looked at up to the last of them.
-func (b *backlog) spansOf(partition int, messages []counted) (spans schemas.Spans) {
+func (b *backlog) spansOf(partition int, messages []counted) (spans coverage.Spans) {
 	end := b.end(partition)
 	for _, m := range messages {
-		span := schemas.Span{Partition: partition, From: m.offset, To: m.offset + 1}
+		span := coverage.Span{Partition: partition, From: m.offset, To: m.offset + 1}
 		if m.offset >= end {
 			span.From = end
 		}
@@ -179,15 +189,16 @@ func (b *backlog) spansOf(partition int, messages []counted) (spans schemas.Span
 }
 
 // anyCounts reports whether a message of spans counts that were cut and are not taken.
-func (b *backlog) anyCounts(spans schemas.Spans) bool {
-	return slices.ContainsFunc(spans, func(s schemas.Span) bool {
+func (b *backlog) anyCounts(spans coverage.Spans) bool {
+	return slices.ContainsFunc(spans, func(s coverage.Span) bool {
 		return slices.ContainsFunc(b.ahead[s.Partition], func(c counted) bool { return c.counts && c.offset < s.To })
 	})
 }
 
-// times returns when the oldest and the newest message of spans were written that were cut and are not taken. A message that says it was written
-// after the plan was made, or does not say when, counts as written then. future counts those that say so.
-func (b *backlog) times(spans schemas.Spans, made int64) (oldest, newest int64, future int) {
+// times returns when the oldest and the newest message of spans were written that were cut and are not taken. A message
+// that says it was written after the plan was made, or does not say when, counts as written then. future counts those
+// that say so.
+func (b *backlog) times(spans coverage.Spans, made int64) (oldest, newest int64, future int) {
 	for _, s := range spans {
 		for _, c := range b.ahead[s.Partition] {
 			if c.offset >= s.To {
@@ -209,8 +220,8 @@ func (b *backlog) times(spans schemas.Spans, made int64) (oldest, newest int64, 
 }
 
 // marksAfter returns the marks of the chain after a run over spans that were cut and are not taken.
-func (b *backlog) marksAfter(spans schemas.Spans) []schemas.Mark {
-	var more []schemas.Mark
+func (b *backlog) marksAfter(spans coverage.Spans) []coverage.Mark {
+	var more []coverage.Mark
 	for _, hull := range spans.Hulls() {
 		ahead := b.ahead[hull.Partition]
 		for i := len(ahead) - 1; i >= 0; i-- {
@@ -220,7 +231,7 @@ func (b *backlog) marksAfter(spans schemas.Spans) []schemas.Mark {
 			}
 		}
 	}
-	return schemas.Marks(b.marks, more)
+	return coverage.Marks(b.marks, more)
 }
 
 // distance returns how far the message of a partition is from where the partition began.
@@ -236,7 +247,7 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 		if !any {
 			break
 		}
-		if _, err := b.readSpan(ctx, span, readAhead, func(m run.Message) bool { return b.late.counts(partition, m.Message) }); err != nil {
+		if _, err := b.readSpan(ctx, span, readAhead, func(m protocol.Message) bool { return b.late.counts(partition, m.Message) }); err != nil {
 			return err
 		}
 	}
@@ -246,7 +257,8 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 	// Not every offset has a message: transactions that were aborted and compaction leave gaps of any length.
 	for step := int64(readAhead); len(b.ahead[partition]) == had && b.read[partition] < b.bounds[partition]; step = min(2*step, maxReadAhead) {
 		to := min(b.read[partition]+step, b.bounds[partition])
-		to, err := b.readSpan(ctx, schemas.Span{Partition: partition, From: b.read[partition], To: to}, readAhead, func(run.Message) bool { return true })
+		to, err := b.readSpan(ctx, coverage.Span{Partition: partition, From: b.read[partition], To: to}, readAhead,
+			func(protocol.Message) bool { return true })
 		b.read[partition] = to
 		if err != nil {
 			return err
@@ -256,7 +268,8 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 }
 
 // readSpan reads messages, up to as many that are wanted, and keeps how many rows those have. It returns the offset after what it has read.
-func (b *backlog) readSpan(ctx context.Context, span schemas.Span, messages int, wanted func(run.Message) bool) (to int64, err error) {
+func (b *backlog) readSpan(ctx context.Context, span coverage.Span, messages int, wanted func(protocol.Message) bool) (to int64,
+	err error) {
 	partition := span.Partition
 	r := b.Log.Range(b.Topics.Examples, partition, span.From, span.To)
 	defer r.Close()
@@ -273,7 +286,8 @@ func (b *backlog) readSpan(ctx context.Context, span schemas.Span, messages int,
 		}
 		c := counted{offset: m.Offset, until: m.Time.UnixMilli(), mark: markOf(partition, m), counts: b.late.known(m.Message)}
 		if examples, err := b.Codec.DecodeExamples(m.Value); err == nil {
-			c.rows = examples.Rows
+			examples = examples.Without(b.forgotten.Rows, partition, m.Offset)
+			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
 			if b.labels != nil {
 				c.labels = b.labels(examples)
 			}
@@ -283,6 +297,16 @@ func (b *backlog) readSpan(ctx context.Context, span schemas.Span, messages int,
 		b.messages, b.rows, messages = b.messages+1, b.rows+int64(c.rows), messages-1
 	}
 	return to, nil
+}
+
+// weighs reports whether a row of examples weighs something.
+func weighs(examples *examples.Batch) bool {
+	for row := range examples.Rows {
+		if examples.Weight(row) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // behind returns how many messages and rows the topic has that are in no run. A message that was not read is taken to have as many rows as

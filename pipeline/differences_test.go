@@ -3,6 +3,7 @@ package pipeline
 import (
 	"testing"
 
+	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -30,7 +31,7 @@ func TestCheckFeatures(t *testing.T) {
 	} {
 		earlier := plan()
 		change(earlier)
-		switch err := checkFeatures(plan(), earlier); {
+		switch err := planning.CheckFeatures(plan(), earlier); {
 		case want == "" && err != nil, want != "" && (err == nil || err.Error() != want):
 			t.Errorf("%v, expected %s", err, want)
 		}
@@ -44,7 +45,7 @@ func TestStandAsideError(t *testing.T) {
 		There: schemas.Arithmetic{Numerics: "1", BLAS: "OpenBLAS", Vector: "avx512"},
 		Here:  schemas.Arithmetic{Numerics: "1", BLAS: "gonum", Vector: "avx512"},
 	}
-	const want = "run 73c9650f2e46 goes first and has another arithmetic (blas OpenBLAS, this process has gonum): " +
+	const want = "run 73c9650f2e46 goes first and its arithmetic differs (blas OpenBLAS, this process has gonum): " +
 		"finish the run where it was planned, or cancel it with --supersede"
 	if err.Error() != want {
 		t.Error(err)

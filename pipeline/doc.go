@@ -1,6 +1,6 @@
-// Package pipeline plans runs, submits them, and runs the two roles that work on them: worker and solver.
+// Package pipeline trains: one run of a job, or a chain of runs as examples arrive.
 //
-//	job, log ──ingest, plan──▶ plan ──submit──▶ plans topic
+//	job, log ──source, planning──▶ plan ──dispatch──▶ plans topic
 //
 //	        ┌──────────────── weights ◀───────────────┐
 //	        ▼                                         │
@@ -8,7 +8,9 @@
 //	        │   ▲                                     ▲
 //	        └─ residuals and their seals ─────────────┘
 //
-// The roles are in pipeline/worker and pipeline/solver, and what they share is in pipeline/run. They communicate only by topics,
-// even within one process. What a worker does next is a pure function of the plan and the accepted weights. So a process that
-// is killed and started again continues where it was.
+// The roles are in pipeline/worker and pipeline/solver, and their protocol is pipeline/protocol. They communicate only by topics,
+// even within one process. The next step of a worker is a pure function of the plan and the accepted weights. So a process that
+// is killed and restarted continues where it was.
+//
+// Around the roles, imports run one way: topics, heed, source, planning, erase and dispatch, then this package, replay and versions.
 package pipeline

@@ -10,22 +10,26 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // digits is a job on the digits that the repository carries: two stages of 64 random Fourier features.
-func digits() pipeline.Job {
+func digits() topics.Job {
 	examples := ingest.Defaults()
 	examples.Train, examples.Test = []string{"../examples/digits/digits-train.csv.gz"}, []string{"../examples/digits/digits-test.csv.gz"}
 	stage := solve.Defaults()
 	stage.Features = stages.Defaults()
 	stage.Features.Size, stage.Features.BandwidthScale = 64, 2
-	return pipeline.Job{
-		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage, stage},
+	return topics.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage, stage},
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16, Memory: 1 << 28,
 	}
 }
@@ -57,7 +61,7 @@ func withLog(do func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) 
 // Train a model on files. The embedded broker needs no Kafka.
 func ExampleTrain() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) error {
-		report, model, err := pipeline.Train(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{})
+		report, model, err := pipeline.Train(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
 		if err != nil {
 			return err
 		}
@@ -71,14 +75,14 @@ func ExampleTrain() {
 }
 
 // Every run that ends well is a version. Trained again, the same job is another run, with the same weights.
-func ExampleVersions() {
+func Example_versions() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) error {
 		for range 2 {
-			if _, _, err := pipeline.Train(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+			if _, _, err := pipeline.Train(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{}); err != nil {
 				return err
 			}
 		}
-		versions, err := pipeline.Versions(ctx, log, "digits")
+		versions, err := topics.Open(log, "digits", nil).Versions(ctx)
 		if err != nil {
 			return err
 		}
@@ -97,12 +101,12 @@ func ExampleVersions() {
 }
 
 // Load the newest version of a pipeline, and predict with it.
-func ExampleLoadModel() {
+func Example_loadModel() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) error {
-		if _, _, err := pipeline.Train(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+		if _, _, err := pipeline.Train(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{}); err != nil {
 			return err
 		}
-		model, err := pipeline.LoadModel(ctx, log, "digits", run.Latest)
+		model, err := topics.Open(log, "digits", nil).Model(ctx, protocol.Latest)
 		if err != nil {
 			return err
 		}
@@ -136,7 +140,7 @@ func (ingested) Record(e event.Event) {
 func ExampleIngest() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, _ *kernel.BLAS) error {
 		for range 2 {
-			if err := pipeline.Ingest(ctx, log, digits(), ingested{}); err != nil {
+			if err := source.Ingest(ctx, log, digits(), ingested{}); err != nil {
 				return err
 			}
 		}
@@ -151,18 +155,18 @@ func ExampleIngest() {
 
 // A run that was submitted is done by workers and solvers elsewhere. Whoever knows its id can attach to it, and gets its report
 // also after its end.
-func ExampleAttach() {
+func Example_attach() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) error {
-		report, _, err := pipeline.Train(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{})
+		report, _, err := pipeline.Train(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
 		if err != nil {
 			return err
 		}
-		again, model, err := pipeline.Attach(ctx, log, "digits", report.Run, event.Ignore{})
+		again, model, err := dispatch.Attach(ctx, topics.Open(log, "digits", nil), report.Run, event.Ignore{})
 		if err != nil {
 			return err
 		}
 		fmt.Println(again.Version, model.Digest() == report.WeightsDigest)
-		_, _, err = pipeline.Attach(ctx, log, "digits", "0123456789ab", event.Ignore{})
+		_, _, err = dispatch.Attach(ctx, topics.Open(log, "digits", nil), "0123456789ab", event.Ignore{})
 		fmt.Println(err)
 		return nil
 	})
@@ -174,11 +178,11 @@ func ExampleAttach() {
 // Submit a run and leave it to workers and solvers elsewhere. A run of the same job that has not ended is the same run.
 func ExampleSubmit() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) error {
-		first, err := pipeline.Submit(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{})
+		first, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
 		if err != nil {
 			return err
 		}
-		again, err := pipeline.Submit(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{})
+		again, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
 		if err != nil {
 			return err
 		}
@@ -190,7 +194,7 @@ func ExampleSubmit() {
 
 // The topics that a job needs, as they are created if they are missing.
 func ExampleTopics() {
-	for _, t := range pipeline.Topics(digits()) {
+	for _, t := range topics.Topics(digits()) {
 		fmt.Println(t.Name, t.Partitions, "compacted:", t.Compact)
 	}
 	// Output:

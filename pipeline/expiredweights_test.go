@@ -7,10 +7,13 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// If the first weights of an unfinished run have expired, a process that starts again can't take it up. It does not believe that the survey is due: the
-// run ends with that reason, and another one is done. Processes that have read the weights before go on.
+// If the first weights of an unfinished run have expired, a process that starts again can't take it up. It does not
+// believe that the survey is due: the run ends with that reason, and another one is done. Processes that have read the
+// weights before go on.
 func TestRunWhoseWeightsHaveExpired(t *testing.T) {
 	columns := rffStage(link.Softmax, 0, 2)
 	columns.Features.Kind = "columns"
@@ -28,12 +31,12 @@ func TestRunWhoseWeightsHaveExpired(t *testing.T) {
 			s, expired := sc.simulation(0), false
 			s.random = nil
 			reason := ""
-			s.log.onWrite = func(topic string, m schemas.Message) {
+			s.log.onWrite = func(topic string, m wire.Message) {
 				s.checkWrite(topic, m)
 				if end, err := schemas.DecodeJSON[schemas.End](m); m.Kind() == schemas.KindEnd && err == nil {
 					reason = end.Reason
 				}
-				if id, err := schemas.IdentityOf(m); expired || err != nil || id.Kind != schemas.KindVisit || id.Stage != 1 {
+				if id, err := wire.IdentityOf(m); expired || err != nil || id.Kind != statistics.KindVisit || id.Stage != 1 {
 					return
 				}
 				expired = true
@@ -49,7 +52,8 @@ func TestRunWhoseWeightsHaveExpired(t *testing.T) {
 			s.startRoles(1, 1)
 			s.submit(1, false, false)
 			s.awaitRuns()
-			if !expired || !slices.Equal(s.outcomes, []string{test.want}) || test.want == schemas.Failed && !strings.Contains(reason, "were deleted from sim.weights") {
+			if !expired || !slices.Equal(s.outcomes, []string{test.want}) || test.want == schemas.Failed && !strings.Contains(reason,
+				"were deleted from sim.weights") {
 				t.Errorf("the run ended as %v, with reason %q; expected %s, as its weights have expired", s.outcomes, reason, test.want)
 			}
 			s.submit(1, false, false)

@@ -7,8 +7,10 @@ import (
 	"github.com/viterin/vek/vek32"
 	"golang.org/x/sys/cpu"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -31,7 +33,8 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			}
 			job := newJob(t, training, test, list...)
 			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
-				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{})
+				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+					&eventRecorder{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -48,7 +51,8 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			}
 			slow, q := trainAndPredict(kernel.Gonum())
 			if *slow.TestError != *report.TestError || slow.TrainError != report.TrainError {
-				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError, report.TrainError)
+				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError,
+					report.TrainError)
 			}
 			sum := 0.0
 			for i, v := range p.Data {

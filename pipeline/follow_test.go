@@ -15,29 +15,48 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/progress"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // clicks is a job whose examples come from a topic of five partitions, and the log that has the topic. Row i is a line of CSV, and its
 // second feature is i.
-func clicks(t *testing.T, log *kafkalog.Log, rows int) Job {
+func clicks(t *testing.T, log *kafkalog.Log, rows int) topics.Job {
+	t.Helper()
+	return clicksOn(t, log, "clicks", rows)
+}
+
+// clicksOn is clicks on a topic of another name.
+func clicksOn(t *testing.T, log *kafkalog.Log, topic string, rows int) topics.Job {
 	t.Helper()
 	job := newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	job.Examples.Train, job.Examples.FromTopic, job.Examples.Format = nil, "clicks", "csv"
+	job.Examples.Train, job.Examples.FromTopic, job.Examples.Format = nil, topic, "csv"
 	job.Examples.Partitions, job.Examples.BatchRows = 2, 8
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: 5}); err != nil {
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 5}); err != nil {
 		t.Fatal(err)
 	}
-	click(t, log, 0, rows)
+	clickOn(t, log, topic, 0, rows)
 	return job
 }
 
 // click writes the rows from to to (excluded), one or three in a message.
 func click(t *testing.T, log *kafkalog.Log, from, to int) {
+	t.Helper()
+	clickOn(t, log, "clicks", from, to)
+}
+
+func clickOn(t *testing.T, log *kafkalog.Log, topic string, from, to int) {
 	t.Helper()
 	for partition := 0; from < to; partition++ {
 		var value strings.Builder
@@ -45,26 +64,26 @@ func click(t *testing.T, log *kafkalog.Log, from, to int) {
 			fmt.Fprintf(&value, "%c,%d,%d\n", 'a'+rune(from%2), from%2, from)
 			from++
 		}
-		if _, err := log.Append(t.Context(), "clicks", partition%5, kafkalog.Message{Value: []byte(value.String())}); err != nil {
+		if _, err := log.Append(t.Context(), topic, partition%5, kafkalog.Message{Value: []byte(value.String())}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // countedRows returns the second features of the rows that a run without files counts, sorted.
-func countedRows(t *testing.T, log *kafkalog.Log, job Job) (rows []int) {
+func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
-	mem := checkedAllocator(t)
-	replays := map[int]*ingest.Replay{}
-	counting := ingest.NewCounting(&schemas.Plan{Foreign: true})
-	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
+	mem := arrowtest.Allocator(t)
+	replays := map[int]*counting.Replay{}
+	counting := counting.New(&schemas.Plan{Foreign: true})
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		if replays[m.Partition] == nil {
-			replays[m.Partition] = counting.Replay(schemas.Span{Partition: m.Partition})
+			replays[m.Partition] = counting.Replay(coverage.Span{Partition: m.Partition})
 		}
-		if replays[m.Partition].Accept(run.FromKafka(m)) != "" {
+		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
 			continue
 		}
-		examples, err := schemas.DecodeExamples(m.Value, mem)
+		examples, err := examples.Decode(m.Value, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +98,7 @@ func countedRows(t *testing.T, log *kafkalog.Log, job Job) (rows []int) {
 	return rows
 }
 
-func checkCounted(t *testing.T, log *kafkalog.Log, job Job, rows int) {
+func checkCounted(t *testing.T, log *kafkalog.Log, job topics.Job, rows int) {
 	t.Helper()
 	want := make([]int, rows)
 	for i := range want {
@@ -90,10 +109,10 @@ func checkCounted(t *testing.T, log *kafkalog.Log, job Job, rows int) {
 	}
 }
 
-func followToEnd(t *testing.T, log *kafkalog.Log, job Job) *eventRecorder {
+func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder {
 	t.Helper()
 	recorder := &eventRecorder{}
-	if err := Follow(t.Context(), log, job, true, recorder); err != nil {
+	if err := source.Follow(t.Context(), log, job, true, recorder); err != nil {
 		t.Fatal(err)
 	}
 	return recorder
@@ -110,8 +129,8 @@ func TestFollowToTheEnd(t *testing.T) {
 		followToEnd(t, log, job)
 		checkCounted(t, log, job, rows)
 	}
-	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
-		if value := run.FromKafka(m); value.Get("stagewise-source") != "topic:clicks/1" {
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
+		if value := protocol.FromKafka(m); value.Get("stagewise-source") != "topic:clicks/1" {
 			t.Errorf("a message is of %s", value.Get("stagewise-source"))
 		}
 	}
@@ -124,15 +143,15 @@ func TestFollowToTheEnd(t *testing.T) {
 func TestChainOnAFollowedTopic(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 0)
-	job.Retrain = DefaultRetrain()
+	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows = 100
 	learnt := int64(0)
 	for _, rows := range []int{200, 400} {
 		click(t, log, rows-200, rows)
 		followToEnd(t, log, job)
-		messages := readTopic(t, log, run.TopicsOf(job.Name).Examples)
+		messages := readTopic(t, log, protocol.TopicsOf(job.Name).Examples)
 		last := messages[len(messages)-1]
-		if _, err := log.Append(t.Context(), run.TopicsOf(job.Name).Examples, last.Partition, last); err != nil { // a repeated write
+		if _, err := log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, last.Partition, last); err != nil { // a repeated write
 			t.Fatal(err)
 		}
 		result, err := Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{})
@@ -152,14 +171,14 @@ func TestChainCountsRepeatedRowsOfATopicOnce(t *testing.T) {
 	for _, increments := range []int{0, 2} {
 		log := openEmbedded(t)
 		job := clicks(t, log, 0)
-		job.Retrain = DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 64, FullOptions{Every: 2}, increments
+		job.Retrain = topics.DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 64, topics.FullOptions{Every: 2}, increments
 		learnt, full, window := int64(0), 0, int64(0)
 		for rows := 150; rows <= 450; rows += 150 {
 			click(t, log, rows-150, rows)
 			followToEnd(t, log, job)
 			for range 2 { // before and after full runs
-				for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
+				for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 					if m.Offset < 6 {
 						produce(t, log, job, m.Partition, m)
 					}
@@ -177,7 +196,8 @@ func TestChainCountsRepeatedRowsOfATopicOnce(t *testing.T) {
 			}
 		}
 		if learnt != 450 || full < 3 || increments == 0 && window != 450 || increments > 0 && window > 2*80 {
-			t.Errorf("a window of %d increments: %d rows were learnt, %d are in the window after %d full runs; expected 450 rows", increments, learnt, window, full)
+			t.Errorf("a window of %d increments: %d rows were learnt, %d are in the window after %d full runs; expected 450 rows",
+				increments, learnt, window, full)
 		}
 	}
 }
@@ -190,7 +210,7 @@ func TestFollowWithoutEnd(t *testing.T) {
 	defer stop()
 	written, ended := make(chan int64, 100), make(chan error, 1)
 	go func() {
-		ended <- Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
+		ended <- source.Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
 			if i, ok := e.(event.Ingested); ok {
 				written <- i.Rows
 			}
@@ -212,26 +232,29 @@ func TestFollowWithoutEnd(t *testing.T) {
 func TestFollowQuarantines(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 30)
-	if _, err := log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x")}, kafkalog.Message{}); err != nil {
+	if _, err := log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x")},
+		kafkalog.Message{}); err != nil {
 		t.Fatal(err)
 	}
 	click(t, log, 30, 60)
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
-	if err := Follow(t.Context(), log, strict, true, &eventRecorder{}); err == nil || !strings.HasPrefix(err.Error(), "clicks[3]@") || !strings.HasSuffix(err.Error(), `: column 2: "x" is not a number`) {
+	if err := source.Follow(t.Context(), log, strict, true, &eventRecorder{}); err == nil || !strings.HasPrefix(err.Error(),
+		"clicks[3]@") || !strings.HasSuffix(err.Error(), `: column 2: "x" is not a number`) {
 		t.Errorf("got error %v, expected one about the value", err)
 	}
 	recorder := followToEnd(t, log, job)
 	checkCounted(t, log, job, 60)
 	var reasons []string
-	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Quarantine) {
-		bad := run.FromKafka(m)
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine) {
+		bad := protocol.FromKafka(m)
 		if bad.Get("topic") != "clicks" || bad.Get("partition") != "3" || !strings.HasPrefix(bad.Key, "clicks/3/") {
 			t.Errorf("a message in quarantine has the key %s and the headers %v", bad.Key, bad.Headers)
 		}
 		reasons = append(reasons, bad.Get("reason"))
 	}
-	if want := []string{`column 2: "x" is not a number`, "an empty value: expected one example a line, without a header"}; !slices.Equal(reasons, want) {
+	if want := []string{`column 2: "x" is not a number`,
+		"an empty value: expected one example a line, without a header"}; !slices.Equal(reasons, want) {
 		t.Errorf("in quarantine because of %q, expected %q", reasons, want)
 	}
 	if events := eventsOf[event.Quarantined](recorder); len(events) != 2 || events[0].Topic != "clicks" {
@@ -239,8 +262,8 @@ func TestFollowQuarantines(t *testing.T) {
 	}
 }
 
-// clicksAgain makes the topic of clicks anew, with the rows in turn on its partitions. Each has a time of its own, which is later from the row
-// later on.
+// clicksAgain makes the topic of clicks anew, with the rows in turn on its partitions. Each has a time of its own,
+// which is later from the row later on.
 func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, later int) {
 	t.Helper()
 	if err := log.Delete(t.Context(), "clicks"); err != nil {
@@ -260,7 +283,8 @@ func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, la
 			at = time.UnixMilli(1_800_000_000_000)
 		}
 		r := &kgo.Record{
-			Topic: "clicks", Partition: int32(i % partitions), Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i), Timestamp: at.Add(time.Duration(i) * time.Second),
+			Topic: "clicks", Partition: int32(i % partitions), Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i),
+			Timestamp: at.Add(time.Duration(i) * time.Second),
 		}
 		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 			t.Fatal(err)
@@ -282,8 +306,8 @@ func clicksAt(t *testing.T, log *kafkalog.Log, before, from, to int) {
 	clicksAgain(t, log, 1, append(upTo(0, before), upTo(from, to)...), max(from, before))
 }
 
-// If a topic no longer has what was read last, ingest stops until the operator has said whether to go on behind that or to read another topic.
-// No row counts twice unless it is another topic.
+// If a topic no longer has what was read last, ingest stops until the operator has said whether to go on behind that or
+// to read another topic. No row counts twice unless it is another topic.
 func TestFollowTopicThatHasChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, from, to int    // of clicksAt, after 100 rows were read
@@ -309,8 +333,8 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 				followToEnd(t, log, job)
 				checkCounted(t, log, job, 100)
 				clicksAt(t, log, test.before, test.from, test.to)
-				err := Follow(t.Context(), log, job, true, event.Ignore{})
-				changed, ok := errors.AsType[*ChangedTopicError](err)
+				err := source.Follow(t.Context(), log, job, true, event.Ignore{})
+				changed, ok := errors.AsType[*source.ChangedTopicError](err)
 				if ok != (test.why != "") || err != nil && !ok {
 					t.Fatalf("got error %v, expected one because of %q", err, test.why)
 				}
@@ -348,7 +372,7 @@ func TestFollowTopicMadeAnewMeanwhile(t *testing.T) {
 	clicksAt(t, log, 100, 0, 0)
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- Follow(t.Context(), log, job, false, &eventRecorder{on: func(e event.Event) {
+		ended <- source.Follow(t.Context(), log, job, false, &eventRecorder{on: func(e event.Event) {
 			if _, ok := e.(event.Following); ok {
 				close(begun)
 			}
@@ -357,7 +381,7 @@ func TestFollowTopicMadeAnewMeanwhile(t *testing.T) {
 	<-begun
 	awaitRows(t, log, job, 100)
 	clicksAt(t, log, 0, 200, 330)
-	if err := <-ended; !errors.As(err, new(*ChangedTopicError)) {
+	if err := <-ended; !errors.As(err, new(*source.ChangedTopicError)) {
 		t.Errorf("following ended with %v, expected that the topic has changed", err)
 	}
 	checkCounted(t, log, job, 100)
@@ -376,7 +400,7 @@ func TestFollowBehindWhatWasLost(t *testing.T) {
 	written, ended := make(chan int64, 100), make(chan error, 1)
 	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
 	go func() {
-		ended <- Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
+		ended <- source.Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
 			switch e := e.(type) {
 			case event.Following:
 				written <- 0
@@ -398,8 +422,8 @@ func TestFollowBehindWhatWasLost(t *testing.T) {
 	checkCounted(t, log, job, 120)
 }
 
-// If one partition of a topic has lost something, the others are read on where they were, also by a process that begins before all partitions of
-// the examples have got rows since.
+// If one partition of a topic has lost something, the others are read on where they were, also by a process that begins
+// before all partitions of the examples have got rows since.
 func TestFollowBehindWhatOnePartitionHasLost(t *testing.T) {
 	t.Parallel()
 	log := openEmbedded(t)
@@ -463,12 +487,12 @@ func TestFollowTopicThatForgets(t *testing.T) {
 
 // following follows a topic in a goroutine until stop, which checks how it has ended. begun is closed once it has found how far the topic
 // was read.
-func following(t *testing.T, log *kafkalog.Log, job Job) (begun <-chan struct{}, stop func()) {
+func following(t *testing.T, log *kafkalog.Log, job topics.Job) (begun <-chan struct{}, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	found, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
+		ended <- source.Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
 			if _, ok := e.(event.Following); ok {
 				close(found)
 			}
@@ -483,17 +507,17 @@ func following(t *testing.T, log *kafkalog.Log, job Job) (begun <-chan struct{},
 }
 
 // awaitRows reads the examples until as many messages of the followed topic count as have rows up to want, in any partition.
-func awaitRows(t *testing.T, log *kafkalog.Log, job Job, want int) {
+func awaitRows(t *testing.T, log *kafkalog.Log, job topics.Job, want int) {
 	t.Helper()
-	examples, from := run.TopicsOf(job.Name).Examples, []run.Position(nil)
-	spans, err := open(log, job.Name, nil).Log.Spans(t.Context(), examples)
+	examples, from := protocol.TopicsOf(job.Name).Examples, []protocol.Position(nil)
+	spans, err := topics.Open(log, job.Name, nil).Log.Spans(t.Context(), examples)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range spans {
-		from = append(from, run.Position{Topic: examples, Partition: s.Partition, Offset: s.To})
+		from = append(from, protocol.Position{Topic: examples, Partition: s.Partition, Offset: s.To})
 	}
-	subscription := open(log, job.Name, nil).Log.Subscribe(t.Context(), nil, from...)
+	subscription := topics.Open(log, job.Name, nil).Log.Subscribe(t.Context(), nil, from...)
 	defer subscription.Close()
 	for len(countedRows(t, log, job)) < want {
 		if _, _, err := subscription.Next(t.Context(), time.Minute); err != nil {
@@ -502,15 +526,15 @@ func awaitRows(t *testing.T, log *kafkalog.Log, job Job, want int) {
 	}
 }
 
-// A topic keeps its partitions of the examples when these get more, also while processes that have begun before and after that share it. Rows are
-// neither lost nor doubled, whatever they take to be the number of partitions.
+// A topic keeps its partitions of the examples when these get more, also while processes that have begun before and
+// after that share it. Rows are neither lost nor doubled, whatever they take to be the number of partitions.
 func TestFollowWhilePartitionsAreAdded(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 20)
 	begun, stop := following(t, log, job)
 	<-begun
 	awaitRows(t, log, job, 20)
-	addPartitions(t, log, run.TopicsOf(job.Name).Examples, 4)
+	addPartitions(t, log, protocol.TopicsOf(job.Name).Examples, 4)
 	click(t, log, 20, 40)
 	other := connect(t, log)
 	begun, stopOther := following(t, other, job) // the next process of a rolling restart
@@ -521,12 +545,36 @@ func TestFollowWhilePartitionsAreAdded(t *testing.T) {
 	click(t, log, 100, 140)
 	awaitRows(t, log, job, 140)
 	stopOther()
-	addPartitions(t, log, run.TopicsOf(job.Name).Examples, 7)
+	addPartitions(t, log, protocol.TopicsOf(job.Name).Examples, 7)
 	click(t, log, 140, 200)
 	followToEnd(t, log, job)
 	checkCounted(t, log, job, 200)
-	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
-		if o, ok := schemas.OriginOf(run.FromKafka(m)); !ok || o.Partitions != 2 || m.Partition >= 2 {
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
+		if o, ok := schemas.OriginOf(protocol.FromKafka(m)); !ok || o.Partitions != 2 || m.Partition >= 2 {
+			t.Fatalf("a message in partition %d has the origin %+v, expected one of the first two partitions, of 2", m.Partition, o)
+		}
+	}
+}
+
+// Two processes that begin to follow a topic before and after partitions were added, both before there is a row, divide it in one way.
+func TestFollowDividesATopicOnce(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 0)
+	begun, stop := following(t, log, job)
+	<-begun
+	addPartitions(t, log, protocol.TopicsOf(job.Name).Examples, 3)
+	begun, stopOther := following(t, connect(t, log), job)
+	<-begun
+	click(t, log, 0, 60)
+	awaitRows(t, log, job, 60)
+	stop()
+	click(t, log, 60, 120)
+	awaitRows(t, log, job, 120)
+	stopOther()
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 120)
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
+		if o, ok := schemas.OriginOf(protocol.FromKafka(m)); !ok || o.Partitions != 2 || m.Partition >= 2 {
 			t.Fatalf("a message in partition %d has the origin %+v, expected one of the first two partitions, of 2", m.Partition, o)
 		}
 	}
@@ -537,7 +585,7 @@ func TestFollowKeepsThePartitionsOfEarlierPrograms(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 60)
 	followToEnd(t, log, job)
-	examples := run.TopicsOf(job.Name).Examples
+	examples := protocol.TopicsOf(job.Name).Examples
 	written := readTopic(t, log, examples)
 	if err := log.Delete(t.Context(), examples); err != nil {
 		t.Fatal(err)
@@ -553,34 +601,36 @@ func TestFollowKeepsThePartitionsOfEarlierPrograms(t *testing.T) {
 	checkCounted(t, log, job, 120)
 }
 
-// A process that does not know yet that the topic has changed writes behind one that goes on behind the change: what it has read counts, and
-// counts once.
+// A process that does not know yet that the topic has changed writes behind one that goes on behind the change: what it
+// has read counts, and counts once.
 func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 0)
 	job.Examples.Partitions = 1
 	clicksAt(t, log, 100, 0, 0)
 	followToEnd(t, log, job)
-	examples := run.TopicsOf(job.Name).Examples
+	batch := protocol.TopicsOf(job.Name).Examples
 	clicksAt(t, log, 98, 100, 102) // the last two are others now
 	stale := readTopic(t, log, "clicks")[99]
-	p := open(log, job.Name, nil)
-	f := &feed{follow: &follow{pipeline: p, topic: "clicks", job: job, partitions: 1, rec: event.Ignore{}, bounds: []schemas.Span{{To: 100}}}}
+	p := topics.Open(log, job.Name, nil)
+	f := &source.Feed{Following: &source.Following{Pipeline: p, Topic: "clicks", Job: job, Partitions: 1, Recorder: event.Ignore{},
+		Bounds: []coverage.Span{{To: 100}}}}
 	var err error
-	if f.seen, err = f.lastState(t.Context(), schemas.Span{To: int64(len(readTopic(t, log, examples)))}); err != nil {
+	if f.Seen, err = progress.Read(t.Context(), f.Client, f.Topic, coverage.Span{To: int64(len(readTopic(t, log, batch)))}, 16); err != nil {
 		t.Fatal(err)
 	}
 	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
-	faults := &writesFirst{Log: p.Log, topic: examples, write: func(ctx context.Context) error {
-		origin := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1", Sequence: f.seen.next, Partitions: 1}
-		positions := []schemas.TopicPosition{{Next: 105, Last: digestOf(run.Message{Message: run.FromKafka(stale), Time: stale.Time})}}
-		rows := &schemas.ExampleRows{Rows: 5, Cols: 2, Words: slices.Repeat([]string{"a"}, 5)}
+	faults := &writesFirst{Log: p.Log, topic: batch, write: func(ctx context.Context) error {
+		origin := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1", Sequence: f.Seen.Next, Partitions: 1}
+		positions := []schemas.TopicPosition{{Next: 105, Last: source.DigestOf(protocol.Message{Message: protocol.FromKafka(stale),
+			Time: stale.Time})}}
+		rows := &examples.Rows{Rows: 5, Cols: 2, Words: slices.Repeat([]string{"a"}, 5)}
 		for i := range 5 {
 			rows.Floats = append(rows.Floats, 0, float32(102+i))
 		}
-		m, err := origin.TopicMessage(positions, rows, p.memory)
+		m, err := origin.TopicMessage(positions, rows, p.Memory)
 		if err == nil {
-			_, err = p.Log.Append(ctx, examples, 0, m)
+			_, err = p.Log.Append(ctx, batch, 0, m)
 		}
 		return err
 	}}
@@ -589,9 +639,9 @@ func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other := open(log, job.Name, nil)
+	other := topics.Open(log, job.Name, nil)
 	other.Log = faults
-	if err := other.followTopic(t.Context(), job, true, event.Ignore{}); err != nil {
+	if err := source.FollowTopic(t.Context(), other, job, true, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	rows := countedRows(t, log, job)
@@ -602,12 +652,12 @@ func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {
 
 // writesFirst is a log to a topic of which another process writes once before the first write.
 type writesFirst struct {
-	run.Log
+	protocol.Log
 	topic string
 	write func(context.Context) error
 }
 
-func (w *writesFirst) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+func (w *writesFirst) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
 	if topic == w.topic && w.write != nil {
 		write := w.write
 		w.write = nil
@@ -623,28 +673,28 @@ func TestFollowTopicsThatCantBe(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 1)
 	job.Examples.FromTopic = job.Name + ".examples"
-	if err := Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.As(err, new(*OwnTopicError)) {
+	if err := source.Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.As(err, new(*source.OwnTopicError)) {
 		t.Errorf("its own topic: %v", err)
 	}
 	job.Examples.FromTopic = "visits"
-	if err := Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.Is(err, kafkalog.ErrUnknownTopic) {
+	if err := source.Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.Is(err, kafkalog.ErrUnknownTopic) {
 		t.Errorf("a topic that is missing: %v", err)
 	}
 }
 
 // unreliable is a log whose writes to a topic fail: before or after they are applied, later, or twice.
 type unreliable struct {
-	run.Log
+	protocol.Log
 	topic string
 
 	mutex  sync.Mutex
 	random *rand.Rand
-	late   map[int][]schemas.Message // by partition: what a client that was stopped is still going to write
+	late   map[int][]wire.Message // by partition: what a client that was stopped is still going to write
 }
 
 var errDied = errors.New("killed")
 
-func (u *unreliable) Append(ctx context.Context, topic string, partition int, messages ...schemas.Message) (int64, error) {
+func (u *unreliable) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
 	if topic != u.topic {
 		return u.Log.Append(ctx, topic, partition, messages...)
 	}
@@ -681,14 +731,18 @@ func TestFollowCountsOnce(t *testing.T) {
 	for seed := range uint64(6) {
 		log := openEmbedded(t)
 		job := clicks(t, log, 150)
-		faults := &unreliable{Log: open(log, job.Name, nil).Log, topic: run.TopicsOf(job.Name).Examples, random: rand.New(rand.NewPCG(seed, 1)), late: map[int][]schemas.Message{}}
+		if err := topics.Create(t.Context(), topics.Open(log, job.Name, nil), &job); err != nil {
+			t.Fatal(err)
+		}
+		faults := &unreliable{Log: topics.Open(log, job.Name, nil).Log, topic: protocol.TopicsOf(job.Name).Examples,
+			random: rand.New(rand.NewPCG(seed, 1)), late: map[int][]wire.Message{}}
 		var processes errgroup.Group
 		for range 1 + int(seed%3) {
 			processes.Go(func() error {
 				for {
-					p := open(log, job.Name, nil)
+					p := topics.Open(log, job.Name, nil)
 					p.Log = faults
-					if err := p.followTopic(t.Context(), job, true, &eventRecorder{}); !errors.Is(err, errDied) {
+					if err := source.FollowTopic(t.Context(), p, job, true, &eventRecorder{}); !errors.Is(err, errDied) {
 						return err
 					}
 				}

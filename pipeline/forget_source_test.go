@@ -7,9 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // keyedClicks writes rows to a topic that is followed, three of each key, in messages of one row and of two. Row i is of the user i mod 20.
@@ -35,12 +40,12 @@ func keyedClicks(t *testing.T, log *kafkalog.Log, rows int) (places map[int]stri
 }
 
 // sourceRows parses the places of rows.
-func sourceRows(t *testing.T, texts ...string) (read []SourceRows) {
+func sourceRows(t *testing.T, texts ...string) (read []erase.SourceRows) {
 	t.Helper()
 	for _, text := range texts {
 		topic, _, _ := strings.Cut(text, "/")
-		r, ok := ParseSourceRows(topic, text)
-		if _, other := ParseSourceRows("other", text); !ok || other {
+		r, ok := erase.ParseSourceRows(topic, text)
+		if _, other := erase.ParseSourceRows("other", text); !ok || other {
 			t.Fatalf("%s names rows: %v, of another topic: %v", text, ok, other)
 		}
 		read = append(read, r)
@@ -49,25 +54,25 @@ func sourceRows(t *testing.T, texts ...string) (read []SourceRows) {
 }
 
 // forgottenRows returns the second features of the rows of the examples that are forgotten, sorted.
-func forgottenRows(t *testing.T, log *kafkalog.Log, job Job) (rows []int) {
+func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
-	p := open(log, job.Name, nil)
-	f, err := p.forgotten(t.Context())
+	p := topics.Open(log, job.Name, nil)
+	f, err := heed.Read(t.Context(), p)
 	if err == nil {
-		err = p.compare(t.Context(), f)
+		err = heed.Compare(t.Context(), p, f)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := checkedAllocator(t)
-	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
-		examples, err := schemas.DecodeExamples(m.Value, mem)
+	mem := arrowtest.Allocator(t)
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
+		examples, err := examples.Decode(m.Value, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
 		features := make([]float32, examples.Rows*examples.Width)
 		examples.Features(features, examples.Width)
-		f.rows.In(m.Partition, m.Offset, examples.Rows, func(first, end int) {
+		f.Rows.In(m.Partition, m.Offset, examples.Rows, func(first, end int) {
 			for row := first; row < end; row++ {
 				rows = append(rows, int(features[row*examples.Width+1]))
 			}
@@ -99,11 +104,11 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 			want = append(want, i)
 		}
 	}
-	done := forget(t, log, job, ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
+	done := forget(t, log, job, erase.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
 	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) || done.Unknown != 0 {
 		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
 	}
-	if report, _ := train(t, log, job); report.PassedOver[schemas.ForgottenRow] != int64(len(want)) {
+	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != int64(len(want)) {
 		t.Errorf("passed over %v, expected %d forgotten rows", report.PassedOver, len(want))
 	}
 	for _, text := range []string{"clicks/4/0-1000", "clicks/0/3-5"} { // a range of offsets
@@ -116,14 +121,15 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 				want = append(want, i)
 			}
 		}
-		forget(t, log, job, ToForget{Read: read})
+		forget(t, log, job, erase.ToForget{Read: read})
 		slices.Sort(want)
 		if got := forgottenRows(t, log, job); !slices.Equal(got, want) {
 			t.Errorf("%s: the rows %v are forgotten, expected %v", text, got, want)
 		}
 	}
-	_, err := Forget(t.Context(), log, job, ToForget{Keys: []string{"u7", "u77"}, Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
-	wrong, ok := errors.AsType[*NoRowsError](err)
+	_, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Keys: []string{"u7", "u77"},
+		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
+	wrong, ok := errors.AsType[*erase.NoRowsError](err)
 	if !ok || !slices.Equal(wrong.Keys, []string{"u77"}) || len(wrong.Read) != 2 || wrong.Unknown != 0 {
 		t.Errorf("got error %v, expected one about what is not there", err)
 	}
@@ -135,7 +141,7 @@ func TestForgetSaysWhatHasNoKeys(t *testing.T) {
 	job := clicks(t, log, 0)
 	keyedClicks(t, log, 40)
 	followToEnd(t, log, job)
-	examples := run.TopicsOf(job.Name).Examples
+	examples := protocol.TopicsOf(job.Name).Examples
 	written := readTopic(t, log, examples)
 	if err := log.Delete(t.Context(), examples); err != nil {
 		t.Fatal(err)
@@ -144,13 +150,14 @@ func TestForgetSaysWhatHasNoKeys(t *testing.T) {
 		m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kafkalog.Header) bool { return h.Key == "stagewise-rows" })
 		produce(t, log, job, m.Partition, m)
 	}
-	_, err := Forget(t.Context(), log, job, ToForget{Keys: []string{"u7"}})
-	if wrong, ok := errors.AsType[*NoRowsError](err); !ok || wrong.Unknown != int64(len(written)) || !strings.Contains(err.Error(), "messages there do not say what keys") {
+	_, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Keys: []string{"u7"}})
+	if wrong, ok := errors.AsType[*erase.NoRowsError](err); !ok || wrong.Unknown != int64(len(written)) ||
+		!strings.Contains(err.Error(), "lack the keys and offsets of their rows") {
 		t.Errorf("got error %v, expected one that says that keys are not known", err)
 	}
 	keyedClicks(t, log, 40)
 	followToEnd(t, log, job)
-	if done := forget(t, log, job, ToForget{Keys: []string{"u7"}}); done.Rows < 2 || done.Unknown != int64(len(written)) {
+	if done := forget(t, log, job, erase.ToForget{Keys: []string{"u7"}}); done.Rows < 2 || done.Unknown != int64(len(written)) {
 		t.Errorf("%+v, expected rows of the later messages, and %d messages that are not known", done, len(written))
 	}
 }

@@ -12,14 +12,22 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // forgetfulLogs returns two logs with the same examples of another producer, 40 rows a message with the keys user0 to user4. In the second
 // the rows have weight 0 that zero names.
-func forgetfulLogs(t *testing.T, job Job, zero func(partition int, offset int64, row int) bool) (log, weightless *kafkalog.Log) {
+func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset int64, row int) bool) (log, weightless *kafkalog.Log) {
 	t.Helper()
 	log, weightless = openEmbedded(t), openEmbedded(t)
 	offsets := make([]int64, job.Examples.Partitions)
@@ -43,9 +51,9 @@ func forgetfulLogs(t *testing.T, job Job, zero func(partition int, offset int64,
 	return log, weightless
 }
 
-func forget(t *testing.T, log *kafkalog.Log, job Job, what ToForget) *Forgot {
+func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what erase.ToForget) *erase.Forgot {
 	t.Helper()
-	done, err := Forget(t.Context(), log, job, what)
+	done, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +61,10 @@ func forget(t *testing.T, log *kafkalog.Log, job Job, what ToForget) *Forgot {
 }
 
 // rowsNamed parses the names of rows.
-func rowsNamed(t *testing.T, job Job, names ...string) (rows schemas.Forgotten) {
+func rowsNamed(t *testing.T, job topics.Job, names ...string) (rows coverage.Forgotten) {
 	t.Helper()
 	for _, name := range names {
-		r, err := ParseRows(job.Name+".examples", name)
+		r, err := erase.ParseRows(job.Name+".examples", name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,15 +81,17 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 			job.Stages, job.Examples.Partitions, job.Examples.Holdout = []schemas.Stage{rffStage(l, 24, 4), rffStage(l, 24, 4)}, 2, 0.1
 			job.Prepare.PCA = 3
 			log, weightless := forgetfulLogs(t, job, func(partition int, offset int64, row int) bool {
-				return partition == 0 && (offset == 0 && row == 0 || offset == 3 && row >= 7 && row <= 11 || offset >= 5 && offset <= 6) || (int64(partition)+2*offset)%5 == 3
+				return partition == 0 && (offset == 0 && row == 0 || offset == 3 && row >= 7 && row <= 11 || offset >= 5 && offset <= 6) ||
+					(int64(partition)+2*offset)%5 == 3
 			})
 			before, _ := train(t, log, job)
-			done := forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2", "test.examples/0/5-6", "test.examples/0/0/0"), Keys: []string{"user3"}})
+			done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2",
+				"test.examples/0/5-6", "test.examples/0/0/0"), Keys: []string{"user3"}})
 			if want := int64(1 + 5 + 80 + 6*40); done.Rows != want || done.Messages != 10 || !slices.Equal(done.Learnt, []int{1}) {
 				t.Errorf("%+v, expected %d rows, and version 1", done, want)
 			}
 			after, _ := train(t, log, job)
-			if n := after.PassedOver[schemas.ForgottenRow]; n != done.Rows {
+			if n := after.PassedOver[coverage.ForgottenRow]; n != done.Rows {
 				t.Errorf("%d rows passed over as forgotten, expected %d", n, done.Rows)
 			}
 			if want, _ := train(t, weightless, job); after.WeightsDigest != want.WeightsDigest || after.WeightsDigest == before.WeightsDigest {
@@ -95,9 +105,12 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 // had learnt from them, whichever process does it, and no others.
 func TestChainForgets(t *testing.T) {
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 200, FullOptions{}, 4
-	log, weightless := forgetfulLogs(t, job, func(partition int, offset int64, row int) bool { return partition == 1 && offset == 10 && row < 9 })
+	job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 200, topics.FullOptions{}, 4
+	log, weightless := forgetfulLogs(t, job, func(partition int, offset int64, row int) bool {
+		return partition == 1 && offset == 10 &&
+			row < 9
+	})
 	retrain := func(log *kafkalog.Log) (*Retraining, []string) {
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 		if err != nil {
@@ -110,18 +123,19 @@ func TestChainForgets(t *testing.T) {
 		t.Fatalf("%d versions, expected 6: %v", len(before), before)
 	}
 	rows := rowsNamed(t, job, "test.examples/1/10/0-8")
-	if done := forget(t, log, job, ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
+	if done := forget(t, log, job, erase.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
 		t.Fatalf("%+v, expected that versions 5 and 6 have learnt", done)
 	}
 	report, after := retrain(log)
-	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunFull || report.Updates[0].Forgotten != 9 || !report.Updates[0].Offered {
+	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunFull || report.Updates[0].Forgotten != 9 ||
+		!report.Updates[0].Offered {
 		t.Fatalf("%+v, expected one full run", report)
 	}
 	if len(after) != 5 || !slices.Equal(after[:4], before[:4]) {
 		t.Errorf("%v are left of %v", after, before)
 	}
 	retrain(weightless)
-	forget(t, weightless, job, ToForget{Rows: rows})
+	forget(t, weightless, job, erase.ToForget{Rows: rows})
 	if _, want := retrain(weightless); after[4] != want[4] || slices.Contains(before, after[4]) {
 		t.Errorf("version %s, expected %s", after[4], want[4])
 	}
@@ -131,14 +145,15 @@ func TestChainForgets(t *testing.T) {
 	// The chain goes on from the full run, and the new rows of an update may be forgotten before it learns them.
 	more := rings(400, 4, 3, 99)
 	produce(t, log, job, 0, exampleMessage(t, more.exampleRows()))
-	if done := forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")}); done.Rows != 100 || len(done.Learnt) > 0 {
+	if done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")}); done.Rows != 100 ||
+		len(done.Learnt) > 0 {
 		t.Errorf("%+v, expected that none has learnt", done)
 	}
 	report, again := retrain(log)
 	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunUpdate || report.Updates[0].Forgotten != 100 || len(again) != 6 {
 		t.Errorf("%+v, %v; expected an update", report, again)
 	}
-	if same, err := Verify(t.Context(), log, openBLAS(t), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
+	if same, err := replay.Verify(t.Context(), log, openBLAS(t), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
 		t.Errorf("%v, %v", same, err)
 	}
 }
@@ -148,19 +163,22 @@ func TestChainForgets(t *testing.T) {
 func TestUpdateForgets(t *testing.T) {
 	const seen = 5 // the increment with the rows: no preparation has seen them
 	for name, test := range map[string]struct {
-		change   func(o *RetrainOptions)
+		change   func(o *topics.RetrainOptions)
 		restarts bool // the process ends after what it has read, and another goes on
 	}{
-		"all":       {func(*RetrainOptions) {}, false},
-		"restarted": {func(o *RetrainOptions) { o.Refresh = 0 }, true},
-		"decay, and a window that the increment leaves": {func(o *RetrainOptions) { o.Decay, o.Refresh, o.Window.Increments = 0.8, 1, 5 }, false},
-		"passes": {func(o *RetrainOptions) { o.Passes, o.Window.Rows = 1, 900 }, true},
+		"all":       {func(*topics.RetrainOptions) {}, false},
+		"restarted": {func(o *topics.RetrainOptions) { o.Refresh = 0 }, true},
+		"decay, and a window that the increment leaves": {func(o *topics.RetrainOptions) {
+			o.Decay, o.Refresh, o.Window.Increments = 0.8,
+				1, 5
+		}, false},
+		"passes": {func(o *topics.RetrainOptions) { o.Passes, o.Window.Rows = 1, 900 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 			job.Stages = []schemas.Stage{rffStage(link.Identity, 20, 3)}
-			job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, DefaultRetrain()
-			job.Retrain.Rows, job.Retrain.Full = 200, FullOptions{}
+			job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, topics.DefaultRetrain()
+			job.Retrain.Rows, job.Retrain.Full = 200, topics.FullOptions{}
 			test.change(&job.Retrain)
 			log, weightless := forgetfulLogs(t, job, func(partition int, offset int64, row int) bool {
 				return partition == 1 && (offset == 10 && row < 9 || offset == 11)
@@ -173,7 +191,7 @@ func TestUpdateForgets(t *testing.T) {
 				}
 			}
 			forgotten := func(log *kafkalog.Log) {
-				done := forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/1/10/0-8", "test.examples/1/11")})
+				done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/1/10/0-8", "test.examples/1/11")})
 				if done.Rows != 49 {
 					t.Fatalf("%+v", done)
 				}
@@ -194,7 +212,7 @@ func TestUpdateForgets(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				m, err := open(log, job.Name, nil).Model(t.Context(), run.Latest)
+				m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -222,11 +240,11 @@ func TestUpdateForgets(t *testing.T) {
 			if len(left) != len(digests(t, weightless, job.Name))-(seen+2-(seen-1)) {
 				t.Errorf("%v are left, expected all but those of the runs %d to %d", left, seen, seen+2)
 			}
-			if same, err := Verify(t.Context(), log, openBLAS(t), job, "latest", event.Ignore{}); err != nil {
+			if same, err := replay.Verify(t.Context(), log, openBLAS(t), job, "latest", event.Ignore{}); err != nil {
 				t.Errorf("%v, %v", same, err)
 			}
 			// No update comes any more.
-			forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/20/0-99")})
+			forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/20/0-99")})
 			retrain(log, -1)
 			if after := digests(t, log, job.Name); !strings.Contains(after[len(after)-1], string(schemas.RunFull)) {
 				t.Errorf("%v, expected a full run", after)
@@ -236,7 +254,7 @@ func TestUpdateForgets(t *testing.T) {
 }
 
 // distance returns the length of the difference of two vectors over that of the second.
-func distance[T schemas.Number](a, b []T) float64 {
+func distance[T wire.Number](a, b []T) float64 {
 	square, of := 0.0, 0.0
 	for i := range max(len(a), len(b)) {
 		square += math.Pow(float64(a[i])-float64(b[i]), 2)
@@ -246,17 +264,17 @@ func distance[T schemas.Number](a, b []T) float64 {
 }
 
 // gramOf returns the newest Gram matrix of a chain of one stage that is on the state topic.
-func gramOf(t *testing.T, log *kafkalog.Log, job Job) (gram []float64) {
+func gramOf(t *testing.T, log *kafkalog.Log, job topics.Job) (gram []float64) {
 	t.Helper()
-	p, at := open(log, job.Name, nil), newestWindow(t, log, job).Snapshot
-	collector := schemas.Collector[float64]{}
-	err := p.Between(t.Context(), p.Topics.State, 0, at.From, at.To, func(m run.Message) error {
-		if m.Kind() != schemas.KindMoments || m.Run() != at.Run {
+	p, at := topics.Open(log, job.Name, nil), newestWindow(t, log, job).Snapshot
+	collector := wire.Collector[float64]{}
+	err := p.Between(t.Context(), p.Topics.State, 0, at.From, at.To, func(m protocol.Message) error {
+		if m.Kind() != statistics.KindMoments || m.Run() != at.Run {
 			return nil
 		}
 		r, err := p.Codec.CollectDouble(&collector, m.Message)
 		if err == nil && r != nil {
-			tensor, _ := r.Tensors.Find(schemas.FieldGram)
+			tensor, _ := r.Tensors.Find(statistics.FieldGram)
 			gram = tensor.Data
 		}
 		return err
@@ -278,14 +296,14 @@ func TestForgetNow(t *testing.T) {
 		{"test.examples/1/14", []int{3}, func(partition int, offset int64, _ int) bool { return partition == 1 && offset == 14 }},
 	} {
 		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-		job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full = 400, FullOptions{}
+		job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, topics.DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full = 400, topics.FullOptions{}
 		log, weightless := forgetfulLogs(t, job, test.zero)
 		retrain := func(log *kafkalog.Log) []string {
 			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 				t.Fatal(err)
 			}
-			versions, err := Versions(t.Context(), log, job.Name)
+			versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -296,16 +314,17 @@ func TestForgetNow(t *testing.T) {
 			return weights
 		}
 		before := retrain(log)
-		done := forget(t, log, job, ToForget{Rows: rowsNamed(t, job, test.row), Now: true})
+		done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, test.row), Now: true})
 		if !slices.Equal(done.Removed, test.removed) || done.Rows != 40 || len(done.Learnt) > 0 {
 			t.Fatalf("%+v, expected that versions %d are removed", done, test.removed)
 		}
-		versions, err := Versions(t.Context(), log, job.Name)
+		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range readTopic(t, log, "test.state") {
-			if id := run.FromKafka(m).Run(); m.Value != nil && !slices.ContainsFunc(versions, func(v run.Finished) bool { return v.Run == id }) && live(t, log, m) {
+			if id := protocol.FromKafka(m).Run(); m.Value != nil && !slices.ContainsFunc(versions,
+				func(v protocol.Finished) bool { return v.Run == id }) && live(t, log, m) {
 				t.Errorf("%s is left on the state topic", m.Key)
 			}
 		}
@@ -337,16 +356,18 @@ func TestForgottenSource(t *testing.T) {
 	other.Examples.Train = []string{rings(250, 3, 2, 2).writeCSV(t, t.TempDir(), "other.csv")}
 	want, _ := train(t, log, other)
 	sources := sourcesOf(t, log, job.Name)
-	if done := forget(t, log, job, ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 || !slices.Equal(done.Learnt, []int{1}) {
+	if done := forget(t, log, job, erase.ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 ||
+		!slices.Equal(done.Learnt, []int{1}) {
 		t.Errorf("%+v, expected 300 rows, and version 1", done)
 	}
 	for _, name := range []string{"train.csv", "renamed.csv"} {
 		job.Examples.Train = []string{data.writeCSV(t, t.TempDir(), name)}
 		err := trainError(t, log, job)
-		if forgotten, ok := errors.AsType[*ForgottenError](err); !ok || forgotten.Source != sources[0].ID || !strings.Contains(err.Error(), name) {
+		if forgotten, ok := errors.AsType[*heed.ForgottenError](err); !ok || forgotten.Source != sources[0].ID ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("error %v", err)
 		}
-		if err := Ingest(t.Context(), log, job, event.Ignore{}); !errors.As(err, new(*ForgottenError)) {
+		if err := source.Ingest(t.Context(), log, job, event.Ignore{}); !errors.As(err, new(*heed.ForgottenError)) {
 			t.Errorf("error %v", err)
 		}
 	}
@@ -355,7 +376,7 @@ func TestForgottenSource(t *testing.T) {
 	}
 	all := other
 	all.Examples.Train = nil
-	if got, _ := train(t, log, all); got.PassedOver[schemas.ForgottenRow] != 300 {
+	if got, _ := train(t, log, all); got.PassedOver[coverage.ForgottenRow] != 300 {
 		t.Errorf("passed over %v", got.PassedOver)
 	}
 }
@@ -366,16 +387,16 @@ func TestTrainForgets(t *testing.T) {
 	log := openEmbedded(t)
 	produce(t, log, job, 0, message, message)
 	train(t, log, job)
-	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
 	warm := job
 	warm.Warm = "latest"
-	if err := trainError(t, log, warm); !errors.As(err, new(*LearntError)) {
+	if err := trainError(t, log, warm); !errors.As(err, new(*heed.LearntError)) {
 		t.Errorf("error %v", err)
 	}
 	train(t, log, job)
 	train(t, log, warm)
 	var left []int
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	for _, v := range versions {
 		left = append(left, v.Version)
 	}
@@ -391,14 +412,14 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	message.Key = []byte("a")
 	produce(t, log, job, 0, message, message)
 	good := rowsNamed(t, job, "test.examples/0/0")
-	for want, what := range map[string]ToForget{
-		"test.examples has nothing at [0]@5–7":          {Rows: append(good, rowsNamed(t, job, "test.examples/0/5-6")...)},
-		"test.examples has nothing at [7]@0–1":          {Rows: append(good, rowsNamed(t, job, "test.examples/7/0/0")...)},
-		"test.examples/0/1 has 40 rows, not the row 40": {Rows: append(good, rowsNamed(t, job, "test.examples/0/1/39-40")...)},
-		`no message on test.examples has the key "b"`:   {Rows: good, Keys: []string{"a", "b"}},
-		`there is no source "x" on test.plans`:          {Rows: good, Sources: []string{"x"}},
+	for want, what := range map[string]erase.ToForget{
+		"test.examples has nothing at [0]@5–7":        {Rows: append(good, rowsNamed(t, job, "test.examples/0/5-6")...)},
+		"test.examples has nothing at [7]@0–1":        {Rows: append(good, rowsNamed(t, job, "test.examples/7/0/0")...)},
+		"test.examples/0/1 has 40 rows, no row 40":    {Rows: append(good, rowsNamed(t, job, "test.examples/0/1/39-40")...)},
+		`no message on test.examples has the key "b"`: {Rows: good, Keys: []string{"a", "b"}},
+		`there is no source "x" on test.plans`:        {Rows: good, Sources: []string{"x"}},
 	} {
-		if _, err := Forget(t.Context(), log, job, what); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected %s", err, want)
 		}
 	}
@@ -409,10 +430,11 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 
 func TestWrongNamesOfRows(t *testing.T) {
 	for _, name := range []string{
-		"", "a.examples", "a.examples/0", "b.examples/0/1", "a.examples/x/1", "a.examples/-1/1", "a.examples/0/1/2/3", "a.examples/0/3-2", "a.examples/0/-3", "a.examples/0/1-2/3",
+		"", "a.examples", "a.examples/0", "b.examples/0/1", "a.examples/x/1", "a.examples/-1/1", "a.examples/0/1/2/3", "a.examples/0/3-2",
+		"a.examples/0/-3", "a.examples/0/1-2/3",
 		"a.examples/0/1/5-4", "a.examples/0/1/x", "a.examples/0/9223372036854775807", "a.examples/0/1/9223372036854775806",
 	} {
-		if r, err := ParseRows("a.examples", name); err == nil {
+		if r, err := erase.ParseRows("a.examples", name); err == nil {
 			t.Errorf("%s became %+v", name, r)
 		}
 	}
@@ -421,7 +443,7 @@ func TestWrongNamesOfRows(t *testing.T) {
 // A process that waits for examples makes a full version as soon as rows are forgotten.
 func TestForgettingWakesTheRunner(t *testing.T) {
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Examples.Partitions, job.Keep, job.Retrain = 1, 1000, DefaultRetrain()
+	job.Examples.Partitions, job.Keep, job.Retrain = 1, 1000, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.After = 1200, 0
 	log, _ := forgetfulLogs(t, job, func(int, int64, int) bool { return false })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -446,7 +468,7 @@ func TestForgettingWakesTheRunner(t *testing.T) {
 		}
 	}
 	next(1)
-	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/1")})
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/1")})
 	next(2)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -457,13 +479,14 @@ func TestForgettingWakesTheRunner(t *testing.T) {
 // What is forgotten must stay forgotten: forget refuses a topic that deletes it after a time.
 func TestForgetNeedsATopicThatKeepsWhatItSays(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
-	deletes := kafkalog.Topic{Name: job.Name + ".forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete", "retention.ms": "604800000"}}
+	deletes := kafkalog.Topic{Name: job.Name + ".forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
+		"retention.ms": "604800000"}}
 	if err := log.Create(t.Context(), deletes); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, log, job, 0, 4)
-	_, err := Forget(t.Context(), log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
-	if wrong, ok := errors.AsType[*PolicyError](err); !ok || wrong.Topic != deletes.Name {
+	_, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != deletes.Name {
 		t.Errorf("got error %v, expected a *PolicyError that names %s", err, deletes.Name)
 	}
 	if messages := readTopic(t, log, deletes.Name); len(messages) > 0 {

@@ -12,9 +12,13 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // secret is a row whose values are nowhere else.
@@ -28,13 +32,13 @@ var alice = secret{[]float32{123.45678, -77.654321, 3.1415927, 4.6692016}, "alic
 
 // message is a message of the row alone.
 func (s secret) message(t *testing.T) kafkalog.Message {
-	m := exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: len(s.features), Floats: s.features, Words: []string{s.label}})
+	m := exampleMessage(t, examples.Rows{Rows: 1, Cols: len(s.features), Floats: s.features, Words: []string{s.label}})
 	m.Key = []byte(s.key)
 	return m
 }
 
 // among is a message that has the row after others. Its key is that of the row.
-func (s secret) among(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
+func (s secret) among(t *testing.T, rows examples.Rows) kafkalog.Message {
 	rows.Floats, rows.Words = append(slices.Clone(rows.Floats), s.features...), append(slices.Clone(rows.Words), s.label)
 	rows.Rows++
 	m := exampleMessage(t, rows)
@@ -44,7 +48,7 @@ func (s secret) among(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
 
 // in returns the names of what a message has of the row.
 func (s secret) in(m kafkalog.Message) (names []string) {
-	x := run.FromKafka(m)
+	x := protocol.FromKafka(m)
 	text := x.Key
 	for _, h := range x.Headers {
 		text += " " + h.Value
@@ -66,10 +70,10 @@ func (s secret) in(m kafkalog.Message) (names []string) {
 }
 
 // publishedAfter fails the test for messages that have something of a row, on topics that have had so many messages before.
-func publishedAfter(t *testing.T, log *kafkalog.Log, job Job, before map[string]int64, s secret) {
+func publishedAfter(t *testing.T, log *kafkalog.Log, job topics.Job, before map[string]int64, s secret) {
 	t.Helper()
-	for _, topic := range Topics(job) {
-		if topic.Name == run.TopicsOf(job.Name).Examples {
+	for _, topic := range topics.Topics(job) {
+		if topic.Name == protocol.TopicsOf(job.Name).Examples {
 			continue
 		}
 		for _, m := range readTopic(t, log, topic.Name) {
@@ -81,10 +85,10 @@ func publishedAfter(t *testing.T, log *kafkalog.Log, job Job, before map[string]
 }
 
 // endsOf returns the ends of the first partitions of the topics of a job.
-func endsOf(t *testing.T, log *kafkalog.Log, job Job) map[string]int64 {
+func endsOf(t *testing.T, log *kafkalog.Log, job topics.Job) map[string]int64 {
 	t.Helper()
 	ends := map[string]int64{}
-	for _, topic := range Topics(job) {
+	for _, topic := range topics.Topics(job) {
 		_, end, err := log.Bounds(t.Context(), topic.Name, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -94,16 +98,17 @@ func endsOf(t *testing.T, log *kafkalog.Log, job Job) map[string]int64 {
 	return ends
 }
 
-// Nothing that is published after rows were forgotten has a value of them: of the survey, of a sample, of predictions, of a report, or of a message in
-// quarantine. A class that only they had is none.
+// Nothing that is published after rows were forgotten has a value of them: of the survey, of a sample, of predictions,
+// of a report, or of a message in quarantine. A class that only they had is none.
 func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
-	for name, test := range map[string]struct{ chain, now bool }{"run": {false, true}, "run, later": {}, "chain": {true, true}, "chain, later": {true, false}} {
+	for name, test := range map[string]struct{ chain, now bool }{"run": {false, true}, "run, later": {}, "chain": {true, true},
+		"chain, later": {true, false}} {
 		for _, l := range []schemas.Link{link.Softmax, link.Identity} {
 			t.Run(string(l)+", "+name, func(t *testing.T) {
 				log := openEmbedded(t)
 				job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 				job.Stages, job.Examples.Partitions = []schemas.Stage{rffStage(l, 16, 3), rffStage(l, 16, 3)}, 1
-				job.Keep, job.Retrain = 1000, DefaultRetrain()
+				job.Keep, job.Retrain = 1000, topics.DefaultRetrain()
 				job.Retrain.Rows = 80
 				produce(t, log, job, 0, alice.message(t))
 				produce(t, log, job, 0, alice.among(t, rings(39, 4, 3, 1).exampleRows()))
@@ -121,7 +126,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 					if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 						t.Fatal(err)
 					}
-					versions, err := Versions(t.Context(), log, job.Name)
+					versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -136,14 +141,16 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 					t.Fatal(err)
 				}
 				before[job.Name+".quarantine"] = 0
-				forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"), Now: test.now})
+				forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
+					Now: test.now})
 				after := learn()
 				if want := []string{"ring0", "ring1", "ring2"}; !slices.Equal(after.Labels, want) {
 					t.Errorf("labels %q, expected %q", after.Labels, want)
 				}
 				publishedAfter(t, log, job, before, alice)
 				again := !test.chain || test.now // else the increments of the window leave the bad message out
-				if there := readTopic(t, log, job.Name+".quarantine"); again && (len(there) != 1 || !strings.Contains(header(there[0], "reason"), "forgotten")) {
+				if there := readTopic(t, log, job.Name+".quarantine"); again && (len(there) != 1 ||
+					!strings.Contains(header(there[0], "reason"), "forgotten")) {
 					t.Errorf("%d messages in quarantine", len(there))
 				}
 			})
@@ -155,14 +162,15 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 func TestForgottenRowsAreNotCounted(t *testing.T) {
 	log := openEmbedded(t)
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Stages, job.Examples.Partitions, job.Examples.Classes = []schemas.Stage{rffStage(link.Softmax, 16, 3)}, 1, []string{"ring0", "ring1", "ring2"}
+	job.Stages, job.Examples.Partitions, job.Examples.Classes = []schemas.Stage{rffStage(link.Softmax, 16, 3)}, 1,
+		[]string{"ring0", "ring1", "ring2"}
 	for i := range 4 {
 		rows := rings(40, 4, 3, uint64(i)).exampleRows()
-		rows.Splits = slices.Repeat([]schemas.Split{schemas.Train, schemas.Test}, 20)
+		rows.Splits = slices.Repeat([]examples.Split{examples.Train, examples.Test}, 20)
 		produce(t, log, job, 0, exampleMessage(t, rows))
 	}
 	train(t, log, job)
-	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/1/0-9", "test.examples/0/2")})
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1/0-9", "test.examples/0/2")})
 	report, _ := train(t, log, job)
 	for _, split := range []string{"train", "test"} {
 		r, counted := report.Splits[split], int64(0)
@@ -191,7 +199,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	var values [][]byte
 	for _, topic := range []string{"test.versions", "test.state"} {
 		for _, m := range readTopic(t, log, topic) {
-			if kind := header(m, "kind"); kind == string(schemas.KindWeights) || kind == string(schemas.KindTerms) {
+			if kind := header(m, "kind"); kind == string(schemas.KindWeights) || kind == string(statistics.KindTerms) {
 				values = append(values, m.Value)
 			}
 		}
@@ -219,7 +227,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	if len(values) == 0 || onDisk() == 0 {
 		t.Fatalf("%d values, none is on the disk", len(values))
 	}
-	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
 	if n := onDisk(); n > 0 {
 		t.Errorf("%d of %d values are on the disk", n, len(values))
 	}

@@ -13,18 +13,24 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // openEmbedded opens an embedded broker with an empty log, for one test.
@@ -70,13 +76,6 @@ func openBLAS(t testing.TB) *kernel.BLAS {
 		t.Fatal(err)
 	}
 	return blas
-}
-
-// checkedAllocator returns an allocator that must have all memory back when the test ends.
-func checkedAllocator(t *testing.T) memory.Allocator {
-	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	t.Cleanup(func() { mem.AssertSize(t, 0) })
-	return mem
 }
 
 // table is examples in memory.
@@ -125,8 +124,8 @@ func (d table) writeCSV(t testing.TB, dir, name string) string {
 }
 
 // exampleRows returns the table, without weights, as rows of a message.
-func (d table) exampleRows() schemas.ExampleRows {
-	rows := schemas.ExampleRows{Rows: len(d.rows), Cols: len(d.rows[0]), Words: d.labels}
+func (d table) exampleRows() examples.Rows {
+	rows := examples.Rows{Rows: len(d.rows), Cols: len(d.rows[0]), Words: d.labels}
 	for _, row := range d.rows {
 		rows.Floats = append(rows.Floats, row...)
 	}
@@ -134,12 +133,12 @@ func (d table) exampleRows() schemas.ExampleRows {
 }
 
 // exampleMessage encodes rows as an examples message of another producer.
-func exampleMessage(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
+func exampleMessage(t *testing.T, rows examples.Rows) kafkalog.Message {
 	t.Helper()
-	mem := checkedAllocator(t)
+	mem := arrowtest.Allocator(t)
 	record := rows.Record(mem)
 	defer record.Release()
-	value, err := schemas.EncodeExamples(record, mem)
+	value, err := examples.Encode(record, mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +146,7 @@ func exampleMessage(t *testing.T, rows schemas.ExampleRows) kafkalog.Message {
 }
 
 // newJob returns a small job that trains on one table, and tests on another unless that is empty.
-func newJob(t testing.TB, train, test table, list ...schemas.Stage) Job {
+func newJob(t testing.TB, train, test table, list ...schemas.Stage) topics.Job {
 	t.Helper()
 	dir, options := t.TempDir(), ingest.Defaults()
 	options.Train, options.BatchRows = []string{train.writeCSV(t, dir, "train.csv")}, 64
@@ -157,20 +156,20 @@ func newJob(t testing.TB, train, test table, list ...schemas.Stage) Job {
 	if train.weights != nil {
 		options.Weight = "1"
 	}
-	return Job{
-		Name: "test", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: list,
+	return topics.Job{
+		Name: "test", Examples: options, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: list,
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 2, Memory: 1 << 30,
 	}
 }
 
 // newMultiStageJob returns a job of four stages, with every link, over four partitions.
-func newMultiStageJob(t *testing.T) Job {
+func newMultiStageJob(t *testing.T) topics.Job {
 	return newJob(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2),
 		rffStage(link.Softmax, 20, 3), rffStage(link.Calibrated, 20, 2), rffStage(link.Identity, 20, 1), rffStage(link.Softmax, 8, 2))
 }
 
 // newForeignJob returns a job without files, over one partition that other producers write to, and the table as a message.
-func newForeignJob(t *testing.T, data table) (Job, kafkalog.Message) {
+func newForeignJob(t *testing.T, data table) (topics.Job, kafkalog.Message) {
 	t.Helper()
 	job := newJob(t, data, table{}, rffStage(link.Softmax, 20, 3), rffStage(link.Softmax, 20, 3))
 	job.Examples.Train, job.Examples.Partitions = nil, 1
@@ -216,15 +215,15 @@ func eventsOf[E event.Event](r *eventRecorder) (found []E) {
 }
 
 // train runs a job to its end.
-func train(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *model.Model) {
+func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *model.Model) {
 	t.Helper()
 	return trainRecorded(t, log, job, &eventRecorder{})
 }
 
 // trainRecorded runs a job to its end, and records its events.
-func trainRecorded(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*schemas.Report, *model.Model) {
+func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*schemas.Report, *model.Model) {
 	t.Helper()
-	report, model, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, rec)
+	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +231,9 @@ func trainRecorded(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder)
 }
 
 // trainError runs a job that must fail, and returns its error.
-func trainError(t *testing.T, log *kafkalog.Log, job Job) error {
+func trainError(t *testing.T, log *kafkalog.Log, job topics.Job) error {
 	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, &eventRecorder{})
 	if err == nil {
 		t.Fatalf("the run is done with report %+v, expected an error", report)
 	}
@@ -242,15 +241,16 @@ func trainError(t *testing.T, log *kafkalog.Log, job Job) error {
 }
 
 // trainUntil runs a job, and interrupts it at the first event for which stop returns true.
-func trainUntil(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Event) bool) {
+func trainUntil(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event.Event) bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{on: func(e event.Event) {
-		if stop(e) {
-			cancel()
-		}
-	}})
+	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+		&eventRecorder{on: func(e event.Event) {
+			if stop(e) {
+				cancel()
+			}
+		}})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got error %v, expected the run to be interrupted", err)
 	}
@@ -258,7 +258,7 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Event)
 
 // trainUntilOn is trainUntil on an embedded broker of its own in dir, which it stops. So nothing comes late: a broker may apply a write
 // after the process that made it has been interrupted, and has gone.
-func trainUntilOn(t *testing.T, dir string, job Job, stop func(event.Event) bool) {
+func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Event) bool) {
 	t.Helper()
 	log := openAt(t, dir)
 	trainUntil(t, log, job, stop)
@@ -268,13 +268,13 @@ func trainUntilOn(t *testing.T, dir string, job Job, stop func(event.Event) bool
 }
 
 // submitJob ingests a job's files, and writes its plan to the plans topic.
-func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*pipeline, *schemas.Plan) {
+func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
-	p := open(log, job.Name, checkedAllocator(t))
-	if err := p.create(t.Context(), &job); err != nil {
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	if err := topics.Create(t.Context(), p, &job); err != nil {
 		t.Fatal(err)
 	}
-	files, err := p.ingest(t.Context(), job, retention{}, rec)
+	files, err := source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,18 +282,18 @@ func submitJob(t *testing.T, log *kafkalog.Log, job Job, rec event.Recorder) (*p
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := p.plan(t.Context(), job, openBLAS(t), files.seals, l, retention{})
+	plan, err := planning.Plan(t.Context(), p, job, openBLAS(t), files.Seals, l, topics.ExamplesRetention{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan, _, err = p.submit(t.Context(), plan, l, false, rec); err != nil {
+	if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec); err != nil {
 		t.Fatal(err)
 	}
 	return p, plan
 }
 
 // readLedger returns the ledger of the plans topic as it is now.
-func readLedger(t *testing.T, p *pipeline) *run.Ledger {
+func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 	t.Helper()
 	l, err := p.ReadLedger(t.Context())
 	if err != nil {
@@ -303,18 +303,20 @@ func readLedger(t *testing.T, p *pipeline) *run.Ledger {
 }
 
 // newSoleMembers returns a worker and a solver that own all partitions.
-func newSoleMembers(t *testing.T, p *pipeline, job Job, rec event.Recorder) *members {
+func newSoleMembers(t *testing.T, p *topics.Pipeline, job topics.Job, rec event.Recorder) *dispatch.Members {
 	t.Helper()
-	return &members{pipeline: p, blas: openBLAS(t), bytes: job.Memory, rec: rec, works: run.NewSoleOwner(job.Examples.Partitions), solves: run.NewSoleOwner(1), joinWorkers: func() {}, leaveWorkers: func() {}, leave: func() {}}
+	return &dispatch.Members{Pipeline: p, BLAS: openBLAS(t), Bytes: job.Memory, Recorder: rec,
+		Works: ownership.NewSoleOwner(job.Examples.Partitions), Solves: ownership.NewSoleOwner(1), JoinWorkers: func() {},
+		LeaveWorkers: func() {}, Leave: func() {}}
 }
 
 // produce appends messages to a partition of the examples topic, as another producer does.
-func produce(t *testing.T, log *kafkalog.Log, job Job, partition int, messages ...kafkalog.Message) {
+func produce(t *testing.T, log *kafkalog.Log, job topics.Job, partition int, messages ...kafkalog.Message) {
 	t.Helper()
-	if err := log.Create(t.Context(), Topics(job)...); err != nil {
+	if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Append(t.Context(), run.TopicsOf(job.Name).Examples, partition, messages...); err != nil {
+	if _, err := log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, partition, messages...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -367,4 +369,4 @@ var (
 )
 
 // header returns the value of a message's first header with the key, or "".
-func header(m kafkalog.Message, key string) string { return run.FromKafka(m).Get(key) }
+func header(m kafkalog.Message, key string) string { return protocol.FromKafka(m).Get(key) }

@@ -8,40 +8,44 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // forgetfulJob is a chain over one partition, of 80 rows an update.
-func forgetfulJob(t *testing.T) Job {
+func forgetfulJob(t *testing.T) topics.Job {
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 	job.Stages, job.Examples.Partitions, job.Keep = []schemas.Stage{rffStage(link.Softmax, 16, 3)}, 1, 1000
-	job.Retrain = DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{}
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
 	return job
 }
 
 // produceRings produces messages of 40 rows, by their seeds.
-func produceRings(t *testing.T, log *kafkalog.Log, job Job, from, to int) {
+func produceRings(t *testing.T, log *kafkalog.Log, job topics.Job, from, to int) {
 	for i := from; i < to; i++ {
 		produce(t, log, job, 0, exampleMessage(t, rings(40, 4, 3, uint64(i)).exampleRows()))
 	}
 }
 
-func newestVersion(t *testing.T, log *kafkalog.Log, job Job) run.Finished {
+func newestVersion(t *testing.T, log *kafkalog.Log, job topics.Job) protocol.Finished {
 	t.Helper()
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) == 0 {
 		t.Fatalf("%d versions, %v", len(versions), err)
 	}
 	return versions[len(versions)-1]
 }
 
-// If the forget topic has lost what versions have heeded, no run is planned until the operator decides: to forget again what versions name, or to
-// go on without.
+// If the forget topic has lost what versions have heeded, no run is planned until the operator decides: to forget again
+// what versions name, or to go on without.
 func TestLostForgetTopicStopsRuns(t *testing.T) {
-	for _, decision := range []string{RestoreLost, DropLost} {
+	for _, decision := range []string{heed.RestoreLost, heed.DropLost} {
 		for _, lose := range []string{"deleted", "made anew with other rows", "deleted while it runs"} {
 			t.Run(decision+", "+lose, func(t *testing.T) {
 				log, job := openEmbedded(t), forgetfulJob(t)
@@ -54,8 +58,8 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 					t.Fatal(err)
 				}
 				rows := rowsNamed(t, job, "test.examples/0/1-4")
-				forget(t, log, job, ToForget{Rows: rows})
-				forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
+				forget(t, log, job, erase.ToForget{Rows: rows})
+				forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
 				if err := retrain(event.Ignore{}); err != nil {
 					t.Fatal(err)
 				}
@@ -81,19 +85,19 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				case "made anew with other rows":
 					remove()
 					for _, row := range []string{"8/1", "8/2", "8/3"} {
-						forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/"+row)})
+						forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/"+row)})
 					}
 				default:
 					remove()
 				}
-				lost, ok := errors.AsType[*ForgetLostError](retrain(rec))
+				lost, ok := errors.AsType[*heed.ForgetLostError](retrain(rec))
 				if !ok || lost.Heeded.Entries != 2 || !strings.Contains(lost.Error(), "--lost restore") {
 					t.Fatalf("error %v", lost)
 				}
-				if _, ok := errors.AsType[*ForgetLostError](trainError(t, log, job)); !ok {
+				if _, ok := errors.AsType[*heed.ForgetLostError](trainError(t, log, job)); !ok {
 					t.Error("train goes on")
 				}
-				forget(t, log, job, ToForget{Lost: decision})
+				forget(t, log, job, erase.ToForget{Lost: decision})
 				if err := retrain(event.Ignore{}); err != nil {
 					t.Fatal(err)
 				}
@@ -102,10 +106,11 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 					t.Fatal(err)
 				}
-				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == RestoreLost) {
+				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == heed.RestoreLost) {
 					t.Errorf("the newest version forgets %v: %v", rows, has)
 				}
-				if _, err := Forget(t.Context(), log, job, ToForget{Lost: decision}); !errors.Is(err, errNothingLost) {
+				if _, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Lost: decision}); !errors.Is(err,
+					heed.ErrNothingLost) {
 					t.Errorf("error %v, expected that nothing is lost", err)
 				}
 			})
@@ -113,14 +118,15 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 	}
 }
 
-// What is forgotten is rows of one message, as its checksum says: another message at its offset, of a topic of examples that was made anew, is
-// learnt. What earlier releases have written has no checksum, and is of whatever message is there.
+// What is forgotten is rows of one message, as its checksum says: another message at its offset, of a topic of examples
+// that was made anew, is learnt. What earlier releases have written has no checksum, and is of whatever message is
+// there.
 func TestForgetMeansOneMessage(t *testing.T) {
 	log, job := openEmbedded(t), forgetfulJob(t)
 	produceRings(t, log, job, 0, 6)
 	train(t, log, job)
-	forget(t, log, job, ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
-	if report, _ := train(t, log, job); report.PassedOver[schemas.ForgottenRow] != 3*40+1 {
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
+	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 3*40+1 {
 		t.Fatalf("passed over: %v", report.PassedOver)
 	}
 	if err := log.Delete(t.Context(), "test.examples"); err != nil {
@@ -129,13 +135,13 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	produceRings(t, log, job, 100, 102)
 	produceRings(t, log, job, 2, 3) // the message that was at the offset
 	report, _ := train(t, log, job)
-	if n := report.PassedOver[schemas.ForgottenRow]; n != 40 || report.Rows != 80 {
+	if n := report.PassedOver[coverage.ForgottenRow]; n != 40 || report.Rows != 80 {
 		t.Errorf("%d rows forgotten, %d learnt, expected 40 and 80", n, report.Rows)
 	}
 	produceRings(t, log, job, 103, 107)
 	rec := &eventRecorder{}
 	report, _ = trainRecorded(t, log, job, rec)
-	if n := report.PassedOver[schemas.ForgottenRow]; n != 40 {
+	if n := report.PassedOver[coverage.ForgottenRow]; n != 40 {
 		t.Errorf("%d rows forgotten, expected 40", n)
 	}
 	notices := ""
@@ -146,14 +152,14 @@ func TestForgetMeansOneMessage(t *testing.T) {
 		t.Errorf("notices %q, expected the offsets 1, 3 and 5", notices)
 	}
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
-	if _, err := open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()); err != nil {
+	if _, err := topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if report, _ := train(t, log, job); report.PassedOver[schemas.ForgottenRow] != 45 {
+	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 45 {
 		t.Errorf("passed over: %v, expected 45 rows", report.PassedOver)
 	}
 	var left []int
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	for _, v := range versions {
 		left = append(left, v.Version)
 	}

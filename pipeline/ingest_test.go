@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // No run trains on part of a source: after an ingest that failed or was interrupted, the next one makes the source whole, and
@@ -32,14 +36,15 @@ func TestHalfAnIngestIsNeverTrainedOn(t *testing.T) {
 	}
 	invalid := job
 	invalid.Examples.Train = []string{path}
-	var fileError *ingest.FileError
-	if err := trainError(t, log, invalid); !errors.As(err, &fileError) || fileError.Line != 6001 || !strings.Contains(err.Error(), `"two" is not a number`) {
+	var fileError *input.Error
+	if err := trainError(t, log, invalid); !errors.As(err, &fileError) || fileError.Line != 6001 || !strings.Contains(err.Error(),
+		`"two" is not a number`) {
 		t.Errorf("got error %v, expected that \"two\" in line 6001 is not a number", err)
 	}
 	for rows := int64(1000); rows < 6000; rows += 1000 {
 		trainUntil(t, log, job, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= rows })
 	}
-	if n := len(readTopic(t, log, run.TopicsOf(job.Name).Examples)); n <= 94 {
+	if n := len(readTopic(t, log, protocol.TopicsOf(job.Name).Examples)); n <= 94 {
 		t.Fatalf("%d messages on the topic, expected more than the 94 of the source", n)
 	}
 	if report, _ := train(t, log, job); report.Rows != 6000 {
@@ -57,18 +62,18 @@ func TestInterruptedIngestOfTheSecondFileGoesOn(t *testing.T) {
 	job := newJob(t, rings(1000, 2, 2, 1), rings(3000, 2, 2, 2), rffStage(link.Identity, 10, 1))
 	whole, dir := openEmbedded(t), t.TempDir()
 	train(t, whole, job)
-	want := len(readTopic(t, whole, run.TopicsOf(job.Name).Examples))
+	want := len(readTopic(t, whole, protocol.TopicsOf(job.Name).Examples))
 	for rows := int64(500); rows < 3000; rows += 500 {
 		trainUntilOn(t, dir, job, func(e event.Event) bool {
 			i, ok := e.(event.Ingested)
-			return ok && i.Split == schemas.Test && i.Rows >= rows
+			return ok && i.Split == examples.Test && i.Rows >= rows
 		})
 	}
 	log := openAt(t, dir)
 	if report, _ := train(t, log, job); report.Rows != 1000 || report.Splits["test"].Rows != 3000 {
 		t.Errorf("%d and %d rows, expected 1000 and 3000", report.Rows, report.Splits["test"].Rows)
 	}
-	if n := len(readTopic(t, log, run.TopicsOf(job.Name).Examples)); n != want {
+	if n := len(readTopic(t, log, protocol.TopicsOf(job.Name).Examples)); n != want {
 		t.Errorf("%d messages on the topic, expected the %d of an ingest that was not interrupted", n, want)
 	}
 }
@@ -79,17 +84,17 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 	job := newJob(t, rings(600, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	original := openEmbedded(t)
 	want, _ := train(t, original, job)
-	topics := run.TopicsOf(job.Name)
+	topicNames := protocol.TopicsOf(job.Name)
 	// trainChanged trains on a copy of the log, in which change has changed the examples of each partition.
 	trainChanged := func(t *testing.T, change func([]kafkalog.Message) []kafkalog.Message) (*schemas.Report, error) {
 		log := openEmbedded(t)
-		if err := log.Create(t.Context(), Topics(job)...); err != nil {
+		if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
 			t.Fatal(err)
 		}
-		copied, seals := open(log, job.Name, checkedAllocator(t)), []*schemas.SourceSeal{}
-		for _, m := range readTopic(t, original, topics.Plans) {
+		copied, seals := topics.Open(log, job.Name, arrowtest.Allocator(t)), []*schemas.SourceSeal{}
+		for _, m := range readTopic(t, original, topicNames.Plans) {
 			if header(m, "kind") == string(schemas.KindSource) {
-				seal, err := schemas.DecodeJSON[schemas.SourceSeal](run.FromKafka(m))
+				seal, err := schemas.DecodeJSON[schemas.SourceSeal](protocol.FromKafka(m))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -97,14 +102,14 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 			}
 		}
 		byPartition := map[int][]kafkalog.Message{}
-		for _, m := range readTopic(t, original, topics.Examples) {
+		for _, m := range readTopic(t, original, topicNames.Examples) {
 			byPartition[m.Partition] = append(byPartition[m.Partition], m)
 		}
 		for p := range 4 {
-			if _, err := log.Append(t.Context(), topics.Examples, p, change(byPartition[p])...); err != nil {
+			if _, err := log.Append(t.Context(), topicNames.Examples, p, change(byPartition[p])...); err != nil {
 				t.Fatal(err)
 			}
-			_, end, err := log.Bounds(t.Context(), topics.Examples, p)
+			_, end, err := log.Bounds(t.Context(), topicNames.Examples, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,10 +119,10 @@ func TestRepeatedAndMissingMessages(t *testing.T) {
 				}
 			}
 		}
-		if _, err := copied.Log.Append(t.Context(), topics.Plans, 0, seals[0].Message()); err != nil {
+		if _, err := copied.Log.Append(t.Context(), topicNames.Plans, 0, seals[0].Message()); err != nil {
 			t.Fatal(err)
 		}
-		report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{})
+		report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, &eventRecorder{})
 		return report, err
 	}
 	report, err := trainChanged(t, func(m []kafkalog.Message) []kafkalog.Message {

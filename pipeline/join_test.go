@@ -6,9 +6,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
 // Partitions belong to who can work on them: a process that ingests is no member of the group of workers, and one that trains is.
@@ -23,7 +25,7 @@ func TestIngestIsNoMember(t *testing.T) {
 	defer client.Close()
 	members := func() int {
 		request := kmsg.NewPtrDescribeGroupsRequest()
-		request.Groups = []string{run.TopicsOf(job.Name).Workers()}
+		request.Groups = []string{protocol.TopicsOf(job.Name).Workers()}
 		response, err := request.RequestWith(t.Context(), client)
 		if err != nil {
 			t.Fatal(err)
@@ -40,10 +42,12 @@ func TestIngestIsNoMember(t *testing.T) {
 			training = max(training, members())
 		}
 	}}
-	if _, _, err := Train(t.Context(), connect(t, log), openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder); err != nil {
+	if _, _, err := Train(t.Context(), connect(t, log), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+		recorder); err != nil {
 		t.Fatal(err)
 	}
 	if asked < 100 || ingesting != 0 || training != 1 {
-		t.Errorf("asked %d times, the group of workers has %d members during ingest and %d during the run; expected 0 and 1", asked, ingesting, training)
+		t.Errorf("asked %d times, the group of workers has %d members during ingest and %d during the run; expected 0 and 1", asked,
+			ingesting, training)
 	}
 }

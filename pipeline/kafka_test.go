@@ -11,9 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // openKafka connects to real Kafka, and returns a pipeline's name that nobody uses there.
@@ -61,7 +67,8 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	second, model := train(t, log, job)
 	for _, r := range []*schemas.Report{first, second} {
 		if r.WeightsDigest != want.WeightsDigest || r.Rows != want.Rows {
-			t.Errorf("version %d: digest %s, %d rows; on the embedded broker %s, %d", r.Version, r.WeightsDigest, r.Rows, want.WeightsDigest, want.Rows)
+			t.Errorf("version %d: digest %s, %d rows; on the embedded broker %s, %d", r.Version, r.WeightsDigest, r.Rows, want.WeightsDigest,
+				want.Rows)
 		}
 	}
 	if first.Version != 1 || second.Version != 2 || model.Manifest.Version != 2 {
@@ -79,14 +86,15 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	other := job
 	other.Seed = 2
 	train(t, log, other)
-	if versions, err := Versions(t.Context(), log, name); err != nil || len(versions) != 2 || versions[1].Plan.Seed != 2 {
+	if versions, err := topics.Open(log, name, nil).Versions(t.Context()); err != nil || len(versions) != 2 || versions[1].Plan.Seed != 2 {
 		t.Errorf("%d versions, error %v; expected 2, the second with seed 2", len(versions), err)
 	}
 	trainUntil(t, log, job, surveyed)
-	if _, _, err := Train(t.Context(), log, openBLAS(t), other, TrainOptions{Supersede: true, Allocator: checkedAllocator(t)}, &eventRecorder{}); err != nil {
+	if _, _, err := Train(t.Context(), log, openBLAS(t), other, dispatch.TrainOptions{Supersede: true,
+		Allocator: arrowtest.Allocator(t)}, &eventRecorder{}); err != nil {
 		t.Fatal(err)
 	}
-	if versions, err := Versions(t.Context(), log, name); err != nil || len(versions) != 3 {
+	if versions, err := topics.Open(log, name, nil).Versions(t.Context()); err != nil || len(versions) != 3 {
 		t.Errorf("%d versions, error %v; expected 3", len(versions), err)
 	}
 }
@@ -121,7 +129,8 @@ func TestKafkaAnyNumberOfWorkers(t *testing.T) {
 	}
 }
 
-// On real Kafka too, nothing is learnt once the forget topic is lost, until the operator decides; and forget says when removed versions leave the disks.
+// On real Kafka too, nothing is learnt once the forget topic is lost, until the operator decides; and forget says when
+// removed versions leave the disks.
 func TestKafkaLostForgetTopic(t *testing.T) {
 	log, name := openKafka(t)
 	job := forgetfulJob(t)
@@ -129,18 +138,19 @@ func TestKafkaLostForgetTopic(t *testing.T) {
 	produceRings(t, log, job, 0, 6)
 	train(t, log, job)
 	rows := rowsNamed(t, job, name+".examples/0/1-3")
-	if done := forget(t, log, job, ToForget{Rows: rows, Now: true}); len(done.Removed) != 1 || len(done.Compacts) != 2 || done.Compacts[0].After == 0 {
+	if done := forget(t, log, job, erase.ToForget{Rows: rows, Now: true}); len(done.Removed) != 1 || len(done.Compacts) != 2 ||
+		done.Compacts[0].After == 0 {
 		t.Errorf("%+v, expected that version 1 is removed, and when its topics are compacted", done)
 	}
 	train(t, log, job)
 	if err := log.Delete(t.Context(), name+".forget"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := errors.AsType[*ForgetLostError](trainError(t, log, job)); !ok {
+	if _, ok := errors.AsType[*heed.ForgetLostError](trainError(t, log, job)); !ok {
 		t.Error("train goes on")
 	}
-	forget(t, log, job, ToForget{Lost: RestoreLost})
-	if report, _ := train(t, log, job); report.PassedOver[schemas.ForgottenRow] != 120 {
+	forget(t, log, job, erase.ToForget{Lost: heed.RestoreLost})
+	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 120 {
 		t.Errorf("passed over: %v, expected 120 rows", report.PassedOver)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // lateSources are messages that a chain has passed over because their sources were not sealed then, and now are. An increment has them
@@ -12,7 +14,7 @@ import (
 type lateSources struct {
 	names   []string                            // of the sources that count now, late or not
 	counted []map[schemas.Origin]*countedSource // by partition, by the origins of the sources without a sequence
-	left    schemas.Spans                       // where such messages are that were not read yet, beside messages of others
+	left    coverage.Spans                      // where such messages are that were not read yet, beside messages of others
 }
 
 // countedSource is a source, and how far it is counted in a partition.
@@ -23,7 +25,7 @@ type countedSource struct {
 
 // findLate finds the messages of sources before the ends of a backlog that no run has counted. progress is how far runs have counted
 // sources, and begins is by partition where the topic begins now.
-func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, begins []schemas.Span, ends []int64) (l lateSources) {
+func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, begins []coverage.Span, ends []int64) (l lateSources) {
 	l.counted = make([]map[schemas.Origin]*countedSource, len(ends))
 	for n := range ends {
 		l.counted[n] = map[schemas.Origin]*countedSource{}
@@ -38,7 +40,7 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 			next := nextOf(progress, &seal, n)
 			l.counted[n][schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &countedSource{seal, next}
 			before := max(next-int64(n), 0) / int64(seal.Partitions) // so many of its messages are counted
-			late := schemas.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
+			late := coverage.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
 			if before < seal.In(n) && !late.Empty() {
 				l.left = append(l.left, late)
 			}
@@ -59,8 +61,8 @@ func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partiti
 }
 
 // merged returns the set of all offsets of spans, which may overlap.
-func merged(spans schemas.Spans) (set schemas.Spans) {
-	slices.SortFunc(spans, func(a, b schemas.Span) int {
+func merged(spans coverage.Spans) (set coverage.Spans) {
+	slices.SortFunc(spans, func(a, b coverage.Span) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From))
 	})
 	for _, s := range spans {
@@ -74,7 +76,7 @@ func merged(spans schemas.Spans) (set schemas.Spans) {
 }
 
 // next returns a span of up to that many messages of a partition to look at, and takes it from what is left; false if nothing is left.
-func (l *lateSources) next(partition int, messages int64) (schemas.Span, bool) {
+func (l *lateSources) next(partition int, messages int64) (coverage.Span, bool) {
 	for i, s := range l.left {
 		if s.Partition == partition {
 			s.To = min(s.To, s.From+messages)
@@ -84,12 +86,12 @@ func (l *lateSources) next(partition int, messages int64) (schemas.Span, bool) {
 			return s, true
 		}
 	}
-	return schemas.Span{}, false
+	return coverage.Span{}, false
 }
 
 // expire drops what is before an offset of a partition: retention has deleted it.
 func (l *lateSources) expire(partition int, begin int64) {
-	l.left = slices.DeleteFunc(l.left, func(s schemas.Span) bool { return s.Partition == partition && s.To <= begin })
+	l.left = slices.DeleteFunc(l.left, func(s coverage.Span) bool { return s.Partition == partition && s.To <= begin })
 	for i := range l.left {
 		if l.left[i].Partition == partition {
 			l.left[i].From = max(l.left[i].From, begin)
@@ -98,11 +100,12 @@ func (l *lateSources) expire(partition int, begin int64) {
 }
 
 // counts reports whether the next message that is looked at in a partition is of a source that counts, and was not counted. It decides as
-// ingest.Replay does.
-func (l *lateSources) counts(partition int, m schemas.Message) bool {
+// counting.Replay does.
+func (l *lateSources) counts(partition int, m wire.Message) bool {
 	origin, _ := schemas.OriginOf(m)
 	s := l.counted[partition][schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
-	if s == nil || origin.Next > 0 || origin.Sequence < s.next || origin.Sequence >= s.Messages || origin.Sequence%int64(s.Partitions) != int64(partition) {
+	if s == nil || origin.Next > 0 || origin.Sequence < s.next || origin.Sequence >= s.Messages ||
+		origin.Sequence%int64(s.Partitions) != int64(partition) {
 		return false
 	}
 	s.next = origin.Sequence + int64(s.Partitions)
@@ -110,7 +113,7 @@ func (l *lateSources) counts(partition int, m schemas.Message) bool {
 }
 
 // known reports whether a message is of a source that counts now, or needs none.
-func (l *lateSources) known(m schemas.Message) bool {
+func (l *lateSources) known(m wire.Message) bool {
 	origin, ingested := schemas.OriginOf(m)
 	return !ingested || origin.Next > 0 || slices.Contains(l.names, schemas.SourceName(origin.Source, origin.Attempt))
 }

@@ -8,10 +8,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // writtenSource is a source whose messages are written one by one, between those of others.
@@ -22,9 +26,9 @@ type writtenSource struct {
 }
 
 // ingestApart returns sources of a job, none of which is on a log yet. The last is a second ingest of the first.
-func ingestApart(t *testing.T, job Job, rows ...int) (sources []*writtenSource) {
+func ingestApart(t *testing.T, job topics.Job, rows ...int) (sources []*writtenSource) {
 	t.Helper()
-	topics := run.TopicsOf(job.Name)
+	topicNames := protocol.TopicsOf(job.Name)
 	for i, n := range append(rows, rows[0]) {
 		log, seed := openEmbedded(t), uint64(i)
 		if i == len(rows) {
@@ -34,10 +38,10 @@ func ingestApart(t *testing.T, job Job, rows ...int) (sources []*writtenSource) 
 			}
 		}
 		job.Examples.Train = []string{rings(n, 4, 3, seed).writeCSV(t, t.TempDir(), "late.csv")}
-		if err := Ingest(t.Context(), log, job, event.Ignore{}); err != nil {
+		if err := source.Ingest(t.Context(), log, job, event.Ignore{}); err != nil {
 			t.Fatal(err)
 		}
-		l, err := open(log, job.Name, nil).ReadLedger(t.Context())
+		l, err := topics.Open(log, job.Name, nil).ReadLedger(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,8 +50,8 @@ func ingestApart(t *testing.T, job Job, rows ...int) (sources []*writtenSource) 
 			s.seal = *l.Seals(id)[0]
 		}
 		s.seal.Spans = nil
-		for _, m := range readTopic(t, log, topics.Examples) {
-			if origin, _ := schemas.OriginOf(run.FromKafka(m)); origin.Source == s.seal.ID {
+		for _, m := range readTopic(t, log, topicNames.Examples) {
+			if origin, _ := schemas.OriginOf(protocol.FromKafka(m)); origin.Source == s.seal.ID {
 				s.messages = append(s.messages, m)
 			}
 		}
@@ -57,51 +61,51 @@ func ingestApart(t *testing.T, job Job, rows ...int) (sources []*writtenSource) 
 }
 
 // write writes the next message of a source to its partition, sometimes twice.
-func (s *writtenSource) write(t *testing.T, log *kafkalog.Log, job Job, twice bool) {
+func (s *writtenSource) write(t *testing.T, log *kafkalog.Log, job topics.Job, twice bool) {
 	m := s.messages[0]
 	s.messages = s.messages[1:]
 	for range 1 + map[bool]int{true: 1}[twice] {
-		at, err := log.Append(t.Context(), run.TopicsOf(job.Name).Examples, m.Partition, m)
+		at, err := log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, m.Partition, m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(s.seal.Spans, func(span schemas.Span) bool { return span.Partition == m.Partition })
+		i := slices.IndexFunc(s.seal.Spans, func(span coverage.Span) bool { return span.Partition == m.Partition })
 		if i < 0 {
-			i, s.seal.Spans = len(s.seal.Spans), append(s.seal.Spans, schemas.Span{Partition: m.Partition, From: at})
+			i, s.seal.Spans = len(s.seal.Spans), append(s.seal.Spans, coverage.Span{Partition: m.Partition, From: at})
 		}
 		s.seal.Spans[i].To = at + 1
 	}
 }
 
 // sealLate writes the seal of a source.
-func (s *writtenSource) sealLate(t *testing.T, log *kafkalog.Log, job Job) {
+func (s *writtenSource) sealLate(t *testing.T, log *kafkalog.Log, job topics.Job) {
 	s.sealed = true
-	if _, err := open(log, job.Name, nil).Log.Append(t.Context(), run.TopicsOf(job.Name).Plans, 0, s.seal.Message()); err != nil {
+	if _, err := topics.Open(log, job.Name, nil).Log.Append(t.Context(), protocol.TopicsOf(job.Name).Plans, 0, s.seal.Message()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // checkCountedOnce checks which messages the window of the newest version has: each of the sealed sources once, of two ingests of one
 // source those of one, and all of other producers.
-func checkCountedOnce(t *testing.T, log *kafkalog.Log, job Job, sources []*writtenSource, foreign int) {
+func checkCountedOnce(t *testing.T, log *kafkalog.Log, job topics.Job, sources []*writtenSource, foreign int) {
 	t.Helper()
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, last := open(log, job.Name, checkedAllocator(t)), versions[len(versions)-1]
-	window, err := run.ReadWindow(t.Context(), p.Client, *last.Window, nil)
+	p, last := topics.Open(log, job.Name, arrowtest.Allocator(t)), versions[len(versions)-1]
+	window, err := protocol.ReadWindow(t.Context(), p.Client, *last.Window, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	counted, rows := map[schemas.Origin]int{}, int64(0)
-	for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Examples) {
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		for i := range window.Increments {
 			c := &window.Increments[i].Increment
 			covered, _ := c.On(m.Partition)
-			within := slices.ContainsFunc(covered.Spans, func(s schemas.Span) bool { return s.From <= m.Offset && m.Offset < s.To })
+			within := slices.ContainsFunc(covered.Spans, func(s coverage.Span) bool { return s.From <= m.Offset && m.Offset < s.To })
 			if within && !c.Skips(m.Partition, m.Offset) {
-				origin, _ := schemas.OriginOf(run.FromKafka(m))
+				origin, _ := schemas.OriginOf(protocol.FromKafka(m))
 				counted[origin]++
 			}
 		}
@@ -145,8 +149,8 @@ func TestChainLearnsSourcesSealedLate(t *testing.T) {
 	stage.Ridge = 1e-3
 	job := newJob(t, rings(10, 4, 3, 9), table{}, stage)
 	job.Examples.BatchRows, job.Examples.Partitions, job.Keep, job.Segment = 7, 3, 1000, 4
-	job.Examples.Classes, job.Retrain = []string{"ring0", "ring1", "ring2"}, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window = 60, FullOptions{Every: 5}, WindowOptions{}
+	job.Examples.Classes, job.Retrain = []string{"ring0", "ring1", "ring2"}, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window = 60, topics.FullOptions{Every: 5}, topics.WindowOptions{}
 	other := ingestApart(t, job, 3)[0].messages[0]
 	other.Headers = nil
 	for seed := range uint64(3) {
@@ -154,7 +158,7 @@ func TestChainLearnsSourcesSealedLate(t *testing.T) {
 			var want []string
 			for _, interrupted := range []bool{false, true} {
 				random, log := rand.New(rand.NewPCG(seed, 0)), openEmbedded(t)
-				if err := log.Create(t.Context(), Topics(job)...); err != nil {
+				if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
 					t.Fatal(err)
 				}
 				sources, foreign, learnt := ingestApart(t, job, 200, 90, 150, 40), 0, int64(0)

@@ -5,9 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // If its statistics are deleted, an interrupted run goes on if it needs none of them, and fails otherwise. It does not wait for
@@ -17,17 +22,17 @@ func TestStatisticsAreGone(t *testing.T) {
 		"within a stage":   func(e event.Event) bool { p, ok := e.(event.Passed); return ok && p.Stage == 1 },
 		"after a visit":    func(e event.Event) bool { p, ok := e.(event.Passed); return ok && p.Stage == 0 && p.Visit == 1 },
 		"between stages":   func(e event.Event) bool { s, ok := e.(event.StageEnded); return ok && s.Stage == 1 },
-		"in the survey":    func(e event.Event) bool { p, ok := e.(event.Progressed); return ok && p.Stage == schemas.Survey },
+		"in the survey":    func(e event.Event) bool { p, ok := e.(event.Progressed); return ok && p.Stage == wire.Survey },
 		"after the survey": func(e event.Event) bool { s, ok := e.(event.Surveyed); return ok && s.Classes > 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), newMultiStageJob(t)
 			trainUntil(t, log, job, stop)
-			if err := open(log, job.Name, checkedAllocator(t)).clear(t.Context(), job); err != nil {
+			if err := topics.Clear(t.Context(), topics.Open(log, job.Name, arrowtest.Allocator(t)), job); err != nil {
 				t.Fatal(err)
 			}
-			report, _, err := Train(t.Context(), log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{})
-			if err != nil && !errors.As(err, new(*RunError)) {
+			report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, &eventRecorder{})
+			if err != nil && !errors.As(err, new(*dispatch.RunError)) {
 				t.Errorf("got error %v, expected none or a *RunError", err)
 			}
 			if err == nil && len(report.Stages) != 4 {
@@ -42,13 +47,13 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 	columns := rffStage(link.Softmax, 0, 1)
 	columns.Features.Kind = "columns"
 	sc := newScenario(t, plainExamples(), 0, columns) // each visit reads all messages again
-	for failsAt, changesAfter := range map[string]func(schemas.Message) bool{
-		"visit 0 of stage 0":               func(m schemas.Message) bool { return m.Kind() == schemas.KindPrepare },
-		"publish the residuals of stage 0": func(m schemas.Message) bool { return schemas.EndsStage(m) },
+	for failsAt, changesAfter := range map[string]func(wire.Message) bool{
+		"visit 0 of stage 0":               func(m wire.Message) bool { return m.Kind() == statistics.KindPrepare },
+		"publish the residuals of stage 0": func(m wire.Message) bool { return schemas.EndsStage(m) },
 	} {
 		s := sc.simulation(1)
 		s.random, s.dataLost, s.lostAt = nil, true, maxSteps // no other faults; the run may fail
-		s.log.onWrite = func(_ string, m schemas.Message) {
+		s.log.onWrite = func(_ string, m wire.Message) {
 			if messages := s.log.topics[s.topics.Examples][1].messages; changesAfter(m) {
 				messages[0].Message = messages[1].Message
 			}
@@ -64,7 +69,8 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := l.End(s.log.topics[s.topics.Plans][0].messages[0].Get("run"))
-		if end == nil || end.State != schemas.Failed || !strings.Contains(end.Reason, failsAt) || !strings.Contains(end.Reason, "the survey had") {
+		if end == nil || end.State != schemas.Failed || !strings.Contains(end.Reason, failsAt) || !strings.Contains(end.Reason,
+			"the survey had") {
 			t.Errorf("the run ended with %+v, expected that it fails at %q, as the survey had other messages", end, failsAt)
 		}
 		if s.violation != nil {

@@ -4,18 +4,20 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 var updates = flag.Int("updates", 400, "make this number of updates with room for few terms")
 
-// With room for the fewest terms a chain goes on, however many increments are merged, and an update visits no more rows than `retrain.refresh` says.
+// With room for the fewest terms a chain goes on, however many increments are merged, and an update visits no more rows
+// than `retrain.refresh` says.
 func TestManyUpdatesWithRoomForFewTerms(t *testing.T) {
 	const rows = 8
 	log, job := openEmbedded(t), standingJob(t, 1)
 	job.Retrain.Rows, job.Retrain.Refresh, job.Memory, job.Keep = rows, 1, 1, 5
-	job.Topics = DefaultTopics()
+	job.Topics = topics.DefaultTopics()
 	job.Topics.State = 1
 	messages := 0
 	produceMore := func(n int) {
@@ -52,7 +54,8 @@ func TestManyUpdatesWithRoomForFewTerms(t *testing.T) {
 		t.Errorf("an update visits %d rows, expected at most %d", most, limit)
 	}
 	w := newestWindow(t, log, job)
-	if groups := len(w.Groups()); len(w.Increments) != w.Chain.Number-full || groups > int(job.Retrain.fewestTerms()) {
-		t.Errorf("the window has %d increments in %d groups, expected %d in at most %d", len(w.Increments), groups, w.Chain.Number-full, job.Retrain.fewestTerms())
+	if groups := len(w.Groups()); len(w.Increments) != w.Chain.Number-full || groups > int(job.Retrain.FewestTerms()) {
+		t.Errorf("the window has %d increments in %d groups, expected %d in at most %d", len(w.Increments), groups, w.Chain.Number-full,
+			job.Retrain.FewestTerms())
 	}
 }

@@ -10,9 +10,13 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // TestMNISTErrors compares test errors on MNIST with the paper's: 50 principal components, random Fourier features at twice the
@@ -40,7 +44,7 @@ func TestMNISTErrors(t *testing.T) {
 	}
 	within, above := map[string]int{}, map[string]int{}
 	for seed := uint64(1); len(undecided) > 0; seed++ {
-		var jobs []Job
+		var jobs []topics.Job
 		for _, c := range undecided {
 			s := solve.Defaults()
 			s.Features = stages.Defaults()
@@ -50,7 +54,7 @@ func TestMNISTErrors(t *testing.T) {
 			job.Seed = seed
 			jobs = append(jobs, job)
 		}
-		err := Search(t.Context(), log, blas, jobs, &eventRecorder{}, func(i int, trained *Candidate) error {
+		err := replay.Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
 			if trained.Err != nil {
 				return trained.Err
 			}
@@ -60,7 +64,8 @@ func TestMNISTErrors(t *testing.T) {
 			} else {
 				above[c.name]++
 			}
-			t.Logf("%s, seed %d: test error %.2f %%, train error %.2f %%, %.1f s", c.name, seed, *report.TestError, report.TrainError, report.Seconds)
+			t.Logf("%s, seed %d: test error %.2f %%, train error %.2f %%, %.1f s", c.name, seed, *report.TestError, report.TrainError,
+				report.Seconds)
 			return nil
 		})
 		if err != nil {
@@ -86,7 +91,7 @@ func TestMNISTPixels(t *testing.T) {
 		s.Method, s.Passes = method, passes
 		job := mnistJob(t, s)
 		job.Prepare.PCA = 0
-		report, _, err := Train(t.Context(), log, blas, job, TrainOptions{}, &eventRecorder{})
+		report, _, err := Train(t.Context(), log, blas, job, dispatch.TrainOptions{}, &eventRecorder{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +105,7 @@ func TestMNISTPixels(t *testing.T) {
 }
 
 // mnistJob returns a job over the unpacked files of MNIST, in the folder that STAGEWISE_MNIST names.
-func mnistJob(t testing.TB, list ...schemas.Stage) Job {
+func mnistJob(t testing.TB, list ...schemas.Stage) topics.Job {
 	dir := os.Getenv("STAGEWISE_MNIST")
 	if dir == "" {
 		t.Fatal("STAGEWISE_MNIST is not set: fetch the files with scripts/mnist.sh DIR, and set it to DIR")
@@ -112,8 +117,8 @@ func mnistJob(t testing.TB, list ...schemas.Stage) Job {
 	for _, name := range []string{"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"} {
 		options.Test = append(options.Test, filepath.Join(dir, name))
 	}
-	return Job{
-		Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: 50}, Stages: list,
+	return topics.Job{
+		Name: "mnist", Examples: options, Prepare: schemas.Prepare{Scale: prepare.ScaleNone, PCA: 50}, Stages: list,
 		Seed: 1, Intercept: true, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
 	}
 }
@@ -132,7 +137,7 @@ func BenchmarkMNIST(b *testing.B) {
 			}
 			job := mnistJob(b, slices.Repeat([]schemas.Stage{s}, 10)...)
 			for b.Loop() {
-				report, _, err := Train(b.Context(), log, blas, job, TrainOptions{}, &eventRecorder{})
+				report, _, err := Train(b.Context(), log, blas, job, dispatch.TrainOptions{}, &eventRecorder{})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -9,13 +9,20 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // kindStage returns a stage of a kind of features.
@@ -28,15 +35,25 @@ func kindStage(kind string, l schemas.Link) schemas.Stage {
 	return s
 }
 
+// treesStage returns a stage of four trees, grown on fewer rows than there are.
+func treesStage(l schemas.Link, passes int) schemas.Stage {
+	s := kindStage(stages.Trees, l)
+	s.Features.Size, s.Features.Leaves, s.Features.Sample, s.Passes, s.Rate = 16, 4, 24, passes, 0.5
+	if solve.WholeSteps(l) {
+		s.Rate = 0
+	}
+	return s
+}
+
 // overflowMessages returns tables of 40 rows as messages, of which row 7 of message bad is changed.
-func overflowMessages(t *testing.T, n, bad int, sparse bool, change func(rows *schemas.ExampleRows)) (messages []kafkalog.Message) {
+func overflowMessages(t *testing.T, n, bad int, sparse bool, change func(rows *examples.Rows)) (messages []kafkalog.Message) {
 	for i := range n {
 		rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
 		if i == bad {
 			change(&rows)
 		}
 		if sparse {
-			rows.Sparse = &schemas.SparseRows{}
+			rows.Sparse = &examples.SparseRows{}
 			for at, v := range rows.Floats {
 				if rows.Sparse.Append(int32(at%4), v); at%4 == 3 {
 					rows.Sparse.End()
@@ -50,8 +67,8 @@ func overflowMessages(t *testing.T, n, bad int, sparse bool, change func(rows *s
 }
 
 // setTo returns what makes all features of row 7 that large, and gives it a label unless that is empty.
-func setTo(v float32, label string) func(*schemas.ExampleRows) {
-	return func(rows *schemas.ExampleRows) {
+func setTo(v float32, label string) func(*examples.Rows) {
+	return func(rows *examples.Rows) {
 		for j := range 4 {
 			rows.Floats[7*4+j] = v
 		}
@@ -62,69 +79,74 @@ func setTo(v float32, label string) func(*schemas.ExampleRows) {
 }
 
 // weightless makes row 7 one that no run learns from.
-func weightless(rows *schemas.ExampleRows) {
+func weightless(rows *examples.Rows) {
 	setTo(0, "")(rows)
 	rows.Weights = slices.Repeat([]float32{1}, rows.Rows)
 	rows.Weights[7] = 0
 }
 
 // writeAll writes messages to the partitions of a job without files.
-func writeAll(t *testing.T, log *kafkalog.Log, job Job, messages []kafkalog.Message) {
+func writeAll(t *testing.T, log *kafkalog.Log, job topics.Job, messages []kafkalog.Message) {
 	for i, m := range messages {
 		produce(t, log, job, i%job.Examples.Partitions, m)
 	}
 }
 
-// A row that overflows costs a run nothing but itself: the run ends, with the weights of a log in which the row has no weight. The row's message is in
-// quarantine once, with the row and the reason, and the report counts the row.
+// A row that overflows costs a run nothing but itself: the run ends, with the weights of a log in which the row has no
+// weight. The row's message is in quarantine once, with the row and the reason, and the report counts the row.
 func TestRowThatOverflowsCostsItself(t *testing.T) {
 	type test struct {
 		kind   string
 		link   schemas.Link
 		sparse bool
-		change func(*Job)
+		change func(*topics.Job)
 	}
 	tests := map[string]test{}
 	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial, stages.Logits, stages.SORF} {
 		for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {
-			tests[fmt.Sprintf("%s %s", kind, l)] = test{kind, l, false, func(*Job) {}}
+			tests[fmt.Sprintf("%s %s", kind, l)] = test{kind, l, false, func(*topics.Job) {}}
 		}
 	}
 	for _, kind := range []string{stages.Columns, stages.Gradient} {
-		tests["sparse "+kind] = test{kind, link.Softmax, true, func(*Job) {}}
+		tests["sparse "+kind] = test{kind, link.Softmax, true, func(*topics.Job) {}}
 	}
-	tests["standard"] = test{stages.Columns, link.Softmax, false, func(j *Job) { j.Prepare.Scale = stages.ScaleStandard }}
-	tests["components"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Prepare.PCA = 3 }}
-	tests["standard components"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Prepare.PCA, j.Prepare.Scale = 3, stages.ScaleStandard }}
-	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, func(j *Job) { j.Arithmetic = ArithmeticAny }}
-	tests["little memory"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Memory = 1 }}
-	tests["holdout"] = test{stages.RFF, link.Softmax, false, func(j *Job) { j.Examples.Holdout = 0.3 }}
+	tests["standard"] = test{stages.Columns, link.Softmax, false, func(j *topics.Job) { j.Prepare.Scale = prepare.ScaleStandard }}
+	tests["components"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) { j.Prepare.PCA = 3 }}
+	tests["standard components"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) {
+		j.Prepare.PCA, j.Prepare.Scale = 3,
+			prepare.ScaleStandard
+	}}
+	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, func(j *topics.Job) { j.Arithmetic = planning.ArithmeticAny }}
+	tests["little memory"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) { j.Memory = 1 }}
+	tests["holdout"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) { j.Examples.Holdout = 0.3 }}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 			job.Stages = []schemas.Stage{kindStage(c.kind, c.link), kindStage(c.kind, c.link)}
 			c.change(&job)
-			digest := func(messages []kafkalog.Message, want int64) schemas.Digest {
+			digest := func(messages []kafkalog.Message, want int64) wire.Digest {
 				log, recorder := openEmbedded(t), &eventRecorder{}
 				writeAll(t, log, job, messages)
 				for range 2 { // the second run finds the row in quarantine
 					report, m := trainRecorded(t, log, job, recorder)
-					if got := report.PassedOver[schemas.Overflowing]; got != want || report.Quarantined != want {
+					if got := report.PassedOver[coverage.Overflowing]; got != want || report.Quarantined != want {
 						t.Errorf("%d rows overflow, %d messages in quarantine; expected %d", got, report.Quarantined, want)
 					}
 					if rows := report.Splits["train"].Rows + report.Splits["holdout"].Rows; rows != 240-want || report.Classes != 3 {
 						t.Errorf("%d rows of %d classes, expected %d of 3", rows, report.Classes, 240-want)
 					}
-					if quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine); want > 0 {
-						if len(quarantined) != 1 || header(quarantined[0], "offset") != "3" || !strings.Contains(header(quarantined[0], "reason"), "row 7 is left out: the features overflow") {
+					if quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine); want > 0 {
+						if len(quarantined) != 1 || header(quarantined[0], "offset") != "3" || !strings.Contains(header(quarantined[0], "reason"),
+							"row 7 is left out: the features overflow") {
 							t.Fatalf("in quarantine: %v", quarantined)
 						}
 					}
-					if p := probabilities(t, m, table{rows: [][]float32{{3e38, -3e38, 3e38, 3e38}, {1e19, 0, 0, 0}}}); slices.ContainsFunc(p.Data, func(v float32) bool { return v-v != 0 }) {
+					if p := probabilities(t, m, table{rows: [][]float32{{3e38, -3e38, 3e38, 3e38}, {1e19, 0, 0, 0}}}); slices.ContainsFunc(p.Data,
+						func(v float32) bool { return v-v != 0 }) {
 						t.Errorf("rows that overflow are predicted as %v", p.Data)
 					}
 				}
-				versions, err := Versions(t.Context(), log, job.Name)
+				versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 				if err != nil || len(versions) != 2 || versions[0].WeightsDigest != versions[1].WeightsDigest {
 					t.Fatalf("versions %v, %v: expected two with the same digest", versions, err)
 				}
@@ -138,8 +160,8 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 	}
 }
 
-// A row may overflow wherever it is, and whatever its label is: in the first message, from which the point of the moments is taken, or as the only row of
-// its label, which is then no class.
+// A row may overflow wherever it is, and whatever its label is: in the first message, from which the point of the
+// moments is taken, or as the only row of its label, which is then no class.
 func TestRowThatOverflowsAnywhere(t *testing.T) {
 	for _, bad := range []int{0, 2, 5} {
 		for _, label := range []string{"", "rare"} {
@@ -147,8 +169,8 @@ func TestRowThatOverflowsAnywhere(t *testing.T) {
 				t.Run(fmt.Sprintf("message %d, label %q, chain %v", bad, label, chained), func(t *testing.T) {
 					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 					job.Stages = []schemas.Stage{kindStage(stages.Columns, link.Softmax), kindStage(stages.RFF, link.Softmax)}
-					job.Retrain = DefaultRetrain()
-					job.Retrain.Rows, job.Retrain.NewClassRows, job.Retrain.Full = 80, 1, FullOptions{}
+					job.Retrain = topics.DefaultRetrain()
+					job.Retrain.Rows, job.Retrain.NewClassRows, job.Retrain.Full = 80, 1, topics.FullOptions{}
 					log := openEmbedded(t)
 					writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(-3e38, label)))
 					if chained {
@@ -159,7 +181,7 @@ func TestRowThatOverflowsAnywhere(t *testing.T) {
 					} else if report, _ := train(t, log, job); report.Rows != 239 {
 						t.Errorf("%d rows, expected 239", report.Rows)
 					}
-					m, err := LoadModel(t.Context(), log, job.Name, "latest")
+					m, err := topics.Open(log, job.Name, nil).Model(t.Context(), "latest")
 					if err != nil || len(m.Labels()) != 3 {
 						t.Fatalf("labels %v, error %v", m.Labels(), err)
 					}
@@ -188,14 +210,14 @@ func TestRowThatOverflowsAnywhere(t *testing.T) {
 // A run ends, and predicts no NaN, whatever size the features of one row have.
 func TestRowOfAnySize(t *testing.T) {
 	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial} {
-		for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard} {
+		for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard} {
 			for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
 				t.Run(fmt.Sprint(kind, " ", scale, " ", l), func(t *testing.T) {
 					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 					job.Stages = []schemas.Stage{kindStage(kind, l), kindStage(kind, l)}
 					job.Stages[0].Features.Degree, job.Stages[1].Features.Degree = 8, 3
 					job.Prepare.Scale, job.Examples.Holdout = scale, 0.2
-					job.Retrain = DefaultRetrain()
+					job.Retrain = topics.DefaultRetrain()
 					job.Retrain.Rows = 80
 					for _, size := range []float32{1e5, 1e16, 1e30} {
 						for _, bad := range []int{1, 4} { // before the chain's first version, and behind it
@@ -227,9 +249,9 @@ func TestRowOfAnySize(t *testing.T) {
 func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 	job.Examples.Partitions = 2
-	job.Retrain = DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 80, 1, 3, FullOptions{Every: 4}
-	versions := func(change func(*schemas.ExampleRows), memory int64) (list []string) {
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 80, 1, 3, topics.FullOptions{Every: 4}
+	versions := func(change func(*examples.Rows), memory int64) (list []string) {
 		log, job := openEmbedded(t), job
 		job.Memory = memory
 		messages := overflowMessages(t, 24, 11, false, change)
@@ -249,10 +271,10 @@ func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
 		if want := int64(1); change == nil || overflow > want {
 			t.Errorf("%d rows overflow, expected %d", overflow, want)
 		}
-		if quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine); len(quarantined) != int(overflow) {
+		if quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine); len(quarantined) != int(overflow) {
 			t.Errorf("%d messages in quarantine, %d rows overflow", len(quarantined), overflow)
 		}
-		all, err := Versions(t.Context(), log, job.Name)
+		all, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,17 +291,18 @@ func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
 	}
 }
 
-// Features of a stage may overflow where the row's do not. A full run leaves them out of the stage, whatever its memory, and the report of the stage counts the row.
-// The survey of an update finds the row, and puts its message into quarantine.
+// Features of a stage may overflow where the row's do not. A full run leaves them out of the stage, whatever its
+// memory, and the report of the stage counts the row. The survey of an update finds the row, and puts its message into
+// quarantine.
 func TestFeaturesOfAStageOverflow(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 	stage := kindStage(stages.Polynomial, link.Softmax)
 	stage.Features.Degree = 4
 	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax), stage}
-	job.Retrain = DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{}
-	large := func(rows *schemas.ExampleRows) { rows.Floats[7*4] = 1e5 }
-	var digests []schemas.Digest
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
+	large := func(rows *examples.Rows) { rows.Floats[7*4] = 1e5 }
+	var digests []wire.Digest
 	for _, memory := range []int64{1 << 30, 1} {
 		job, log := job, openEmbedded(t)
 		job.Memory = memory
@@ -299,8 +322,9 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 	if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 {
 		t.Fatalf("report %+v, error %v", report, err)
 	}
-	quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine)
-	if len(quarantined) != 1 || header(quarantined[0], "reason") != "row 7 is left out: the inputs, blocks or scores of the version before overflow" {
+	quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)
+	if len(quarantined) != 1 || header(quarantined[0],
+		"reason") != "row 7 is left out: the inputs, blocks or scores of the version before overflow" {
 		t.Errorf("in quarantine: %v", quarantined)
 	}
 }
@@ -308,7 +332,8 @@ func TestFeaturesOfAStageOverflow(t *testing.T) {
 // A feature that is too large for float32 costs a message its row alone, as one that is too large to be summed does.
 func TestFloat64ThatOverflows(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(4, arrow.PrimitiveTypes.Float64)}, {Name: "label", Type: arrow.BinaryTypes.String}}, nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(4, arrow.PrimitiveTypes.Float64)},
+		{Name: "label", Type: arrow.BinaryTypes.String}}, nil)
 	var rows []string
 	data := rings(40, 4, 3, 1)
 	for i, x := range data.rows {
@@ -318,21 +343,21 @@ func TestFloat64ThatOverflows(t *testing.T) {
 		}
 		rows = append(rows, fmt.Sprintf(`{"features": [%s, %v, %v, %v], "label": %q}`, first, x[1], x[2], x[3], data.labels[i]))
 	}
-	mem := checkedAllocator(t)
+	mem := arrowtest.Allocator(t)
 	record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader("["+strings.Join(rows, ",")+"]"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer record.Release()
-	value, err := schemas.EncodeExamples(record, mem)
+	value, err := examples.Encode(record, mem)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, scale := range []string{stages.ScaleNone, stages.ScaleStandard, stages.ScaleUnit} {
+	for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard, prepare.ScaleUnit} {
 		log := openEmbedded(t)
 		job.Prepare.Scale = scale
 		produce(t, log, job, 0, kafkalog.Message{Value: value})
-		if report, _ := train(t, log, job); report.Rows != 39 || report.PassedOver[schemas.Overflowing] != 1 || report.Quarantined != 1 {
+		if report, _ := train(t, log, job); report.Rows != 39 || report.PassedOver[coverage.Overflowing] != 1 || report.Quarantined != 1 {
 			t.Errorf("scale %s: %d rows, %v passed over", scale, report.Rows, report.PassedOver)
 		}
 	}
@@ -343,8 +368,8 @@ func TestTargetThatOverflows(t *testing.T) {
 	for _, target := range []float64{3e38, -1e20} {
 		job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 		job.Examples.Targets, job.Stages = []string{"y"}, []schemas.Stage{kindStage(stages.RFF, link.Identity)}
-		job.Retrain = DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{}
+		job.Retrain = topics.DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
 		log := openEmbedded(t)
 		for i := range 6 {
 			rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
@@ -361,7 +386,7 @@ func TestTargetThatOverflows(t *testing.T) {
 		if err != nil || len(report.Updates) != 3 || report.Updates[1].Overflow != 1 || report.Updates[1].Rows != 79 {
 			t.Fatalf("report %+v, error %v", report, err)
 		}
-		quarantined := readTopic(t, log, run.TopicsOf(job.Name).Quarantine)
+		quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine)
 		if len(quarantined) != 1 || header(quarantined[0], "reason") != "row 7 is left out: the standardized targets overflow" {
 			t.Errorf("in quarantine: %v", quarantined)
 		}

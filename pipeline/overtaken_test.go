@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // Of the plans of a chain with the same parent and attempt the first counts, also for who begins to read with a ledger that knows only
@@ -19,7 +20,7 @@ func TestFirstPlanOfATurnCounts(t *testing.T) {
 	client.LedgerMessages, client.Alone = 1, true
 	submit := func(number, attempt int, of string) string {
 		plan := &schemas.Plan{
-			Name: "t", Spans: schemas.Spans{{To: 1}}, Segment: 1, Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)},
+			Name: "t", Spans: coverage.Spans{{To: 1}}, Segment: 1, Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)},
 			Prepare: schemas.Prepare{Scale: "none"}, Submission: of, Chain: &schemas.Chain{Number: number, Attempt: attempt, Begins: []int64{0}},
 		}
 		messages, err := plan.Messages()
@@ -31,7 +32,7 @@ func TestFirstPlanOfATurnCounts(t *testing.T) {
 		}
 		return plan.Run()
 	}
-	check := func(counts string, overtaken ...string) *run.Ledger {
+	check := func(counts string, overtaken ...string) *protocol.Ledger {
 		t.Helper()
 		l, err := client.ReadLedger(t.Context())
 		if err != nil {
@@ -43,7 +44,8 @@ func TestFirstPlanOfATurnCounts(t *testing.T) {
 		}
 		unfinished := slices.Collect(maps.Keys(maps.Collect(l.Unfinished())))
 		if !slices.Equal(unfinished, []string{counts}) || !slices.Equal(got, overtaken) || l.Chained().Run != counts {
-			t.Fatalf("unfinished %v, overtaken %v, the last that counts is %+v; expected %s, %v and %s", unfinished, got, l.Chained(), counts, overtaken, counts)
+			t.Fatalf("unfinished %v, overtaken %v, the last that counts is %+v; expected %s, %v and %s", unfinished, got, l.Chained(),
+				counts, overtaken, counts)
 		}
 		return l
 	}
@@ -59,7 +61,8 @@ func TestFirstPlanOfATurnCounts(t *testing.T) {
 	late := submit(1, 0, "c")
 	again := submit(1, 1, "a")
 	check(again, late)
-	if l, err := client.ReadHistory(t.Context()); err != nil || l.End(first).State != schemas.Failed || l.End(second).State != schemas.Cancelled {
+	if l, err := client.ReadHistory(t.Context()); err != nil || l.End(first).State != schemas.Failed ||
+		l.End(second).State != schemas.Cancelled {
 		t.Errorf("the history has the ends %+v and %+v, %v", l.End(first), l.End(second), err)
 	}
 }

@@ -8,9 +8,13 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // A message of another producer counts, whatever headers it has. A run of files passes over it, and says so.
@@ -36,7 +40,7 @@ func TestHeadersOfOthers(t *testing.T) {
 	more := files
 	more.Examples.Train = append(files.Examples.Train, rings(200, 2, 2, 3).writeCSV(t, t.TempDir(), "more.csv"))
 	report, _ = trainRecorded(t, log, more, recorder)
-	if want := (schemas.PassedOver{schemas.OtherProducer: 1}); report.Rows != 400 || !maps.Equal(report.PassedOver, want) {
+	if want := (coverage.PassedOver{coverage.OtherProducer: 1}); report.Rows != 400 || !maps.Equal(report.PassedOver, want) {
 		t.Errorf("%d rows, passed over %v; expected 400 and %v", report.Rows, report.PassedOver, want)
 	}
 	surveys := eventsOf[event.Surveyed](recorder)
@@ -70,7 +74,7 @@ func TestContentCountsOnce(t *testing.T) {
 
 	conflict := job
 	conflict.Examples.Train, conflict.Examples.Test = nil, []string{data.writeCSV(t, t.TempDir(), "test.csv")}
-	var split *SplitError
+	var split *source.SplitError
 	if err := trainError(t, log, conflict); !errors.As(err, &split) {
 		t.Fatalf("got error %v, expected a *SplitError", err)
 	}
@@ -88,7 +92,7 @@ func TestInterruptedIngestWithOtherBatches(t *testing.T) {
 	dir := t.TempDir()
 	trainUntilOn(t, dir, job, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
 	log := openAt(t, dir)
-	begun := int64(len(readTopic(t, log, run.TopicsOf(job.Name).Examples)))
+	begun := int64(len(readTopic(t, log, protocol.TopicsOf(job.Name).Examples)))
 	if begun == 0 {
 		t.Fatal("the ingest was interrupted before its first message")
 	}
@@ -97,7 +101,7 @@ func TestInterruptedIngestWithOtherBatches(t *testing.T) {
 		t.Errorf("%d rows, expected 6000", report.Rows)
 	}
 	job.Examples.Train = nil
-	if report, _ := train(t, log, job); report.Rows != 6000 || report.PassedOver[schemas.Unsealed] != begun {
+	if report, _ := train(t, log, job); report.Rows != 6000 || report.PassedOver[coverage.Unsealed] != begun {
 		t.Errorf("%d rows, passed over %v; expected 6000 and %d unsealed", report.Rows, report.PassedOver, begun)
 	}
 }
@@ -107,26 +111,27 @@ func TestIncompleteSourceIsIngestedAgain(t *testing.T) {
 	job := newJob(t, rings(600, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	original, log := openEmbedded(t), openEmbedded(t)
 	train(t, original, job)
-	topics := run.TopicsOf(job.Name)
-	if err := log.Create(t.Context(), Topics(job)...); err != nil {
+	topicNames := protocol.TopicsOf(job.Name)
+	if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range readTopic(t, original, topics.Examples) {
+	for i, m := range readTopic(t, original, topicNames.Examples) {
 		if i == 1 { // a message of another producer stands where it stood
 			m = kafkalog.Message{Partition: m.Partition, Value: m.Value}
 		}
-		if _, err := log.Append(t.Context(), topics.Examples, m.Partition, m); err != nil {
+		if _, err := log.Append(t.Context(), topicNames.Examples, m.Partition, m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, m := range readTopic(t, original, topics.Plans) {
+	for _, m := range readTopic(t, original, topicNames.Plans) {
 		if header(m, "kind") == string(schemas.KindSource) {
-			if _, err := log.Append(t.Context(), topics.Plans, 0, m); err != nil {
+			if _, err := log.Append(t.Context(), topicNames.Plans, 0, m); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := trainError(t, log, job); !errors.As(err, new(*RunError)) || !strings.Contains(err.Error(), "has 2 of 3 messages in partition 0") {
+	if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) || !strings.Contains(err.Error(),
+		"has 2 of 3 messages in partition 0") {
 		t.Errorf("got error %v, expected a *RunError about a source with 2 of 3 messages", err)
 	}
 	if report, _ := train(t, log, job); report.Rows != 600 {

@@ -7,18 +7,23 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // FuzzLedger checks that any message of the plans topic is either damaged or harmless: a plan that the ledger accepts can be
 // followed.
 func FuzzLedger(f *testing.F) {
 	plan := func(p schemas.Plan) *schemas.Plan { return &p }
-	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{rffStage(link.Softmax, 20, 3)}, Prepare: schemas.Prepare{Scale: "none"}}
+	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{rffStage(link.Softmax, 20, 3)},
+		Prepare: schemas.Prepare{Scale: "none"}}
 	wide := sound
-	wide.Spans = schemas.Spans{{To: 1 << 60}}
+	wide.Spans = coverage.Spans{{To: 1 << 60}}
 	twice := sound
 	twice.Classes = []string{"a", "a"}
 	for _, p := range []*schemas.Plan{plan(sound), plan(wide), plan(twice), {Segment: 1}} {
@@ -29,27 +34,28 @@ func FuzzLedger(f *testing.F) {
 		f.Add(string(schemas.KindPlan), messages[0].Value)
 	}
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
-	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62, Spans: schemas.Spans{{To: 1 << 62}}}).Message().Value)
+	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62,
+		Spans: coverage.Spans{{To: 1 << 62}}}).Message().Value)
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
-		topics := run.TopicsOf("test")
+		topics := protocol.TopicsOf("test")
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
-		client := &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: codec.New(nil, 0)}
 		l, err := client.ReadLedger(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		digest := sha256.Sum256(value)
-		headers := []schemas.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
+		headers := []wire.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
 		for _, number := range []string{"stage", "visit", "partition", "chunk"} {
-			headers = append(headers, schemas.Header{Key: number, Value: "0"})
+			headers = append(headers, wire.Header{Key: number, Value: "0"})
 		}
-		err = l.Add(run.Message{Message: schemas.Message{Value: value, Headers: headers}})
-		if err != nil && !errors.Is(err, schemas.ErrDamaged) {
+		err = l.Add(protocol.Message{Message: wire.Message{Value: value, Headers: headers}})
+		if err != nil && !errors.Is(err, wire.ErrDamaged) {
 			t.Error(err)
 		}
 		for _, p := range l.Unfinished() {
 			p.Content()
-			narrow(p.Spans, remaining(l, p.Spans))
+			planning.Narrow(p.Spans, planning.Remaining(l, p.Spans))
 			segments := 0.0
 			for _, s := range p.Spans {
 				segments += float64(s.To-s.From) / float64(p.Segment)
@@ -65,7 +71,7 @@ func FuzzLedger(f *testing.F) {
 
 // A plan with more segments than fit in memory is rejected.
 func TestPlanOfTooManySegments(t *testing.T) {
-	plan := &schemas.Plan{Segment: 1, Spans: schemas.Spans{{From: 0, To: 1 << 60}}}
+	plan := &schemas.Plan{Segment: 1, Spans: coverage.Spans{{From: 0, To: 1 << 60}}}
 	if err := plan.Check(); !errors.As(err, new(*schemas.SegmentsError)) {
 		t.Errorf("got error %v, expected a *schemas.SegmentsError", err)
 	}

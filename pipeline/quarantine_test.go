@@ -9,14 +9,18 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// retrainCounted makes versions until the topic has no more, or stop returns true for an event. It returns how many messages of the quarantine
-// topic were read.
-func retrainCounted(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Event) bool) (read int64) {
+// retrainCounted makes versions until the topic has no more, or stop returns true for an event. It returns how many
+// messages of the quarantine topic were read.
+func retrainCounted(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event.Event) bool) (read int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -25,8 +29,8 @@ func retrainCounted(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Ev
 			cancel()
 		}
 	}}
-	p := openForRuns(log, job, nil)
-	if err := p.create(ctx, &job); err != nil {
+	p := topics.OpenForRuns(log, job, nil)
+	if err := topics.Create(ctx, p, &job); err != nil {
 		t.Fatal(err)
 	}
 	var counted atomic.Int64
@@ -35,32 +39,32 @@ func retrainCounted(t *testing.T, log *kafkalog.Log, job Job, stop func(event.Ev
 	counting := *p
 	counting.Client = &client
 	m := newSoleMembers(t, &counting, job, rec)
-	join := func(context.Context) (execution, func(), error) { return m.execute, func() {}, nil }
-	err := newRunner(&counting, job, run.NewSoleOwner(1), arithmetic(m.blas), join, rec).run(ctx, true)
+	join := func(context.Context) (execution, func(), error) { return m.Execute, func() {}, nil }
+	err := newRunner(&counting, job, ownership.NewSoleOwner(1), planning.Arithmetic(m.BLAS), join, rec).run(ctx, true)
 	if err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		t.Fatal(err)
 	}
 	return counted.Load()
 }
 
-// However much is in quarantine, a run of a chain reads of it only what was put there since its plan was made. Each message comes there once,
-// however often its run is interrupted, and if full runs read it again.
+// However much is in quarantine, a run of a chain reads of it only what was put there since its plan was made. Each
+// message comes there once, however often its run is interrupted, and if full runs read it again.
 func TestChainPutsEachMessageIntoQuarantineOnce(t *testing.T) {
 	const history = 40
 	job, good := newForeignJob(t, rings(40, 4, 3, 1))
 	job.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 3)}
-	job.Examples.Partitions, job.Retrain = 1, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 80, FullOptions{Every: 2}
-	other := exampleMessage(t, schemas.ExampleRows{Rows: 1, Cols: 4, Floats: []float32{1, 2, 3, 4}, Words: []string{"square"}})
-	log, topics := openEmbedded(t), run.TopicsOf(job.Name)
-	p := openForRuns(log, job, nil)
+	job.Examples.Partitions, job.Retrain = 1, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{Every: 2}
+	other := exampleMessage(t, examples.Rows{Rows: 1, Cols: 4, Floats: []float32{1, 2, 3, 4}, Words: []string{"square"}})
+	log, topicNames := openEmbedded(t), protocol.TopicsOf(job.Name)
+	p := topics.OpenForRuns(log, job, nil)
 	never := func(event.Event) bool { return false }
 
 	produce(t, log, job, 0, good, good)
 	retrainCounted(t, log, job, never)
 	for i := range history {
-		q := schemas.Quarantined{Topic: topics.Examples, Offset: int64(1_000_000 + i), Reason: "none"}
-		if _, err := p.Log.Append(t.Context(), topics.Quarantine, 0, q.Message()); err != nil {
+		q := schemas.Quarantined{Topic: topicNames.Examples, Offset: int64(1_000_000 + i), Reason: "none"}
+		if _, err := p.Log.Append(t.Context(), topicNames.Quarantine, 0, q.Message()); err != nil {
 			t.Fatal(err)
 		}
 	}

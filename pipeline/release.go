@@ -5,15 +5,15 @@ import (
 	"errors"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // earlier is a version of a chain before its newest.
 type earlier struct {
 	plan   *schemas.Plan
-	window *run.StoredWindow // nil if it is gone
+	window *protocol.StoredWindow // nil if it is gone
 }
 
 // release removes what the newest version of the chain and its parent do not need: of the version before them its part of the state topic,
@@ -22,7 +22,7 @@ type earlier struct {
 func (r *runner) release(ctx context.Context) {
 	if err := r.tryRelease(ctx); err != nil && ctx.Err() == nil && !r.refused {
 		r.refused = errors.As(err, new(*kafkalog.AccessError)) // will be again
-		event.Notice(r.rec, "what earlier runs have left is not removed now, but after a later run: %v", err)
+		event.Notice(r.rec, "leftovers of earlier runs stay until a later run: %v", err)
 	}
 }
 
@@ -49,7 +49,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 			}
 		}
 		manifest, err := r.Version(ctx, next.Run)
-		if errors.As(err, new(*run.NoVersionError)) || run.IsIncomplete(err) {
+		if errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err) {
 			return nil
 		}
 		if err != nil {
@@ -57,7 +57,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 		}
 		e := earlier{plan: manifest.Plan}
 		if manifest.Window != nil {
-			if e.window, err = run.ReadWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
+			if e.window, err = protocol.ReadWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}

@@ -10,11 +10,17 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // A worker reports a failure again and again until the run has ended, as a broker may lose what it has acknowledged. A worker that has
@@ -24,7 +30,7 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, client := newSimClient("t")
 			plan := &schemas.Plan{
-				Name: "t", Warm: &schemas.Warm{}, Spans: schemas.Spans{{To: 1}}, Segment: 1, // it starts from a version that does not exist
+				Name: "t", Warm: &schemas.Warm{}, Spans: coverage.Spans{{To: 1}}, Segment: 1, // it starts from a version that does not exist
 				Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
 			}
 			plans := log.topics[client.Topics.Plans][0]
@@ -33,9 +39,9 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			plans.append(messages[0])
-			w := worker.New(client, nil, plan, 0, run.NewSoleOwner(test.partitions), worker.Options{}, event.Ignore{})
+			w := worker.New(client, nil, plan, 0, ownership.NewSoleOwner(test.partitions), worker.Options{}, event.Ignore{})
 			failures := 0
-			log.onWrite = func(topic string, m schemas.Message) {
+			log.onWrite = func(topic string, m wire.Message) {
 				if m.Kind() != schemas.KindFailure {
 					return
 				}
@@ -56,21 +62,22 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 }
 
 // newSimClient returns a log with empty topics of one partition, and a client of it.
-func newSimClient(name string) (*simLog, *run.Client) {
-	log, topics := &simLog{topics: map[string][]*simPartition{}}, run.TopicsOf(name)
-	for _, topic := range []string{topics.Examples, topics.Residuals, topics.Statistics, topics.Weights, topics.Versions, topics.Plans, topics.Quarantine} {
+func newSimClient(name string) (*simLog, *protocol.Client) {
+	log, topics := &simLog{topics: map[string][]*simPartition{}}, protocol.TopicsOf(name)
+	for _, topic := range []string{topics.Examples, topics.Residuals, topics.Statistics, topics.Weights, topics.Versions, topics.Plans,
+		topics.Quarantine} {
 		log.addPartition(topic, 0)
 	}
-	return log, &run.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: run.NewCodec(nil, 0)}
+	return log, &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: codec.New(nil, 0)}
 }
 
-// A worker whose chain lacks a record that is on the topic goes on with it, and with all that it has in memory. The topic was made anew, and the
-// record has an offset that the worker had read already.
+// A worker whose chain lacks a record that is on the topic goes on with it, and with all that it has in memory. The
+// topic was made anew, and the record has an offset that the worker had read already.
 func TestWorkerThatMissedARecord(t *testing.T) {
 	log, client := newSimClient("t")
 	data := rings(20, 2, 2, 1)
 	plan := &schemas.Plan{
-		Name: "t", Foreign: true, Missing: "error", Spans: schemas.Spans{{To: 1}}, Segment: 1,
+		Name: "t", Foreign: true, Missing: "error", Spans: coverage.Spans{{To: 1}}, Segment: 1,
 		Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
 	}
 	messages, err := plan.Messages()
@@ -79,28 +86,28 @@ func TestWorkerThatMissedARecord(t *testing.T) {
 	}
 	plans, weights := log.topics[client.Topics.Plans][0], log.topics[client.Topics.Weights][0]
 	plans.append(messages[0])
-	example := run.FromKafka(exampleMessage(t, data.exampleRows()))
+	example := protocol.FromKafka(exampleMessage(t, data.exampleRows()))
 	log.topics[client.Topics.Examples][0].append(example)
-	weights.append(schemas.Message{Key: "of an earlier run"})
-	survey := &schemas.SurveyResult{
-		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: plan.Run(), Stage: schemas.Survey, Parent: plan.Digest()},
-		Preparation: schemas.Tensors[float32]{
-			schemas.Vector(schemas.TensorCenter, []float32{0, 0}), schemas.Vector(schemas.TensorScale, []float32{1, 1}),
-			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"ring0", "ring1"}),
+	weights.append(wire.Message{Key: "of an earlier run"})
+	survey := &statistics.SurveyResult{
+		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()},
+		Preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
+			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"ring0", "ring1"}),
 		},
-		Covered: []schemas.Coverage{{Spans: plan.Spans, Messages: 1, Rows: 20, Checksum: partition.Message{Message: example}.Checksum(0, 20)}},
+		Covered: []coverage.Coverage{{Spans: plan.Spans, Messages: 1, Rows: 20, Checksum: partition.Message{Message: example}.Checksum(0, 20)}},
 	}
 	record, err := client.Codec.EncodeSingle(survey.Record())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var visits []int // by stage
-	log.onWrite = func(_ string, m schemas.Message) {
-		id, err := schemas.IdentityOf(m)
-		if err != nil || id.Kind != schemas.KindVisit {
+	log.onWrite = func(_ string, m wire.Message) {
+		id, err := wire.IdentityOf(m)
+		if err != nil || id.Kind != statistics.KindVisit {
 			return
 		}
-		if visits = append(visits, id.Stage); id.Stage == schemas.Survey { // the worker has read the topic up to offset 1
+		if visits = append(visits, id.Stage); id.Stage == wire.Survey { // the worker has read the topic up to offset 1
 			weights.remake()
 			weights.append(record[0])
 			return
@@ -109,11 +116,13 @@ func TestWorkerThatMissedARecord(t *testing.T) {
 	}
 	reader := &followedLog{actorLog: client.Log.(actorLog)}
 	client.Log = reader
-	if err := worker.New(client, kernel.Gonum(), plan, 0, run.NewSoleOwner(1), worker.Options{Sequential: true}, event.Ignore{}).Work(t.Context()); err != nil {
+	if err := worker.New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(1), worker.Options{Executor: sequential{}},
+		event.Ignore{}).Work(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(visits, []int{schemas.Survey, 0}) || reader.subscriptions != 1 {
-		t.Errorf("visits to stages %v, and the worker has begun %d times; expected one survey, one visit to stage 0, and that it goes on", visits, reader.subscriptions)
+	if !slices.Equal(visits, []int{wire.Survey, 0}) || reader.subscriptions != 1 {
+		t.Errorf("visits to stages %v, and the worker has begun %d times; expected one survey, one visit to stage 0, and that it goes on",
+			visits, reader.subscriptions)
 	}
 }
 
@@ -123,27 +132,27 @@ type followedLog struct {
 	subscriptions int
 }
 
-func (l *followedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
+func (l *followedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...protocol.Position) protocol.Subscription {
 	l.subscriptions++
 	return l.actorLog.Subscribe(ctx, wake, from...)
 }
 
-// slowSolver is a simulation without other faults, of one worker, and of a solver that takes so long after each record of the statistics that the
-// worker's patience ends again and again.
+// slowSolver is a simulation without other faults, of one worker, and of a solver that takes so long after each record
+// of the statistics that the worker's patience ends again and again.
 type slowSolver struct {
 	*simulation
-	written map[schemas.Identity]int // how often each record of the statistics was written
+	written map[wire.Identity]int // how often each record of the statistics was written
 }
 
 func newSlowSolver(sc *scenario) *slowSolver {
-	s := &slowSolver{sc.simulation(0), map[schemas.Identity]int{}}
+	s := &slowSolver{sc.simulation(0), map[wire.Identity]int{}}
 	s.random = nil
-	s.log.onWrite = func(topic string, m schemas.Message) {
+	s.log.onWrite = func(topic string, m wire.Message) {
 		s.checkWrite(topic, m)
 		if topic != s.topics.Statistics {
 			return
 		}
-		if id, err := schemas.IdentityOf(m); err == nil {
+		if id, err := wire.IdentityOf(m); err == nil {
 			s.written[id]++
 		}
 		for _, a := range s.actors {
@@ -215,31 +224,31 @@ func TestWorkerRepeatsWhatTheLogHasLost(t *testing.T) {
 		stage, visit, partition int
 		seal                    bool
 	}
-	visitOf := func(id schemas.Identity) visit {
-		return visit{id.Stage, id.Visit, id.Partition, id.Kind == schemas.KindSeal}
+	visitOf := func(id wire.Identity) visit {
+		return visit{id.Stage, id.Visit, id.Partition, id.Kind == statistics.KindSeal}
 	}
-	for how, lose := range map[string]func(p *simPartition, at int) (lost []run.Message){
-		"lost": func(p *simPartition, at int) []run.Message {
+	for how, lose := range map[string]func(p *simPartition, at int) (lost []protocol.Message){
+		"lost": func(p *simPartition, at int) []protocol.Message {
 			lost := p.messages[at]
 			p.messages = slices.Delete(slices.Clone(p.messages), at, at+1)
-			return []run.Message{lost}
+			return []protocol.Message{lost}
 		},
-		"truncated": func(p *simPartition, at int) []run.Message {
+		"truncated": func(p *simPartition, at int) []protocol.Message {
 			lost := p.messages[at:]
 			p.truncate(p.messages[at].Offset)
 			return lost
 		},
-		"damaged": func(p *simPartition, at int) []run.Message {
+		"damaged": func(p *simPartition, at int) []protocol.Message {
 			p.messages = slices.Clone(p.messages)
 			p.messages[at].Value = p.messages[at].Value[1:]
 			return p.messages[at : at+1]
 		},
 	} {
-		for _, of := range []schemas.Identity{
-			{Kind: schemas.KindVisit, Stage: schemas.Survey, Partition: 1}, {Kind: schemas.KindGram, Partition: 1},
-			{Kind: schemas.KindVisit, Visit: 1, Partition: 1}, {Kind: schemas.KindSeal, Partition: 1},
+		for _, of := range []wire.Identity{
+			{Kind: statistics.KindVisit, Stage: wire.Survey, Partition: 1}, {Kind: statistics.KindGram, Partition: 1},
+			{Kind: statistics.KindVisit, Visit: 1, Partition: 1}, {Kind: statistics.KindSeal, Partition: 1},
 		} {
-			if of.Kind == schemas.KindSeal && how != "truncated" {
+			if of.Kind == statistics.KindSeal && how != "truncated" {
 				continue // the next visit comes behind it, so the solver knows that it is gone, and the run fails
 			}
 			s, lost := newSlowSolver(sc), map[visit]bool{}
@@ -248,15 +257,15 @@ func TestWorkerRepeatsWhatTheLogHasLost(t *testing.T) {
 					return // it has more to publish
 				}
 				for _, p := range s.log.topics[s.topics.Statistics] {
-					at := slices.IndexFunc(p.messages, func(m run.Message) bool {
-						id, err := schemas.IdentityOf(m.Message)
+					at := slices.IndexFunc(p.messages, func(m protocol.Message) bool {
+						id, err := wire.IdentityOf(m.Message)
 						return err == nil && id.Kind == of.Kind && visitOf(id) == visitOf(of)
 					})
 					if at < 0 {
 						continue
 					}
 					for _, m := range lose(p, at) {
-						if id, err := schemas.IdentityOf(m.Message); err == nil {
+						if id, err := wire.IdentityOf(m.Message); err == nil {
 							lost[visitOf(id)] = true
 						}
 					}
@@ -276,13 +285,14 @@ func TestWorkerRepeatsWhatTheLogHasLost(t *testing.T) {
 
 // A worker that makes its survey again reads the log, not what it has in memory, and gets the same records.
 func TestSurveyMadeAgain(t *testing.T) {
-	for name, newLogJob := range map[string]func(*testing.T, *kafkalog.Log) Job{
-		"ingested": func(t *testing.T, _ *kafkalog.Log) Job {
+	for name, newLogJob := range map[string]func(*testing.T, *kafkalog.Log) topics.Job{
+		"ingested": func(t *testing.T, _ *kafkalog.Log) topics.Job {
 			return newJob(t, rings(300, 2, 2, 1), table{}, rffStage(link.Softmax, 20, 3))
 		},
-		"foreign": func(t *testing.T, log *kafkalog.Log) Job {
+		"foreign": func(t *testing.T, log *kafkalog.Log) topics.Job {
 			job, good := newForeignJob(t, rings(300, 2, 2, 1))
-			produce(t, log, job, 0, good, kafkalog.Message{Value: []byte("x")}, kafkalog.Message{Value: []byte("x")}, kafkalog.Message{Value: []byte("x")}, good)
+			produce(t, log, job, 0, good, kafkalog.Message{Value: []byte("x")}, kafkalog.Message{Value: []byte("x")},
+				kafkalog.Message{Value: []byte("x")}, good)
 			return job
 		},
 	} {
@@ -290,7 +300,7 @@ func TestSurveyMadeAgain(t *testing.T) {
 			log := openEmbedded(t)
 			job := newLogJob(t, log)
 			p, plan := submitJob(t, log, job, event.Ignore{})
-			all := run.NewSoleOwner(job.Examples.Partitions)
+			all := ownership.NewSoleOwner(job.Examples.Partitions)
 			// After each survey the worker loses all its partitions, and gets them back.
 			owner, surveys := newSimMembership(), 0
 			owner.assign(all...)

@@ -11,11 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -27,14 +32,14 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 
 // So does a run of several members, whose report is of their mean.
 func TestInterruptedMembersGoOn(t *testing.T) {
-	testInterruptedRunGoesOn(t, func(t *testing.T) Job {
+	testInterruptedRunGoesOn(t, func(t *testing.T) topics.Job {
 		job := newJob(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 1), rffStage(link.Calibrated, 20, 1))
 		job.Average = 2
 		return job
 	})
 }
 
-func testInterruptedRunGoesOn(t *testing.T, newJob func(*testing.T) Job) {
+func testInterruptedRunGoesOn(t *testing.T, newJob func(*testing.T) topics.Job) {
 	uninterrupted := &eventRecorder{}
 	want, _ := trainRecorded(t, openEmbedded(t), newJob(t), uninterrupted)
 	milestones := 0
@@ -64,7 +69,7 @@ func testInterruptedRunGoesOn(t *testing.T, newJob func(*testing.T) Job) {
 						}
 					}
 				}}
-				report, _, err := Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder)
+				report, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
 				interrupted := ctx.Err() != nil
 				cancel()
 				if err == nil {
@@ -101,7 +106,7 @@ func milestone(e event.Event) bool {
 }
 
 // newSparseJob returns a job of sparse rows with the stages of list.
-func newSparseJob(t *testing.T, list ...schemas.Stage) Job {
+func newSparseJob(t *testing.T, list ...schemas.Stage) topics.Job {
 	t.Helper()
 	random, path, lines := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "train.libsvm"), strings.Builder{}
 	for range 500 {
@@ -123,14 +128,15 @@ func newSparseJob(t *testing.T, list ...schemas.Stage) Job {
 }
 
 // newBlocksJob returns a job of sparse rows that is fitted in blocks, in two rounds.
-func newBlocksJob(t *testing.T) Job {
+func newBlocksJob(t *testing.T) topics.Job {
 	t.Helper()
 	stage := rffStage(link.Softmax, 7, 26)
 	stage.Features.Kind, stage.Method = stages.Gradient, solve.MethodLBFGS
 	return newSparseJob(t, stage)
 }
 
-// A stage that is fitted in blocks publishes what a visit changes. Whoever takes over in the middle has the same weights and scores, to the bit.
+// A stage that is fitted in blocks publishes what a visit changes. Whoever takes over in the middle has the same
+// weights and scores, to the bit.
 func TestInterruptedBlocksGoOn(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), newBlocksJob(t))
 	for _, every := range []int{1, 3, 10} {
@@ -144,8 +150,8 @@ func TestInterruptedBlocksGoOn(t *testing.T) {
 	}
 }
 
-// The report is a function of the log: whoever takes over after the last weights of a stage reports the same of its fit as the solver that has made
-// it.
+// The report is a function of the log: whoever takes over after the last weights of a stage reports the same of its fit
+// as the solver that has made it.
 func TestReportOfWhoTakesOver(t *testing.T) {
 	blocks, counts := rffStage(link.Softmax, 20, 4), rffStage(link.Identity, 0, 1)
 	blocks.Features.Kind, counts.Features = stages.Gradient, stages.DefaultsOf(stages.ClassCounts)
@@ -153,10 +159,10 @@ func TestReportOfWhoTakesOver(t *testing.T) {
 	given.Features.Weight = 0.25
 	ridge := rffStage(link.Softmax, 20, 3)
 	ridge.Ridge = schemas.RidgeAuto
-	for name, newJob := range map[string]func() Job{
-		"links":  func() Job { return newMultiStageJob(t) },
-		"ridges": func() Job { return newJob(t, rings(300, 3, 3, 1), table{}, ridge, ridge) },
-		"counts": func() Job {
+	for name, newJob := range map[string]func() topics.Job{
+		"links":  func() topics.Job { return newMultiStageJob(t) },
+		"ridges": func() topics.Job { return newJob(t, rings(300, 3, 3, 1), table{}, ridge, ridge) },
+		"counts": func() topics.Job {
 			job := newSparseJob(t, blocks, counts, given)
 			job.Examples.Holdout = 0.3
 			return job
@@ -185,7 +191,8 @@ func TestReportOfWhoTakesOver(t *testing.T) {
 				got.Stages[i].Seconds = 0
 			}
 			if !reflect.DeepEqual(got.Stages, want.Stages) {
-				t.Errorf("%s, interrupted after the last weights of stage %d: the report says %+v, uninterrupted %+v", name, stage, got.Stages, want.Stages)
+				t.Errorf("%s, interrupted after the last weights of stage %d: the report says %+v, uninterrupted %+v", name, stage, got.Stages,
+					want.Stages)
 			}
 		}
 	}
@@ -200,11 +207,12 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Train(ctx, log, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{on: func(e event.Event) {
-		if ended, ok := e.(event.StageEnded); ok && ended.Stage == 1 {
-			cancel()
-		}
-	}})
+	_, _, err = Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+		&eventRecorder{on: func(e event.Event) {
+			if ended, ok := e.(event.StageEnded); ok && ended.Stage == 1 {
+				cancel()
+			}
+		}})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
@@ -212,7 +220,7 @@ func TestRunGoesOnInAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorder := &eventRecorder{}
-	report, _, err := Train(t.Context(), openAt(t, dir), openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder)
+	report, _, err := Train(t.Context(), openAt(t, dir), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +252,7 @@ func TestTwinsDoNoHarm(t *testing.T) {
 	results, twins, ledger := make(chan result), 4, readLedger(t, p)
 	for range twins {
 		go func() {
-			report, err := newSoleMembers(t, p, job, recorder).execute(t.Context(), plan, ledger)
+			report, err := newSoleMembers(t, p, job, recorder).Execute(t.Context(), plan, ledger)
 			results <- result{report, err}
 		}()
 	}
@@ -256,7 +264,7 @@ func TestTwinsDoNoHarm(t *testing.T) {
 			t.Errorf("digest %s, of one worker and solver %s", r.report.WeightsDigest, want.WeightsDigest)
 		}
 	}
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, error %v; expected 1 version", len(versions), err)
 	}
@@ -268,21 +276,22 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
 	trainUntil(t, log, job, func(e event.Event) bool { p, ok := e.(event.Passed); return ok && p.Stage == 2 })
 	// Write newer seals of stages 0 and 1, with the right parents, that name other scores, and offsets without residuals.
-	p := open(log, job.Name, checkedAllocator(t))
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	for _, m := range readTopic(t, log, p.Topics.Statistics) {
-		if header(m, "kind") != string(schemas.KindSeal) {
+		if header(m, "kind") != string(statistics.KindSeal) {
 			continue
 		}
 		partitions, err := log.Partitions(t.Context(), p.Topics.Statistics)
 		if err != nil {
 			t.Fatal(err)
 		}
-		seal := decodeSeal(t, run.FromKafka(m))
+		seal := decodeSeal(t, protocol.FromKafka(m))
 		seal.Scores = "1"
 		if seal.Partition%2 == 0 {
 			seal.To = 1
 		}
-		if _, err := run.WriteRecord(t.Context(), p.Client, p.Topics.Statistics, run.StatisticsPartition(seal.Partition, partitions), seal.Record()); err != nil {
+		if _, err := protocol.WriteRecord(t.Context(), p.Client, p.Topics.Statistics, protocol.StatisticsPartition(seal.Partition,
+			partitions), seal.Record()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,14 +302,14 @@ func TestResidualsAreMadeAgain(t *testing.T) {
 }
 
 // decodeSeal decodes a seal, which is one message.
-func decodeSeal(t *testing.T, m schemas.Message) *schemas.Seal {
+func decodeSeal(t *testing.T, m wire.Message) *statistics.Seal {
 	t.Helper()
-	var c schemas.Collector[float64]
-	r, err := c.Add(m, checkedAllocator(t))
+	var c wire.Collector[float64]
+	r, err := c.Add(m, arrowtest.Allocator(t))
 	if err != nil || r == nil {
 		t.Fatalf("decode a seal: record %v, error %v", r, err)
 	}
-	seal, err := schemas.SealOf(r)
+	seal, err := statistics.SealOf(r)
 	if err != nil {
 		t.Fatal(err)
 	}

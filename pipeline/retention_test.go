@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 // A run does not begin if a topic may delete its records while the run needs them.
@@ -23,7 +25,7 @@ func TestShortRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := trainError(t, log, job)
-			if !errors.As(err, new(*RetentionError)) || !strings.Contains(err.Error(), topic.Name) {
+			if !errors.As(err, new(*topics.RetentionError)) || !strings.Contains(err.Error(), topic.Name) {
 				t.Errorf("got error %v, expected a *RetentionError that names %s", err, topic.Name)
 			}
 		})
@@ -46,7 +48,7 @@ func TestDeletionOfWhatMustStay(t *testing.T) {
 			}
 			refuses := func(role string, err error) {
 				t.Helper()
-				if wrong, ok := errors.AsType[*PolicyError](err); !ok || wrong.Topic != topic.Name {
+				if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != topic.Name {
 					t.Errorf("%s: got error %v, expected a *PolicyError that names %s", role, err, topic.Name)
 				}
 			}
@@ -56,10 +58,10 @@ func TestDeletionOfWhatMustStay(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if name != "forget" {
-				refuses("solve", Solve(ctx, log, openBLAS(t), job, event.Ignore{}))
+				refuses("solve", dispatch.Solve(ctx, log, openBLAS(t), job, event.Ignore{}))
 			}
 			if name == "plans" || name == "versions" {
-				refuses("work", Work(ctx, log, openBLAS(t), job, event.Ignore{}))
+				refuses("work", dispatch.Work(ctx, log, openBLAS(t), job, event.Ignore{}))
 			}
 		})
 	}

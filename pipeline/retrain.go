@@ -9,30 +9,47 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Retrain makes versions for as long as examples arrive, or with untilEnd until all that the topic has now are learnt. It ingests the
-// job's files first. Of several processes that retrain one pipeline, one is active and the others stand by.
-func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job, untilEnd bool, rec event.Recorder) (*Retraining, error) {
+// Retrain retrains continuously as examples arrive, or with untilEnd until all current examples of the topic are learnt. It ingests the
+// job's files first, and the topic that the job's examples come from meanwhile. Of several processes that retrain one
+// pipeline, one is active and the others stand by.
+func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, untilEnd bool,
+	rec event.Recorder) (*Retraining, error) {
 	if job.Examples.Augment != (ingest.Augment{}) {
-		return nil, errors.New("examples.augment: a chain of updates does not make rows of images yet: leave the key out, or use `train`")
+		return nil, errors.New("examples.augment: `run` does not support augmentation: remove the key, or use `train`")
 	}
 	if job.Average > 1 {
-		return nil, errors.New("average: a chain of updates does not average models yet: leave the key out, or use `train`")
+		return nil, errors.New("average: `run` does not support averaging: remove the key, or use `train`")
 	}
 	rec = event.Serialised(rec)
-	p := openForRuns(log, job, nil)
-	if err := p.create(ctx, &job); err != nil {
+	p := topics.OpenForRuns(log, job, nil)
+	if err := source.CheckSource(ctx, p, job); err != nil {
 		return nil, err
 	}
-	files, err := p.ingestFiles(ctx, job, rec)
+	if err := topics.Create(ctx, p, &job); err != nil {
+		return nil, err
+	}
+	files, err := source.IngestFiles(ctx, p, job, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +59,13 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job,
 	}
 	store := partition.NewStore(bytes)
 	join := func(ctx context.Context) (execution, func(), error) {
-		members, err := p.join(ctx, job, store, blas, rec)
+		members, err := dispatch.Join(ctx, p, job, store, blas, rec)
 		if err != nil {
 			return nil, nil, err
 		}
-		return members.execute, members.leave, nil
+		return members.Execute, members.Leave, nil
 	}
-	var owner run.Owner = run.NewSoleOwner(1)
+	var owner ownership.Owner = ownership.NewSoleOwner(1)
 	if !log.Embedded() {
 		group := log.Join(p.Topics.Runners(), p.Topics.Plans)
 		defer func() {
@@ -58,13 +75,13 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job,
 		}()
 		owner = group
 	}
-	began := time.Now()
-	r := newRunner(p, job, owner, arithmetic(blas), join, rec)
-	r.retention = files.retention
+	began := p.Clock.Now()
+	r := newRunner(p, job, owner, planning.Arithmetic(blas), join, rec)
+	r.retention = files.Retention
 	if err := r.run(ctx, untilEnd); err != nil {
 		return r.report, err
 	}
-	r.report.Seconds = time.Since(began).Seconds()
+	r.report.Seconds = p.Clock.Since(began).Seconds()
 	if r.report.Seconds > 0 {
 		r.report.RowsPerSecond = float64(r.report.Rows) / r.report.Seconds
 	}
@@ -72,49 +89,58 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job Job,
 }
 
 // execution works on a run until it has ended, or follows those who do, and returns its report. The ledger has the run's plan.
-type execution func(context.Context, *schemas.Plan, *run.Ledger) (*schemas.Report, error)
+type execution func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.Report, error)
 
 // runner submits the runs of a chain, and follows them to their ends.
 type runner struct {
-	*pipeline
-	job       Job
-	owner     run.Owner          // of the plans topic among the runners: who owns it submits
+	*topics.Pipeline
+	job       topics.Job
+	owner     ownership.Owner    // of the plans topic among the runners: who owns it submits
 	here      schemas.Arithmetic // of this process
 	join      func(context.Context) (work execution, leave func(), err error)
 	work      execution // while this process is the active one
 	rec       event.Recorder
-	retention retention
+	retention topics.ExamplesRetention
 	backlog   backlog
-	forgotten *forgotten
+	forgotten *heed.Forgotten
 	learnt    []schemas.Place // versions that have learnt from what is forgotten
 	report    *Retraining
 
-	head     *schemas.Manifest // of the newest version of the chain; nil: there is none
-	stored   *run.StoredWindow // after it; nil: it is gone
-	window   *schemas.Window   // the same, as far as the log still holds it; nil: nothing is left
-	oldest   []int64           // by partition: the first offset that the window has
-	renews   bool              // the window is not what the head has learnt: the next run must be full
-	proven   bool              // that the examples topic holds what the chain has looked at
-	had      int64             // rows of the window, before some were found to be gone
-	least    int64             // see schemas.Chain.AtLeast
-	earlier  []earlier         // the newest versions before it, the newest first
-	refused  bool              // that what they have left is removed
-	passed   map[int]bool      // versions that are incomplete
-	number   int               // in the chain, of the next run
-	attempt  int               // how many runs of that number have failed
-	failures int               // since the last version
-	made     string            // the run that this process has submitted last
-	waits    bool              // for a second class, and has said so
+	head     *schemas.Manifest        // of the newest version of the chain; nil: there is none
+	stored   *protocol.StoredWindow   // after it; nil: it is gone
+	window   *schemas.Window          // the same, as far as the log still holds it; nil: nothing is left
+	oldest   []int64                  // by partition: the first offset that the window has
+	counted  []schemas.SourceProgress // how far the chain had counted sources when it began again; see beginAgain
+	renews   bool                     // the window is not what the head has learnt: the next run must be full
+	proven   bool                     // that the examples topic holds what the chain has looked at
+	had      int64                    // rows of the window, before some were found to be gone
+	least    int64                    // see schemas.Chain.AtLeast
+	earlier  []earlier                // the newest versions before it, the newest first
+	refused  bool                     // that what they have left is removed
+	passed   map[int]bool             // versions that are incomplete
+	number   int                      // in the chain, of the next run
+	attempt  int                      // how many runs of that number have failed
+	failures int                      // since the last version
+	made     string                   // the run that this process has submitted last
+	waits    bool                     // for a second class, and has said so
+	only     distinct                 // the class that is left in the window without what is forgotten; empty: more, or not known
 
 	windowBytes int64                                      // see schemas.WindowBytes
-	now         func() time.Time                           // the clock
 	pause       func(context.Context, time.Duration) error // after a run has failed, so that what makes runs fail has time to pass
 }
 
 // newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
 // partitions of one that stands by would wait.
-func newRunner(p *pipeline, job Job, owner run.Owner, here schemas.Arithmetic, join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	return &runner{pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec, backlog: backlog{pipeline: p, labels: firstLabels(job)}, forgotten: newForgotten(), report: &Retraining{Name: job.Name}, passed: map[int]bool{}, windowBytes: schemas.WindowBytes, now: time.Now, pause: p.pauseFor}
+func newRunner(p *topics.Pipeline, job topics.Job, owner ownership.Owner, here schemas.Arithmetic,
+	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
+	forgotten := heed.NewForgotten()
+	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
+		backlog: backlog{Pipeline: p, labels: firstLabels(job), forgotten: forgotten}, forgotten: forgotten,
+		report: &Retraining{Name: job.Name},
+		passed: map[int]bool{}, windowBytes: schemas.WindowBytes, pause: func(ctx context.Context,
+			wait time.Duration) error {
+			return topics.PauseFor(ctx, p, wait)
+		}}
 }
 
 // run makes one version after the other, while this process is the active one of its group.
@@ -128,12 +154,37 @@ func (r *runner) run(ctx context.Context, untilEnd bool) error {
 			return err
 		}
 		r.work = work
-		err = r.goOn(ctx, untilEnd)
+		err = r.ingestAndGoOn(ctx, untilEnd)
 		leave()
 		if !errors.Is(err, errNotActive) {
 			return err
 		}
+		r.rec.Record(event.Behind{}) // what is left is for the other process to say
 	}
+}
+
+// ingestAndGoOn makes one version after the other, and ingests the job's topic beside that. With untilEnd the end of
+// that topic comes first.
+func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
+	switch {
+	case r.job.Examples.FromTopic == "":
+		return r.goOn(ctx, untilEnd)
+	case untilEnd:
+		if err := source.FollowTopic(ctx, r.Pipeline, r.job, true, r.rec); err != nil {
+			return err
+		}
+		return r.goOn(ctx, true)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	ingesting, stop := context.WithCancel(ctx)
+	group.Go(func() error {
+		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r.rec))
+	})
+	group.Go(func() error {
+		defer stop()
+		return r.goOn(ctx, false)
+	})
+	return group.Wait()
 }
 
 // goOn makes one version after the other. The error is errNotActive if another process goes on.
@@ -183,7 +234,7 @@ var errNotActive = errors.New("another process retrains this pipeline")
 
 // checkActive returns errNotActive unless this process is the active one of its group.
 func (r *runner) checkActive() error {
-	active, err := run.Owns(r.owner, 0)
+	active, err := ownership.Owns(r.owner, 0)
 	if err == nil && !active {
 		err = errNotActive
 	}
@@ -192,33 +243,11 @@ func (r *runner) checkActive() error {
 
 // standBy waits until this process is the active one of its group.
 func (r *runner) standBy(ctx context.Context) error {
-	active, err := run.Owns(r.owner, 0)
-	if err != nil || active {
-		return err
-	}
-	_, end, err := r.Log.Bounds(ctx, r.Topics.Plans, 0)
-	if err != nil {
-		return err
-	}
-	subscription := r.Log.Subscribe(ctx, r.owner.Changed(), run.Position{Topic: r.Topics.Plans, Offset: end, Compacted: true})
-	defer subscription.Close()
-	for told := false; ; {
-		if active, err := run.Owns(r.owner, 0); err != nil || active {
-			return err
-		}
-		_, late, err := subscription.Next(ctx, run.MaxPatience)
-		if err != nil {
-			return err
-		}
-		if late && !told { // joining a group takes seconds too
-			told = true
-			event.Notice(r.rec, "%v: this one stands by", errNotActive)
-		}
-	}
+	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, errNotActive, r.rec)
 }
 
 // finish finishes the runs that were submitted before. It reports whether there were any: the ledger is then old.
-func (r *runner) finish(ctx context.Context, l *run.Ledger) (waited bool, err error) {
+func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, err error) {
 	if err := r.endOvertaken(ctx, l); err != nil {
 		return false, err
 	}
@@ -233,11 +262,11 @@ func (r *runner) finish(ctx context.Context, l *run.Ledger) (waited bool, err er
 }
 
 // endOvertaken writes the ends of runs of the chain that others have overtaken.
-func (r *runner) endOvertaken(ctx context.Context, l *run.Ledger) error {
+func (r *runner) endOvertaken(ctx context.Context, l *protocol.Ledger) error {
 	for _, overtaken := range l.Overtaken() {
 		end := *overtaken
 		end.Attempt = r.Fresh()
-		if err := r.end(ctx, &end); err != nil {
+		if err := dispatch.End(ctx, r.Pipeline, &end); err != nil {
 			return fmt.Errorf("cancel run %s: %w", end.Run, err)
 		}
 		event.Notice(r.rec, "run %s is cancelled: %s", end.Run, end.Reason)
@@ -250,7 +279,7 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	if err := r.check(plan); err != nil {
 		return err
 	}
-	if err := r.growFor(ctx, plan, &r.job); err != nil {
+	if err := topics.GrowFor(ctx, r.Pipeline, plan, &r.job); err != nil {
 		return err
 	}
 	messages, err := plan.Messages()
@@ -271,7 +300,7 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	submitted := l.Plan(plan.Run())
 	switch {
 	case submitted == nil: // an unclean election has lost it, or it came to the topic damaged
-		event.Notice(r.rec, "the plan of run %s was written, and %s does not have it: the run is planned again", plan.Run(), r.Topics.Plans)
+		event.Notice(r.rec, "the plan of run %s was written, but %s does not have it: planning the run again", plan.Run(), r.Topics.Plans)
 		return r.pause(ctx, firstPause)
 	case l.End(plan.Run()) != nil:
 		return nil // others have the turn, or have made the run meanwhile: what is next is on the topics
@@ -279,12 +308,12 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	return r.execute(ctx, submitted, l)
 }
 
-// check makes the segments of a plan longer if they are too many, and returns an error for any other plan that no process would work on. Nobody
-// reads such a plan, so the chain would write it again and again.
+// check makes the segments of a plan longer if they are too many, and returns an error for any other plan that no
+// process would work on. Nobody reads such a plan, so the chain would write it again and again.
 func (r *runner) check(plan *schemas.Plan) error {
 	configured := plan.Segment
 	for {
-		err := run.CheckPlan(plan)
+		err := codec.CheckPlan(plan)
 		if errors.As(err, new(*schemas.SegmentsError)) && plan.Segment <= math.MaxInt64/2 {
 			plan.Segment *= 2
 			continue
@@ -293,27 +322,33 @@ func (r *runner) check(plan *schemas.Plan) error {
 			return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
 		}
 		if plan.Segment > configured {
-			event.Notice(r.rec, "version %d has segments of %d messages: with `segment: %d` they would be more than %d", plan.Chain.Number, plan.Segment, configured, schemas.MaxSegments)
+			event.Notice(r.rec, "version %d has segments of %d messages: with `segment: %d` they would be more than %d", plan.Chain.Number,
+				plan.Segment, configured, schemas.MaxSegments)
 		}
 		return nil
 	}
 }
 
 // execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
-func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *run.Ledger) error {
+func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) error {
 	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
 	report, err := r.work(ctx, plan, l)
-	if failed, ok := errors.AsType[*RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
+	if failed, ok := errors.AsType[*dispatch.RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)
 		r.proven = false // it may have failed because of that
 		r.failures++
 		return r.pause(ctx, firstPause<<(r.failures-1))
 	}
+	if plan.Chain != nil && errors.As(err, new(*dispatch.ReportGoneError)) { // this process was slow, and others have made newer versions
+		event.Notice(r.rec, "%v", err)
+		r.failures = 0
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	r.failures = 0
-	r.prune(ctx, r.job.Keep, r.rec)
+	dispatch.Prune(ctx, r.Pipeline, r.job.Keep, r.rec)
 	if plan.Chain != nil {
 		report.Retrain.Seconds = report.Seconds
 		r.report.add(report)
@@ -328,32 +363,16 @@ const maxFailures = 3
 // firstPause is how long the chain waits after a run has failed. Each failure after it doubles that.
 const firstPause = time.Second
 
-// pauseFor waits for a time, whatever comes on the plans topic meanwhile.
-func (p *pipeline) pauseFor(ctx context.Context, wait time.Duration) error {
-	_, end, err := p.Log.Bounds(ctx, p.Topics.Plans, 0)
-	if err != nil {
-		return err
-	}
-	subscription := p.Log.Subscribe(ctx, nil, run.Position{Topic: p.Topics.Plans, Offset: end, Compacted: true})
-	defer subscription.Close()
-	for late := false; !late; {
-		if _, late, err = subscription.Next(ctx, wait); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// findHead finds the newest version of the chain, what its run has left, and how many runs that go on from it have failed. All of that is of
-// one ledger, in which no run is unfinished.
-func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
+// findHead finds the newest version of the chain, what its run has left, and how many runs that go on from it have
+// failed. All of that is of one ledger, in which no run is unfinished.
+func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	head, err := r.newestOfChain(ctx, l)
 	if err != nil {
 		return err
 	}
 	r.number, r.attempt = 1, 0
 	if head != nil {
-		if err := r.checkExamples(head.Plan, fmt.Sprintf("version %d", head.Version)); err != nil {
+		if err := topics.CheckExamples(r.Pipeline, head.Plan, fmt.Sprintf("version %d", head.Version)); err != nil {
 			return err
 		}
 		r.number = head.Plan.Chain.Number + 1
@@ -363,8 +382,9 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	}
 	switch {
 	case head == nil:
+		r.looksForClasses()
 		removed := r.head != nil
-		r.head, r.stored, r.window, r.oldest, r.earlier = nil, nil, nil, nil, nil
+		r.head, r.stored, r.window, r.oldest, r.counted, r.earlier = nil, nil, nil, nil, nil, nil
 		r.renews, r.had, r.least = false, 0, 0
 		if r.backlog.ends == nil || removed {
 			bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
@@ -388,7 +408,8 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 	} else {
 		r.earlier = nil
 	}
-	r.head, r.window, r.renews, r.had, r.least = head, nil, false, 0, 0
+	r.looksForClasses()
+	r.head, r.window, r.counted, r.renews, r.had, r.least = head, nil, nil, false, 0, 0
 	if r.stored, err = r.readWindow(ctx, *head, known); err != nil {
 		return err
 	}
@@ -415,19 +436,19 @@ func (r *runner) findHead(ctx context.Context, l *run.Ledger) error {
 }
 
 // readWindow reads the window after a version, given the one before it; nil if it is not on the state topic, or damaged.
-func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *run.StoredWindow) (*run.StoredWindow, error) {
+func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *protocol.StoredWindow) (*protocol.StoredWindow, error) {
 	if head.Window == nil {
 		return nil, nil
 	}
-	w, err := run.ReadWindow(ctx, r.Client, *head.Window, known)
-	if errors.Is(err, schemas.ErrDamaged) {
+	w, err := protocol.ReadWindow(ctx, r.Client, *head.Window, known)
+	if errors.Is(err, wire.ErrDamaged) {
 		return nil, nil
 	}
 	return w, err
 }
 
 // newestOfChain returns the manifest of the newest version of a chain that is whole; nil if there is none.
-func (r *runner) newestOfChain(ctx context.Context, l *run.Ledger) (*schemas.Manifest, error) {
+func (r *runner) newestOfChain(ctx context.Context, l *protocol.Ledger) (*schemas.Manifest, error) {
 	newest := r.Newest()
 	for _, place := range slices.Backward(l.Versions()) {
 		if newest != nil && newest.Manifest.Run == place.Run && newest.Manifest.Plan.Chain != nil {
@@ -437,7 +458,7 @@ func (r *runner) newestOfChain(ctx context.Context, l *run.Ledger) (*schemas.Man
 			return r.head, nil
 		}
 		m, _, err := r.ModelAt(ctx, place, nil)
-		if run.IsIncomplete(err) {
+		if protocol.IsIncomplete(err) {
 			r.passOver(place, err)
 			continue
 		}
@@ -461,7 +482,7 @@ func (r *runner) passOver(place schemas.Place, why error) {
 }
 
 // offered returns the manifest of the newest version that is offered and there; nil if there is none.
-func (r *runner) offered(ctx context.Context, l *run.Ledger) (*schemas.Manifest, error) {
+func (r *runner) offered(ctx context.Context, l *protocol.Ledger) (*schemas.Manifest, error) {
 	for _, place := range slices.Backward(l.Versions()) {
 		if place.Withheld {
 			continue
@@ -470,7 +491,7 @@ func (r *runner) offered(ctx context.Context, l *run.Ledger) (*schemas.Manifest,
 			return r.head, nil
 		}
 		m, err := r.Version(ctx, place.Run)
-		if run.IsIncomplete(err) {
+		if protocol.IsIncomplete(err) {
 			r.passOver(place, err)
 			continue
 		}
@@ -480,7 +501,7 @@ func (r *runner) offered(ctx context.Context, l *run.Ledger) (*schemas.Manifest,
 }
 
 // offeredRows returns how many rows the window had of the version that subscribers have; 0 if that is not known.
-func (r *runner) offeredRows(ctx context.Context, l *run.Ledger) (int64, error) {
+func (r *runner) offeredRows(ctx context.Context, l *protocol.Ledger) (int64, error) {
 	m, err := r.offered(ctx, l)
 	if err != nil || m == nil {
 		return 0, err
@@ -490,7 +511,7 @@ func (r *runner) offeredRows(ctx context.Context, l *run.Ledger) (int64, error) 
 
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
 func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
-	if r.window != nil && r.job.Retrain.OnNewClass == NewClassStop && len(r.newClasses()) > 0 {
+	if r.window != nil && r.job.Retrain.OnNewClass == topics.NewClassStop && len(r.newClasses()) > 0 {
 		return nil, &NewClassError{r.newClasses()}
 	}
 	var first time.Time
@@ -503,7 +524,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err != nil {
 			return nil, err
 		}
-		sealed, err := r.sealedBy(ctx, l)
+		sealed, err := topics.SealedBy(ctx, r.Pipeline, l)
 		if err != nil {
 			return nil, err
 		}
@@ -520,20 +541,26 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		}
 		sources := r.sources(sealed, bounds)
 		if r.window != nil && !r.renews && r.window.Rows() == 0 && r.hasLearnt(r.head.Run) {
-			r.window = nil // there is nothing to fit anew: the next version is the first again
+			r.beginAgain() // there is nothing to fit anew
+		}
+		if r.window == nil && len(r.only) > 0 {
+			r.looksForClasses()
 		}
 		due := r.window != nil && !r.restarts() && r.fullIsDue()
 		waits, err := r.waitsToForget(ctx, bounds)
 		if err != nil {
 			return nil, err
 		}
-		if due || r.window != nil && !r.restarts() && r.hasLearnt(r.head.Run) && !waits {
-			return r.fullPlan(ctx, l, sealed, sources)
+		if len(r.only) == 0 && (due || r.window != nil && !r.restarts() && r.hasLearnt(r.head.Run) && !waits) {
+			if plan, err := r.fullPlan(ctx, l, sealed, sources); err != nil || plan != nil {
+				return plan, err
+			}
+			waits = false
 		}
 		if !r.backlog.knows(sources) {
 			r.backlog.restart(findLate(sources, r.progress(), bounds, r.backlog.ends))
 		}
-		spans, found, whole, err := r.backlog.cut(ctx, r.job.Retrain.Rows, r.window == nil)
+		spans, found, whole, err := r.backlog.cut(ctx, r.job.Retrain.Rows, r.findsClasses(), r.only)
 		if errors.As(err, new(*kafkalog.DeletedError)) { // since the bounds were read
 			r.backlog.restart(lateSources{})
 			continue
@@ -542,10 +569,10 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return nil, err
 		}
 		r.rec.Record(r.backlog.behind())
-		late := !first.IsZero() && r.job.Retrain.After > 0 && time.Since(first) >= r.job.Retrain.After
+		late := !first.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(first) >= r.job.Retrain.After
 		switch {
 		case len(spans) > 0 && r.window == nil && !r.backlog.anyCounts(spans): // the first run needs an example
-		case found > 0 && r.window == nil && !r.backlog.tellApart(r.backlog.classesOf(spans)):
+		case (found > 0 || r.window != nil) && r.findsClasses() && !r.backlog.tellApart(r.backlog.classesOf(spans, r.only)):
 			if err := r.waitForClasses(spans, found, untilEnd); err != nil {
 				return nil, err
 			}
@@ -556,16 +583,22 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return r.updatePlan(ctx, l, sealed, sources, spans, found)
 		}
 		if waits && untilEnd {
-			return r.fullPlan(ctx, l, sealed, sources)
+			plan, err := r.fullPlan(ctx, l, sealed, sources)
+			if err == nil && len(r.only) > 0 {
+				err = r.waitForClasses(nil, 0, true)
+			}
+			return plan, err
 		}
 		if untilEnd {
 			return nil, nil
 		}
 		if (len(spans) > 0 || waits) && first.IsZero() {
-			first = time.Now()
+			first = r.Clock.Now()
 		}
-		if waits && (r.job.Retrain.After == 0 || time.Since(first) >= r.job.Retrain.After) { // no update has come
-			return r.fullPlan(ctx, l, sealed, sources)
+		if waits && (r.job.Retrain.After == 0 || r.Clock.Since(first) >= r.job.Retrain.After) { // no update has come
+			if plan, err := r.fullPlan(ctx, l, sealed, sources); err != nil || plan != nil {
+				return plan, err
+			}
 		}
 		if err := r.await(ctx, l, sealed, first); err != nil {
 			return nil, err
@@ -579,21 +612,25 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	}
 }
 
+// beginAgain has the chain begin again with what comes next: nothing is left of its window that a version could be
+// fitted to. The head stays until then, and what the chain has counted counts as before.
+func (r *runner) beginAgain() { r.counted, r.window = r.window.Progress, nil }
+
 // await waits for more examples, for what comes on the plans topic after a ledger, for the seal of a source, or for rows to forget; but not
 // longer than an update may be late.
-func (r *runner) await(ctx context.Context, l, sealed *run.Ledger, first time.Time) error {
-	positions := r.saidAfter(sealed, r.forgotten)
+func (r *runner) await(ctx context.Context, l, sealed *protocol.Ledger, first time.Time) error {
+	positions := heed.SaidAfter(r.Pipeline, sealed, r.forgotten)
 	if sealed != l {
-		positions = append(positions, run.Position{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true})
+		positions = append(positions, protocol.Position{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true})
 	}
 	for n, to := range r.backlog.bounds {
-		positions = append(positions, run.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
+		positions = append(positions, protocol.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
 	}
 	subscription := r.Log.Subscribe(ctx, r.owner.Changed(), positions...)
 	defer subscription.Close()
-	timeout := run.MaxPatience
+	timeout := protocol.MaxPatience
 	if !first.IsZero() && r.job.Retrain.After > 0 {
-		timeout = min(timeout, max(time.Until(first.Add(r.job.Retrain.After)), 0))
+		timeout = min(timeout, max(r.Clock.Until(first.Add(r.job.Retrain.After)), 0))
 	}
 	_, _, err := subscription.Next(ctx, timeout)
 	if errors.As(err, new(*kafkalog.DeletedError)) { // the next look at the bounds says what is there
@@ -603,7 +640,7 @@ func (r *runner) await(ctx context.Context, l, sealed *run.Ledger, first time.Ti
 }
 
 // shrunk reports whether the examples topic has less than the chain has looked at or counted.
-func (r *runner) shrunk(bounds []schemas.Span) bool {
+func (r *runner) shrunk(bounds []coverage.Span) bool {
 	for n, read := range r.backlog.read {
 		if n >= len(bounds) || bounds[n].To < max(read, r.backlog.end(n)) {
 			return true
@@ -622,7 +659,7 @@ func (r *runner) fullIsDue() bool {
 		return false
 	case r.attempt > 0, r.head.Window == nil:
 		return true
-	case len(r.newClasses()) > 0 && r.job.Retrain.OnNewClass == NewClassFull:
+	case len(r.newClasses()) > 0 && r.job.Retrain.OnNewClass == topics.NewClassFull:
 		return true
 	case since == 0:
 		return false
@@ -644,33 +681,37 @@ func (r *runner) newClasses() (labels []string) {
 	return labels
 }
 
-// NewClassError says that examples have labels that are no class, and that the configuration wants to stop then.
+// NewClassError means that examples have labels that are not classes, and that the configuration stops the run then.
 type NewClassError struct{ Labels []string }
 
 // Error names the labels.
 func (e *NewClassError) Error() string {
-	return fmt.Sprintf("examples have labels %q, which are no class of the newest version (retrain.on_new_class: stop): set it to full to learn them, or to quarantine to leave them out", e.Labels)
+	return fmt.Sprintf("examples have labels %q, which are not classes of the newest version (retrain.on_new_class: stop): set it "+
+		"to full to learn them, or to quarantine to exclude them", e.Labels)
 }
 
 // chainPlan returns what all plans of the chain have in common. sources are those that count, as the ledger sealed says.
-func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (plan *schemas.Plan, err error) {
+func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
+	spans coverage.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
 	plan = &schemas.Plan{
-		Name: job.Name, Input: inputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight, Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
-		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept,
-		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: r.archiveTopic(), Spans: spans,
+		Name: job.Name, Input: planning.InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
+		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
+		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
 		Chain: &schemas.Chain{
 			Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
-			Made: r.now().UnixMilli(), Lost: slices.Clone(r.backlog.lost), Marks: r.backlog.marks, AtLeast: r.least,
+			Made: r.Clock.Now().UnixMilli(), Lost: slices.Clone(r.backlog.lost), Marks: r.backlog.marks, AtLeast: r.least,
 		},
 	}
-	if pinned := l.Pinned(); pinned != nil && pinned.Withheld {
+	if pinsWithheld(l) {
 		plan.Chain.AtLeast = 0 // the operator says so
 	}
 	for _, lost := range r.backlog.lost {
-		event.Notice(r.rec, "%s[%d] has deleted offsets %d to %d before a version of the chain had learnt their messages: these are lost", r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
+		event.Notice(r.rec, "%s[%d] deleted offsets %d to %d before a version of the chain learnt their messages: these are lost",
+			r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
 	}
-	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
+	plan.Arithmetic.Any = job.Arithmetic == planning.ArithmeticAny
 	if r.head != nil {
 		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
 	}
@@ -686,22 +727,12 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
 		}
 	}
-	for _, seal := range sources {
-		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
-			seal.Files = nil
-			plan.Sources = append(plan.Sources, seal)
-		}
-	}
-	for _, seal := range sealed.Removed() {
-		if slices.ContainsFunc(seal.Spans, func(s schemas.Span) bool { return overlapsAny(s, spans) }) {
-			plan.Removed = append(plan.Removed, seal.Name())
-		}
-	}
+	listSources(plan, sealed, sources, spans)
 	plan.Chain.Progress = progressOf(r.progress(), plan.Sources)
-	if err := r.compare(ctx, r.forgotten); err != nil {
+	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
 		return nil, err
 	}
-	plan.Forgotten, plan.Heeded = r.forgotten.rows.Within(r.windowWith(spans)), r.forgotten.heeded()
+	plan.Forgotten, plan.Heeded = r.forgotten.Rows.Within(r.windowWith(spans)), r.forgotten.Heeded()
 	if plan.Since, err = r.Now(ctx); err != nil {
 		return nil, err
 	}
@@ -711,21 +742,46 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *run.Ledger, sources [
 	return plan, err
 }
 
+// pinsWithheld reports whether somebody has pinned a version that was withheld.
+func pinsWithheld(l *protocol.Ledger) bool {
+	pinned := l.Pinned()
+	return pinned != nil && pinned.Withheld
+}
+
+// listSources lists in a plan the sources that have messages in spans, and those of them that are removed.
+func listSources(plan *schemas.Plan, sealed *protocol.Ledger, sources []schemas.SourceSeal, spans coverage.Spans) {
+	plan.Sources, plan.Removed = nil, nil
+	for _, seal := range sources {
+		if topics.Overlaps(&seal, spans) {
+			seal.Files = nil
+			plan.Sources = append(plan.Sources, seal)
+		}
+	}
+	for _, seal := range sealed.Removed() {
+		if topics.Overlaps(seal, spans) {
+			plan.Removed = append(plan.Removed, seal.Name())
+		}
+	}
+}
+
 // progress returns how far the chain has counted sources.
 func (r *runner) progress() []schemas.SourceProgress {
 	if r.window == nil {
-		return nil
+		return r.counted
 	}
 	return r.window.Progress
 }
 
 // sources returns a seal of each source of which a topic with those bounds has something left. If the chain has begun to count a source, it
 // is the one that it has begun with: of two ingests of the same rows only one counts.
-func (r *runner) sources(l *run.Ledger, bounds []schemas.Span) []schemas.SourceSeal {
-	seals := remaining(l, bounds)
+func (r *runner) sources(l *protocol.Ledger, bounds []coverage.Span) []schemas.SourceSeal {
+	seals := planning.Remaining(l, bounds)
 	for i := range seals {
 		for _, other := range l.Seals(seals[i].ID) {
-			begun := slices.ContainsFunc(r.progress(), func(p schemas.SourceProgress) bool { return p.Source == other.ID && p.Attempt == other.Attempt })
+			begun := slices.ContainsFunc(r.progress(), func(p schemas.SourceProgress) bool {
+				return p.Source == other.ID &&
+					p.Attempt == other.Attempt
+			})
 			if begun && other.Held(bounds) > schemas.HeldNot {
 				seals[i] = *other
 				break
@@ -735,15 +791,13 @@ func (r *runner) sources(l *run.Ledger, bounds []schemas.Span) []schemas.SourceS
 	return seals
 }
 
-// overlapsAny reports whether a span shares offsets with any of a list.
-func overlapsAny(s schemas.Span, list schemas.Spans) bool {
-	return slices.ContainsFunc(list, func(o schemas.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
-}
-
 // progressOf returns the progress of the sources of a plan, and of topics that ingest follows, which no plan names.
 func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (progress []schemas.SourceProgress) {
 	for _, p := range all {
-		if schemas.IsTopicSource(p.Source) || slices.ContainsFunc(sources, func(s schemas.SourceSeal) bool { return s.ID == p.Source && s.Attempt == p.Attempt }) {
+		if schemas.IsTopicSource(p.Source) || slices.ContainsFunc(sources, func(s schemas.SourceSeal) bool {
+			return s.ID == p.Source &&
+				s.Attempt == p.Attempt
+		}) {
 			progress = append(progress, p)
 		}
 	}
@@ -751,28 +805,32 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 }
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
-func (r *runner) firstPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans) (*schemas.Plan, error) {
+func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
+	spans coverage.Spans) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err != nil {
 		return nil, err
 	}
 	if r.adds(plan, spans); r.head != nil { // nothing is left of what the chain had
-		plan.Chain.Ends, plan.Chain.Had = slices.Clone(r.backlog.ends), r.had
+		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = slices.Clone(r.backlog.ends), progressOf(r.counted, sources), r.had
 	}
 	return plan, nil
 }
 
 // adds says in a plan which messages it adds to what the chain has looked at.
-func (r *runner) adds(plan *schemas.Plan, spans schemas.Spans) {
+func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 	future := 0
 	plan.Chain.From, plan.Chain.Until, future = r.backlog.times(spans, plan.Chain.Made)
 	if plan.Chain.Marks = r.backlog.marksAfter(spans); future > 0 {
-		event.Notice(r.rec, "%d of the messages of %s that are next say that they were written after now: they count as written now. Check the clock of who writes them", future, r.Topics.Examples)
+		event.Notice(r.rec, "%d of the next messages of %s have timestamps in the future: they count as written "+
+			"now. Check the clocks of the producers", future, r.Topics.Examples)
 	}
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
-func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
+// If there is no row to fit to, as all are forgotten, or their sources are removed, it is nil, and the chain begins
+// again. If one class is left, it is nil, and only is that class.
+func (r *runner) fullPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
 	spans, err := r.windowWith(nil).Union(nil)
 	if err != nil {
 		return nil, err
@@ -782,12 +840,28 @@ func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []
 		return nil, err
 	}
 	r.listIncrements(plan.Chain, r.window)
+	keepsRows(l, plan)
 	r.keepWhatCounted(plan.Chain, sources)
 	plan.Chain.Had = r.had
+	if len(plan.Forgotten)+len(plan.Removed) > 0 {
+		if any, err := r.anyFits(ctx, plan); err != nil {
+			return nil, err
+		} else if !any {
+			event.Notice(r.rec, "all rows of version %d are forgotten, or their sources removed: the chain begins again "+
+				"with the next examples",
+				r.head.Version)
+			r.beginAgain()
+			return nil, nil
+		}
+	}
 	if plan.Classes, err = r.classesLeft(ctx, plan); err != nil {
 		return nil, err
 	}
-	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
+	if len(plan.Classes) == 1 && !r.backlog.tellApart(plan.Classes) {
+		r.only = plan.Classes
+		return nil, nil
+	}
+	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
 }
 
@@ -795,28 +869,42 @@ func (r *runner) fullPlan(ctx context.Context, l, sealed *run.Ledger, sources []
 func (r *runner) listIncrements(chain *schemas.Chain, w *schemas.Window) {
 	for _, c := range w.Shortened(r.windowBytes) {
 		chain.Increments = append(chain.Increments, c.Increment)
-		chain.Times = append(chain.Times, schemas.IncrementTime{Number: c.Increment.Number, Until: c.Until})
+		chain.Times = append(chain.Times, coverage.IncrementTime{Number: c.Increment.Number, Until: c.Until})
 	}
+}
+
+// keepsRows has the version of a full run withheld if it has learnt fewer rows than the increments that the plan lists:
+// whatever the reason, subscribers keep the version that they have. Rows that are forgotten, or whose source is
+// removed, are to be missing.
+func keepsRows(l *protocol.Ledger, plan *schemas.Plan) {
+	if len(plan.Forgotten) > 0 || len(plan.Removed) > 0 || plan.Chain.Gate == nil || pinsWithheld(l) {
+		return
+	}
+	rows := int64(0)
+	for i := range plan.Chain.Increments {
+		rows += plan.Chain.Increments[i].Rows()
+	}
+	plan.Chain.AtLeast = max(plan.Chain.AtLeast, rows)
 }
 
 // mostTerms returns how many terms the state topic may have; 0: any number, or none at all.
 func (r *runner) mostTerms() int {
-	if !updatable(r.job.Stages) {
+	if !topics.Updatable(r.job.Stages) {
 		return 0
 	}
-	return r.job.Retrain.mostTerms(cmp.Or(r.job.Topics, DefaultTopics()).State, r.window)
+	return r.job.Retrain.MostTerms(cmp.Or(r.job.Topics, topics.DefaultTopics()).State, r.window)
 }
 
 // classes returns the classes of a full run over the window: those that a configuration names, or those of the newest version and the new
-// ones.
+// ones; none if the run finds them.
 func (r *runner) classes() []string {
-	if len(r.job.Examples.Classes) > 0 {
+	if len(r.job.Examples.Classes) > 0 || len(r.only) > 0 {
 		return r.job.Examples.Classes
 	}
 	labels := slices.Clone(r.head.Labels)
-	if r.job.Retrain.OnNewClass == NewClassFull {
+	if r.job.Retrain.OnNewClass == topics.NewClassFull {
 		labels = append(labels, r.newClasses()...)
-		schemas.SortLabels(labels)
+		examples.SortLabels(labels)
 	}
 	return labels
 }
@@ -827,16 +915,18 @@ func (r *runner) keepWhatCounted(chain *schemas.Chain, sources []schemas.SourceS
 }
 
 // updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
-func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources []schemas.SourceSeal, spans schemas.Spans, found int64) (*schemas.Plan, error) {
+func (r *runner) updatePlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal, spans coverage.Spans,
+	found int64) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err != nil {
 		return nil, err
 	}
 	r.adds(plan, spans)
 	o, window := r.job.Retrain, r.window.Without(spans)
-	if !updatable(plan.Stages) || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) || checkFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) {
-		r.keepWhatCounted(plan.Chain, sources)
-		return r.fullWith(plan, window)
+	if !topics.Updatable(plan.Stages) || plan.Holdout != r.head.Plan.Holdout ||
+		plan.Threshold != r.head.Plan.Threshold || !plan.Arithmetic.Admits(r.head.Plan.Arithmetic) ||
+		planning.CheckFeatures(plan, r.head.Plan) != nil || len(plan.Stages) != len(r.head.Plan.Stages) || len(r.only) > 0 {
+		return r.fullWith(plan, l, sealed, sources, window)
 	}
 	plan.Warm = plan.Chain.Parent
 	if r.restarts() {
@@ -849,6 +939,15 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 	if err != nil {
 		return nil, err
 	}
+	if !anyFitted(stays) {
+		fits, err := r.anyFits(ctx, plan)
+		if err != nil {
+			return nil, err
+		}
+		if !fits { // nothing would be left to fit to, so nothing leaves until rows come
+			stays, plan.Chain.Update.Leave = window.Increments, nil
+		}
+	}
 	window.Increments = stays
 	if len(plan.Chain.Update.Leave) > 0 { // the window says so
 		plan.Chain.AtLeast = 0
@@ -858,7 +957,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *run.Ledger, sources 
 		plan.Chain.Update.Refresh = append(plan.Chain.Update.Refresh, c.Increment)
 	}
 	r.takeAway(plan, window)
-	return plan, o.shorten(plan.Chain, window, r.mostTerms(), r.windowBytes)
+	return plan, o.Shorten(plan.Chain, window, r.mostTerms(), r.windowBytes)
 }
 
 // restarts reports whether the stream has changed, so that what came before the change is to be dropped.
@@ -868,7 +967,7 @@ func (r *runner) restarts() bool {
 
 // restart makes a plan that of an update after a change of the stream: what came before the change leaves the window, and all that is left
 // is visited.
-func restart(plan *schemas.Plan, window *schemas.Window, o RetrainOptions) {
+func restart(plan *schemas.Plan, window *schemas.Window, o topics.RetrainOptions) {
 	u := &schemas.Update{Passes: max(o.Passes, restartPasses), Decay: 1, Restart: true}
 	for _, c := range window.Increments {
 		if c.Increment.Number < window.Changed {
@@ -886,37 +985,39 @@ const restartPasses = 3
 
 // fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
 // before.
-func (r *runner) fullWith(plan *schemas.Plan, window *schemas.Window) (*schemas.Plan, error) {
-	spans := slices.Clone(plan.Spans)
-	increment := schemas.Increment{Number: plan.Chain.Number, Weight: 1, Covered: byPartition(plan.Spans)}
+func (r *runner) fullWith(plan *schemas.Plan, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
+	window *schemas.Window) (*schemas.Plan, error) {
+	r.keepWhatCounted(plan.Chain, sources)
+	increment := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: byPartition(plan.Spans)}
 	r.listIncrements(plan.Chain, window)
-	for i := range window.Increments {
-		spans = append(spans, window.Increments[i].Increment.Spans()...)
-	}
-	all, err := spans.Union(nil)
+	all, err := plan.Spans.Union(window.Spans())
 	if err != nil {
 		return nil, err
 	}
 	plan.Spans, plan.Classes = all, r.classes()
+	listSources(plan, sealed, sources, all)
+	keepsRows(l, plan)
 	plan.Chain.Increments = append(plan.Chain.Increments, increment)
-	plan.Chain.Merge = mergesOfFull(plan.Chain.Increments, r.mostTerms())
+	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.mostTerms())
 	return plan, nil
 }
 
 // leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
-func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schemas.Window, found int64) (stays []schemas.WindowIncrement, err error) {
+func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schemas.Window,
+	found int64) (stays []schemas.WindowIncrement, err error) {
 	o, rows, u := r.job.Retrain.Window, window.Rows()+found, chain.Update
-	var staying []schemas.Span // what retention does not take within the longest run
-	if r.retention.time > 0 || r.retention.bytes > 0 {
+	var staying []coverage.Span // what retention does not take within the longest run
+	if r.retention.Time > 0 || r.retention.Bytes > 0 {
 		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
 		if err != nil {
 			return nil, err
 		}
-		if staying, err = r.staying(ctx, r.retention, bounds); err != nil {
+		if staying, err = topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
 			return nil, err
 		}
 	}
-	left := 0 // increments with rows
+	list, most := *window, r.mostTerms() // what is left of the window
+	left := 0                            // increments with rows
 	for i := range window.Increments {
 		if c := &window.Increments[i].Increment; c.Rows() > 0 {
 			left += c.Size()
@@ -935,6 +1036,7 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schema
 		case has == 0: // it pushes no other out
 		case first && o.Increments > 0 && left+1 > o.Increments:
 		case first && o.Rows > 0 && rows-has >= o.Rows:
+		case first && r.job.Retrain.LeavesByDecay(&list, most, r.windowBytes):
 		case o.Time > 0 && oldest < chain.Until-o.Time.Milliseconds():
 		case gone: // also a later one, of a source that was sealed late
 		default:
@@ -944,6 +1046,9 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schema
 			continue
 		}
 		rows, left = rows-has, left-with
+		if len(stays) == 0 {
+			list.Increments = list.Increments[len(group):]
+		}
 		for _, i := range group {
 			c := window.Increments[i].Increment
 			c.Weight *= u.Decay
@@ -953,9 +1058,14 @@ func (r *runner) leave(ctx context.Context, chain *schemas.Chain, window *schema
 	return stays, nil
 }
 
+// anyFitted reports whether weights were fitted to rows of some increment.
+func anyFitted(increments []schemas.WindowIncrement) bool {
+	return slices.ContainsFunc(increments, func(c schemas.WindowIncrement) bool { return c.Fitted > 0 })
+}
+
 // expires reports whether retention may take rows of an increment within the longest run. staying is what it does not take.
-func expires(c *schemas.Increment, staying []schemas.Span) bool {
-	return slices.ContainsFunc(c.Covered, func(covered schemas.Coverage) bool {
+func expires(c *coverage.Increment, staying []coverage.Span) bool {
+	return slices.ContainsFunc(c.Covered, func(covered coverage.Coverage) bool {
 		span := covered.Spans[0]
 		return span.Partition < len(staying) && span.From < staying[span.Partition].From
 	})

@@ -6,19 +6,26 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // forget reads what is forgotten. Once the newest version of the chain has not learnt from it, all versions are removed that have.
-func (r *runner) forget(ctx context.Context, l *run.Ledger) error {
+func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	if err := r.readForgotten(ctx); err != nil {
 		return err
 	}
-	check := func() error { return r.checkNewest(ctx, l, r.forgotten) }
+	check := func() error { return heed.CheckNewest(ctx, r.Pipeline, l, r.forgotten) }
 	if r.head != nil {
-		check = func() error { return r.checkForgotten(r.forgotten, r.head) }
+		check = func() error { return heed.CheckForgotten(r.Pipeline, r.forgotten, r.head) }
 	}
 	if err := check(); err != nil {
 		return err
@@ -28,55 +35,64 @@ func (r *runner) forget(ctx context.Context, l *run.Ledger) error {
 	}
 	// Some may have gone meanwhile, as the oldest do.
 	r.learnt = slices.DeleteFunc(r.learnt, func(place schemas.Place) bool { return !slices.Contains(l.Versions(), place) })
-	removed, left, err := r.removeLearnt(ctx, r.learnt)
+	removed, left, err := heed.RemoveLearnt(ctx, r.Pipeline, r.learnt)
 	r.learnt = left
-	noteRemoved(r.rec, removed)
+	heed.NoteRemoved(r.rec, removed)
 	return err
 }
 
 // readForgotten reads what the forget topic has that was not read, and finds out which versions have learnt from it.
 func (r *runner) readForgotten(ctx context.Context) error {
-	more, err := r.pipeline.readForgotten(ctx, r.forgotten)
+	more, err := heed.ReadMore(ctx, r.Pipeline, r.forgotten)
 	if err != nil || !more {
 		return err
 	}
-	r.learnt, err = r.haveLearnt(ctx, r.forgotten)
-	r.forgotten.tell(r.Topics.Examples, r.rec)
+	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
+		return err
+	}
+	r.backlog.restart(lateSources{}) // it has counted what is forgotten now
+	r.looksForClasses()
+	r.learnt, err = heed.HaveLearnt(ctx, r.Pipeline, r.forgotten)
+	r.forgotten.Tell(r.Topics.Examples, r.rec)
 	return err
 }
 
-// waitsToForget reports whether the newest version has learnt from what is forgotten, and the next update can take it away: the sums of a stage with
-// the link identity are the same as if the rows had never come, wherever its weights have been. What a full run has made of rows that it had read, no
-// update takes away. bounds are those of the examples topic.
-func (r *runner) waitsToForget(ctx context.Context, bounds []schemas.Span) (bool, error) {
-	if r.window == nil || !r.hasLearnt(r.head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic || !updatable(r.job.Stages) {
+// waitsToForget reports whether the newest version has learnt from what is forgotten, and the next update can take it
+// away: the sums of a stage with the link identity are the same as if the rows had never come, wherever its weights
+// have been. What a full run has made of rows that it had read, no update takes away. bounds are those of the examples
+// topic.
+func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (bool, error) {
+	if r.window == nil || !r.hasLearnt(r.head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic ||
+		!topics.Updatable(r.job.Stages) {
 		return false, nil
 	}
-	rows := r.forgotten.rows.Within(r.windowWith(nil))
+	rows := r.forgotten.Rows.Within(r.windowWith(nil))
 	for _, i := range touched(r.window.Increments, rows.Without(r.head.Plan.Forgotten)) {
 		if expires(&r.window.Increments[i].Increment, bounds) { // what it has learnt can't be summed again
 			return false, nil
 		}
 	}
-	past, err := r.past(ctx)
+	past, err := heed.ReadHistory(ctx, r.Pipeline)
 	if err != nil {
 		return false, err
 	}
-	runs, err := past.runs(r.head)
+	runs, err := past.Runs(r.head)
 	if err != nil {
 		return false, nil // a plan is gone: nobody knows what it has read
 	}
-	if r.haveRead(plansOf(runs[:1]), r.forgotten.rows) { // the last full run: means, components, filters and the bandwidth have seen the rows
+	// the last full run: means, components, filters and the bandwidth have seen the rows
+	if heed.HaveRead(r.Pipeline, heed.PlansOf(runs[:1]), r.forgotten.Rows) {
 		return false, nil
 	}
-	without := &schemas.Plan{Topic: r.archiveTopic(), Forgotten: rows, Chain: &schemas.Chain{Update: &schemas.Update{Forget: make([]schemas.Increment, 1)}}}
-	return !r.haveRead(append(plansOf(runs), without), r.forgotten.rows), nil
+	without := &schemas.Plan{Topic: topics.ArchiveTopic(r.Pipeline), Forgotten: rows,
+		Chain: &schemas.Chain{Update: &schemas.Update{Forget: make([]coverage.Increment, 1)}}}
+	return !heed.HaveRead(r.Pipeline, append(heed.PlansOf(runs), without), r.forgotten.Rows), nil
 }
 
 // takeAway adds to the plan of an update the increments of its window that have forgotten rows which the version before has learnt.
 func (r *runner) takeAway(plan *schemas.Plan, window *schemas.Window) {
 	u, at := plan.Chain.Update, touched(window.Increments, plan.Forgotten.Without(r.head.Plan.Forgotten))
-	decayed := func(i int) schemas.Increment {
+	decayed := func(i int) coverage.Increment {
 		c := window.Increments[i].Increment
 		c.Weight *= u.Decay
 		return c
@@ -86,7 +102,7 @@ func (r *runner) takeAway(plan *schemas.Plan, window *schemas.Window) {
 	}
 	for _, group := range window.Groups() { // merged increments are visited together
 		first := window.Increments[group[0]].Increment.Number
-		if slices.ContainsFunc(u.Refresh, func(c schemas.Increment) bool { return c.Number == first }) {
+		if slices.ContainsFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == first }) {
 			continue
 		}
 		if slices.ContainsFunc(group, func(i int) bool { return slices.Contains(at, i) }) {
@@ -97,60 +113,91 @@ func (r *runner) takeAway(plan *schemas.Plan, window *schemas.Window) {
 	}
 }
 
-// classesLeft returns the classes of a full run over the window: without those that only rows have had which were forgotten since the version before.
+// classesLeft returns the classes of a full run over the window: without those that only rows have had which were
+// forgotten since the version before.
 func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []string, err error) {
 	classes := r.classes()
 	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.head.Plan.Forgotten)) == 0 {
 		return classes, nil
 	}
-	has := map[string]bool{}
+	has, labels := map[string]bool{}, examples.NewLabels(classes)
 	for _, class := range classes {
 		has[class] = false
 	}
 	missing := len(has)
-	for _, span := range plan.Spans {
-		err := r.Remaining(ctx, r.Topics.Examples, span.Partition, span.From, span.To, func(m run.Message) error {
-			examples, err := r.Codec.DecodeExamples(m.Value)
-			if err != nil {
-				return nil // it is in quarantine
+	err = r.messagesLeft(ctx, plan, func(_ int, _ int64, batch *examples.Batch) (goOn bool) {
+		for row := range batch.Rows {
+			if !batch.Labelled(row) {
+				continue
 			}
-			defer examples.Release()
-			examples = examples.Without(plan.Forgotten, span.Partition, m.Offset)
-			for row := range examples.Rows {
-				if !examples.Labelled(row) {
-					continue
-				}
-				for label := range examples.Labels(row) {
-					if there, known := has[label]; known && !there {
-						has[label] = true
-						missing--
-					}
+			for label := range batch.Labels(row) {
+				label = labels.Spelt(label)
+				if there, known := has[label]; known && !there {
+					has[label] = true
+					missing--
 				}
 			}
-			if missing == 0 {
-				return errAllClasses
-			}
-			return nil
-		})
-		if errors.Is(err, errAllClasses) {
-			return classes, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("find the classes that are left: %w", err)
-		}
+		return missing > 0
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the classes that are left: %w", err)
 	}
-	left = slices.DeleteFunc(slices.Clone(classes), func(class string) bool { return !has[class] })
-	if len(left) == 0 { // nothing is left to fit, as the run will say
-		return classes, nil
-	}
-	return left, nil
+	return slices.DeleteFunc(slices.Clone(classes), func(class string) bool { return !has[class] }), nil
 }
 
-// errAllClasses ends reading.
-var errAllClasses = errors.New("all classes have rows")
+// anyFits reports whether a run fits its weights to some row of its spans: one that counts, is for training, has a
+// label and weighs something.
+func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err error) {
+	err = r.messagesLeft(ctx, plan, func(partition int, offset int64, batch *examples.Batch) (goOn bool) {
+		for row, weight := range decode.FittedWeights(plan, partition, offset, batch) {
+			any = any || weight > 0 && (plan.Task() == examples.Numbers || batch.Labelled(row))
+		}
+		return !any
+	})
+	if err != nil {
+		return false, fmt.Errorf("find a row to fit to: %w", err)
+	}
+	return any, nil
+}
+
+// messagesLeft gives look the messages of a plan's spans that count, without what is forgotten, until it wants no more.
+func (r *runner) messagesLeft(ctx context.Context, plan *schemas.Plan,
+	look func(partition int, offset int64, batch *examples.Batch) (goOn bool)) error {
+	counting, noLabels := counting.New(plan), layout.MissingLabels(plan)
+	for _, hull := range plan.Spans.Hulls() {
+		replay := counting.Replay(hull)
+		for _, span := range plan.Spans.On(hull.Partition) {
+			err := r.Remaining(ctx, r.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
+				if replay.AcceptAt(m.Offset, m.Message) != "" {
+					return nil
+				}
+				batch, err := r.Codec.DecodeExamples(m.Value)
+				if err != nil {
+					return nil // it is in quarantine
+				}
+				defer batch.Release()
+				if !look(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
+					return errFound
+				}
+				return nil
+			})
+			if errors.Is(err, errFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// errFound ends reading.
+var errFound = errors.New("all is found")
 
 // touched returns the places of the increments that have some of these rows.
-func touched(increments []schemas.WindowIncrement, rows schemas.Forgotten) (at []int) {
+func touched(increments []schemas.WindowIncrement, rows coverage.Forgotten) (at []int) {
 	for i := range increments {
 		for _, covered := range increments[i].Increment.Covered {
 			if len(rows.Within(covered.Spans)) > 0 {
@@ -168,12 +215,10 @@ func (r *runner) hasLearnt(id string) bool {
 }
 
 // windowWith returns where the rows of the window are, and those of spans.
-func (r *runner) windowWith(spans schemas.Spans) schemas.Spans {
+func (r *runner) windowWith(spans coverage.Spans) coverage.Spans {
 	all := slices.Clone(spans)
 	if r.window != nil {
-		for i := range r.window.Increments {
-			all = append(all, r.window.Increments[i].Increment.Spans()...)
-		}
+		all = append(all, r.window.Spans()...)
 	}
 	return all
 }

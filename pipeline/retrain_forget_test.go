@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Where an update could take forgotten rows away, the next version is full all the same if the last full run had read them: its means, deviations and
-// bandwidth had seen them.
+// Where an update could take forgotten rows away, the next version is full all the same if the last full run had read
+// them: its means, deviations and bandwidth had seen them.
 func TestFullAfterRowsThatTheMapsHaveSeen(t *testing.T) {
 	for rows, kind := range map[string]string{"test.examples/0/1/3": schemas.RunFull, "test.examples/0/3/3": schemas.RunUpdate} {
 		log, job := openEmbedded(t), forgetfulJob(t)
@@ -23,7 +24,7 @@ func TestFullAfterRowsThatTheMapsHaveSeen(t *testing.T) {
 		}
 		produceRings(t, log, job, 0, 6) // two messages an update
 		learn()
-		forget(t, log, job, ToForget{Rows: rowsNamed(t, job, rows)})
+		forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, rows)})
 		produceRings(t, log, job, 6, 8)
 		if updates := learn().Updates; len(updates) == 0 || updates[0].Kind != kind {
 			t.Errorf("after %s was forgotten: %+v, expected first the kind %s", rows, updates, kind)

@@ -9,30 +9,38 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // chainJob returns a job whose chain adds, refreshes and drops increments.
-func chainJob(t *testing.T, link schemas.Link) Job {
+func chainJob(t *testing.T, link schemas.Link) topics.Job {
 	stage := rffStage(link, 24, 6)
 	stage.Ridge = 1e-3
 	job := newJob(t, rings(1500, 4, 3, 1), table{}, stage, stage)
 	job.Examples.BatchRows, job.Examples.Partitions, job.Keep = 63, 3, 1000
-	job.Retrain = DefaultRetrain()
+	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Decay = 100, 2, 0.9
-	job.Retrain.Window.Increments, job.Retrain.Full = 4, FullOptions{Every: 4}
+	job.Retrain.Window.Increments, job.Retrain.Full = 4, topics.FullOptions{Every: 4}
 	return job
 }
 
 // digests returns the digest of each version of a pipeline, and what made it.
 func digests(t *testing.T, log *kafkalog.Log, name string) (list []string) {
 	t.Helper()
-	versions, err := Versions(t.Context(), log, name)
+	versions, err := topics.Open(log, name, nil).Versions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,22 +116,22 @@ func TestChainDependsOnTheLogAlone(t *testing.T) {
 	}
 }
 
-// Where the state topic has no room for the terms of all increments, neighbours are merged, and visited and dropped together. So their number
-// is bounded, and the versions depend on the log alone.
+// Where the state topic has no room for the terms of all increments, neighbours are merged, and visited and dropped
+// together. So their number is bounded, and the versions depend on the log alone.
 func TestChainMergesIncrements(t *testing.T) {
 	for _, link := range []schemas.Link{"identity", "softmax"} {
 		t.Run(string(link), func(t *testing.T) {
 			job := chainJob(t, link)
-			job.Retrain.Decay, job.Retrain.Refresh, job.Retrain.Full = 1, 1, FullOptions{Every: 9}
-			job.Retrain.Window = WindowOptions{Rows: 900}
+			job.Retrain.Decay, job.Retrain.Refresh, job.Retrain.Full = 1, 1, topics.FullOptions{Every: 9}
+			job.Retrain.Window = topics.WindowOptions{Rows: 900}
 			apart := openEmbedded(t)
 			if _, err := Retrain(t.Context(), apart, openBLAS(t), job, true, event.Ignore{}); err != nil {
 				t.Fatal(err)
 			}
 			const most = 5
 			w := newestWindow(t, apart, job)
-			job.Topics = DefaultTopics()
-			job.Topics.State = Bytes(w.GramsSize + most*w.TermsSize)
+			job.Topics = topics.DefaultTopics()
+			job.Topics.State = topics.Bytes(w.GramsSize + most*w.TermsSize)
 			log := openEmbedded(t)
 			merged := 0
 			rec := recorderFunc(func(e event.Event) {
@@ -166,14 +174,14 @@ type recorderFunc func(event.Event)
 func (f recorderFunc) Record(e event.Event) { f(e) }
 
 // newestWindow reads the window after the newest version of a chain.
-func newestWindow(t *testing.T, log *kafkalog.Log, job Job) *schemas.Window {
+func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Window {
 	t.Helper()
-	p := open(log, job.Name, nil)
-	manifest, err := p.Version(t.Context(), run.Latest)
+	p := topics.Open(log, job.Name, nil)
+	manifest, err := p.Version(t.Context(), protocol.Latest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := run.ReadWindow(t.Context(), p.Client, *manifest.Window, nil)
+	stored, err := protocol.ReadWindow(t.Context(), p.Client, *manifest.Window, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,8 +209,8 @@ func TestChainMemoryIsBounded(t *testing.T) {
 	stage := rffStage("softmax", 256, 6)
 	job := newJob(t, rings(4800, 4, 3, 1), table{}, stage)
 	job.Examples.BatchRows, job.Keep = 40, 5
-	job.Retrain = DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 40, 1, 4, FullOptions{}
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 40, 1, 4, topics.FullOptions{}
 	heap := &heapAt{versions: []int{60, 120}}
 	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, heap); err != nil {
 		t.Fatal(err)
@@ -226,7 +234,7 @@ func TestChainOfAnyNumberOfWorkers(t *testing.T) {
 }
 
 // chainAlone returns the versions of a chain that one process makes with an embedded broker.
-func chainAlone(t *testing.T, job Job) []string {
+func chainAlone(t *testing.T, job topics.Job) []string {
 	t.Helper()
 	log := openEmbedded(t)
 	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
@@ -235,9 +243,9 @@ func chainAlone(t *testing.T, job Job) []string {
 	return digests(t, log, job.Name)
 }
 
-// checkChainOfWorkers checks that a chain has the wanted versions, with that many workers and a solver beside the process that retrains, each
-// with its own connection.
-func checkChainOfWorkers(t *testing.T, log *kafkalog.Log, job Job, workers int, want []string) {
+// checkChainOfWorkers checks that a chain has the wanted versions, with that many workers and a solver beside the
+// process that retrains, each with its own connection.
+func checkChainOfWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, workers int, want []string) {
 	t.Helper()
 	var services []*service
 	var balanced []<-chan struct{}
@@ -300,13 +308,13 @@ func TestChainLearnsNewClasses(t *testing.T) {
 	early.rows, early.labels = append(early.rows, late.rows...), append(early.labels, late.labels...)
 	stage := rffStage("softmax", 24, 6)
 	job := newJob(t, early, table{}, stage)
-	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full, job.Keep = 128, FullOptions{}, 1000
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Keep = 128, topics.FullOptions{}, 1000
 	for _, test := range []struct {
 		do      string
 		classes int
 		full    int
-	}{{NewClassFull, 3, 2}, {NewClassQuarantine, 2, 1}} {
+	}{{topics.NewClassFull, 3, 2}, {topics.NewClassQuarantine, 2, 1}} {
 		log := openEmbedded(t)
 		job.Retrain.OnNewClass, job.Retrain.NewClassRows = test.do, 100
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
@@ -319,7 +327,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 				full++
 			}
 		}
-		versions, err := Versions(t.Context(), log, job.Name)
+		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +338,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 			t.Errorf("%s: nothing is in quarantine", test.do)
 		}
 	}
-	job.Retrain.OnNewClass = NewClassStop
+	job.Retrain.OnNewClass = topics.NewClassStop
 	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); !errors.As(err, new(*NewClassError)) {
 		t.Errorf("stop: %v", err)
 	}
@@ -345,8 +353,8 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 	}
 	stage := rffStage("softmax", 24, 6)
 	job := newJob(t, data, table{}, stage, stage)
-	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 3, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 128, FullOptions{Drift: true}
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 3, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 128, topics.FullOptions{Drift: true}
 	report, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
@@ -369,73 +377,45 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 	}
 }
 
-// A version that is worse than the one that subscribers have, on the same holdout rows, is kept, but it is not the latest.
-func TestGateWithholdsVersions(t *testing.T) {
-	log, job := openEmbedded(t), chainJob(t, "softmax")
-	job.Examples.Holdout, job.Retrain.Gate.Margin, job.Keep = 0.3, 0, 1
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	offered, withheld := 0, 0
-	for _, u := range report.Updates {
-		if u.Offered {
-			offered = u.Version
-		} else {
-			withheld++
-		}
-	}
-	if withheld == 0 || withheld == len(report.Updates) {
-		t.Fatalf("%d of %d versions are withheld", withheld, len(report.Updates))
-	}
-	m, err := LoadModel(t.Context(), log, job.Name, "latest")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Manifest.Version != offered {
-		t.Errorf("latest is version %d, the last that was offered is %d", m.Manifest.Version, offered)
-	}
-
-	job.Retrain.Gate.Margin = 100
-	if report, err = Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, u := range report.Updates {
-		if !u.Offered {
-			t.Errorf("version %d is withheld, although it may be worse by 100", u.Version)
-		}
-	}
-}
-
-// The gate compares the version itself, with the weights that it has, and the one that subscribers have, on the same rows; also if an update makes one
-// pass, so that no other visit has weights that have seen the new rows.
+// The gate compares the version itself, with the weights that it has, and the one that subscribers have, on the same
+// rows: of the new messages, and of those that the update visits again, if no full run is between both versions; also
+// if an update makes one pass, so that no other visit has weights that have seen the new rows.
 func TestGateJudgesTheVersion(t *testing.T) {
 	const rows, tested, margin = 160, 60, 0.01
-	for _, passes := range []int{1, 2} {
+	trees := stages.DefaultsOf(stages.Trees)
+	trees.Size, trees.Leaves, trees.Sample = 64, 8, 100
+	for _, test := range []struct {
+		passes int
+		grown  bool
+	}{{1, false}, {2, false}, {1, true}} {
+		passes := test.passes
 		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-		job.Stages, job.Keep, job.Retrain = job.Stages[:1], 1000, DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, FullOptions{}
-		job.Retrain.Window.Increments, job.Retrain.Gate = 3, GateOptions{Split: schemas.Test.String(), Margin: margin}
+		job.Stages, job.Keep, job.Retrain = job.Stages[:1], 1000, topics.DefaultRetrain()
+		if test.grown {
+			job.Stages[0].Features = trees
+		}
+		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, topics.FullOptions{}
+		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}
 		log := openEmbedded(t)
-		p := open(log, job.Name, nil)
-		if err := p.create(t.Context(), &job); err != nil {
+		p := topics.Open(log, job.Name, nil)
+		if err := topics.Create(t.Context(), p, &job); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 24 {
 			data := rings(rows, 4, 3, uint64(i))
-			examples := data.exampleRows()
-			examples.Splits = append(slices.Repeat([]schemas.Split{schemas.Test}, tested), make([]schemas.Split, rows-tested)...)
+			batch := data.exampleRows()
+			batch.Splits = append(slices.Repeat([]examples.Split{examples.Test}, tested), make([]examples.Split, rows-tested)...)
 			if i%5 == 4 { // these are wrong
-				slices.Reverse(examples.Words[tested:])
+				slices.Reverse(batch.Words[tested:])
 			}
-			produce(t, log, job, 0, exampleMessage(t, examples))
+			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		models := map[int]*model.Model{}
-		versions, err := Versions(t.Context(), log, job.Name)
+		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,23 +424,39 @@ func TestGateJudgesTheVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// loss returns the mean log loss of a version on the test rows of a message.
-		loss := func(version int, offset int64) (sum float64) {
+		// losses returns the log losses of a version on the test rows of a message.
+		losses := func(version int, offset int64) (list []float64) {
 			data, predictor := rings(rows, 4, 3, uint64(offset)), models[version].Predictor(openBLAS(t))
 			for i, row := range data.rows[:tested] {
 				_, probabilities := predictor.Predict(row)
 				at := slices.Index(models[version].Labels(), data.labels[i])
-				sum -= math.Log(float64(probabilities[at])) / tested
+				list = append(list, -math.Log(float64(probabilities[at])))
 			}
-			return sum
+			return list
 		}
-		offered, withheld, judged := 0, 0, 0
+		offered, withheld, judged, full, again := 0, 0, 0, 0, 0
 		for _, u := range report.Updates {
+			if u.Kind == schemas.RunFull {
+				full = u.Version
+			}
 			if u.Kind == schemas.RunUpdate && offered > 0 {
 				newest := u.Spans[0].To - 1
-				now, before := loss(u.Version, newest), loss(offered, newest)
-				if judged++; u.Offered != (now <= before+margin) {
-					t.Errorf("%d passes: version %d has the loss %v, version %d %v; offered: %v", passes, u.Version, now, offered, before, u.Offered)
+				now, before, revisited := losses(u.Version, newest), losses(offered, newest), 0.0
+				if refresh := models[u.Version].Manifest.Plan.Chain.Update.Refresh; offered >= full && len(refresh) > 0 {
+					at := refresh[0].Covered[0].Spans[0].From
+					now, before = append(now, losses(u.Version, at)...), append(before, losses(offered, at)...)
+					revisited = tested
+					again++
+				}
+				worse, deviation := pairedDifference(before, now)
+				if judged++; u.Offered && worse-3.5*deviation > margin || !u.Offered && worse-1.5*deviation < margin {
+					t.Errorf("%d passes: version %d is worse than version %d by %v, with a standard error of %v; offered: %v", passes, u.Version,
+						offered, worse, deviation, u.Offered)
+				}
+				if g := u.Gate; g == nil || g.Weight != tested+revisited || g.Revisited != revisited ||
+					math.Abs(g.Loss-g.OfferedLoss-worse) > 1e-5 || math.Abs(*g.StandardError/deviation-1) > 0.3 {
+					t.Errorf("%d passes: version %d: the report says %+v, expected a difference of %v and a standard error of %v", passes,
+						u.Version, g, worse, deviation)
 				}
 				if !u.Offered {
 					withheld++
@@ -470,10 +466,22 @@ func TestGateJudgesTheVersion(t *testing.T) {
 				offered = u.Version
 			}
 		}
-		if withheld == 0 || withheld == judged {
-			t.Errorf("%d passes: %d of %d updates are withheld", passes, withheld, judged)
+		// With trees no full run comes between the versions.
+		if withheld == 0 || withheld == judged || again == 0 || again == judged && !test.grown {
+			t.Errorf("%d passes, trees %v: %d of %d updates are withheld, %d are compared by rows that are visited again", passes, test.grown,
+				withheld, judged, again)
 		}
 	}
+}
+
+// pairedDifference returns by how much the mean of b is above that of a, and the standard error of that.
+func pairedDifference(a, b []float64) (mean, deviation float64) {
+	differences := make([]float64, len(a))
+	for i := range a {
+		differences[i] = b[i] - a[i]
+	}
+	mean, deviation = stat.MeanStdDev(differences, nil)
+	return mean, stat.StdErr(deviation, float64(len(a)))
 }
 
 // If the configuration has changed so that no update can go on, the next version is full, and adds the new rows.
@@ -501,12 +509,38 @@ func TestChainGoesOnWithOtherFeatures(t *testing.T) {
 	}
 }
 
+// A full run that adds the rows of a file to a window has the window's rows, which are of another file.
+func TestFullRunOverTheRowsOfSeveralFiles(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	job.Retrain.Window, job.Retrain.Full, job.Retrain.Decay = topics.WindowOptions{}, topics.FullOptions{}, 1
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := report.Updates[len(report.Updates)-1].WindowRows
+	job.Examples.Train = append(job.Examples.Train, rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv"))
+	for i := range job.Stages {
+		job.Stages[i].Features.Size++
+	}
+	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	if first := report.Updates[0]; before != 1500 || first.Kind != schemas.RunFull || first.Rows == 0 || first.WindowRows != before+
+		first.Rows {
+		t.Errorf("after a window of %d rows of a file the next version is %+v, expected a full one over these rows and those of "+
+			"the other file", before, first)
+	}
+	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 1700 {
+		t.Errorf("the last window has %d rows, expected 1700", last.WindowRows)
+	}
+}
+
 // What a chain has on its topics, beside the examples and the versions that are kept, does not grow with the number of its versions.
 func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 	left := func(rows int) map[string]int {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Train = []string{rings(rows, 4, 3, 1).writeCSV(t, t.TempDir(), "train.csv")}
-		job.Retrain.Full, job.Keep = FullOptions{}, 3
+		job.Retrain.Full, job.Keep = topics.FullOptions{}, 3
 		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 			t.Fatal(err)
 		}
@@ -546,8 +580,61 @@ func TestChainGoesOnAfterOtherRuns(t *testing.T) {
 	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || versions[len(versions)-1].Plan.Update() == nil {
 		t.Errorf("error %v, the last version is no update", err)
+	}
+}
+
+// A full run that has fewer rows than its plan lists makes a version that is not offered, unless the rows are to be
+// missing: their source was removed.
+func TestFullRunWithFewerRowsIsNotOffered(t *testing.T) {
+	increments := []coverage.Increment{
+		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{From: 0, To: 2}}, Rows: 60}}},
+		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{From: 2, To: 3}}, Rows: 20}}},
+	}
+	ledger := &protocol.Ledger{}
+	for name, test := range map[string]struct {
+		plan schemas.Plan
+		want int64
+	}{
+		"offered before":   {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}}}, 80},
+		"more were asked":  {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}, AtLeast: 100}}, 100},
+		"none is offered":  {schemas.Plan{Chain: &schemas.Chain{Increments: increments}}, 0},
+		"a removed source": {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}}, Removed: []string{"a"}}, 0},
+		"forgotten rows": {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}},
+			Forgotten: coverage.Forgotten{{}}}, 0},
+	} {
+		keepsRows(ledger, &test.plan)
+		if got := test.plan.Chain.AtLeast; got != test.want {
+			t.Errorf("%s: the plan asks for %d rows, expected %d", name, got, test.want)
+		}
+	}
+}
+
+// A chain whose window has only rows of sources that were removed begins again with the rows that are left, where it would be fitted anew.
+func TestChainWhoseSourceIsRemovedBeginsAgain(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	job.Retrain.Window, job.Retrain.Full, job.Retrain.Decay, job.Retrain.Rows = topics.WindowOptions{}, topics.FullOptions{}, 1, 500
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := source.Sources(t.Context(), topics.Open(log, job.Name, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.RemoveSources(t.Context(), topics.Open(log, job.Name, nil), []string{sources[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := versions.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true); err != nil {
+		t.Fatal(err)
+	}
+	job.Examples.Train = []string{rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv")}
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 200 || !last.Offered {
+		t.Errorf("the last version is %+v, expected one of the 200 rows that are left", last)
 	}
 }

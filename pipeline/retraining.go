@@ -1,25 +1,31 @@
 package pipeline
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Retraining is the report of a chain of runs.
 type Retraining struct {
-	Name             string                   `json:"name"`
-	Updates          []*schemas.RetrainReport `json:"updates"`
-	PrequentialError *float64                 `json:"prequential_error"` // percent, of all rows that were scored before they were learnt; null if there are none
+	Name    string                   `json:"name"`
+	Updates []*schemas.RetrainReport `json:"updates"`
+	// percent, of all rows that were scored before they were learnt; null if there are none
+	PrequentialError *float64 `json:"prequential_error"`
 	// Curve is the prequential error along the log, in at most 400 bins.
-	Curve         []schemas.ErrorBin `json:"curve,omitempty"`
-	Rows          int64              `json:"rows"` // training rows
-	Seconds       float64            `json:"seconds"`
-	RowsPerSecond float64            `json:"rows_per_second"`
-	WeightsDigest schemas.Digest     `json:"weights_digest"` // of the last version
+	Curve         []statistics.ErrorBin `json:"curve,omitempty"`
+	Rows          int64                 `json:"rows"` // training rows
+	Seconds       float64               `json:"seconds"`
+	RowsPerSecond float64               `json:"rows_per_second"`
+	WeightsDigest wire.Digest           `json:"weights_digest"` // of the last version
 	// Confusion is how the rows were predicted before they were learnt: by their labels, then by what was predicted. Labels are in order.
-	Labels    []string  `json:"labels,omitempty"`
-	Confusion [][]int64 `json:"prequential_confusion,omitempty"`
+	Labels    examples.ClassLabels `json:"labels,omitempty"`
+	Confusion [][]int64            `json:"prequential_confusion,omitempty"`
 
 	scored, wrong float64
 }
@@ -33,7 +39,7 @@ func (r *Retraining) add(report *schemas.Report) {
 		return
 	}
 	u := *report.Retrain
-	r.Curve = schemas.Shorten(append(r.Curve, u.Curve...), curveBins)
+	r.Curve = statistics.Shorten(append(r.Curve, u.Curve...), curveBins)
 	u.Curve = nil // a chain may have any number of runs
 	r.Updates = append(r.Updates, &u)
 	r.Rows += u.Rows
@@ -42,7 +48,7 @@ func (r *Retraining) add(report *schemas.Report) {
 		r.wrong += float64(u.Rows) * *u.PrequentialError / 100
 		e := 100 * r.wrong / max(r.scored, 1)
 		r.PrequentialError = &e
-		r.addConfusion(report.Labels, report.Splits[schemas.Train.String()].Confusion)
+		r.addConfusion(report.Labels, report.Splits[examples.Train.String()].Confusion)
 	}
 	r.WeightsDigest = report.WeightsDigest
 }
@@ -54,7 +60,7 @@ func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 	}
 	var at []int // where the labels are among those of the chain
 	for _, label := range labels {
-		i, found := slices.BinarySearch(r.Labels, label)
+		i, found := slices.BinarySearchFunc(r.Labels, label, compareLabels)
 		if !found {
 			r.Labels = slices.Insert(r.Labels, i, label)
 			for j := range r.Confusion {
@@ -64,7 +70,7 @@ func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 		}
 	}
 	for _, label := range labels {
-		i, _ := slices.BinarySearch(r.Labels, label)
+		i, _ := slices.BinarySearchFunc(r.Labels, label, compareLabels)
 		at = append(at, i)
 	}
 	for i, row := range confusion {
@@ -72,4 +78,19 @@ func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 			r.Confusion[at[i]][at[j]] += n
 		}
 	}
+}
+
+// compareLabels orders labels: numbers by their value, then words.
+func compareLabels(a, b string) int {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	switch {
+	case errX == nil && errY == nil:
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(a, b))
+	case errX == nil:
+		return -1
+	case errY == nil:
+		return 1
+	}
+	return cmp.Compare(a, b)
 }

@@ -6,19 +6,21 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// The report of a chain says of each run which messages it added, and when they were written. Its curve and its confusion matrix have the rows
-// and the errors of all updates.
+// The report of a chain says of each run which messages it added, and when they were written. Its curve and its
+// confusion matrix have the rows and the errors of all updates.
 func TestReportOfAChain(t *testing.T) {
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	r, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var spans schemas.Spans
+	var spans coverage.Spans
 	rows, wrong := int64(0), 0.0
 	for _, u := range r.Updates {
 		if spans, err = spans.Union(u.Spans); err != nil {
@@ -36,12 +38,12 @@ func TestReportOfAChain(t *testing.T) {
 			t.Errorf("%+v", *u)
 		}
 	}
-	p := openForRuns(log, job, nil)
+	p := topics.OpenForRuns(log, job, nil)
 	all, err := p.Log.Spans(t.Context(), p.Topics.Examples)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, schemas.Spans(all)) {
+	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
 		t.Errorf("runs added %v of %v", hulls, all)
 	}
 	check := func(what string, gotRows int64, gotWrong float64) {
@@ -78,7 +80,8 @@ func TestConfusionOfMoreClasses(t *testing.T) {
 	}
 }
 
-// A chain says how much of the topic it has not learnt: at first all, at last nothing, and never more than before if the topic does not grow.
+// A chain says how much of the topic it has not learnt: at first all, at last nothing, and never more than before if
+// the topic does not grow.
 func TestBehind(t *testing.T) {
 	log, job, recorder := openEmbedded(t), chainJob(t, "softmax"), &eventRecorder{}
 	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder); err != nil {
@@ -111,8 +114,8 @@ func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
 		}
 	}
 	job := newJob(t, data, table{}, rffStage("softmax", 24, 1))
-	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.OnNewClass, job.Retrain.Full = 128, NewClassQuarantine, FullOptions{Every: 1}
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.OnNewClass, job.Retrain.Full = 128, topics.NewClassQuarantine, topics.FullOptions{Every: 1}
 	report, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +127,7 @@ func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
 		}
 	}
 	if got != unknown || unknown == 0 || full < 3 {
-		t.Errorf("%d versions, %d of them full, say that %d rows have a label that is no class, expected %d", len(report.Updates), full, got, unknown)
+		t.Errorf("%d versions, %d of them full, say that %d rows have a label that is no class, expected %d", len(report.Updates), full,
+			got, unknown)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -54,7 +54,7 @@ func TestWarmStartKeepsRidges(t *testing.T) {
 		s.Ridge = ridge
 		job := newJob(t, rings(400, 3, 3, 1), table{}, s, s)
 		cold, _ := train(t, log, job)
-		job.Warm = run.Latest
+		job.Warm = protocol.Latest
 		for range 2 { // the second starts from a version that was started so
 			for i := range job.Stages {
 				job.Stages[i].Ridge = schemas.RidgeAuto

@@ -11,8 +11,12 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -66,23 +70,27 @@ func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) 
 	return s
 }
 
-func startWorker(t *testing.T, log *kafkalog.Log, job Job) *service {
-	return startRole(t, func(ctx context.Context, rec event.Recorder) error { return Work(ctx, log, openBLAS(t), job, rec) })
+func startWorker(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
+	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
+		return dispatch.Work(ctx, log, openBLAS(t), job, rec)
+	})
 }
 
-func startSolver(t *testing.T, log *kafkalog.Log, job Job) *service {
-	return startRole(t, func(ctx context.Context, rec event.Recorder) error { return Solve(ctx, log, openBLAS(t), job, rec) })
+func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
+	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
+		return dispatch.Solve(ctx, log, openBLAS(t), job, rec)
+	})
 }
 
 // submitAndWait submits a run that others work on, and follows it to its end.
-func submitAndWait(t *testing.T, log *kafkalog.Log, job Job) (*schemas.Report, *eventRecorder) {
+func submitAndWait(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *eventRecorder) {
 	t.Helper()
-	id, err := Submit(t.Context(), log, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	id, err := dispatch.Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	recorder := &eventRecorder{}
-	report, _, err := Attach(t.Context(), log, job.Name, id, recorder)
+	report, _, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), id, recorder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +110,7 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 
 // checkManyWorkers checks that two runs with that many workers and two solvers, each with its own connection, have the weights
 // of the wanted report.
-func checkManyWorkers(t *testing.T, log *kafkalog.Log, job Job, workers int, want *schemas.Report) {
+func checkManyWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, workers int, want *schemas.Report) {
 	t.Helper()
 	var services []*service
 	var balanced []<-chan struct{}
@@ -124,7 +132,8 @@ func checkManyWorkers(t *testing.T, log *kafkalog.Log, job Job, workers int, wan
 		if report.Rows != want.Rows || report.Version != n+1 {
 			t.Errorf("run %d: %d rows and version %d, expected %d and %d", n, report.Rows, report.Version, want.Rows, n+1)
 		}
-		stages, surveys, ends := len(eventsOf[event.StageEnded](recorder)), len(eventsOf[event.Surveyed](recorder)), len(eventsOf[event.Ended](recorder))
+		stages, surveys, ends := len(eventsOf[event.StageEnded](recorder)), len(eventsOf[event.Surveyed](recorder)),
+			len(eventsOf[event.Ended](recorder))
 		if stages != 4 || surveys != 1 || ends != 1 {
 			t.Errorf("run %d: events of %d stages, %d surveys and %d ends; expected 4, 1, 1", n, stages, surveys, ends)
 		}
@@ -157,7 +166,7 @@ func TestRolesComeAndGo(t *testing.T) {
 		}
 	}
 	submitter := connect(t, log)
-	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	id, err := dispatch.Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +176,7 @@ func TestRolesComeAndGo(t *testing.T) {
 	startWorker(t, connect(t, log), job)
 	startWorker(t, connect(t, log), job)
 	startSolver(t, connect(t, log), job)
-	report, _, err := Attach(t.Context(), submitter, job.Name, id, event.Ignore{})
+	report, _, err := dispatch.Attach(t.Context(), topics.Open(submitter, job.Name, nil), id, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,15 +201,15 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	}}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.serve(ctx, other, event.Serialised(recorder), func() member {
-			return &leavingMember{SoleOwner: run.NewSoleOwner(4), left: left}
-		}, func(context.Context, run.Owner, *schemas.Plan, int64) error {
+		ended <- dispatch.Serve(ctx, p, other, event.Serialised(recorder), func() dispatch.Member {
+			return &leavingMember{SoleOwner: ownership.NewSoleOwner(4), left: left}
+		}, func(context.Context, ownership.Owner, *schemas.Plan, int64) error {
 			t.Error("a process with another arithmetic takes part in the run")
 			return nil
 		})
 	}()
 	<-left
-	if _, err := newSoleMembers(t, p, job, event.Ignore{}).execute(t.Context(), plan, readLedger(t, p)); err != nil {
+	if _, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)); err != nil {
 		t.Fatal(err)
 	}
 	<-over
@@ -208,7 +217,8 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("serve ended with error %v, expected that it was cancelled", err)
 	}
-	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over || !strings.Contains(aside[0].Why, "another arithmetic") {
+	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over ||
+		!strings.Contains(aside[0].Why, "its arithmetic differs") {
 		t.Errorf("%+v, expected first of all that it stands aside", aside)
 	}
 }
@@ -216,24 +226,25 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 // With arithmetic: any, machines of any kind work on a run together, and the version says so.
 func TestAnyArithmetic(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	job.Arithmetic = ArithmeticAny
+	job.Arithmetic = planning.ArithmeticAny
 	p, plan := submitJob(t, log, job, event.Ignore{})
 	halves := make(chan error, 2)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for i, blas := range []*kernel.BLAS{openBLAS(t), kernel.Gonum()} {
-		here := arithmetic(blas)
+		here := planning.Arithmetic(blas)
 		here.Processor = []string{"amd64", "arm64"}[i]
-		half := &leavingMember{SoleOwner: run.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
+		half := &leavingMember{SoleOwner: ownership.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
 		go func() {
-			halves <- p.serve(ctx, here, event.Ignore{}, func() member { return half }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
+			halves <- dispatch.Serve(ctx, p, here, event.Ignore{}, func() dispatch.Member { return half }, func(ctx context.Context,
+				o ownership.Owner, plan *schemas.Plan, watch int64) error {
 				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
 			})
 		}()
 	}
 	solving := newSoleMembers(t, p, job, event.Ignore{})
-	solving.works = run.NewSoleOwner(0)
-	report, err := solving.execute(t.Context(), plan, readLedger(t, p))
+	solving.Works = ownership.NewSoleOwner(0)
+	report, err := solving.Execute(t.Context(), plan, readLedger(t, p))
 	if err != nil || len(report.Stages) != len(job.Stages) {
 		t.Fatalf("report %+v, %v", report, err)
 	}
@@ -243,14 +254,14 @@ func TestAnyArithmetic(t *testing.T) {
 			t.Errorf("a worker ended with %v", err)
 		}
 	}
-	if m, err := p.Version(t.Context(), run.Latest); err != nil || !m.Plan.Arithmetic.Any {
+	if m, err := p.Version(t.Context(), protocol.Latest); err != nil || !m.Plan.Arithmetic.Any {
 		t.Errorf("manifest %+v, %v; expected that it says that any machine worked on the run", m, err)
 	}
 }
 
 // leavingMember is a member of a group that sends a value when it leaves.
 type leavingMember struct {
-	run.SoleOwner
+	ownership.SoleOwner
 	left chan<- struct{}
 }
 

@@ -5,29 +5,33 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is for it. Runs with one
-// survey make it once.
+// The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is
+// for it. Runs with one survey make it once.
 func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
-	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2), rffStage(link.Softmax, 20, 3), rffStage(link.Identity, 20, 1))
+	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2),
+		rffStage(link.Softmax, 20, 3), rffStage(link.Identity, 20, 1))
 	job.Examples.Holdout = 0.2
 	job.Stages[2].Scores, job.Stages[0].GramRows = true, "200"
-	var jobs []Job
-	for _, change := range []func(*Job){
-		func(*Job) {},
-		func(j *Job) { j.Stages[0].Ridge = 0.1 },
-		func(j *Job) { j.Stages[1].Ridge, j.Stages[3].Ridge = 0.1, schemas.RidgeAuto },
-		func(j *Job) { j.Stages[0].GramRows = "all" },
-		func(j *Job) { j.Seed = 2 },
-		func(j *Job) { j.Stages[1].Features.Size = 25 },
-		func(j *Job) { j.Prepare.PCA = 2 },
-		func(j *Job) { j.Stages = j.Stages[:2] },
-		func(j *Job) { j.Intercept = false },
-		func(j *Job) { j.Average, j.Stages = 2, j.Stages[:2] }, // stage 2 begins a member
-		func(*Job) {},
+	var jobs []topics.Job
+	for _, change := range []func(*topics.Job){
+		func(*topics.Job) {},
+		func(j *topics.Job) { j.Stages[0].Ridge = 0.1 },
+		func(j *topics.Job) { j.Stages[1].Ridge, j.Stages[3].Ridge = 0.1, schemas.RidgeAuto },
+		func(j *topics.Job) { j.Stages[0].GramRows = "all" },
+		func(j *topics.Job) { j.Seed = 2 },
+		func(j *topics.Job) { j.Stages[1].Features.Size = 25 },
+		func(j *topics.Job) { j.Prepare.PCA = 2 },
+		func(j *topics.Job) { j.Stages = j.Stages[:2] },
+		func(j *topics.Job) { j.Intercept = false },
+		func(j *topics.Job) { j.Average, j.Stages = 2, j.Stages[:2] }, // stage 2 begins a member
+		func(*topics.Job) {},
 	} {
 		j := job
 		j.Stages = append([]schemas.Stage(nil), job.Stages...)
@@ -35,7 +39,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 		jobs = append(jobs, j)
 	}
 	log := openEmbedded(t)
-	var alone []schemas.Digest
+	var alone []wire.Digest
 	for _, j := range jobs {
 		report, _ := train(t, log, j)
 		alone = append(alone, report.WeightsDigest)
@@ -46,7 +50,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 				jobs[i].Memory = memory
 			}
 			rec, ended := &eventRecorder{}, 0
-			err := Search(t.Context(), log, openBLAS(t), jobs, rec, func(i int, c *Candidate) error {
+			err := replay.Search(t.Context(), log, openBLAS(t), jobs, 0, rec, func(i int, c *replay.Candidate) error {
 				if c.Err != nil || c.Report.WeightsDigest != alone[i] {
 					t.Errorf("candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
 				}
@@ -58,7 +62,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 			}
 			surveys := 0
 			for _, v := range eventsOf[event.Visited](rec) {
-				if v.Stage == schemas.Survey {
+				if v.Stage == wire.Survey {
 					surveys++
 				}
 			}
@@ -69,7 +73,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 	}
 	left, err := log.Topics(t.Context(), job.Name+".search-")
 	if err != nil || len(left) > 0 {
-		t.Errorf("%v are still there, %v", names(left), err)
+		t.Errorf("%v are still there, %v", replay.Names(left), err)
 	}
 }
 
@@ -78,9 +82,9 @@ func TestSearchHasOneSpan(t *testing.T) {
 	job, message := newForeignJob(t, rings(100, 3, 3, 1))
 	log := openEmbedded(t)
 	produce(t, log, job, 0, message)
-	jobs := []Job{job, job, job}
+	jobs := []topics.Job{job, job, job}
 	jobs[1].Seed = 2
-	err := Search(t.Context(), log, openBLAS(t), jobs, event.Ignore{}, func(i int, c *Candidate) error {
+	err := replay.Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
 		if c.Err != nil || c.Report.Rows != 100 {
 			t.Errorf("candidate %d: %v, report %+v, expected 100 rows", i, c.Err, c.Report)
 		}

@@ -19,10 +19,15 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl/scram"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/score"
 )
 
@@ -177,9 +182,9 @@ func TestKafkaACLs(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	admin, topics := cluster.open(t, "admin"), run.TopicsOf(job.Name)
+	admin, topicNames := cluster.open(t, "admin"), protocol.TopicsOf(job.Name)
 	t.Cleanup(func() {
-		for _, topic := range Topics(job) {
+		for _, topic := range topics.Topics(job) {
 			if err := admin.Delete(context.Background(), topic.Name); err != nil {
 				t.Error(err)
 			}
@@ -188,15 +193,17 @@ func TestKafkaACLs(t *testing.T) {
 	acls := documentedACLs(t, job.Name)
 	submitter := cluster.open(t, "train")
 
-	if err := Ingest(t.Context(), submitter, job, &eventRecorder{}); !isDenied(err) {
+	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); !isDenied(err) {
 		t.Fatalf("ingest without permission: got error %v, expected that it is denied", err)
 	}
-	needed := slices.DeleteFunc(slices.Clone(acls), func(acl kafka.ACLEntry) bool { return acl.Operation == kafka.ACLOperationTypeDescribeConfigs })
+	needed := slices.DeleteFunc(slices.Clone(acls),
+		func(acl kafka.ACLEntry) bool { return acl.Operation == kafka.ACLOperationTypeDescribeConfigs })
 	cluster.allow(t, aclsOf(needed, "train", "train"))
-	if err := Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
+	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
 		t.Fatalf("ingest: %v", err)
 	}
-	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
+	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+		&eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
 		t.Errorf("a submitter that works and solves: got error %v, expected one that names the ACLs of User:train", err)
 	}
 
@@ -206,14 +213,17 @@ func TestKafkaACLs(t *testing.T) {
 			cluster.allow(t, aclsOf(acls, "train", "train"))
 		}
 		recorder := &eventRecorder{}
-		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder)
+		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 		}
-		noticed := slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(e event.Noticed) bool { return strings.Contains(e.Text, "is not checked") })
+		noticed := slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(e event.Noticed) bool {
+			return strings.Contains(e.Text,
+				"is not checked")
+		})
 		if noticed == retention {
 			t.Errorf("with permission to read the retention: %v; notice that it is not checked: %v", retention, noticed)
 		}
@@ -228,7 +238,8 @@ func TestKafkaACLs(t *testing.T) {
 	}
 
 	cluster.allow(t, aclsOf(acls, "solve", "forget"))
-	if done, err := Forget(t.Context(), cluster.open(t, "solve"), chain, ToForget{Rows: rowsNamed(t, chain, topics.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
+	if done, err := erase.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
+		erase.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
 		t.Fatalf("forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
 	}
 	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) != 1 {
@@ -237,14 +248,14 @@ func TestKafkaACLs(t *testing.T) {
 
 	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
 	subscriber := cluster.open(t, "subscribe")
-	model, err := LoadModel(t.Context(), subscriber, job.Name, run.Latest)
+	model, err := topics.Open(subscriber, job.Name, nil).Model(t.Context(), protocol.Latest)
 	if err != nil || model.Manifest.Version < 4 {
 		t.Fatalf("a subscriber loads the newest model: error %v, expected that of the chain", err)
 	}
-	if _, err := subscriber.Append(t.Context(), topics.Versions, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
+	if _, err := subscriber.Append(t.Context(), topicNames.Versions, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
 		t.Errorf("a subscriber writes a version: got error %v, expected that it is denied", err)
 	}
-	if _, _, err := subscriber.Bounds(t.Context(), topics.Examples, 0); !isDenied(err) {
+	if _, _, err := subscriber.Bounds(t.Context(), topicNames.Examples, 0); !isDenied(err) {
 		t.Errorf("a subscriber reads examples: got error %v, expected that it is denied", err)
 	}
 }
@@ -256,7 +267,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
 	admin := cluster.open(t, "admin")
 	t.Cleanup(func() {
-		for _, topic := range Topics(job) {
+		for _, topic := range topics.Topics(job) {
 			if err := admin.Delete(context.Background(), topic.Name); err != nil {
 				t.Error(err)
 			}
@@ -267,7 +278,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		cluster.allow(t, aclsOf(acls, user, user))
 	}
 	submitter := cluster.open(t, "train")
-	id, err := Submit(t.Context(), submitter, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	id, err := dispatch.Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +288,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	for _, s := range []*service{startWorker(t, work, job), startWorker(t, cluster.open(t, "work"), job), startSolver(t, solve, job)} {
 		s.onEnd(cancel)
 	}
-	report, _, err := Attach(ctx, submitter, job.Name, id, event.Ignore{})
+	report, _, err := dispatch.Attach(ctx, topics.Open(submitter, job.Name, nil), id, event.Ignore{})
 	if err != nil && context.Cause(ctx) != nil {
 		err = context.Cause(ctx)
 	}
@@ -289,11 +300,12 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	}
 	// A role can write to its own topics, and to no others.
 	for user, own := range map[string][]string{
-		"work":  {run.TopicsOf(job.Name).Statistics, run.TopicsOf(job.Name).Residuals, run.TopicsOf(job.Name).Quarantine},
-		"solve": {run.TopicsOf(job.Name).Weights, run.TopicsOf(job.Name).Versions, run.TopicsOf(job.Name).State, run.TopicsOf(job.Name).Plans},
+		"work": {protocol.TopicsOf(job.Name).Statistics, protocol.TopicsOf(job.Name).Residuals, protocol.TopicsOf(job.Name).Quarantine},
+		"solve": {protocol.TopicsOf(job.Name).Weights, protocol.TopicsOf(job.Name).Versions, protocol.TopicsOf(job.Name).State,
+			protocol.TopicsOf(job.Name).Plans},
 	} {
 		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
-		for _, topic := range Topics(job) {
+		for _, topic := range topics.Topics(job) {
 			_, err := log.Append(t.Context(), topic.Name, 0, kafkalog.Message{Key: []byte("x"), Value: []byte("x")})
 			if mine := slices.Contains(own, topic.Name); mine && err != nil || !mine && err == nil {
 				t.Errorf("user %s writes to %s: error %v, allowed is %v", user, topic.Name, err, mine)
@@ -306,40 +318,41 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 func TestKafkaScoreOfAUser(t *testing.T) {
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	topics, admin := run.TopicsOf(job.Name), cluster.open(t, "admin")
+	topicNames, admin := protocol.TopicsOf(job.Name), cluster.open(t, "admin")
 	t.Cleanup(func() {
-		for _, topic := range append(Topics(job), kafkalog.Topic{Name: topics.Predictions}) {
+		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions}) {
 			if err := admin.Delete(context.Background(), topic.Name); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	report, _, err := Train(t.Context(), admin, openBLAS(t), job, TrainOptions{}, event.Ignore{})
+	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
 	log := cluster.open(t, "score")
-	partitions, err := log.Partitions(t.Context(), topics.Examples)
+	partitions, err := log.Partitions(t.Context(), topicNames.Examples)
 	if err == nil {
-		err = log.Create(t.Context(), PredictionsTopic(job, topics.Predictions, partitions))
+		err = log.Create(t.Context(), topics.PredictionsTopic(job, topicNames.Predictions, partitions))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := run.NewClient(log, job.Name, nil)
-	m, err := client.Model(t.Context(), run.Latest)
+	client := protocol.NewClient(log, job.Name, nil)
+	m, err := client.Model(t.Context(), protocol.Latest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	group := log.Join(topics.Predictions, topics.Examples)
-	err = score.Run(t.Context(), client, score.Options{From: topics.Examples, To: topics.Predictions, UntilEnd: true}, score.Fixed(m), group, openBLAS(t), event.Ignore{})
+	group := log.Join(topicNames.Predictions, topicNames.Examples)
+	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
+		score.Fixed(m), group, openBLAS(t), event.Ignore{})
 	if err := errors.Join(err, group.Leave()); err != nil {
 		t.Fatal(err)
 	}
 	rows := int64(0)
 	for n := range partitions {
-		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
+		for p, err := range score.Read(t.Context(), client.Log, topicNames.Predictions, n, nil) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -349,7 +362,43 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	if rows < report.Rows {
 		t.Errorf("%d rows have predictions, expected the %d training rows and those for testing", rows, report.Rows)
 	}
-	if _, err := log.Append(t.Context(), topics.Examples, 0, kafkalog.Message{Value: []byte("x")}); err == nil {
+	if _, err := log.Append(t.Context(), topicNames.Examples, 0, kafkalog.Message{Value: []byte("x")}); err == nil {
 		t.Error("the user score may write examples")
+	}
+}
+
+// A user with the permissions of ingest alone follows a topic, beside others if it may not be a member of their group.
+func TestKafkaFollowOfAUser(t *testing.T) {
+	cluster, name := openSecured(t), fmt.Sprintf("test-%d", time.Now().UnixNano())
+	admin := cluster.open(t, "admin")
+	job := clicksOn(t, admin, name+".clicks", 40)
+	job.Name = name
+	t.Cleanup(func() {
+		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: job.Examples.FromTopic}) {
+			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	acls := aclsOf(documentedACLs(t, name), "train", "train")
+	cluster.allow(t, append(acls, kafka.ACLEntry{
+		Principal: "User:train", Host: "*", PermissionType: kafka.ACLPermissionTypeAllow, ResourcePatternType: kafka.PatternTypeLiteral,
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: job.Examples.FromTopic, Operation: kafka.ACLOperationTypeRead,
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := ""
+	err := source.Follow(ctx, cluster.open(t, "train"), job, false, &eventRecorder{on: func(e event.Event) {
+		switch e := e.(type) {
+		case event.Noticed:
+			told += e.Text + "\n"
+		case event.Ingested:
+			if e.Rows == 40 {
+				stop()
+			}
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(told, "ingesting it anyway") {
+		t.Errorf("got error %v and the notices %q, expected an interruption, and that it does not know of others", err, told)
 	}
 }

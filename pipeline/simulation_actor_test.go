@@ -9,9 +9,16 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,14 +29,16 @@ type actor struct {
 	name       string
 	resume     func() (struct{}, bool)
 	yield      func(struct{}) bool
-	unattended bool             // there is no scheduler: calls of the log return at once
-	waits      *simSubscription // what it waits for; nil: it can run
-	paused     int              // steps for which it is not scheduled
+	unattended bool                     // there is no scheduler: calls of the log return at once
+	waits      interface{ idle() bool } // for what it waits; nil: it can run
+	process    *actor                   // whose thread it is; nil: it is a process
+	paused     int                      // steps for which it is not scheduled
 	killed     bool
 	ended      bool
 	err        error  // why it ended
 	restart    func() // starts it again
 	submitter  bool
+	follower   bool
 }
 
 // errKilled is what every call of the log returns to an actor that has been killed.
@@ -90,13 +99,14 @@ func (s *simulation) restart(a *actor) {
 func (s *simulation) stopActors() {
 	for _, a := range s.actors {
 		for a.killed, a.waits = true, nil; !a.ended; {
+			s.log.current = a
 			a.resume()
 		}
 	}
 }
 
 // pipeline returns the pipeline as an actor sees it.
-func (s *simulation) pipeline(a *actor) *pipeline {
+func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	extend := func(_ context.Context, topic string, partitions int) error {
 		if err := a.giveWay(); err != nil {
 			return err
@@ -106,7 +116,14 @@ func (s *simulation) pipeline(a *actor) *pipeline {
 		}
 		return nil
 	}
-	return &pipeline{extend: extend, Client: &run.Client{Log: actorLog{s.log, a, s.random}, Topics: s.topics, Codec: newCachingCodec(s.cache, s.chunk), Fresh: s.fresh, LedgerMessages: s.ledgerMessages}}
+	log := actorLog{s.log, a, s.random}
+	var c codec.Codec = newCachingCodec(s.cache, s.chunk)
+	if s.encodes {
+		c = codec.New(nil, s.chunk)
+	}
+	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator,
+		Client: &protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, LedgerMessages: s.ledgerMessages,
+			GiveUp: s.giveUp}}
 }
 
 // fresh returns a text that the simulation has not had before.
@@ -140,8 +157,11 @@ func (s *simulation) startRoles(workers, solvers int) {
 func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
 		p, store := s.pipeline(a), partition.NewStore(s.job.Memory)
-		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(a, s.workers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Sequential: true}, event.Ignore{}).Work(ctx)
+		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
+			return s.join(a, s.workers,
+				i)
+		}, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{}}, event.Ignore{}).Work(ctx)
 		})
 	})
 }
@@ -150,10 +170,13 @@ func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
 		p := s.pipeline(a)
 		if s.stores {
-			p.sums = &solver.Store{}
+			p.Sums = &solver.Store{}
 		}
-		return p.serve(context.Background(), simArithmetic, event.Ignore{}, func() member { return s.join(a, s.solvers, i) }, func(ctx context.Context, o run.Owner, plan *schemas.Plan, watch int64) error {
-			if err := p.solveWhenOwner(ctx, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
+		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
+			return s.join(a, s.solvers,
+				i)
+		}, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
 			return s.prune(ctx, p)
@@ -169,7 +192,7 @@ func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 		if err == nil {
 			s.checkReport(id, report)
 		}
-		var end *RunError
+		var end *dispatch.RunError
 		switch {
 		case err == nil:
 			s.outcomes = append(s.outcomes, schemas.Done)
@@ -188,7 +211,7 @@ func (s *simulation) submit(seed uint64, supersede, warm bool) *actor {
 	return a
 }
 
-func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
+func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede, warm bool) (*schemas.Report, string, error) {
 	ctx, began := context.Background(), s.steps
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -206,7 +229,7 @@ func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede, warm b
 		}
 		seals = append(seals, *seal)
 	}
-	plan, err := p.plan(ctx, job, s.blas, seals, l, retention{})
+	plan, err := planning.Plan(ctx, p, job, s.blas, seals, l, topics.ExamplesRetention{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -215,11 +238,11 @@ func (s *simulation) submitAndFollow(p *pipeline, seed uint64, supersede, warm b
 	if _, known := s.begun[plan.Run()]; !known {
 		s.begun[plan.Run()] = began
 	}
-	if plan, l, err = p.submit(ctx, plan, l, supersede, event.Ignore{}); err != nil {
+	if plan, l, err = dispatch.Enqueue(ctx, p, plan, l, supersede, event.Ignore{}); err != nil {
 		return nil, "", err
 	}
 	id := plan.Run()
-	report, err := p.follow(ctx, plan, l, event.Ignore{})
+	report, err := dispatch.Follow(ctx, p, plan, l, event.Ignore{})
 	return report, id, err
 }
 

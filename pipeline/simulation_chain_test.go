@@ -6,33 +6,61 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // simChain is what a chain of versions must be, whatever happens while it is made: it is a function of the log.
 type simChain struct {
-	kinds   []string                  // of the versions, in order: full or update
-	reports map[string]schemas.Digest // what the report of each run says of its version, by lineage
-	rows    int64                     // that the runs without faults have learnt or held out
-	loses   bool                      // the log loses what the chain stands on: see loseOfChain
+	kinds   []string               // of the versions, in order: full or update
+	reports map[string]wire.Digest // what the report of each run says of its version, by lineage
+	rows    int64                  // that the runs without faults have learnt or held out
+	loses   bool                   // the log loses what the chain stands on: see loseOfChain
 }
 
 // newChainScenario returns a scenario whose runs are those of a chain. Like newScenario, it makes the chain without faults first.
-func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o RetrainOptions, list ...schemas.Stage) *scenario {
+func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o topics.RetrainOptions, list ...schemas.Stage) *scenario {
+	t.Helper()
+	return emptyChainScenario(t, examples, bytes, o, list...).withChain(t)
+}
+
+// joining makes of the scenario of a chain one whose windows have room for few increments, so that merged ones become one.
+func (sc *scenario) joining(windowBytes int64) *scenario {
+	sc.windowBytes = windowBytes
+	return sc
+}
+
+// emptyChainScenario returns a scenario whose runs are those of a chain, without the chain that they make without faults.
+func emptyChainScenario(t testing.TB, examples *simExamples, bytes int64, o topics.RetrainOptions, list ...schemas.Stage) *scenario {
 	t.Helper()
 	sc := emptyScenario(t, examples, bytes, list...)
-	sc.chain = &simChain{reports: map[string]schemas.Digest{}}
+	sc.chain = &simChain{reports: map[string]wire.Digest{}}
 	sc.job.Retrain, sc.job.Keep = o, simKeep
-	if sc.job.Topics = DefaultTopics(); o.Decay == 1 {
+	if problems := slices.Concat(o.Check(), topics.DefaultTopics().Check()); len(problems) > 0 {
+		t.Fatalf("the options of the chain are wrong: %v", problems)
+	}
+	if sc.job.Topics = topics.DefaultTopics(); o.Decay == 1 {
 		sc.job.Topics.State = 1
 	}
+	return sc
+}
+
+// withChain makes the chain of a scenario without faults.
+func (sc *scenario) withChain(t testing.TB) *scenario {
+	t.Helper()
 	s := sc.simulation(0)
 	s.random = nil
-	s.log.onWrite = func(topic string, m schemas.Message) {
+	s.log.onWrite = func(topic string, m wire.Message) {
 		s.learn(m)
 		s.checkWrite(topic, m)
 	}
@@ -72,20 +100,30 @@ func (s *simulation) startRunner(i int) *actor {
 	a := s.start(fmt.Sprint("runner ", i), func() { s.startRunner(i) }, func(a *actor) error {
 		p, m := s.pipeline(a), s.join(a, s.runners, i)
 		defer m.Leave()
-		follow := func(ctx context.Context, plan *schemas.Plan, l *run.Ledger) (*schemas.Report, error) {
-			return p.follow(ctx, plan, l, event.Ignore{})
+		follow := func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
+			return dispatch.Follow(ctx, p, plan, l, event.Ignore{})
 		}
 		join := func(context.Context) (execution, func(), error) { return follow, func() {}, nil }
 		job := s.job
 		if s.restaged {
 			job.Stages = append(slices.Clone(job.Stages), job.Stages[0])
+			if s.otherFeatures {
+				job.Stages = job.Stages[1:]
+				job.Stages[0].Features = rffStage(link.Identity, 4, 1).Features
+			}
 		}
 		if i > 0 {
 			job.Examples.Format = "csv" // its plans have other ids, and change no bits
 		}
 		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
-		r.now = func() time.Time { return time.UnixMilli(simNow) }
-		err := r.run(context.Background(), !s.serves)
+		if s.windowBytes > 0 {
+			r.windowBytes = s.windowBytes
+		}
+		files, err := source.IngestFiles(context.Background(), p, job, event.Ignore{})
+		if err == nil {
+			r.retention = files.Retention
+			err = r.run(context.Background(), !s.serves)
+		}
 		switch {
 		case err == nil:
 			s.outcomes = append(s.outcomes, schemas.Done)
@@ -102,8 +140,11 @@ func (s *simulation) startRunner(i int) *actor {
 // simulateChain simulates one schedule of a chain: one or two runners, and up to nine faults, besides those of single calls.
 func (s *simulation) simulateChain() {
 	s.faultsLeft = s.random.IntN(10)
-	s.serves = s.random.IntN(3) == 0
+	s.serves = s.random.IntN(3) == 0 || s.followers
 	s.startRunners(1 + s.random.IntN(2))
+	if s.followers {
+		s.followSource()
+	}
 	if s.serves {
 		s.serveChain()
 	}
@@ -114,15 +155,15 @@ func (s *simulation) simulateChain() {
 	}
 }
 
-// serveChain lets runners work as services do, which wait for more examples, for some steps. Then they are stopped, and started again to go on until
-// the end.
+// serveChain lets runners work as services do, which wait for more examples, for some steps. Then they are stopped, and
+// started again to go on until the end.
 func (s *simulation) serveChain() {
 	for steps := s.random.IntN(10_000); steps > 0 && s.violation == nil; steps-- {
 		s.goOn()
 	}
 	if s.serves = false; s.random.IntN(3) == 0 {
 		s.log.happen(restaging, "the runners are started again with another stage")
-		s.restaged, s.differs = true, true
+		s.restaged, s.differs, s.otherFeatures = true, true, s.random.IntN(2) == 0
 	}
 	for _, a := range s.actors {
 		if a.submitter {
@@ -137,6 +178,9 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	s.chained[id], s.lineages[id] = schemas.RunFull, fmt.Sprintf("version %d of the chain", plan.Chain.Number)
 	if plan.Update() != nil {
 		s.chained[id] = schemas.RunUpdate
+	}
+	if len(plan.Chain.Join) > 0 {
+		s.log.count(joining)
 	}
 	if s.numbers[id] = plan.Chain.Number; len(plan.Chain.Merge) > 0 {
 		s.log.count(merging)
@@ -182,7 +226,7 @@ func (s *simulation) noteMade(id string) {
 }
 
 // checkChainReport checks what the report of a run of a chain, a single message, says of its version. Without faults it is learnt.
-func (s *simulation) checkChainReport(m schemas.Message) {
+func (s *simulation) checkChainReport(m wire.Message) {
 	id := m.Run()
 	r, err := schemas.DecodeJSON[schemas.Report](m)
 	if err != nil || r.Retrain == nil {
@@ -190,14 +234,16 @@ func (s *simulation) checkChainReport(m schemas.Message) {
 		return
 	}
 	of := *r.Retrain
-	of.Seconds = 0
-	got, lineage := schemas.DigestJSON(of), s.lineages[id]
+	if of.Seconds = 0; !s.timed {
+		of.From, of.Until = 0, 0 // messages without a time are as old as the plan
+	}
+	got, lineage := wire.DigestJSON(of), s.lineages[id]
 	learnt := of.Rows + of.UnknownRows
-	if of.Kind == schemas.RunUpdate { // forgotten rows are learnt by none
-		learnt += of.Forgotten
+	if of.Kind == schemas.RunUpdate { // forgotten rows are learnt by none, nor are those that overflow
+		learnt += of.Forgotten + of.Overflow
 	}
 	if of.Kind == schemas.RunUpdate || of.Rows > 0 && s.numbers[id] == 1 { // other full runs measure the window
-		learnt += r.Splits[schemas.Holdout.String()].Rows
+		learnt += r.Splits[examples.Holdout.String()].Rows
 	}
 	s.learnt[id] = learnt
 	if s.random == nil {
@@ -213,14 +259,14 @@ func (s *simulation) checkChainReport(m schemas.Message) {
 // checkForgotten checks that no version is left that has learnt from rows that were forgotten.
 func (s *simulation) checkForgotten() {
 	p, ctx := s.pipeline(unattended()), context.Background()
-	f, err := p.forgotten(ctx)
+	f, err := heed.Read(ctx, p)
 	if err != nil {
 		s.fail("%v", err)
 		return
 	}
-	learnt, err := p.haveLearnt(ctx, f)
-	if err != nil || len(learnt) > 0 || len(f.rows) == 0 {
-		s.fail("forgotten are %v, from which the versions %v have learnt: %v", f.rows, learnt, err)
+	learnt, err := heed.HaveLearnt(ctx, p, f)
+	if err != nil || len(learnt) > 0 || len(f.Rows) == 0 && s.forget != nil {
+		s.fail("forgotten are %v, from which the versions %v have learnt: %v", f.Rows, learnt, err)
 	}
 }
 
@@ -229,15 +275,15 @@ func (s *simulation) checkChain() {
 	if s.dataLost {
 		return
 	}
-	if s.restaged && s.holdout > 0 {
-		return // a full run that adds rows does not say how many of those that it adds are held out
+	if s.restaged && (s.holdout > 0 || s.tested) {
+		return // a full run that adds rows does not say how many of those that it adds are not for training
 	}
 	if s.differs {
 		rows := int64(0)
 		for _, id := range s.made {
 			rows += s.learnt[id]
 		}
-		if want := s.rows + int64(s.fed)*simRows; rows != want {
+		if want := s.rows + int64(s.fed)*simRows + s.read; rows != want {
 			s.fail("the chain has learnt %d rows of the %d that the examples have, which nobody has lost", rows, want)
 		}
 		return
@@ -255,7 +301,7 @@ func (s *simulation) checkChain() {
 func chainExamples() *simExamples {
 	e := &simExamples{rows: (2*5 - 1 + 4) * simRows}
 	for p := range simPartitions {
-		var messages []schemas.Message
+		var messages []wire.Message
 		for n := range 5 {
 			messages = append(messages, simMessage(p, n, schemas.Origin{}))
 			if n < 2 {
@@ -264,10 +310,11 @@ func chainExamples() *simExamples {
 		}
 		e.messages = append(e.messages, messages)
 	}
-	e.messages[1][5] = schemas.Message{Value: []byte("no Arrow stream")}
+	e.messages[1][5] = wire.Message{Value: []byte("no Arrow stream")}
 	e.late = &schemas.SourceSeal{
-		ID: string(schemas.DigestJSON("a source")), Attempt: "late", Files: []string{"late.csv"}, Split: schemas.Train.String(), Partitions: simPartitions, Messages: 4, Rows: 4 * simRows,
-		Spans: schemas.Spans{{Partition: 0, From: 1, To: 4}, {Partition: 1, From: 1, To: 4}},
+		ID: string(wire.DigestJSON("a source")), Attempt: "late", Files: []string{"late.csv"}, Split: examples.Train.String(),
+		Partitions: simPartitions, Messages: 4, Rows: 4 * simRows,
+		Spans: coverage.Spans{{Partition: 0, From: 1, To: 4}, {Partition: 1, From: 1, To: 4}},
 	}
 	return e
 }
@@ -276,24 +323,25 @@ func chainExamples() *simExamples {
 const sealedAfter = 4
 
 // chainOptions make a chain with full runs and updates that visit increments of the past again, and drop them.
-func chainOptions() RetrainOptions {
-	o := DefaultRetrain()
+func chainOptions() topics.RetrainOptions {
+	o := topics.DefaultRetrain()
 	o.Rows, o.After, o.Refresh, o.Decay, o.Passes = 2*simRows, 0, 1, 0.5, 1
-	o.Window.Increments, o.Full = 2, FullOptions{Every: 2}
+	o.Window.Increments, o.Full = 2, topics.FullOptions{Every: 2}
 	return o
 }
 
 // forgetfulExamples are chainExamples of which rows are forgotten.
 func forgetfulExamples() *simExamples {
 	e := chainExamples()
-	e.forget = &schemas.Forget{Rows: schemas.Forgotten{{Partition: 0, From: 0, To: 1, First: 0, End: 1}, {Partition: 1, From: 2, To: 3}}}
+	e.forget = &schemas.Forget{Rows: coverage.Forgotten{{Partition: 0, From: 0, To: 1, First: 0, End: 1}, {Partition: 1, From: 2, To: 3}}}
 	return e
 }
 
-// takenAwayExamples are chainExamples of which rows are forgotten that no full run has read: the second and the third version have learnt them.
+// takenAwayExamples are chainExamples of which rows are forgotten that no full run has read: the second and the third
+// version have learnt them.
 func takenAwayExamples() *simExamples {
 	e := chainExamples()
-	e.forget = &schemas.Forget{Rows: schemas.Forgotten{{Partition: 0, From: 2, To: 3, First: 0, End: 1}, {Partition: 1, From: 0, To: 1}}}
+	e.forget = &schemas.Forget{Rows: coverage.Forgotten{{Partition: 0, From: 2, To: 3, First: 0, End: 1}, {Partition: 1, From: 0, To: 1}}}
 	return e
 }
 
@@ -301,15 +349,15 @@ func takenAwayExamples() *simExamples {
 const forgottenAfter = 3
 
 // wideOptions make a chain whose updates take forgotten rows away: these are in its window, and no full run is due.
-func wideOptions() RetrainOptions {
+func wideOptions() topics.RetrainOptions {
 	o := chainOptions()
-	o.Rows, o.Window, o.Full = simRows, WindowOptions{Increments: 6}, FullOptions{Every: 6}
+	o.Rows, o.Window, o.Full = simRows, topics.WindowOptions{Increments: 6}, topics.FullOptions{Every: 6}
 	return o
 }
 
 // mergingOptions make a chain whose state topic has room for few terms, so that neighbouring increments are merged.
-func mergingOptions() RetrainOptions {
+func mergingOptions() topics.RetrainOptions {
 	o := chainOptions()
-	o.Rows, o.Decay, o.Window, o.Full = simRows, 1, WindowOptions{Increments: 7}, FullOptions{Every: 5}
+	o.Rows, o.Decay, o.Window, o.Full = simRows, 1, topics.WindowOptions{Increments: 7}, topics.FullOptions{Every: 5}
 	return o
 }

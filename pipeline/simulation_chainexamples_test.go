@@ -5,19 +5,22 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // simNow is the time of the clock of every process, in milliseconds since 1970.
 const simNow = 10_000
 
-// simTimes are what producers say of when they have written messages: in the past, nothing (-1 and 0), the same again, before what they have
-// written earlier, and next year.
+// simTimes are what producers say of when they have written messages: in the past, nothing (-1 and 0), the same again,
+// before what they have written earlier, and next year.
 var simTimes = []int64{1000, 2000, -1, 2000, 4000, 0, 3000, 6000, simNow + (365 * 24 * time.Hour).Milliseconds(), 8000}
 
-// gap is so many offsets without a message, behind the message of that index: of transactions that were aborted. The markers of transactions leave
-// one offset each.
+// gap is so many offsets without a message, behind the message of that index: of transactions that were aborted. The
+// markers of transactions leave one offset each.
 type gap struct {
 	after   int
 	offsets int64
@@ -51,9 +54,10 @@ func (s *simulation) nextTime() time.Time {
 }
 
 // last returns the last message.
-func (p *simPartition) last() *run.Message { return &p.messages[len(p.messages)-1] }
+func (p *simPartition) last() *protocol.Message { return &p.messages[len(p.messages)-1] }
 
-// abort writes a transaction of a producer to a partition of the examples, and aborts it: its records and its marker have offsets, and nobody reads them.
+// abort writes a transaction of a producer to a partition of the examples, and aborts it: its records and its marker
+// have offsets, and nobody reads them.
 func (s *simulation) abort() {
 	topic, n, p := s.drawPartition(s.topics.Examples)
 	offsets := []int64{2, readAhead, 1000}[s.random.IntN(3)]
@@ -68,9 +72,9 @@ func (e *simExamples) withHoles() *simExamples {
 }
 
 // timeOptions make a chain whose window is of a time.
-func timeOptions() RetrainOptions {
+func timeOptions() topics.RetrainOptions {
 	o := chainOptions()
-	o.Window = WindowOptions{Time: 5 * time.Second}
+	o.Window = topics.WindowOptions{Time: 5 * time.Second}
 	return o
 }
 
@@ -78,7 +82,7 @@ func timeOptions() RetrainOptions {
 func manyExamples(messages int) *simExamples {
 	e := &simExamples{rows: int64(simPartitions * messages * simRows)}
 	for p := range simPartitions {
-		var list []schemas.Message
+		var list []wire.Message
 		for n := range messages {
 			list = append(list, simMessage(p, n, schemas.Origin{}))
 		}
@@ -87,27 +91,57 @@ func manyExamples(messages int) *simExamples {
 	return e
 }
 
-// driftingExamples are messages whose classes a linear function separates: the label says on which side of 0 the first feature is. In the second
-// half of the messages it says the contrary.
+// driftingExamples are messages whose classes a linear function separates: the label says on which side of 0 the first
+// feature is. In the second half of the messages it says the contrary, and in one before also in the rows that are not
+// for tests.
 func driftingExamples() *simExamples {
-	const messages, rowsOfMessage = 10, 12
-	e := &simExamples{rows: simPartitions * messages * rowsOfMessage, holdout: 0.25}
+	const messages, rowsOfMessage = 10, 16
+	e := &simExamples{rows: simPartitions * messages * rowsOfMessage / 2, tested: true}
 	for p := range simPartitions {
-		var list []schemas.Message
+		var list []wire.Message
 		for n := range messages {
 			data := rings(rowsOfMessage, 2, 2, uint64(1000+100*p+n))
+			var splits []examples.Split
 			for i, row := range data.rows {
+				splits = append(splits, []examples.Split{examples.Train, examples.Test}[i%2])
 				data.labels[i] = "left"
-				if (row[0] > 0) == (n < messages/2) {
+				if wrong := n == 3 && splits[i] == examples.Train; (row[0] > 0) == (n < messages/2 && !wrong) {
 					data.labels[i] = "right"
 				}
 			}
 			rows := data.exampleRows()
+			rows.Splits = splits
 			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
 			if err != nil {
 				panic(err) // the rows fit into a message
 			}
-			list = append(list, schemas.Message{Value: m.Value})
+			list = append(list, wire.Message{Value: m.Value})
+		}
+		e.messages = append(e.messages, list)
+	}
+	return e
+}
+
+// lateClassExamples are messages of which the first have one class only, and one has a row that overflows.
+func lateClassExamples() *simExamples {
+	e := &simExamples{rows: simPartitions * 6 * simRows}
+	for p := range simPartitions {
+		var list []wire.Message
+		for n := range 6 {
+			rows := rings(simRows, 2, 2, uint64(2000+10*p+n)).exampleRows()
+			for i := range rows.Rows {
+				if n < 2 {
+					rows.Words[i] = "ring0"
+				}
+			}
+			if n == 3 && p == 1 {
+				rows.Floats[2] = 3e38
+			}
+			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
+			if err != nil {
+				panic(err) // the rows fit into a message
+			}
+			list = append(list, wire.Message{Value: m.Value})
 		}
 		e.messages = append(e.messages, list)
 	}
@@ -115,16 +149,16 @@ func driftingExamples() *simExamples {
 }
 
 // gatedOptions make a chain that offers a version only if its holdout rows say that it is better, and begins again when the stream changes.
-func gatedOptions() RetrainOptions {
+func gatedOptions() topics.RetrainOptions {
 	o := chainOptions()
-	o.Rows, o.Decay, o.Refresh, o.Window, o.Full = 24, 1, 2, WindowOptions{}, FullOptions{Every: 8, Drift: true}
-	o.Gate.Margin = 0
+	o.Rows, o.Decay, o.Refresh, o.Window, o.Full = 32, 1, 2, topics.WindowOptions{}, topics.FullOptions{Every: 8, Drift: true}
+	o.Gate.Margin, o.Gate.Split = 0, examples.Test.String()
 	return o
 }
 
 // manyOptions make a chain of many increments, which are merged as the state topic has room for few terms.
-func manyOptions() RetrainOptions {
+func manyOptions() topics.RetrainOptions {
 	o := mergingOptions()
-	o.Window, o.Full = WindowOptions{}, FullOptions{Every: 60}
+	o.Window, o.Full = topics.WindowOptions{}, topics.FullOptions{Every: 60}
 	return o
 }

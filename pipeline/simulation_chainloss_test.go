@@ -4,13 +4,16 @@ import (
 	"context"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A losing chain is one whose log loses what the chain stands on: examples by retention, by an unclean election or with their topic; its state; its
-// newest versions; plans. What must hold: whatever was lost, once the faults are over the chain learns what is written from then on, and ends. No version is
-// offered that has learnt less than the one before it, unless its plan or a version since says that rows have left the window.
+// A losing chain is one whose log loses what the chain stands on: examples by retention, by an unclean election or with
+// their topic; its state; its newest versions; plans. What must hold: whatever was lost, once the faults are over the
+// chain learns what is written from then on, and ends. No version is offered that has learnt less than the one before
+// it, unless its plan or a version since says that rows have left the window.
 
 // losing makes of the scenario of a chain one whose log loses messages.
 func (sc *scenario) losing() *scenario {
@@ -28,7 +31,11 @@ func (s *simulation) loseOfChain() {
 	case 2:
 		s.cutOff(t.Examples)
 	case 3:
-		s.cutOff([]string{t.State, t.Versions, t.Plans}[s.random.IntN(3)])
+		topics := []string{t.State, t.Versions, t.Plans, t.Forget}
+		if !s.operators {
+			topics = topics[:3] // nobody decides what is forgotten
+		}
+		s.cutOff(topics[s.random.IntN(len(topics))])
 	case 4:
 		s.noteLoss(t.State)
 		s.log.happen(remaking, "%s is deleted and made anew", t.State)
@@ -63,6 +70,10 @@ func (s *simulation) feed(partition, messages int) {
 	for range messages {
 		s.fed++
 		p := s.log.topics[s.topics.Examples][partition]
+		if p.written == nil {
+			p.written = map[int64]int{}
+		}
+		p.written[p.end] = s.steps
 		if p.append(simMessage(partition, 100+s.fed, schemas.Origin{})); s.timed {
 			p.last().Time = s.nextTime()
 		}
@@ -95,7 +106,14 @@ func (s *simulation) checkChainRecovery() {
 	for n := range simPartitions {
 		s.feed(n, 4)
 	}
+	if s.operators { // the operator decides what is forgotten
+		if _, err := erase.Forget(context.Background(), s.pipeline(unattended()), s.job,
+			erase.ToForget{Lost: heed.RestoreLost}); err != nil && !s.said(err) {
+			s.fail("after the faults an operator can't decide what is forgotten: %v", err)
+		}
+	}
 	before := len(s.made)
+	s.serves = false
 	s.startRunner(0)
 	if s.awaitRuns(); s.violation != nil {
 		return
@@ -105,7 +123,7 @@ func (s *simulation) checkChainRecovery() {
 		return
 	}
 	p, ctx := s.pipeline(unattended()), context.Background()
-	latest, err := p.Version(ctx, run.Latest)
+	latest, err := p.Version(ctx, protocol.Latest)
 	if err != nil {
 		l, errLedger := p.ReadLedger(ctx)
 		if errLedger == nil && !slices.ContainsFunc(l.Versions(), func(place schemas.Place) bool { return !place.Withheld }) {
@@ -113,6 +131,9 @@ func (s *simulation) checkChainRecovery() {
 		}
 		s.fail("after the faults the latest version can't be read: %v", err)
 		return
+	}
+	if s.ordered {
+		s.checkForgotten()
 	}
 	if _, err := p.Model(ctx, latest.Run); err != nil {
 		s.fail("after the faults version %d can't be read: %v", latest.Version, err)

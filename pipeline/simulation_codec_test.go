@@ -15,8 +15,11 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 )
 
@@ -24,16 +27,16 @@ import (
 // the same records over and over: without the cache, Arrow and JSON take three quarters of the simulation's time.
 type cachingCodec struct {
 	*codecCache
-	run.Codec
+	codec.Codec
 	mem   memory.Allocator
 	chunk int // how many bytes a message may have; 0: the brokers' limit
 }
 
 func newCachingCodec(cache *codecCache, chunk int) *cachingCodec {
-	return &cachingCodec{cache, run.NewCodec(nil, chunk), memory.DefaultAllocator, chunk}
+	return &cachingCodec{cache, codec.New(nil, chunk), memory.DefaultAllocator, chunk}
 }
 
-func (c *cachingCodec) maxBytes() int { return cmp.Or(c.chunk, schemas.MaxMessage) }
+func (c *cachingCodec) maxBytes() int { return cmp.Or(c.chunk, wire.MaxMessage) }
 
 // codecCache has the last contents of the latest keys, encoded and decoded. The simulations of a scenario share it. An entry counts
 // only if its content is what is asked for, bit by bit.
@@ -45,9 +48,9 @@ type codecCache struct {
 	decodedDoubles   sharedMap[tensorsKey, *encodedTensors[float64]]
 	encodedResiduals sharedMap[residualsKey, *encodedResiduals]
 	decodedResiduals sharedMap[residualsMessageKey, *decodedResiduals]
-	examples         sharedMap[*byte, *schemas.Examples]
+	examples         sharedMap[*byte, *examples.Batch]
 	json             sharedMap[string, *decodedJSON]
-	surveys          sharedMap[*schemas.Tensor[float32], *decodedSurvey]
+	surveys          sharedMap[*wire.Tensor[float32], *decodedSurvey]
 	documents        sharedMap[documentKey, []byte]
 }
 
@@ -64,12 +67,12 @@ func (c *codecCache) hash(write func(*maphash.Hash)) uint64 {
 // check returns an error if somebody has changed what was decoded, which simulations share and nobody may change.
 func (c *codecCache) check() error {
 	for key, entry := range c.decodedSingles.all() {
-		if tensors, err := schemas.DecodeTensors[float32](entry.values, memory.DefaultAllocator); err != nil || !sameBits(tensors, entry.tensors) {
+		if tensors, err := wire.DecodeTensors[float32](entry.values, memory.DefaultAllocator); err != nil || !sameBits(tensors, entry.tensors) {
 			return fmt.Errorf("the tensors with the hash %x were changed after they were decoded: %v", key.hash, err)
 		}
 	}
 	for _, entry := range c.surveys.all() {
-		if again, err := schemas.SurveyResultOf(entry.record); err != nil || !reflect.DeepEqual(again, entry.result) {
+		if again, err := statistics.SurveyResultOf(entry.record); err != nil || !reflect.DeepEqual(again, entry.result) {
 			return fmt.Errorf("the %v was changed after it was decoded: %v", entry.record.Identity, err)
 		}
 	}
@@ -128,30 +131,30 @@ func (m *sharedMap[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// tensorsKey is a hash of tensors, or of the values of messages that contain them, which do not depend on whose record it is, and the size of a
-// message when they are encoded.
+// tensorsKey is a hash of tensors, or of the values of messages that contain them, which do not depend on whose record
+// it is, and the size of a message when they are encoded.
 type tensorsKey struct {
 	hash  uint64
 	chunk int
 }
 
 // encodedTensors is tensors, and the values of the messages that contain them.
-type encodedTensors[T schemas.Number] struct {
-	tensors schemas.Tensors[T]
+type encodedTensors[T wire.Number] struct {
+	tensors wire.Tensors[T]
 	values  [][]byte
-	of      *schemas.Chunks[T] // whose record has the digest that it claims; nil if the tensors were encoded
+	of      *wire.Chunks[T] // whose record has the digest that it claims; nil if the tensors were encoded
 }
 
-func (c *cachingCodec) EncodeSingle(r *schemas.Record[float32]) ([]schemas.Message, error) {
+func (c *cachingCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error) {
 	return encodeCached(&c.encodedSingles, c, r)
 }
 
-func (c *cachingCodec) EncodeDouble(r *schemas.Record[float64]) ([]schemas.Message, error) {
+func (c *cachingCodec) EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error) {
 	return encodeCached(&c.encodedDoubles, c, r)
 }
 
 // Give spoils what the writer must not use any more.
-func (c *cachingCodec) Give(r *schemas.Record[float64], _ bool) ([]schemas.Message, error) {
+func (c *cachingCodec) Give(r *wire.Record[float64], _ bool) ([]wire.Message, error) {
 	messages, err := c.EncodeDouble(r)
 	for _, t := range r.Tensors {
 		for i := range t.Data {
@@ -161,7 +164,8 @@ func (c *cachingCodec) Give(r *schemas.Record[float64], _ bool) ([]schemas.Messa
 	return messages, err
 }
 
-func encodeCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, r *schemas.Record[T]) ([]schemas.Message, error) {
+func encodeCached[T wire.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec,
+	r *wire.Record[T]) ([]wire.Message, error) {
 	key := tensorsKey{c.hash(func(h *maphash.Hash) {
 		for _, t := range r.Tensors {
 			h.WriteString(t.Name)
@@ -183,19 +187,23 @@ func encodeCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors
 	return r.Messages(entry.values), nil
 }
 
-func (c *cachingCodec) CollectSingle(collector *schemas.Collector[float32], m schemas.Message) (*schemas.Record[float32], error) {
+func (c *cachingCodec) CollectSingle(collector *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error) {
 	return collectCached(&c.decodedSingles, c, collector, m)
 }
 
-func (c *cachingCodec) CollectDouble(collector *schemas.Collector[float64], m schemas.Message) (*schemas.Record[float64], error) {
+func (c *cachingCodec) CollectDouble(collector *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error) {
 	r, err := collectCached(&c.decodedDoubles, c, collector, m)
 	if r != nil {
+		if err := statistics.CheckCounts(r); err != nil {
+			return nil, err
+		}
 		r.Tensors = cloneTensors(r.Tensors) // the caller adds other sums to them
 	}
 	return r, err
 }
 
-func collectCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, collector *schemas.Collector[T], m schemas.Message) (*schemas.Record[T], error) {
+func collectCached[T wire.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec, collector *wire.Collector[T],
+	m wire.Message) (*wire.Record[T], error) {
 	chunks, err := collector.Collect(m)
 	if err != nil || chunks == nil {
 		return nil, err
@@ -207,13 +215,14 @@ func collectCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensor
 	})}
 	entry := cache.get(key)
 	if entry == nil || !slices.EqualFunc(entry.values, chunks.Values, bytes.Equal) {
-		tensors, err := schemas.DecodeTensors[T](chunks.Values, c.mem)
+		tensors, err := wire.DecodeTensors[T](chunks.Values, c.mem)
 		if err != nil {
 			return nil, err
 		}
 		entry = &encodedTensors[T]{tensors: tensors, values: chunks.Values}
-	} else if of := entry.of; of != nil && of.Identity == chunks.Identity && of.Digest == chunks.Digest && slices.Equal(of.Notes, chunks.Notes) {
-		return &schemas.Record[T]{Identity: chunks.Identity, Notes: chunks.Notes, Tensors: entry.tensors}, nil
+	} else if of := entry.of; of != nil && of.Identity == chunks.Identity && of.Digest == chunks.Digest && slices.Equal(of.Notes,
+		chunks.Notes) {
+		return &wire.Record[T]{Identity: chunks.Identity, Notes: chunks.Notes, Tensors: entry.tensors}, nil
 	}
 	r, err := chunks.Record(entry.tensors)
 	if err == nil {
@@ -224,13 +233,14 @@ func collectCached[T schemas.Number](cache *sharedMap[tensorsKey, *encodedTensor
 
 // decodedSurvey is the record of a survey's result, and what it says.
 type decodedSurvey struct {
-	record *schemas.Record[float32]
-	result *schemas.SurveyResult
+	record *wire.Record[float32]
+	result *statistics.SurveyResult
 }
 
-func (c *cachingCodec) SurveyResult(r *schemas.Record[float32]) (*schemas.SurveyResult, error) {
+func (c *cachingCodec) SurveyResult(r *wire.Record[float32]) (*statistics.SurveyResult, error) {
 	key := unsafe.SliceData(r.Tensors) // all who decode the same content share its tensors
-	if entry := c.surveys.get(key); entry != nil && entry.record.Identity == r.Identity && len(entry.record.Tensors) == len(r.Tensors) && slices.Equal(entry.record.Notes, r.Notes) {
+	if entry := c.surveys.get(key); entry != nil && entry.record.Identity == r.Identity &&
+		len(entry.record.Tensors) == len(r.Tensors) && slices.Equal(entry.record.Notes, r.Notes) {
 		return entry.result, nil
 	}
 	result, err := c.Codec.SurveyResult(r)
@@ -243,10 +253,10 @@ func (c *cachingCodec) SurveyResult(r *schemas.Record[float32]) (*schemas.Survey
 // documentKey is a document of one message, and the digest that it claims.
 type documentKey struct {
 	key    string
-	digest schemas.Digest
+	digest wire.Digest
 }
 
-func (c *cachingCodec) Document(d *schemas.Documents, m schemas.Message) (whole schemas.Message, ok bool, err error) {
+func (c *cachingCodec) Document(d *wire.Documents, m wire.Message) (whole wire.Message, ok bool, err error) {
 	key := documentKey{m.Key, m.Digest()}
 	if known := c.documents.get(key); known != nil && m.Get("chunks") == "1" && bytes.Equal(known, m.Value) {
 		return m, true, nil
@@ -260,7 +270,7 @@ func (c *cachingCodec) Document(d *schemas.Documents, m schemas.Message) (whole 
 
 // residualsKey is which residuals messages are encoded.
 type residualsKey struct {
-	schemas.Identity
+	wire.Identity
 	attempt string
 	offset  int64
 }
@@ -268,15 +278,16 @@ type residualsKey struct {
 // encodedResiduals is what was published of rows, and the messages that contain it.
 type encodedResiduals struct {
 	sink.Finished
-	messages []schemas.Message
+	messages []wire.Message
 }
 
-func (c *cachingCodec) EncodeResiduals(id schemas.Identity, attempt string, offset int64, f sink.Finished) ([]schemas.Message, error) {
+func (c *cachingCodec) EncodeResiduals(id wire.Identity, attempt string, offset int64, f sink.Finished) ([]wire.Message, error) {
 	key := residualsKey{id, attempt, offset}
 	same := func(a, b kernel.Dense) bool {
 		return a.Rows == b.Rows && a.Cols == b.Cols && bytes.Equal(rawBytes(a.Data), rawBytes(b.Data))
 	}
-	if entry := c.encodedResiduals.get(key); entry != nil && same(entry.Score, f.Score) && same(entry.Residual, f.Residual) && same(entry.Votes, f.Votes) {
+	if entry := c.encodedResiduals.get(key); entry != nil && same(entry.Score, f.Score) && same(entry.Residual, f.Residual) &&
+		same(entry.Votes, f.Votes) {
 		return entry.messages, nil
 	}
 	messages, err := c.Codec.EncodeResiduals(id, attempt, offset, f)
@@ -294,15 +305,16 @@ type residualsMessageKey struct{ key, attempt string }
 
 // decodedResiduals is a residuals message, and what it decodes to.
 type decodedResiduals struct {
-	message   schemas.Message
+	message   wire.Message
 	classes   int
 	residuals *schemas.Residuals
 }
 
-func (c *cachingCodec) DecodeResiduals(m schemas.Message, classes int) (*schemas.Residuals, error) {
+func (c *cachingCodec) DecodeResiduals(m wire.Message, classes int) (*schemas.Residuals, error) {
 	key := residualsMessageKey{m.Key, m.Get("attempt")}
 	entry := c.decodedResiduals.get(key)
-	if entry != nil && entry.classes == classes && slices.Equal(entry.message.Headers, m.Headers) && bytes.Equal(entry.message.Value, m.Value) {
+	if entry != nil && entry.classes == classes && slices.Equal(entry.message.Headers, m.Headers) && bytes.Equal(entry.message.Value,
+		m.Value) {
 		return entry.residuals, nil
 	}
 	residuals, err := c.Codec.DecodeResiduals(m, classes)
@@ -312,7 +324,7 @@ func (c *cachingCodec) DecodeResiduals(m schemas.Message, classes int) (*schemas
 	return residuals, err
 }
 
-func (c *cachingCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
+func (c *cachingCodec) DecodeExamples(value []byte) (*examples.Batch, error) {
 	key := unsafe.SliceData(value) // all simulations of a scenario share the bytes of its examples
 	examples := c.examples.get(key)
 	if examples == nil {
@@ -328,12 +340,12 @@ func (c *cachingCodec) DecodeExamples(value []byte) (*schemas.Examples, error) {
 
 // decodedJSON is a message that is JSON, and what it decodes to.
 type decodedJSON struct {
-	message schemas.Message
-	decode  func(schemas.Message) (any, error)
+	message wire.Message
+	decode  func(wire.Message) (any, error)
 	value   any
 }
 
-func (c *cachingCodec) Once(m schemas.Message, decode func(schemas.Message) (any, error)) (any, error) {
+func (c *cachingCodec) Once(m wire.Message, decode func(wire.Message) (any, error)) (any, error) {
 	if entry := c.json.get(m.Key); entry != nil && entry.message.Kind() == m.Kind() && bytes.Equal(entry.message.Value, m.Value) {
 		return entry.value, nil
 	}
@@ -345,19 +357,20 @@ func (c *cachingCodec) Once(m schemas.Message, decode func(schemas.Message) (any
 }
 
 // sameBits reports whether tensors are equal bit by bit.
-func sameBits[T schemas.Number](a, b schemas.Tensors[T]) bool {
-	return slices.EqualFunc(a, b, func(a, b schemas.Tensor[T]) bool {
-		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && bytes.Equal(rawBytes(a.Data), rawBytes(b.Data)) && slices.Equal(a.Text, b.Text)
+func sameBits[T wire.Number](a, b wire.Tensors[T]) bool {
+	return slices.EqualFunc(a, b, func(a, b wire.Tensor[T]) bool {
+		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && bytes.Equal(rawBytes(a.Data), rawBytes(b.Data)) &&
+			slices.Equal(a.Text, b.Text)
 	})
 }
 
 // rawBytes returns the memory of numbers as bytes.
-func rawBytes[T schemas.Number](data []T) []byte {
+func rawBytes[T wire.Number](data []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*int(unsafe.Sizeof(T(0))))
 }
 
 // cloneTensors returns tensors with their own copy of the numbers.
-func cloneTensors[T schemas.Number](t schemas.Tensors[T]) schemas.Tensors[T] {
+func cloneTensors[T wire.Number](t wire.Tensors[T]) wire.Tensors[T] {
 	t = slices.Clone(t)
 	for i := range t {
 		t[i].Data = slices.Clone(t[i].Data)

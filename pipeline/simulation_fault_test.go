@@ -7,7 +7,14 @@ import (
 // injectFault makes one fault happen, chosen at random. Faults of single calls are in actorLog.
 func (s *simulation) injectFault() {
 	a := s.actors[s.random.IntN(len(s.actors))]
-	switch s.random.IntN(12) {
+	if a.process != nil {
+		a = a.process
+	}
+	n := s.random.IntN(14)
+	if s.operators && s.random.IntN(3) == 0 {
+		n = 12
+	}
+	switch n {
 	case 0, 1, 2:
 		s.log.happen(kill, "%s is killed", a.name)
 		a.killed, a.paused, a.waits = true, 0, nil
@@ -38,6 +45,15 @@ func (s *simulation) injectFault() {
 				s.feed(len(partitions), 1+s.random.IntN(5))
 			}
 		}
+	case 12, 13:
+		switch {
+		case s.retention > 0 && s.random.IntN(2) == 0:
+			s.drawSetting(s.random)
+		case s.followers && s.random.IntN(3) > 0:
+			s.loseOfSource()
+		default:
+			s.operate()
+		}
 	case 11:
 		switch {
 		case s.chain != nil && s.chain.loses && s.random.IntN(4) > 0:
@@ -49,7 +65,7 @@ func (s *simulation) injectFault() {
 			for _, m := range s.runners {
 				m.assign(0)
 			}
-		case s.random.IntN(3) == 0:
+		case s.files || s.random.IntN(3) == 0:
 			s.loseData()
 		}
 	}

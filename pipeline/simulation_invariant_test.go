@@ -7,13 +7,18 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // recordKey identifies a record. Of a manifest's identity, only kind and run are set.
-type recordKey struct{ schemas.Identity }
+type recordKey struct{ wire.Identity }
 
 func (k recordKey) String() string {
 	if k.Kind == schemas.KindManifest {
@@ -23,30 +28,31 @@ func (k recordKey) String() string {
 }
 
 // keyOf returns the key of a message's record, and whether that record must have the same content whoever writes it.
-func keyOf(m schemas.Message) (key recordKey, fixed bool) {
+func keyOf(m wire.Message) (key recordKey, fixed bool) {
 	if m.Value == nil {
 		return recordKey{}, false // a tombstone
 	}
 	switch m.Kind() {
-	case schemas.KindVisit, schemas.KindGram, schemas.KindSample, schemas.KindSeal, schemas.KindPrepare, schemas.KindWeights, schemas.KindLeave, schemas.KindIncrement, schemas.KindTerms, schemas.KindMoments:
-		id, err := schemas.IdentityOf(m)
+	case statistics.KindVisit, statistics.KindGram, statistics.KindSample, statistics.KindSeal, statistics.KindPrepare,
+		schemas.KindWeights, schemas.KindStructure, statistics.KindLeave, statistics.KindIncrement, statistics.KindTerms, statistics.KindMoments:
+		id, err := wire.IdentityOf(m)
 		return recordKey{id}, err == nil
 	case schemas.KindManifest:
-		return recordKey{schemas.Identity{Kind: schemas.KindManifest, Run: m.Run()}}, true
+		return recordKey{wire.Identity{Kind: schemas.KindManifest, Run: m.Run()}}, true
 	}
 	return recordKey{}, false
 }
 
 // content returns a digest of what must be the same in a record whoever writes it. The offsets in a seal may differ, so its
 // rows and scores count. The times in a manifest may differ, so its weights count.
-func (sc *scenario) content(m schemas.Message) schemas.Digest {
+func (sc *scenario) content(m wire.Message) wire.Digest {
 	switch m.Kind() {
-	case schemas.KindSeal:
-		return schemas.Digest(m.Get("rows") + "/" + m.Get("scores"))
+	case statistics.KindSeal:
+		return wire.Digest(m.Get("rows") + "/" + m.Get("scores"))
 	case schemas.KindManifest:
-		manifest, err := run.DecodeManifest(newCachingCodec(sc.cache, 0), m)
+		manifest, err := codec.DecodeManifest(newCachingCodec(sc.cache, 0), m)
 		if err != nil {
-			return schemas.Digest(err.Error())
+			return wire.Digest(err.Error())
 		}
 		return manifest.WeightsDigest
 	}
@@ -54,9 +60,9 @@ func (sc *scenario) content(m schemas.Message) schemas.Digest {
 }
 
 // learn adds a message that was written without faults to the reference.
-func (s *simulation) learn(m schemas.Message) {
+func (s *simulation) learn(m wire.Message) {
 	if m.Kind() == schemas.KindPlan {
-		if _, id, err := run.DecodePlan(newCachingCodec(s.cache, 0), m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
+		if _, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
 			s.planned[id] = true
 		}
 	}
@@ -66,14 +72,14 @@ func (s *simulation) learn(m schemas.Message) {
 	if key, fixed := keyOf(m); fixed {
 		s.reference[key] = s.content(m)
 	}
-	switch id, err := schemas.IdentityOf(m); {
-	case err != nil || id.Stage == schemas.Survey || id.Visit != 0:
-	case id.Kind == schemas.KindGram:
+	switch id, err := wire.IdentityOf(m); {
+	case err != nil || id.Stage == wire.Survey || id.Visit != 0:
+	case id.Kind == statistics.KindGram:
 		if s.grams == nil {
 			s.grams = map[int]bool{}
 		}
 		s.grams[id.Partition] = true
-	case id.Kind == schemas.KindVisit:
+	case id.Kind == statistics.KindVisit:
 		if len(s.grams) == simPartitions {
 			s.gramsFirst++
 		}
@@ -82,8 +88,8 @@ func (s *simulation) learn(m schemas.Message) {
 }
 
 // note notes which runs were submitted, how they ended, and which versions there are, as the order of the writes has it.
-func (s *simulation) note(m schemas.Message) {
-	switch end := run.EndOf(m); {
+func (s *simulation) note(m wire.Message) {
+	switch end := protocol.EndOf(m); {
 	case m.Kind() == schemas.KindPlan && m.Value != nil && !slices.Contains(s.runs, m.Run()):
 		s.runs = append(s.runs, m.Run())
 		s.noteWarm(m)
@@ -95,7 +101,7 @@ func (s *simulation) note(m schemas.Message) {
 		taken := func(p schemas.Place) bool { return p.Version == end.Version.Version }
 		others := func(p schemas.Place) bool { return taken(p) && p.Run != end.Run }
 		if end.Version != nil && slices.ContainsFunc(s.versions, others) {
-			state = schemas.Cancelled // another run has made the version of that number
+			state = schemas.Cancelled // another run has made the version with that number
 		}
 		if state == schemas.Failed && s.chained[end.Run] != "" && !s.dataLost {
 			s.fail("run %s of the chain failed, though no data was lost: %s", end.Run, end.Reason)
@@ -120,7 +126,7 @@ func (s *simulation) note(m schemas.Message) {
 }
 
 // checkWrite checks that a message that is written has the content that it has without faults.
-func (s *simulation) checkWrite(topic string, m schemas.Message) {
+func (s *simulation) checkWrite(topic string, m wire.Message) {
 	if topic == s.topics.Examples {
 		s.examplesChanged = true
 		return
@@ -137,7 +143,8 @@ func (s *simulation) checkWrite(topic string, m schemas.Message) {
 	if !fixed {
 		return
 	}
-	if s.examplesReused && (key.Stage == schemas.Survey && key.Kind != schemas.KindPrepare || s.chain != nil && key.Kind == schemas.KindGram) {
+	if s.examplesReused && (key.Stage == wire.Survey && key.Kind != statistics.KindPrepare || s.chain != nil &&
+		key.Kind == statistics.KindGram) {
 		return // the first survey counts, and later visits hold to it; a Gram matrix may be of a sample, which can't be compared
 	}
 	if key.Kind == schemas.KindManifest {
@@ -166,9 +173,10 @@ func (s *simulation) checkReport(id string, r *schemas.Report) {
 	if s.examplesReused || !s.planned[id] && s.examplesChanged {
 		return // it is of other examples
 	}
-	if r.Rows != s.rows || !maps.Equal(r.PassedOver, s.passedOver) || r.Quarantined != int64(len(s.bad)) {
+	if rows := r.Rows + r.Splits[examples.Holdout.String()].Rows; rows != s.rows || !maps.Equal(r.PassedOver, s.passedOver) ||
+		r.Quarantined != int64(len(s.bad)) {
 		s.fail("the report of run %s has %d rows, passed over %v and quarantined %d; expected %d, %v and %d",
-			id, r.Rows, r.PassedOver, r.Quarantined, s.rows, s.passedOver, len(s.bad))
+			id, rows, r.PassedOver, r.Quarantined, s.rows, s.passedOver, len(s.bad))
 	}
 	for _, key := range s.bad {
 		if !s.quarantined[key] {
@@ -209,8 +217,8 @@ func (s *simulation) checkEnd() {
 		if history.Plan(id) == nil || history.End(id) == nil {
 			continue // it is too old
 		}
-		report, err := p.follow(ctx, history.Plan(id), history, event.Ignore{})
-		if s.chain != nil && errors.As(err, new(*ReportGoneError)) {
+		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, event.Ignore{})
+		if s.chain != nil && errors.As(err, new(*dispatch.ReportGoneError)) {
 			continue // a chain removes what runs before its newest two have left
 		}
 		if err != nil {
@@ -220,6 +228,9 @@ func (s *simulation) checkEnd() {
 		}
 	}
 	least := min(done, simKeep)
+	if s.ordered {
+		least = 0
+	}
 	if s.forget != nil {
 		least = 1
 		s.checkForgotten()
@@ -227,7 +238,8 @@ func (s *simulation) checkEnd() {
 	if len(manifests) < least || len(manifests) > done {
 		s.fail("%d runs are done, but there are %d versions", done, len(manifests))
 	}
-	if latest, err := p.Version(ctx, run.Latest); len(manifests) > 0 && (err != nil || slices.ContainsFunc(manifests, func(m run.Finished) bool { return m.Version > latest.Version && m.Offered })) {
+	if latest, err := p.Version(ctx, protocol.Latest); len(manifests) > 0 && !s.ordered &&
+		(err != nil || slices.ContainsFunc(manifests, func(m protocol.Finished) bool { return m.Version > latest.Version && m.Offered })) {
 		s.fail("the latest version is %+v, %v", latest, err)
 	}
 	for _, m := range manifests {

@@ -2,32 +2,48 @@ package pipeline
 
 import (
 	"context"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // simLog is a log in memory. It has no clock: the scheduler decides what happens next.
 type simLog struct {
-	topics  map[string][]*simPartition            // the partitions of each topic
-	onWrite func(topic string, m schemas.Message) // called before each write; may be nil
+	topics  map[string][]*simPartition         // the partitions of each topic
+	onWrite func(topic string, m wire.Message) // called before each write; may be nil
 	writes  int
 	step    int          // of the simulation
+	current *actor       // which runs
 	delayed []request    // that are still under way
 	calm    bool         // the faults are over
 	moves   map[move]int // how often each happened
 	trace   func(format string, values ...any)
+	history uint32 // a checksum of who made each step, and of what was written
+}
+
+// checksums are those of simLog.history.
+var checksums = crc32.MakeTable(crc32.Castagnoli)
+
+// record adds to the history.
+func (l *simLog) record(texts ...string) {
+	for _, text := range texts {
+		l.history = crc32.Update(l.history, checksums, unsafe.Slice(unsafe.StringData(text), len(text)))
+	}
 }
 
 // simPartition is a partition with offsets from first to end (excluded). Some offsets may have no message.
 type simPartition struct {
 	first, end int64
-	messages   []run.Message
+	messages   []protocol.Message
 	written    map[int64]int // the step in which a message was written, by its offset
 }
 
@@ -37,15 +53,15 @@ func (l *simLog) addPartition(topic string, first int64) {
 }
 
 // append adds a message, and returns its offset.
-func (p *simPartition) append(m schemas.Message) int64 {
-	p.messages = append(p.messages, run.Message{Message: m, Offset: p.end})
+func (p *simPartition) append(m wire.Message) int64 {
+	p.messages = append(p.messages, protocol.Message{Message: m, Offset: p.end})
 	p.end++
 	return p.end - 1
 }
 
 // index returns the index in messages of the first message with that offset or a later one.
 func (p *simPartition) index(offset int64) int {
-	i, _ := slices.BinarySearchFunc(p.messages, offset, func(m run.Message, offset int64) int { return int(m.Offset - offset) })
+	i, _ := slices.BinarySearchFunc(p.messages, offset, func(m protocol.Message, offset int64) int { return int(m.Offset - offset) })
 	return i
 }
 
@@ -90,13 +106,18 @@ func (p *simPartition) compact(before int64) {
 	for _, m := range p.messages {
 		last[m.Key] = m.Offset
 	}
-	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m run.Message) bool {
+	p.messages = slices.DeleteFunc(slices.Clone(p.messages), func(m protocol.Message) bool {
 		return m.Offset < before && (last[m.Key] != m.Offset || m.Value == nil)
 	})
 }
 
-func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
+func (l *simLog) write(topic string, partition int, m wire.Message) int64 {
 	l.writes++
+	l.record(topic, strconv.Itoa(partition), m.Key)
+	for _, h := range m.Headers {
+		l.record(h.Key, h.Value)
+	}
+	l.history = crc32.Update(l.history, checksums, m.Value)
 	if l.onWrite != nil {
 		l.onWrite(topic, m)
 	}
@@ -106,7 +127,7 @@ func (l *simLog) write(topic string, partition int, m schemas.Message) int64 {
 	}
 	p.written[p.end] = l.step
 	offset := p.append(m)
-	if topic != run.TopicsOf(simName).Examples { // whose times are in the plans of a chain
+	if topic != protocol.TopicsOf(simName).Examples { // whose times are in the plans of a chain
 		p.messages[len(p.messages)-1].Time = time.UnixMilli(int64(l.writes)) // no two messages have the same
 	}
 	return offset
@@ -118,6 +139,16 @@ type actorLog struct {
 	*actor
 	random *rand.Rand // draws faults; nil: there are none
 }
+
+// self returns the actor that runs: the process, or one of its threads.
+func (l actorLog) self() *actor {
+	if l.current != nil && l.current.process == l.actor {
+		return l.current
+	}
+	return l.actor
+}
+
+func (l actorLog) giveWay() error { return l.self().giveWay() }
 
 // chance reports whether a fault of that probability happens now.
 func (l actorLog) chance(probability float64) bool {
@@ -142,12 +173,12 @@ func (l actorLog) Bounds(_ context.Context, topic string, partition int) (first,
 }
 
 // Spans returns the offsets that each partition has.
-func (l actorLog) Spans(_ context.Context, topic string) (spans []schemas.Span, err error) {
+func (l actorLog) Spans(_ context.Context, topic string) (spans []coverage.Span, err error) {
 	if err := l.giveWay(); err != nil {
 		return nil, err
 	}
 	for n, p := range l.topics[topic] {
-		spans = append(spans, schemas.Span{Partition: n, From: p.first, To: p.end})
+		spans = append(spans, coverage.Span{Partition: n, From: p.first, To: p.end})
 	}
 	return spans, nil
 }
@@ -156,12 +187,16 @@ func (l actorLog) Spans(_ context.Context, topic string) (spans []schemas.Span, 
 const oldAge = 1000
 
 // Before returns offsets before which all messages are old.
-func (l actorLog) Before(_ context.Context, topic string, _ time.Duration) (offsets []int64, err error) {
+func (l actorLog) Before(_ context.Context, topic string, age time.Duration) (offsets []int64, err error) {
 	if err := l.giveWay(); err != nil {
 		return nil, err
 	}
+	steps := oldAge
+	if topic == protocol.TopicsOf(simName).Examples {
+		steps = int(age / simStep)
+	}
 	for _, p := range l.topics[topic] {
-		offsets = append(offsets, p.before(l.step-oldAge))
+		offsets = append(offsets, p.before(l.step-steps))
 	}
 	return offsets, nil
 }
@@ -182,7 +217,7 @@ func (l actorLog) Partitions(_ context.Context, topic string) (int, error) {
 }
 
 // Range reads a range of offsets. Retention may delete messages while they are read.
-func (l actorLog) Range(topic string, partition int, from, to int64) run.Reader {
+func (l actorLog) Range(topic string, partition int, from, to int64) protocol.Reader {
 	return &simRange{actorLog: l, topic: topic, partition: partition, position: from, to: to}
 }
 
@@ -195,20 +230,20 @@ type simRange struct {
 	begun        bool
 }
 
-func (r *simRange) Next(context.Context) (run.Message, error) {
+func (r *simRange) Next(context.Context) (protocol.Message, error) {
 	if !r.begun || r.chance(0.1) { // others may write and delete between two fetches
 		r.begun = true
 		if err := r.giveWay(); err != nil {
-			return run.Message{}, err
+			return protocol.Message{}, err
 		}
 	}
 	p := r.topics[r.topic][r.partition]
 	if r.position < r.to && (r.position < p.first || r.position >= p.end) {
-		return run.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
+		return protocol.Message{}, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.position, First: p.first, End: p.end}
 	}
 	i := p.index(r.position)
 	if i == len(p.messages) || p.messages[i].Offset >= r.to {
-		return run.Message{}, io.EOF
+		return protocol.Message{}, io.EOF
 	}
 	r.position = p.messages[i].Offset + 1
 	return p.messages[i], nil
@@ -217,7 +252,7 @@ func (r *simRange) Next(context.Context) (run.Message, error) {
 func (r *simRange) Close() error { return nil }
 
 // Subscribe follows partitions. Among those that have a message, it draws which one delivers next.
-func (l actorLog) Subscribe(_ context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
+func (l actorLog) Subscribe(_ context.Context, wake <-chan struct{}, from ...protocol.Position) protocol.Subscription {
 	s := &simSubscription{actorLog: l, wake: wake, positions: slices.Clone(from)}
 	for _, position := range from {
 		s.partitions = append(s.partitions, l.topics[position.Topic][position.Partition])
@@ -229,7 +264,7 @@ func (l actorLog) Subscribe(_ context.Context, wake <-chan struct{}, from ...run
 type simSubscription struct {
 	actorLog
 	wake       <-chan struct{}
-	positions  []run.Position
+	positions  []protocol.Position
 	partitions []*simPartition // of the positions
 	ready      []int           // buffer of deliverable
 }
@@ -265,10 +300,11 @@ func (s *simSubscription) deliverable() []int {
 	return s.ready
 }
 
-func (s *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, bool, error) {
-	s.waits = s
-	err := s.giveWay()
-	s.waits = nil
+func (s *simSubscription) Next(context.Context, time.Duration) (*protocol.Delivery, bool, error) {
+	self := s.self()
+	self.waits = s
+	err := self.giveWay()
+	self.waits = nil
 	if err != nil {
 		return nil, false, err
 	}
@@ -287,7 +323,7 @@ func (s *simSubscription) Next(context.Context, time.Duration) (*run.Delivery, b
 	}
 	message := p.messages[p.index(at.Offset)]
 	at.Offset = message.Offset + 1
-	return &run.Delivery{Topic: at.Topic, Partition: at.Partition, Message: message}, false, nil
+	return &protocol.Delivery{Topic: at.Topic, Partition: at.Partition, Message: message}, false, nil
 }
 
 func (s *simSubscription) Close() {}

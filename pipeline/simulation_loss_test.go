@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -62,14 +63,17 @@ func (s *simulation) noteLoss(topic string) {
 var aboutTheLog = []string{"no longer holds", "is gone", "the survey had", "no longer on", "no examples on", "were deleted"}
 
 // checkFailure checks that a run fails only because messages were lost after its plan was begun.
-func (s *simulation) checkFailure(end *RunError) {
+func (s *simulation) checkFailure(end *dispatch.RunError) {
 	about := func(text string) bool { return strings.Contains(end.Reason, text) }
 	s.oneClass = s.oneClass || s.examplesChanged && about("all examples have the label")
 	switch begun := s.begun[end.Run]; {
+	case s.giveUp > 0 && about("started the run within"):
+	case about("no example has a label") && about("rows are forgotten"): // an operator may have forgotten all
+		s.oneClass = true
 	case !s.dataLost:
 		s.fail("run %s failed, though no data was lost: %v", end.Run, end)
 	case s.examplesChanged && (about("no examples on") || about("all examples have the label")): // what is left can't be used
-	case s.examplesReused && about("train again to ingest it again"): // only the survey can find it out
+	case s.examplesReused && about("train again to ingest the source again"): // only the survey can find it out
 	case s.lostAt < begun:
 		s.fail("run %s failed, though the last data was lost in step %d, before it was planned in step %d: %v", end.Run, s.lostAt, begun, end)
 	case !slices.ContainsFunc(aboutTheLog, about):

@@ -1,6 +1,10 @@
 package pipeline
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+)
 
 // simMembership is an actor's membership of a consumer group: the partitions that it believes it owns.
 type simMembership struct {
@@ -48,7 +52,7 @@ func (m simMember) Leave() error {
 
 // join returns the membership of an actor, given those of its group and its number. If it was lost or left, it is a new one, for which
 // the group assigns all partitions again. A killed process does not leave: it is back before the group has missed it.
-func (s *simulation) join(a *actor, group []*simMembership, i int) member {
+func (s *simulation) join(a *actor, group []*simMembership, i int) dispatch.Member {
 	if group[i].err != nil || group[i].away {
 		group[i] = newSimMembership()
 		s.assignAll()

@@ -18,6 +18,7 @@ const (
 	forgetting   move = "rows are forgotten"
 	takingAway   move = "an update takes forgotten rows away"
 	merging      move = "increments of a chain are merged"
+	joining      move = "merged increments of a chain become one"
 	warming      move = "a run starts from a version"
 	truncation   move = "offsets are used again"
 	remaking     move = "a topic is made anew"
@@ -31,10 +32,19 @@ const (
 	lostAnswer   move = "the answer to a write is lost"
 	lateRequest  move = "a request arrives after later ones"
 	refusal      move = "a write is refused"
+	command      move = "an operator gives a command"
+	order        move = "an operator's command changes something"
+	denial       move = "the settings of topics are not told"
+	setting      move = "a setting of a topic changes"
+	aged         move = "examples are older than their retention"
+	shortening   move = "a topic that is followed loses messages"
+	renewal      move = "a topic that is followed is made anew"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
-var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining, truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, stop, restaging, spreading, abortion, withholding, restarting, warming, overtaking}
+var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
+	truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, joining, stop, restaging, spreading, abortion,
+	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

@@ -7,14 +7,21 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages"
 )
 
 var (
@@ -24,13 +31,13 @@ var (
 )
 
 // TestSimulation runs the production code of workers, solvers, submitters and runners against a log in memory (simLog), under random
-// faults. A simulation has no clock, no sockets and one thread.
+// faults. A simulation has no sockets and one thread, and its clock is the number of its steps.
 //
 // An actor is one process: a coroutine that gives control to the scheduler at every call of the log. In each step the
 // scheduler picks an actor and lets it run to its next call. A schedule is one such sequence of choices. Its seed decides
 // every choice: how many actors there are, which runs they get, who is next, and which faults occur. The same seed always gives
-// the same schedule, so a failure can be replayed: the test prints the command. A replay logs each fault with its step, and which
-// weights differ from those of a run without faults.
+// the same schedule, down to every byte that is written, so a failure can be replayed: the test prints the command. A
+// replay logs each fault with its step, and which weights differ from those of a run without faults.
 //
 // The faults:
 //   - an actor is killed, and started again without its memory;
@@ -47,6 +54,11 @@ var (
 //   - compaction and retention remove messages while they are read;
 //   - messages that were acknowledged are lost, and their offsets may be used again;
 //   - transactions of other producers are aborted, so that offsets have no messages (examples of chains);
+//   - examples are older than their retention, which changes, and the settings of topics are not told (aging);
+//   - a topic that two processes follow loses messages, or is made anew, while partitions are added to the examples (followed);
+//   - operators list, describe, check and attach, and in some scenarios pin and remove versions, cancel runs, remove sources,
+//     forget rows and decide
+//     what was forgotten (operated);
 //   - topics are made anew (residuals, statistics, weights), or get another partition (statistics, examples).
 //
 // The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted
@@ -62,13 +74,17 @@ var (
 //
 // A scenario averages two members: the votes of the first come with the residuals of each stage of the second.
 //
-// Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the same content. Whatever
-// happens, the chain has all versions that it has without faults, in the same order, each once, with the same weights and reports. A source
-// is sealed after the chain has passed its messages; each of its rows is learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that
-// has learnt from them. Increments are merged, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say they were
-// written next year, or do not say when, change nothing of that, whether the window is of increments or of a time. In one scenario the stream changes, which
-// drops what came before, and the versions whose holdout rows are predicted worse are withheld. If a partition is added that gets messages, or
-// the stages change, the chain learns every row once, though its versions are others than without faults.
+// Some scenarios make a chain of versions (simulateChain), with one or two runners, which make different plans of the
+// same content. Whatever happens, the chain has all versions that it has without faults, in the same order, each once,
+// with the same weights and reports. A source is sealed after the chain has passed its messages; each of its rows is
+// learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that has learnt from
+// them. Increments are merged, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say
+// they were written next year, or do not say when, change nothing of that, whether the window is of increments or of a
+// time. In one scenario the stream changes, which drops what came before, and the versions that predict test rows worse
+// are withheld. If a partition is added that gets messages, or the stages change, the chain learns every row once,
+// though its versions are others than without faults. Each row of a topic that is followed counts once (checkIngested), and
+// each row of two files that two processes ingest meanwhile.
+// Whatever operators do, the chain goes on, and no version is left that has learnt what they forgot.
 //
 // If the examples have changed, plans have other spans. All copies of their records must have the same content.
 //
@@ -81,14 +97,78 @@ var (
 // What must hold at the end (checkEnd): every run has ended, and the version of a
 // run that is done can be read, before and after compaction.
 func TestSimulation(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // almost the whole heap is garbage: collect it only when it is as large as this
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(simMemory))
+	scenarios := simScenarios(t)
+	if *schedule > 0 {
+		replayed(t, scenarioOf(scenarios, *schedule), *schedule)
+		return
+	}
+	var next atomic.Uint64
+	var running sync.WaitGroup
+	var mutex sync.Mutex
+	steps, outcomes, happened, failed := 0, map[string]int{}, map[move]int{}, []uint64(nil)
+	for range runtime.GOMAXPROCS(0) {
+		running.Go(func() {
+			for n := next.Add(1); n <= *schedules; n = next.Add(1) {
+				seed := *first + n - 1
+				sc := scenarioOf(scenarios, seed)
+				s := sc.simulate(seed, nil)
+				again := s.log.history
+				if s.violation != nil || seed%repeatEvery == 0 {
+					again = sc.alone().simulate(seed, nil).log.history
+				}
+				mutex.Lock()
+				if again != s.log.history {
+					t.Errorf("schedule %d has another history when it is simulated again: something but its seed decides it", seed)
+				}
+				steps += s.steps
+				addMoves(happened, s.log.moves)
+				for _, outcome := range s.outcomes {
+					outcomes[outcome]++
+				}
+				if s.violation != nil {
+					if failed = append(failed, seed); len(failed) <= 5 {
+						t.Errorf("schedule %d: %v\n\treplay it: go test ./pipeline -run '^TestSimulation$' -schedule %d -v", seed, s.violation, seed)
+					}
+				}
+				mutex.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	for _, sc := range scenarios {
+		if err := sc.cache.check(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d schedules, %d steps, runs by outcome %v, %d schedules failed", *schedules, steps, outcomes, len(failed))
+	if slices.Sort(failed); len(failed) > 0 {
+		t.Logf("schedules that failed: %d", failed)
+	}
+	for _, m := range moves {
+		t.Logf("%7d times %s", happened[m], m)
+		if happened[m] == 0 && *schedules >= 1000 {
+			t.Errorf("in no schedule %s", m)
+		}
+	}
+	if outcomes[schemas.Done] == 0 || *schedules >= 1000 && (outcomes[schemas.Failed] == 0 || outcomes[schemas.Cancelled] == 0) {
+		t.Errorf("runs by outcome %v: expected runs that are done, and from 1000 schedules on also failed and cancelled ones", outcomes)
+	}
+}
+
+// simScenarios returns the scenarios: a schedule has the one that its seed says.
+func simScenarios(t testing.TB) []*scenario {
+	t.Helper()
 	columns := func(l schemas.Link, passes int) schemas.Stage {
 		s := rffStage(l, 0, passes)
 		s.Features.Kind = "columns"
 		return s
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // almost the whole heap is garbage: collect it only when it is as large as this
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(simMemory))
-	scenarios := []*scenario{
+	blocks := kindStage(stages.Gradient, link.Softmax)
+	blocks.Features.Size = 4
+	trees := treesStage(link.Softmax, 2)
+	return []*scenario{
 		newScenario(t, plainExamples(), 1<<20, columns(link.Softmax, 2), columns(link.Identity, 1)), // all blocks stay in memory
 		newScenario(t, plainExamples(), 0, columns(link.Softmax, 1), columns(link.Softmax, 2)),      // each visit reads all messages again
 		newScenario(t, plainExamples(), 100, columns(link.Calibrated, 2)),                           // each visit reads some messages again
@@ -104,66 +184,86 @@ func TestSimulation(t *testing.T) {
 		newChainScenario(t, chainExamples().withHoles(), 100, timeOptions(), columns(link.Identity, 1)).losing(),
 		newChainScenario(t, manyExamples(25), 100, manyOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, driftingExamples(), 100, gatedOptions(), columns(link.Identity, 1)),
+		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).aging(2 * time.Hour),
+		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Identity, 1)).followed(),
+		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Softmax, 1)).followed().withFiles(t),
+		newChainScenario(t, manyExamples(6), 1<<20, chainOptions(), columns(link.Softmax, 2)).followed().withFiles(t).losing().operated(),
+		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing().operated(),
+		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1)).operated().givingUp(),
+		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(t),
+		newChainScenario(t, lateClassExamples(), 1<<20, chainOptions(), columns(link.Softmax, 1)),
+		emptyScenario(t, sparseExamples(), 1<<19, kindStage(stages.ClassCounts, link.Softmax), blocks, columns(link.Softmax, 2)).withReference(t),
+		emptyScenario(t, sparseExamples(), 100, blocks).withJob(func(j *topics.Job) {
+			j.Prepare = schemas.Prepare{Scale: "unit", MinRows: 1, IDF: 1}
+		}).withReference(t),
+		emptyScenario(t, severalExamples(), 100, columns(link.Logistic, 2)).withJob(func(j *topics.Job) {
+			j.Examples.Labels, j.Prepare.Scale = layout.LabelsSeveral, "standard"
+		}).withReference(t),
+		emptyScenario(t, numberExamples(), 100, columns(link.Identity, 1)).withJob(func(j *topics.Job) {
+			j.Examples.Targets = []string{"x", "y"}
+		}).withReference(t),
+		emptyScenario(t, missingExamples(), 100, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
+			j.Examples.Missing, j.Prepare = layout.MissingMean, schemas.Prepare{Scale: "standard", PCA: 2}
+		}).withReference(t),
+		emptyScenario(t, imageExamples(), 1<<20, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
+			j.Examples.Image, j.Examples.Augment = []string{"2", "2", "1"}, ingest.Augment{Mirror: true, Shift: 1}
+		}).withReference(t),
+		emptyScenario(t, missingExamples(), 100, trees, columns(link.Softmax, 1), trees).withJob(func(j *topics.Job) {
+			j.Examples.Missing = layout.MissingMean
+		}).withReference(t),
+		newChainScenario(t, chainExamples(), 100, chainOptions(), trees, columns(link.Softmax, 1)),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
-	}
-	scenarioOf := func(seed uint64) *scenario { return scenarios[seed%uint64(len(scenarios))] }
-	if *schedule > 0 {
-		replay(t, scenarioOf(*schedule), *schedule)
-		return
-	}
-	var next atomic.Uint64
-	var running sync.WaitGroup
-	var mutex sync.Mutex
-	steps, outcomes, happened, failures := 0, map[string]int{}, map[move]int{}, 0
-	for range runtime.GOMAXPROCS(0) {
-		running.Go(func() {
-			for n := next.Add(1); n <= *schedules; n = next.Add(1) {
-				seed := *first + n - 1
-				s := scenarioOf(seed).simulate(seed, nil)
-				mutex.Lock()
-				steps += s.steps
-				addMoves(happened, s.log.moves)
-				for _, outcome := range s.outcomes {
-					outcomes[outcome]++
-				}
-				if s.violation != nil {
-					if failures++; failures <= 5 {
-						t.Errorf("schedule %d: %v\n\treplay it: go test ./pipeline -run '^TestSimulation$' -schedule %d -v", seed, s.violation, seed)
-					}
-				}
-				mutex.Unlock()
-			}
-		})
-	}
-	running.Wait()
-	for _, sc := range scenarios {
-		if err := sc.cache.check(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Logf("%d schedules, %d steps, runs by outcome %v, %d schedules failed", *schedules, steps, outcomes, failures)
-	for _, m := range moves {
-		t.Logf("%7d times %s", happened[m], m)
-		if happened[m] == 0 && *schedules >= 1000 {
-			t.Errorf("in no schedule %s", m)
-		}
-	}
-	if outcomes[schemas.Done] == 0 || *schedules >= 1000 && (outcomes[schemas.Failed] == 0 || outcomes[schemas.Cancelled] == 0) {
-		t.Errorf("runs by outcome %v: expected runs that are done, and from 1000 schedules on also failed and cancelled ones", outcomes)
 	}
 }
 
 // replay simulates one schedule, and logs its faults, the records of its weights topic and its outcome.
-func replay(t *testing.T, sc *scenario, seed uint64) {
+func replayed(t *testing.T, sc *scenario, seed uint64) {
 	s := sc.simulate(seed, t.Logf)
 	for _, m := range s.log.topics[s.topics.Weights][0].messages {
 		key, _ := keyOf(m.Message)
 		got := s.content(m.Message)
 		t.Logf("weights@%d: %v has content %s, as without faults: %v", m.Offset, key, got, got == s.reference[key])
 	}
-	t.Logf("%d steps, %d writes, outcomes %v", s.steps, s.log.writes, s.outcomes)
+	t.Logf("%d steps, %d writes, outcomes %v, history %08x", s.steps, s.log.writes, s.outcomes, s.log.history)
 	if s.violation != nil {
 		t.Error(s.violation)
+	}
+}
+
+// repeatEvery is after how many schedules one is simulated again.
+const repeatEvery = 101
+
+// scenarioOf returns the scenario of a schedule.
+func scenarioOf(scenarios []*scenario, seed uint64) *scenario {
+	return scenarios[seed%uint64(len(scenarios))]
+}
+
+// alone returns the scenario without what other simulations have encoded and decoded.
+func (sc *scenario) alone() *scenario {
+	alone := *sc
+	alone.cache = newCodecCache()
+	return &alone
+}
+
+// TestSchedulesDependOnTheirSeedsAlone checks that a schedule that fails among others, on several processors, fails
+// when it is replayed too: who makes each step, and every byte that is written, are the same.
+func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
+	scenarios := simScenarios(t)
+	histories := make([]uint32, 3*len(scenarios))
+	var running sync.WaitGroup
+	for first := range 4 {
+		running.Go(func() {
+			for seed := first; seed < len(histories); seed += 4 {
+				histories[seed] = scenarioOf(scenarios, uint64(seed)).simulate(uint64(seed), nil).log.history
+			}
+		})
+	}
+	running.Wait()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for seed, among := range histories {
+		if alone := scenarioOf(scenarios, uint64(seed)).alone().simulate(uint64(seed), nil).log.history; alone != among {
+			t.Errorf("schedule %d has the history %08x alone, and %08x among others", seed, alone, among)
+		}
 	}
 }
 
@@ -176,13 +276,19 @@ const simName = "sim"
 // scenario is a job, its examples, and what its runs write when there are no faults. Many simulations share one.
 type scenario struct {
 	*simExamples
-	blas       *kernel.BLAS
-	job        Job
-	reference  map[recordKey]schemas.Digest // content of each record of a run without faults
-	planned    map[string]bool              // the runs of the reference, without warm starts
-	versionsOf map[string]schemas.Digest    // the weights of versions without faults, by the lineages of their runs
-	chain      *simChain                    // nil: runs are submitted one by one
-	cache      *codecCache
+	blas        *kernel.BLAS
+	job         topics.Job
+	reference   map[recordKey]wire.Digest // content of each record of a run without faults
+	planned     map[string]bool           // the runs of the reference, without warm starts
+	versionsOf  map[string]wire.Digest    // the weights of versions without faults, by the lineages of their runs
+	chain       *simChain                 // nil: runs are submitted one by one
+	giveUp      time.Duration             // after which runs that nobody takes up end; 0: they wait
+	operators   bool                      // give commands: see operated
+	retention   time.Duration             // of examples: see aging; 0: they stay
+	windowBytes int64                     // see joining; 0: there is room
+	followers   bool                      // a topic is followed: see followed
+	csv         []string                  // files that are ingested: see withFiles
+	cache       *codecCache
 }
 
 // emptyScenario returns a scenario without a reference. bytes is how much memory a worker may keep rows and blocks in.
@@ -192,12 +298,14 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]schemas.Digest{}, planned: map[string]bool{}, versionsOf: map[string]schemas.Digest{}, cache: newCodecCache()}
-	sc.job = Job{
+	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]wire.Digest{}, planned: map[string]bool{},
+		versionsOf: map[string]wire.Digest{}, cache: newCodecCache()}
+	sc.job = topics.Job{
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
 	}
-	sc.job.Examples.Missing, sc.job.Examples.Holdout = "error", examples.holdout
+	sc.job.Examples = ingest.Defaults()
+	sc.job.Examples.Partitions, sc.job.Examples.Holdout = simPartitions, examples.holdout
 	if examples.files {
 		sc.job.Examples.Train = examples.seal.Files
 	}
@@ -223,7 +331,7 @@ func (sc *scenario) withReference(t testing.TB) *scenario {
 	t.Helper()
 	s := sc.simulation(0)
 	s.random = nil
-	s.log.onWrite = func(topic string, m schemas.Message) {
+	s.log.onWrite = func(topic string, m wire.Message) {
 		s.learn(m)
 		s.checkWrite(topic, m)
 	}
@@ -245,7 +353,8 @@ func (sc *scenario) withReference(t testing.TB) *scenario {
 		t.Fatalf("without faults: %v", s.violation)
 	}
 	if inMemory := sc.job.Memory >= 1<<20; s.gramsFirst > 0 != inMemory {
-		t.Fatalf("%d visits have all Gram matrices before other sums; expected some if and only if blocks stay in memory, which is %v", s.gramsFirst, inMemory)
+		t.Fatalf("%d visits have all Gram matrices before other sums; expected some if and only if blocks stay in memory of 1 MiB "+
+			"or more, which is %v", s.gramsFirst, inMemory)
 	}
 	return sc
 }
@@ -253,7 +362,7 @@ func (sc *scenario) withReference(t testing.TB) *scenario {
 // simulation is one schedule under way: the log, the actors, and what is known of the runs.
 type simulation struct {
 	*scenario
-	topics    run.Topics
+	topics    protocol.Topics
 	log       *simLog
 	random    *rand.Rand // makes all choices; nil: the first choice always, and no faults
 	steps     int
@@ -266,36 +375,40 @@ type simulation struct {
 	solvers        []*simMembership // by solver
 	runners        []*simMembership // by runner
 
-	faultsLeft      int
-	dataLost        bool                         // a message that a run may need was lost or expired
-	oneClass        bool                         // what is left of the examples has one class: no run can use it
-	historyLost     bool                         // messages of plans, versions or weights were lost, so checkEnd can't compare
-	lostAt          int                          // the step
-	begun           map[string]int               // the steps in which submitters began to plan runs
-	examplesReused  bool                         // offsets of examples were used again: a run may survey others than those that its plan was made for
-	examplesChanged bool                         // the examples are not those of the scenario any more
-	warm            map[string]string            // the runs of the versions that runs start from
-	lineages        map[string]string            // of runs: see noteWarm
-	chained         map[string]string            // the kinds of the runs of a chain
-	numbers         map[string]int               // in the chain, of these runs
-	turnOf          map[string]string            // the run that counts, by its parent and attempt
-	made            []string                     // runs of the chain that are done, in the order of their ends
-	others          map[recordKey]schemas.Digest // the first content of each record of runs of other examples
-	quarantined     map[string]bool              // keys that were written to the quarantine topic
-	chunk           int                          // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
-	stores          bool                         // solvers keep in memory what the next run of a chain goes on from
-	texts           int                          // that fresh has returned
-	serves          bool                         // runners do not stop at the end of the examples, but wait for more
-	differs         bool                         // the chain has other versions than without faults, though nothing was lost
-	restaged        bool                         // runners have other stages after they were stopped
-	learnt          map[string]int64             // rows that runs of a chain have learnt, held out or left out as no class is theirs, by their reports
-	fed             int                          // messages that feed has written
-	times           int                          // that nextTime has returned
-	offeredRows     int64                        // of the window of the version of a chain that was offered last
-	lessIsSaid      bool                         // that the window has lost rows since
-	drawn           map[uint64]int               // submissions by seed
+	faultsLeft  int
+	dataLost    bool           // a message that a run may need was lost or expired
+	oneClass    bool           // what is left of the examples has one class: no run can use it
+	historyLost bool           // messages of plans, versions or weights were lost, so checkEnd can't compare
+	lostAt      int            // the step
+	begun       map[string]int // the steps in which submitters began to plan runs
+	// offsets of examples were used again: a run may survey others than those that its plan was made for
+	examplesReused  bool
+	examplesChanged bool                      // the examples are not those of the scenario any more
+	warm            map[string]string         // the runs of the versions that runs start from
+	lineages        map[string]string         // of runs: see noteWarm
+	chained         map[string]string         // the kinds of the runs of a chain
+	numbers         map[string]int            // in the chain, of these runs
+	turnOf          map[string]string         // the run that counts, by its parent and attempt
+	made            []string                  // runs of the chain that are done, in the order of their ends
+	others          map[recordKey]wire.Digest // the first content of each record of runs of other examples
+	quarantined     map[string]bool           // keys that were written to the quarantine topic
+	chunk           int                       // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
+	encodes         bool                      // each process encodes and decodes itself
+	stores          bool                      // solvers keep in memory what the next run of a chain goes on from
+	texts           int                       // that fresh has returned
+	serves          bool                      // runners do not stop at the end of the examples, but wait for more
+	differs         bool                      // the chain has other versions than without faults, though nothing was lost
+	otherFeatures   bool                      // of the first of them
+	restaged        bool                      // runners have other stages after they were stopped
+	// rows that runs of a chain have learnt, held out or left out as no class is theirs, by their reports
+	learnt      map[string]int64
+	fed         int            // messages that feed has written
+	times       int            // that nextTime has returned
+	offeredRows int64          // of the window of the version of a chain that was offered last
+	lessIsSaid  bool           // that the window has lost rows since
+	drawn       map[uint64]int // submissions by seed
 
-	ledgerMessages int // see run.Client
+	ledgerMessages int // see protocol.Client
 
 	runs     []string               // ids of submitted runs, each once
 	ends     map[string]string      // the states in which runs ended, by id
@@ -304,21 +417,31 @@ type simulation struct {
 	removed  map[string]bool        // runs whose versions were removed
 	outcomes []string               // what submitters saw: the states of their runs' ends
 
-	grams      map[int]bool // partitions whose Gram matrices of the current visit are written; learn counts them
-	gramsFirst int          // visits whose Gram matrices were all written before other sums
+	settings   map[string]map[string]string // of topics
+	ordered    bool                         // operators have changed something
+	ended      bool                         // the topic that is followed gets nothing more
+	onChanged  string                       // what followers do if it has changed
+	read       int64                        // rows that the topic had that is followed
+	grams      map[int]bool                 // partitions whose Gram matrices of the current visit are written; learn counts them
+	gramsFirst int                          // visits whose Gram matrices were all written before other sums
 }
 
 // simulation returns a simulation whose topics have the examples, and nothing else.
 func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
-		scenario: sc, topics: run.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)), log: &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{}, warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{}, turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]schemas.Digest{}, quarantined: map[string]bool{}, places: map[schemas.Place]bool{},
+		scenario: sc, settings: simSettings(sc.job), topics: protocol.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)),
+		log:   &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
+		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{},
+		warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{},
+		turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]wire.Digest{}, quarantined: map[string]bool{},
+		places: map[schemas.Place]bool{},
 	}
 	for range simPartitions {
 		s.log.addPartition(s.topics.Examples, 0)
 		s.log.addPartition(s.topics.Residuals, s.random.Int64N(3)) // what was there before is gone
 	}
-	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.State, s.topics.Plans, s.topics.Forget, s.topics.Quarantine} {
+	for _, topic := range []string{s.topics.Statistics, s.topics.Statistics, s.topics.Weights, s.topics.Versions, s.topics.State,
+		s.topics.Plans, s.topics.Forget, s.topics.Quarantine} {
 		s.log.addPartition(topic, s.random.Int64N(3))
 	}
 	s.addExamples()
@@ -339,7 +462,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 			trace("step %d: "+format, append([]any{s.steps}, values...)...)
 		}
 	}
-	s.chunk = int(seed / 5 % 4 / 3)
+	s.chunk, s.encodes = int(seed/5%4/3), seed%29 == 0
 	s.ledgerMessages = 1 + s.random.IntN(8)
 	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
 	if sc.chain != nil {
@@ -402,6 +525,7 @@ func (s *simulation) goOn() {
 			s.assignAll()
 		}
 	}
+	s.age()
 	s.step()
 }
 
@@ -432,6 +556,8 @@ func (s *simulation) step() {
 		n = s.turns % len(ready) // patience ends for one after the other
 	}
 	a := ready[n]
+	s.log.record(a.name)
+	s.log.current = a
 	a.resume()
 	if a.ended {
 		s.remove(a)

@@ -4,15 +4,17 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // noteWarm notes what the weights of a run depend on, when its plan is written for the first time: the seed of the run that began
 // its chain of warm starts, and how many there were. The ids of runs would not do, as a plan names the manifest of the version that it
 // starts from, which has offsets of the schedule.
-func (s *simulation) noteWarm(m schemas.Message) {
-	plan, id, err := run.DecodePlan(newCachingCodec(s.cache, 0), m)
+func (s *simulation) noteWarm(m wire.Message) {
+	plan, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m)
 	if err != nil {
 		s.fail("a plan is written that can't be read: %v", err)
 		return
@@ -35,12 +37,12 @@ func (s *simulation) noteWarm(m schemas.Message) {
 }
 
 // learnVersion adds the weights of a version that was made without faults to the reference.
-func (s *simulation) learnVersion(m schemas.Message) {
+func (s *simulation) learnVersion(m wire.Message) {
 	s.versionsOf[s.lineages[m.Run()]] = s.content(m)
 }
 
 // checkVersion checks that the weights of a version are those that it has without faults.
-func (s *simulation) checkVersion(m schemas.Message) {
+func (s *simulation) checkVersion(m wire.Message) {
 	lineage := s.lineages[m.Run()]
 	if lineage == "" || s.examplesReused || (s.dataLost || s.differs) && s.chain != nil {
 		return
@@ -51,7 +53,7 @@ func (s *simulation) checkVersion(m schemas.Message) {
 }
 
 // prune removes old versions, and checks that none of them is one that an unfinished run starts from.
-func (s *simulation) prune(ctx context.Context, p *pipeline) error {
+func (s *simulation) prune(ctx context.Context, p *topics.Pipeline) error {
 	needed := map[string]string{}
 	for id, version := range s.warm {
 		if s.ends[id] == "" && !s.removed[version] {
@@ -68,8 +70,8 @@ func (s *simulation) prune(ctx context.Context, p *pipeline) error {
 }
 
 // warmStart is the version that a submitter starts from; "" starts from nothing.
-func (s *simulation) warmStart(ctx context.Context, p *pipeline, seed uint64) string {
-	latest, err := p.Version(ctx, run.Latest)
+func (s *simulation) warmStart(ctx context.Context, p *topics.Pipeline, seed uint64) string {
+	latest, err := p.Version(ctx, protocol.Latest)
 	if err != nil || latest.Plan.Seed != seed {
 		return ""
 	}

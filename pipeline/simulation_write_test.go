@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // request is a write that is on its way to the log, while its client has given it up. It arrives in a later step.
 type request struct {
 	topic     string
 	partition int
-	messages  []schemas.Message
+	messages  []wire.Message
 	arrives   int // the step
 }
 
@@ -21,7 +21,7 @@ type request struct {
 const maxDelay = 600
 
 // delay lets a request arrive later. It was sent for the first time in the given step.
-func (l actorLog) delay(topic string, partition, sent int, messages []schemas.Message) {
+func (l actorLog) delay(topic string, partition, sent int, messages []wire.Message) {
 	arrives := l.step + 1 + l.random.IntN(max(1, sent+maxDelay-l.step))
 	l.delayed = append(l.delayed, request{topic, partition, messages, arrives})
 }
@@ -41,7 +41,7 @@ func (l *simLog) deliver(until int) {
 }
 
 // apply writes the messages of a request, and returns the offset of the first.
-func (l *simLog) apply(topic string, partition int, messages []schemas.Message) (first int64) {
+func (l *simLog) apply(topic string, partition int, messages []wire.Message) (first int64) {
 	for i, m := range messages {
 		if offset := l.write(topic, partition, m); i == 0 {
 			first = offset
@@ -58,7 +58,7 @@ func (l actorLog) answerLost() bool {
 	}
 	l.count(lostAnswer)
 	if l.chance(0.5) {
-		l.paused = l.random.IntN(maxDelay)
+		l.self().paused = l.random.IntN(maxDelay)
 	}
 	return true
 }
@@ -68,7 +68,7 @@ var errRefused = errors.New("this process may not write")
 
 // Append writes the messages in one or more requests. A request whose answer is lost is written again; it may itself arrive before
 // that, or much later. If the actor is killed, its request may still arrive. A refused request never does.
-func (l actorLog) Append(_ context.Context, topic string, partition int, messages ...schemas.Message) (base int64, err error) {
+func (l actorLog) Append(_ context.Context, topic string, partition int, messages ...wire.Message) (base int64, err error) {
 	for base = -1; len(messages) > 0; {
 		n := len(messages)
 		if l.chance(0.3) {
@@ -102,7 +102,7 @@ func (l actorLog) Append(_ context.Context, topic string, partition int, message
 }
 
 // Scatter writes the messages in random order, and returns the offsets of those that were given.
-func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...schemas.Message) ([]int64, error) {
+func (l actorLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) ([]int64, error) {
 	order, offsets := make([]int, len(messages)), make([]int64, len(messages))
 	for i := range order {
 		order[i] = i

@@ -11,13 +11,16 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // newSourcesJob returns a job whose file makes a message for each 64 rows, and the same job without its file.
-func newSourcesJob(t *testing.T, rows int) (files, topic Job) {
+func newSourcesJob(t *testing.T, rows int) (files, topic topics.Job) {
 	t.Helper()
 	files = newJob(t, rings(rows, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	files.Examples.Partitions, files.Examples.BatchRows = 2, 64
@@ -26,9 +29,9 @@ func newSourcesJob(t *testing.T, rows int) (files, topic Job) {
 	return files, topic
 }
 
-func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []SourceState {
+func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []source.SourceState {
 	t.Helper()
-	states, err := Sources(t.Context(), log, name)
+	states, err := source.Sources(t.Context(), topics.Open(log, name, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +40,7 @@ func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []SourceState {
 
 func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
 	t.Helper()
-	if _, err := RemoveSources(t.Context(), log, name, []string{id}); err != nil {
+	if _, err := source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -46,14 +49,14 @@ func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
 func TestRemovalChangesNoPlannedRun(t *testing.T) {
 	files, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
-	if err := Ingest(t.Context(), log, files, event.Ignore{}); err != nil {
+	if err := source.Ingest(t.Context(), log, files, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	_, plan := submitJob(t, log, topic, event.Ignore{})
 	removeSource(t, log, topic.Name, plan.Sources[0].ID)
 	startWorker(t, log, topic)
 	startSolver(t, log, topic)
-	report, _, err := Attach(t.Context(), log, topic.Name, plan.Run(), event.Ignore{})
+	report, _, err := dispatch.Attach(t.Context(), topics.Open(log, topic.Name, nil), plan.Run(), event.Ignore{})
 	if err != nil || report.Rows != 640 || len(report.PassedOver) != 0 {
 		t.Errorf("report %+v, %v; expected 640 rows, and none left out", report, err)
 	}
@@ -64,7 +67,7 @@ func TestExpiredSourceIsListed(t *testing.T) {
 	files, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
 	train(t, log, files)
-	examples := run.TopicsOf(files.Name).Examples
+	examples := protocol.TopicsOf(files.Name).Examples
 	deleteRecords(t, log, examples, 0, 3)
 	expect := func(state string, left int64) string {
 		t.Helper()
@@ -74,21 +77,21 @@ func TestExpiredSourceIsListed(t *testing.T) {
 		}
 		return s[0].ID
 	}
-	id := expect(Sealed, 7)
+	id := expect(source.Sealed, 7)
 	removeSource(t, log, files.Name, id)
-	expect(Removed, 7)
+	expect(source.Removed, 7)
 	if report, _ := train(t, log, files); report.Rows != 640 {
 		t.Errorf("%d rows of the file, expected 640", report.Rows)
 	}
-	expect(Sealed, 10)
+	expect(source.Sealed, 10)
 	report, _ := train(t, log, topic)
-	if want := (schemas.PassedOver{schemas.Removed: 7}); report.Rows != 640 || !maps.Equal(report.PassedOver, want) {
+	if want := (coverage.PassedOver{coverage.Removed: 7}); report.Rows != 640 || !maps.Equal(report.PassedOver, want) {
 		t.Errorf("%d rows, passed over %v; expected 640 and %v", report.Rows, report.PassedOver, want)
 	}
 	for partition, end := range map[int32]int64{0: 10, 1: 10} {
 		deleteRecords(t, log, examples, partition, end)
 	}
-	expect(Sealed, 0)
+	expect(source.Sealed, 0)
 }
 
 // A source that was removed can be ingested for the other split: its messages of before do not count.
@@ -101,7 +104,7 @@ func TestRemovedSourceGetsAnotherSplit(t *testing.T) {
 	train(t, log, more)
 	train(t, log, files) // nothing follows its messages
 	removeSource(t, log, files.Name, sourcesOf(t, log, files.Name)[1].ID)
-	for _, job := range []Job{split, topic} {
+	for _, job := range []topics.Job{split, topic} {
 		report, _ := train(t, log, job)
 		if report.Splits["train"].Rows != 192 || report.Splits["test"].Rows != 640 {
 			t.Errorf("rows %+v, expected 192 for training and 640 for testing", report.Splits)
@@ -115,34 +118,38 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 	dir := t.TempDir()
 	trainUntilOn(t, dir, files, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
 	log := openAt(t, dir)
-	written := int64(len(readTopic(t, log, run.TopicsOf(files.Name).Examples)))
-	if err := log.Create(t.Context(), Topics(files)...); err != nil {
+	written := int64(len(readTopic(t, log, protocol.TopicsOf(files.Name).Examples)))
+	if err := log.Create(t.Context(), topics.Topics(files)...); err != nil {
 		t.Fatal(err)
 	}
 	s := sourcesOf(t, log, files.Name)
-	if len(s) != 1 || s[0].State != Unfinished || s[0].Rows != -1 || s[0].Messages != written || s[0].Left != written || time.Since(s[0].Since) > time.Hour {
+	if len(s) != 1 || s[0].State != source.Unfinished || s[0].Rows != -1 || s[0].Messages != written || s[0].Left != written ||
+		time.Since(s[0].Since) > time.Hour {
 		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
 	}
-	var unknown *UnknownSourcesError
-	if _, err := RemoveSources(t.Context(), log, files.Name, []string{s[0].ID}); !errors.As(err, &unknown) || !slices.Equal(unknown.Unknown, []string{s[0].ID}) {
+	var unknown *source.UnknownSourcesError
+	if _, err := source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}); !errors.As(err, &unknown) ||
+		!slices.Equal(unknown.Unknown, []string{s[0].ID}) {
 		t.Errorf("removed an unfinished source: %v", err)
 	}
 	train(t, log, files)
-	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != Sealed || s[0].Messages != 100 {
+	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != source.Sealed || s[0].Messages != 100 {
 		t.Errorf("%+v, expected a sealed source of 100 messages", s)
 	}
 }
 
 // The beginning of an id is enough if no other id begins with it.
 func TestFindSources(t *testing.T) {
-	p := &pipeline{Client: &run.Client{Topics: run.TopicsOf("test")}}
-	sources := map[string]knownSource{"abc1": {}, "abc2": {}, "f": {}}
-	if found, err := p.findSources(sources, []string{"abc2", "f", "abc1", "f"}); err != nil || !slices.Equal(found, []string{"abc2", "f", "abc1"}) {
+	p := &topics.Pipeline{Client: &protocol.Client{Topics: protocol.TopicsOf("test")}}
+	sources := map[string]source.KnownSource{"abc1": {}, "abc2": {}, "f": {}}
+	if found, err := source.FindSources(p, sources, []string{"abc2", "f", "abc1", "f"}); err != nil ||
+		!slices.Equal(found, []string{"abc2", "f", "abc1"}) {
 		t.Errorf("found %q, %v", found, err)
 	}
-	_, err := p.findSources(sources, []string{"abc", "f", "x", "ab"})
+	_, err := source.FindSources(p, sources, []string{"abc", "f", "x", "ab"})
 	for _, want := range []string{
-		`there is no source "x" on test.plans; "ab" begins the ids of several sources on test.plans: abc1, abc2; "abc" begins the ids of`, "sources list has them",
+		`there is no source "x" on test.plans; "ab" begins several source IDs on test.plans: abc1, abc2; "abc" begins several source IDs`,
+		"sources list has them",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: expected it to contain %q", err, want)
@@ -156,7 +163,7 @@ func TestExpiringSourceIsIngestedAgain(t *testing.T) {
 	log := openEmbedded(t)
 	p, _ := submitJob(t, log, files, event.Ignore{})
 	p.Log = oldLog{p.Log}
-	if _, err := p.ingest(t.Context(), files, retention{time: time.Hour}, event.Ignore{}); err != nil {
+	if _, err := source.Files(t.Context(), p, files, topics.ExamplesRetention{Time: time.Hour}, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(readTopic(t, log, p.Topics.Examples)); n != 20 {
@@ -165,7 +172,7 @@ func TestExpiringSourceIsIngestedAgain(t *testing.T) {
 }
 
 // oldLog is a log whose messages are all old.
-type oldLog struct{ run.Log }
+type oldLog struct{ protocol.Log }
 
 func (l oldLog) Before(ctx context.Context, topic string, _ time.Duration) (ends []int64, err error) {
 	spans, err := l.Spans(ctx, topic)

@@ -12,26 +12,31 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // standingRows is how many rows a message has in the tests of what a chain stands on. An update takes two messages.
 const standingRows = 40
 
 // standingJob returns a job that learns messages of other producers.
-func standingJob(t *testing.T, partitions int) Job {
+func standingJob(t *testing.T, partitions int) topics.Job {
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 	job.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 3)}
 	job.Examples.Partitions, job.Keep = partitions, 1000
-	job.Retrain = DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 2*standingRows, 1, FullOptions{}
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 2*standingRows, 1, topics.FullOptions{}
 	return job
 }
 
 // fill writes messages with different rows, round the partitions.
-func fill(t *testing.T, log *kafkalog.Log, job Job, from, to int) {
+func fill(t *testing.T, log *kafkalog.Log, job topics.Job, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		produce(t, log, job, i%job.Examples.Partitions, exampleMessage(t, rings(standingRows, 4, 3, uint64(i)).exampleRows()))
@@ -39,7 +44,7 @@ func fill(t *testing.T, log *kafkalog.Log, job Job, from, to int) {
 }
 
 // retrainToEnd learns all that the topic has.
-func retrainToEnd(t *testing.T, log *kafkalog.Log, job Job) (*Retraining, *eventRecorder) {
+func retrainToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) (*Retraining, *eventRecorder) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -85,13 +90,13 @@ func noticed(rec *eventRecorder, text string) bool {
 	return slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.Contains(n.Text, text) })
 }
 
-// What the log has deleted of the window leaves it by a full run over the rest, whether the chain knows the retention or not. A second start finds
-// nothing to do.
+// What the log has deleted of the window leaves it by a full run over the rest, whether the chain knows the retention
+// or not. A second start finds nothing to do.
 func TestDeletedExamplesLeaveTheWindow(t *testing.T) {
 	for name, retention := range map[string]time.Duration{"retention known": 7 * 24 * time.Hour, "retention unknown": 0} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), standingJob(t, 1)
-			job.Topics = DefaultTopics()
+			job.Topics = topics.DefaultTopics()
 			job.Topics.Retention.Examples = retention
 			fill(t, log, job, 0, 10)
 			retrainToEnd(t, log, job)
@@ -150,15 +155,15 @@ func TestLostStateIsMadeAgain(t *testing.T) {
 	fill(t, log, job, 20, 23)
 	report, rec := retrainToEnd(t, log, job)
 	expect(t, "after the loss", report, "full 0 of 400", "update 80 of 400", "update 40 of 360")
-	if !noticed(rec, ".state does not have") {
+	if !noticed(rec, ".state has lost the state") {
 		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
 	}
 	// The plans since the last full run are gone too: the window is all that the chain has looked at.
-	manifest, err := open(log, job.Name, nil).Version(t.Context(), run.Latest)
+	manifest, err := topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRunner(open(log, job.Name, nil), job, run.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r := newRunner(topics.Open(log, job.Name, nil), job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
 	r.head = manifest
 	increments, ends := r.allLooked()
 	if got := fmt.Sprint(increments[0].Increment.Covered, ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
@@ -167,13 +172,13 @@ func TestLostStateIsMadeAgain(t *testing.T) {
 }
 
 // cutOff makes a topic what an unclean election leaves that has lost its last messages.
-func cutOff(t *testing.T, log *kafkalog.Log, job Job, name string, lost int) {
+func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost int) {
 	t.Helper()
 	all := readTopic(t, log, name)
 	if err := log.Delete(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	for _, topic := range Topics(job) {
+	for _, topic := range topics.Topics(job) {
 		if topic.Name == name {
 			if err := log.Create(t.Context(), topic); err != nil {
 				t.Fatal(err)
@@ -193,7 +198,7 @@ func TestIncompleteVersionIsPassedOver(t *testing.T) {
 			fill(t, log, job, 0, 10)
 			retrainToEnd(t, log, job)
 			cutOff(t, log, job, job.Name+".versions", lost)
-			if m, err := LoadModel(t.Context(), log, job.Name, run.Latest); err != nil || m.Manifest.Version != 4 {
+			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
 				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
 			}
 			fill(t, log, job, 10, 12)
@@ -202,7 +207,7 @@ func TestIncompleteVersionIsPassedOver(t *testing.T) {
 			if passed := eventsOf[event.Incomplete](rec); len(passed) != 1 || passed[0].Version != 5 {
 				t.Errorf("passed over are %v, expected version 5, once", passed)
 			}
-			if m, err := LoadModel(t.Context(), log, job.Name, run.Latest); err != nil || m.Manifest.Version != 8 {
+			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 8 {
 				t.Errorf("the latest version is %v: %v, expected version 8", m, err)
 			}
 		})
@@ -214,7 +219,7 @@ func TestLostPlansAreMadeAgain(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 8)
 	retrainToEnd(t, log, job)
-	if _, err := RemoveVersions(t.Context(), log, job.Name, []string{"2"}, false); err != nil {
+	if _, err := versions.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Delete(t.Context(), job.Name+".plans"); err != nil {
@@ -223,15 +228,16 @@ func TestLostPlansAreMadeAgain(t *testing.T) {
 	fill(t, log, job, 8, 10)
 	report, rec := retrainToEnd(t, log, job)
 	expect(t, "after the loss", report, "update 80 of 400")
-	if !noticed(rec, "versions 1, 3 and 4 are whole") {
+	if !noticed(rec, "1, 3 and 4 are complete on") {
 		t.Errorf("noticed are %v", eventsOf[event.Noticed](rec))
 	}
-	if m, err := LoadModel(t.Context(), log, job.Name, run.Latest); err != nil || m.Manifest.Version != 5 {
+	if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 5 {
 		t.Errorf("the latest version is %v: %v, expected version 5", m, err)
 	}
 }
 
-// Examples that were made anew are noticed, and learnt. The version that has learnt more stays the offered one until the chain has as many rows.
+// Examples that were made anew are noticed, and learnt. The version that has learnt more stays the offered one until
+// the chain has as many rows.
 func TestExamplesMadeAnew(t *testing.T) {
 	for name, messages := range map[string]int{"fewer messages": 8, "as many": 10, "more": 13} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +260,8 @@ func TestExamplesMadeAnew(t *testing.T) {
 			if report.Updates[0].Gone != 400 {
 				t.Errorf("%d rows are gone, expected 400", report.Updates[0].Gone)
 			}
-			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 10 || replaced[0].Proven != 0 || replaced[0].Rows != 400 {
+			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 10 || replaced[0].Proven != 0 ||
+				replaced[0].Rows != 400 {
 				t.Errorf("noticed is %+v", replaced)
 			}
 			report, _ = retrainToEnd(t, log, job)
@@ -275,7 +282,7 @@ func TestExamplesTruncated(t *testing.T) {
 			if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
 				t.Fatal(err)
 			}
-			for _, topic := range Topics(job) {
+			for _, topic := range topics.Topics(job) {
 				if topic.Name == job.Name+".examples" {
 					if err := log.Create(t.Context(), topic); err != nil {
 						t.Fatal(err)
@@ -284,13 +291,15 @@ func TestExamplesTruncated(t *testing.T) {
 			}
 			client := clientOf(t, log)
 			for _, m := range times[:7] {
-				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: job.Name + ".examples", Value: m.Value, Timestamp: m.Time}).FirstErr(); err != nil {
+				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: job.Name + ".examples", Value: m.Value,
+					Timestamp: m.Time}).FirstErr(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			fill(t, log, job, 100, 100+written)
 			report, rec := retrainToEnd(t, log, job)
-			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 11 || replaced[0].Proven != 6 || replaced[0].Rows != 160 {
+			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 11 || replaced[0].Proven != 6 ||
+				replaced[0].Rows != 160 {
 				t.Errorf("noticed is %+v", replaced)
 			}
 			if report.Rows != int64((1+written)*standingRows) { // the seventh is of an increment that is gone
@@ -317,8 +326,8 @@ func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// A message that says it is of next year counts as written when the plan is made, and one that says nothing too. So it pushes nothing out of a window
-// of time.
+// A message that says it is of next year counts as written when the plan is made, and one that says nothing too. So it
+// pushes nothing out of a window of time.
 func TestWrongTimesPushNothingOut(t *testing.T) {
 	for name, at := range map[string]time.Time{"next year": time.Now().Add(365 * 24 * time.Hour), "none": time.UnixMilli(-1)} {
 		t.Run(name, func(t *testing.T) {
@@ -334,7 +343,7 @@ func TestWrongTimesPushNothingOut(t *testing.T) {
 			fill(t, log, job, 20, 23)
 			report, rec := retrainToEnd(t, log, job)
 			expect(t, "after it", report, "update 80 of 480", "update 80 of 560")
-			if want := at.After(time.Now()); noticed(rec, "written after now") != want {
+			if want := at.After(time.Now()); noticed(rec, "timestamps in the future") != want {
 				t.Errorf("noticed: %v, expected %v", !want, want)
 			}
 		})
@@ -379,12 +388,12 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 	job.Retrain.Full.Every = 1
 	fill(t, log, job, 0, 4)
 	retrainToEnd(t, log, job)
-	p := open(log, job.Name, nil)
+	p := topics.Open(log, job.Name, nil)
 	fails := true
-	r := newRunner(p, job, run.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
-	r.work = func(_ context.Context, plan *schemas.Plan, _ *run.Ledger) (*schemas.Report, error) {
+	r := newRunner(p, job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
 		if fails = !fails; fails {
-			return nil, &RunError{Run: plan.Run(), State: schemas.Failed, Reason: "a test"}
+			return nil, &dispatch.RunError{Run: plan.Run(), State: schemas.Failed, Reason: "a test"}
 		}
 		return &schemas.Report{Retrain: &schemas.RetrainReport{Kind: schemas.RunFull}}, nil
 	}
@@ -398,9 +407,10 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 
 // A chain whose window is gone, as all of its rows were forgotten, does not look for what the log has deleted of it.
 func TestNoWindowLosesNothing(t *testing.T) {
-	r := newRunner(open(openEmbedded(t), "test", nil), standingJob(t, 1), run.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r := newRunner(topics.Open(openEmbedded(t), "test", nil), standingJob(t, 1), ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil,
+		event.Ignore{})
 	r.oldest = []int64{0}
-	if err := r.keepWhatIsHeld(t.Context(), []schemas.Span{{Partition: 0, From: 5, To: 9}}); err != nil || r.renews {
+	if err := r.keepWhatIsHeld(t.Context(), []coverage.Span{{Partition: 0, From: 5, To: 9}}); err != nil || r.renews {
 		t.Errorf("error %v, the next run is full: %v", err, r.renews)
 	}
 }

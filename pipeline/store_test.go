@@ -9,59 +9,65 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // storedRun is what a run over a topic gives, and how many messages of the examples it has read.
 type storedRun struct {
-	digest schemas.Digest
+	digest wire.Digest
 	sent   map[string]string // what it has sent to the statistics topic
 	read   int64
 	report string
 }
 
 // runWithStore makes a run of a job without files, whose plan change may change, with a worker that has a store.
-func runWithStore(t *testing.T, log *kafkalog.Log, job Job, store *partition.Store, change func(*schemas.Plan)) storedRun {
+func runWithStore(t *testing.T, log *kafkalog.Log, job topics.Job, store *partition.Store, change func(*schemas.Plan)) storedRun {
 	t.Helper()
-	p := open(log, job.Name, checkedAllocator(t))
-	if err := p.create(t.Context(), &job); err != nil {
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	if err := topics.Create(t.Context(), p, &job); err != nil {
 		t.Fatal(err)
 	}
 	l := readLedger(t, p)
-	plan, err := p.plan(t.Context(), job, openBLAS(t), nil, l, retention{})
+	plan, err := planning.Plan(t.Context(), p, job, openBLAS(t), nil, l, topics.ExamplesRetention{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
 		change(plan)
 	}
-	if plan, l, err = p.submit(t.Context(), plan, l, false, event.Ignore{}); err != nil {
+	if plan, l, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	var read atomic.Int64
 	client := *p.Client
 	client.Log = readCounter{client.Log, p.Topics.Examples, &read}
-	m := newSoleMembers(t, &pipeline{Client: &client, admin: p.admin, extend: p.extend, memory: p.memory}, job, event.Ignore{})
-	m.store = store
-	report, err := m.execute(t.Context(), plan, l)
+	m := newSoleMembers(t, &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}, job, event.Ignore{})
+	m.Store = store
+	report, err := m.Execute(t.Context(), plan, l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := storedRun{digest: report.WeightsDigest, sent: map[string]string{}, read: read.Load()}
-	r.report = fmt.Sprint(report.Rows, report.Labels, report.Quarantined, report.PassedOver, string(schemas.DigestJSON(report.Splits)))
+	r.report = fmt.Sprint(report.Rows, report.Labels, report.Quarantined, report.PassedOver, string(wire.DigestJSON(report.Splits)))
 	for _, message := range readTopic(t, log, p.Topics.Statistics) {
-		m := run.FromKafka(message)
-		if m.Kind() == schemas.KindSeal || m.Kind() == schemas.KindClaim { // a seal says where residuals are, a claim says whose it is
+		m := protocol.FromKafka(message)
+		if m.Kind() == statistics.KindSeal || m.Kind() == schemas.KindClaim { // a seal says where residuals are, a claim says whose it is
 			continue
 		}
 		if key, mine := strings.CutPrefix(m.Key, plan.Run()+"/"); mine {
-			r.sent[key] = fmt.Sprint(m.Get("covered"), m.Get("quarantined"), m.Get("passed_over"), schemas.DigestJSON(m.Value))
+			r.sent[key] = fmt.Sprint(m.Get("covered"), m.Get("quarantined"), m.Get("passed_over"), wire.DigestJSON(m.Value))
 		}
 	}
 	return r
@@ -69,12 +75,12 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job Job, store *partition.Sto
 
 // readCounter counts the messages of a topic that are read.
 type readCounter struct {
-	run.Log
+	protocol.Log
 	topic string
 	read  *atomic.Int64
 }
 
-func (l readCounter) Range(topic string, partition int, from, to int64) run.Reader {
+func (l readCounter) Range(topic string, partition int, from, to int64) protocol.Reader {
 	r := l.Log.Range(topic, partition, from, to)
 	if topic != l.topic {
 		return r
@@ -83,11 +89,11 @@ func (l readCounter) Range(topic string, partition int, from, to int64) run.Read
 }
 
 type countedReader struct {
-	run.Reader
+	protocol.Reader
 	read *atomic.Int64
 }
 
-func (r countedReader) Next(ctx context.Context) (run.Message, error) {
+func (r countedReader) Next(ctx context.Context) (protocol.Message, error) {
 	m, err := r.Reader.Next(ctx)
 	if err == nil {
 		r.read.Add(1)
@@ -101,7 +107,7 @@ func TestStoreChangesNoBits(t *testing.T) {
 	const partitions, messages = 2, 7
 	example := func(seed uint64) kafkalog.Message { return exampleMessage(t, rings(30, 3, 3, seed).exampleRows()) }
 	bad := kafkalog.Message{Value: []byte("hello")}
-	write := func(t *testing.T, log *kafkalog.Log, job Job, first uint64, count int) {
+	write := func(t *testing.T, log *kafkalog.Log, job topics.Job, first uint64, count int) {
 		for p := range partitions {
 			for i := range count {
 				m := example(first + uint64(10*p+i))
@@ -112,9 +118,9 @@ func TestStoreChangesNoBits(t *testing.T) {
 			}
 		}
 	}
-	anew := func(first uint64) func(t *testing.T, log *kafkalog.Log, job *Job) {
-		return func(t *testing.T, log *kafkalog.Log, job *Job) {
-			if err := log.Delete(t.Context(), run.TopicsOf(job.Name).Examples); err != nil {
+	anew := func(first uint64) func(t *testing.T, log *kafkalog.Log, job *topics.Job) {
+		return func(t *testing.T, log *kafkalog.Log, job *topics.Job) {
+			if err := log.Delete(t.Context(), protocol.TopicsOf(job.Name).Examples); err != nil {
 				t.Fatal(err)
 			}
 			write(t, log, *job, first, 3)
@@ -136,15 +142,15 @@ func TestStoreChangesNoBits(t *testing.T) {
 	other := []schemas.Stage{rffStage(link.Softmax, 20, 3)}
 	other[0].Features.BandwidthScale = 3
 	for name, test := range map[string]struct {
-		between func(t *testing.T, log *kafkalog.Log, job *Job)
+		between func(t *testing.T, log *kafkalog.Log, job *topics.Job)
 		change  func(*schemas.Plan) // the plan of the second run
 		stages  []schemas.Stage     // of the first run, if not two
 		read    int64               // by the second run, beside one message of each partition
 	}{
 		"the same spans": {},
-		"a grown topic":  {between: func(t *testing.T, log *kafkalog.Log, job *Job) { write(t, log, *job, 200, 4) }, read: 4 * partitions},
+		"a grown topic":  {between: func(t *testing.T, log *kafkalog.Log, job *topics.Job) { write(t, log, *job, 200, 4) }, read: 4 * partitions},
 		"a grown topic and a moved start": {
-			between: func(t *testing.T, log *kafkalog.Log, job *Job) { write(t, log, *job, 200, 4) }, change: from(4), read: 4 * partitions,
+			between: func(t *testing.T, log *kafkalog.Log, job *topics.Job) { write(t, log, *job, 200, 4) }, change: from(4), read: 4 * partitions,
 		},
 		"a start within a segment": {change: from(1), read: 1*partitions + 1},
 		"an earlier end": {
@@ -154,23 +160,26 @@ func TestStoreChangesNoBits(t *testing.T) {
 				}
 			}, read: 1 * partitions,
 		},
-		"another preparation": {between: func(_ *testing.T, _ *kafkalog.Log, job *Job) {
-			job.Prepare.Scale, job.Prepare.PCA = stages.ScaleStandard, 2
+		"another preparation": {between: func(_ *testing.T, _ *kafkalog.Log, job *topics.Job) {
+			job.Prepare.Scale, job.Prepare.PCA = prepare.ScaleStandard, 2
 		}},
-		"another seed":    {between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Seed = 7 }},
-		"another holdout": {between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Examples.Holdout = 0.3 }},
+		"another seed":    {between: func(_ *testing.T, _ *kafkalog.Log, job *topics.Job) { job.Seed = 7 }},
+		"another holdout": {between: func(_ *testing.T, _ *kafkalog.Log, job *topics.Job) { job.Examples.Holdout = 0.3 }},
 		"other classes": {
-			between: func(_ *testing.T, _ *kafkalog.Log, job *Job) {
+			between: func(_ *testing.T, _ *kafkalog.Log, job *topics.Job) {
 				job.Examples.Classes = []string{"ring2", "ring1", "ring0"}
 			},
 		},
-		"a warm start":                  {between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Warm = run.Latest }},
+		"a warm start":                  {between: func(_ *testing.T, _ *kafkalog.Log, job *topics.Job) { job.Warm = protocol.Latest }},
 		"one stage":                     {stages: one},
-		"one stage with other features": {stages: one, between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Stages = other }},
+		"one stage with other features": {stages: one, between: func(_ *testing.T, _ *kafkalog.Log, job *topics.Job) { job.Stages = other }},
 		"one stage, a grown topic": {
-			stages: one, between: func(t *testing.T, log *kafkalog.Log, job *Job) { write(t, log, *job, 200, 4) }, read: 4 * partitions,
+			stages: one, between: func(t *testing.T, log *kafkalog.Log, job *topics.Job) { write(t, log, *job, 200, 4) }, read: 4 * partitions,
 		},
-		"one stage and a warm start":      {stages: one, between: func(_ *testing.T, _ *kafkalog.Log, job *Job) { job.Warm = run.Latest }},
+		"one stage and a warm start": {stages: one, between: func(_ *testing.T, _ *kafkalog.Log,
+			job *topics.Job) {
+			job.Warm = protocol.Latest
+		}},
 		"a topic made anew":               {between: anew(300), read: messages*partitions + 1},
 		"a topic made anew with the same": {between: anew(100), read: messages*partitions + 1},
 	} {
@@ -220,15 +229,15 @@ func TestStoreChangesNoBits(t *testing.T) {
 func TestStoreOfACompactedTopic(t *testing.T) {
 	log := openEmbedded(t)
 	job, message := newForeignJob(t, rings(20, 2, 2, 1))
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: run.TopicsOf(job.Name).Examples, Partitions: 1, Compact: true}); err != nil {
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: protocol.TopicsOf(job.Name).Examples, Partitions: 1, Compact: true}); err != nil {
 		t.Fatal(err)
 	}
 	message.Key = []byte("key")
 	produce(t, log, job, 0, slices.Repeat([]kafkalog.Message{message}, 3)...)
 	store := partition.NewStore(1 << 30)
-	p := open(log, job.Name, checkedAllocator(t))
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	first := runWithStore(t, log, job, store, nil)
-	p.checkStore(t.Context(), store)
+	dispatch.CheckStore(t.Context(), p, store)
 	if again := runWithStore(t, log, job, store, nil); again.read < 3 || again.digest != first.digest {
 		t.Errorf("the second run has read %d messages, expected 3; weights %s, first %s", again.read, again.digest.Short(), first.digest.Short())
 	}

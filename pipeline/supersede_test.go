@@ -7,10 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -41,18 +46,18 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	worked := make(chan error)
 	go func() {
-		worked <- worker.New(p.Client, openBLAS(t), plan, 0, run.NewSoleOwner(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
+		worked <- worker.New(p.Client, openBLAS(t), plan, 0, ownership.NewSoleOwner(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
 	}()
 	end := &schemas.End{Run: plan.Run(), State: schemas.Cancelled}
 	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := solver.New(p.Client, openBLAS(t), plan, 0, run.NewSoleOwner(1), solver.Options{}, recorder).Solve(t.Context()); err != nil {
+	if err := solver.New(p.Client, openBLAS(t), plan, 0, ownership.NewSoleOwner(1), solver.Options{}, recorder).Solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()
 	<-worked
-	if versions, err := Versions(t.Context(), log, job.Name); err != nil || len(versions) != 0 {
+	if versions, err := topics.Open(log, job.Name, nil).Versions(t.Context()); err != nil || len(versions) != 0 {
 		t.Errorf("%d versions, error %v; expected none", len(versions), err)
 	}
 }
@@ -61,11 +66,11 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 // by hand.
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	p := open(log, job.Name, checkedAllocator(t))
-	if err := p.create(t.Context(), &job); err != nil {
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	if err := topics.Create(t.Context(), p, &job); err != nil {
 		t.Fatal(err)
 	}
-	files, err := p.ingestFiles(t.Context(), job, event.Ignore{})
+	files, err := source.IngestFiles(t.Context(), p, job, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +78,12 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)
 		l := readLedger(t, p)
-		plan, err := p.plan(t.Context(), job, openBLAS(t), files.seals, l, files.retention)
+		plan, err := planning.Plan(t.Context(), p, job, openBLAS(t), files.Seals, l, files.Retention)
 		if err != nil {
 			t.Fatal(err)
 		}
 		plan.Trigger = trigger
-		if plan, _, err = p.submit(t.Context(), plan, l, false, event.Ignore{}); err != nil {
+		if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{}); err != nil {
 			t.Fatal(err)
 		}
 		submitted = append(submitted, plan.Run())
@@ -109,17 +114,18 @@ func TestUnclaimedRunIsGivenUp(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, err := p.takenUp(t.Context(), plan); got != taken || err != nil {
+			if got, err := dispatch.TakenUp(t.Context(), p, plan); got != taken || err != nil {
 				t.Fatalf("taken up: %v, %v", got, err)
 			}
 			if taken {
 				return
 			}
 			l := readLedger(t, p)
-			if err := p.endedOrGivenUp(t.Context(), l, plan, event.Ignore{}); err != nil {
+			if err := dispatch.EndedOrGivenUp(t.Context(), p, l, plan, event.Ignore{}); err != nil {
 				t.Fatal(err)
 			}
-			if end := l.End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason, "no worker and no solver has taken the run up") {
+			if end := l.End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason,
+				"no worker and no solver started the run") {
 				t.Errorf("the run ended with %+v", end)
 			}
 		})

@@ -7,9 +7,12 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // A full run that merges increments has their sums made by workers: of each partition and stage they send the terms of each group, and no
@@ -19,15 +22,15 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 	list := []schemas.Stage{rffStage("softmax", columns, 3), rffStage("softmax", columns, 3)}
 	job := newJob(t, rings((every+2)*40, 4, classes, 1), table{}, list...)
 	job.Examples.BatchRows, job.Examples.Partitions = 20, partitions
-	job.Topics, job.Retrain = DefaultTopics(), DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 40, 0, FullOptions{Every: every}
+	job.Topics, job.Retrain = topics.DefaultTopics(), topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 40, 0, topics.FullOptions{Every: every}
 	var scores [2]*model.Model
 	for i, test := range []struct {
-		state Bytes
+		state topics.Bytes
 		sent  int // terms of a partition and stage
 	}{{4 << 30, every + 1}, {1, 2}} {
 		job.Topics.State = test.state
-		log, sent, full := openEmbedded(t), map[schemas.Identity]int{}, 0
+		log, sent, full := openEmbedded(t), map[wire.Identity]int{}, 0
 		rec := &eventRecorder{}
 		rec.on = func(e event.Event) {
 			r, ok := e.(event.Retrained)
@@ -35,25 +38,25 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 				return
 			}
 			full++
-			version, err := LoadModel(t.Context(), log, job.Name, "latest")
+			version, err := topics.Open(log, job.Name, nil).Model(t.Context(), "latest")
 			if err != nil {
 				t.Fatal(err)
 			}
-			collector := schemas.Collector[float64]{}
+			collector := wire.Collector[float64]{}
 			for _, k := range readTopic(t, log, job.Name+".statistics") {
-				m := run.FromKafka(k)
-				if m.Kind() != schemas.KindIncrement && m.Kind() != schemas.KindSeal {
+				m := protocol.FromKafka(k)
+				if m.Kind() != statistics.KindIncrement && m.Kind() != statistics.KindSeal {
 					continue
 				}
-				if id, err := schemas.IdentityOf(m); err != nil || id.Run != version.Manifest.Run {
+				if id, err := wire.IdentityOf(m); err != nil || id.Run != version.Manifest.Run {
 					continue
 				}
 				r, err := collector.Add(m, memory.DefaultAllocator)
 				if err != nil || r == nil {
 					t.Fatal(r, err)
 				}
-				terms, any := r.Tensors.Find(schemas.FieldTerms)
-				if any != (m.Kind() == schemas.KindIncrement) {
+				terms, any := r.Tensors.Find(statistics.FieldTerms)
+				if any != (m.Kind() == statistics.KindIncrement) {
 					t.Errorf("%v has terms: %v", r.Identity, any)
 				}
 				if any {
@@ -73,7 +76,7 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 			}
 		}
 		var err error
-		if scores[i], err = LoadModel(t.Context(), log, job.Name, "latest"); err != nil {
+		if scores[i], err = topics.Open(log, job.Name, nil).Model(t.Context(), "latest"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 // An examples topic keeps its number of partitions if the configuration changes later, and the residuals topic has as many.
@@ -14,21 +16,23 @@ func TestTopicKeepsItsPartitions(t *testing.T) {
 	job.Examples.Partitions = 2
 	second, _ := train(t, log, job)
 	if first.WeightsDigest != second.WeightsDigest || second.Rows != 400 {
-		t.Errorf("digest %s with 6 partitions, %s and %d rows with 2 in the configuration; expected the same digest and 400 rows", first.WeightsDigest, second.WeightsDigest, second.Rows)
+		t.Errorf("digest %s with 6 partitions, %s and %d rows with 2 in the configuration; expected the same digest and 400 rows",
+			first.WeightsDigest, second.WeightsDigest, second.Rows)
 	}
 }
 
 // Every topic that is created has its clean-up, its retention and the size of its files from the options, also the zero options.
 func TestTopicsHaveTheirSettings(t *testing.T) {
 	job := newMultiStageJob(t)
-	job.Topics = DefaultTopics()
+	job.Topics = topics.DefaultTopics()
 	job.Topics.Replication = 2
 	job.Topics.Segment, job.Topics.SegmentTime = 8<<20, 2*time.Minute
-	job.Topics.Retention = Retention{
+	job.Topics.Retention = topics.Retention{
 		Examples: 3 * time.Hour, Residuals: 4 * time.Hour, Statistics: 5 * time.Hour, Weights: 6 * time.Hour, Tombstones: 7 * time.Hour,
 	}
-	want := map[string]string{"examples": "10800000", "residuals": "14400000", "statistics": "18000000", "weights": "21600000", "quarantine": "-1"}
-	for _, topic := range Topics(job) {
+	want := map[string]string{"examples": "10800000", "residuals": "14400000", "statistics": "18000000", "weights": "21600000",
+		"quarantine": "-1"}
+	for _, topic := range topics.Topics(job) {
 		name := strings.TrimPrefix(topic.Name, job.Name+".")
 		if topic.Replication != 2 || topic.Config["segment.bytes"] != "8388608" || topic.Config["segment.ms"] != "120000" {
 			t.Errorf("%s: %+v", name, topic)
@@ -48,10 +52,10 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 	}
 	log := openEmbedded(t)
 	zero := newMultiStageJob(t)
-	if err := log.Create(t.Context(), Topics(zero)...); err != nil {
+	if err := log.Create(t.Context(), topics.Topics(zero)...); err != nil {
 		t.Fatal(err)
 	}
-	for _, topic := range Topics(zero) {
+	for _, topic := range topics.Topics(zero) {
 		configs, err := log.Configs(t.Context(), topic.Name)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +66,7 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 			}
 		}
 	}
-	if problems := DefaultTopics().Check(); len(problems) > 0 {
+	if problems := topics.DefaultTopics().Check(); len(problems) > 0 {
 		t.Errorf("the defaults have problems: %v", problems)
 	}
 }

@@ -8,13 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/survey"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Each algorithm, kind of features and sequence of links learns rings, which no linear function separates. The model's predictions
@@ -34,16 +39,21 @@ func TestRunLearns(t *testing.T) {
 		average  int
 		maxError float64 // percent, on the test rows
 	}{
-		"identity":     {stages: []schemas.Stage{rffStage(link.Identity, 65, 1)}, maxError: 4},
-		"softmax":      {stages: []schemas.Stage{rffStage(link.Softmax, 64, 8)}, maxError: 4},
-		"calibrated":   {stages: []schemas.Stage{rffStage(link.Calibrated, 63, 4)}, maxError: 4},
-		"stagewise":    {stages: []schemas.Stage{rffStage(link.Softmax, 16, 6), rffStage(link.Softmax, 16, 6), rffStage(link.Softmax, 16, 6)}, maxError: 6},
-		"links change": {stages: []schemas.Stage{rffStage(link.Identity, 64, 1), rffStage(link.Softmax, 32, 4), rffStage(link.Calibrated, 32, 2), rffStage(link.Softmax, 8, 2)}, maxError: 4},
-		"logits":       {stages: []schemas.Stage{with(rffStage(link.Softmax, 100, 8), kind(stages.Logits))}, maxError: 10},
-		"polynomial":   {stages: []schemas.Stage{with(rffStage(link.Softmax, 40, 12), kind(stages.Polynomial))}, maxError: 10},
-		"scores":       {stages: []schemas.Stage{rffStage(link.Softmax, 64, 4), with(rffStage(link.Softmax, 16, 4), func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
-		"average":      {average: 3, stages: []schemas.Stage{rffStage(link.Softmax, 32, 4), with(rffStage(link.Calibrated, 16, 2), func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
-		"components":   {prepare: schemas.Prepare{Scale: stages.ScaleStandard, PCA: 3}, stages: []schemas.Stage{rffStage(link.Softmax, 100, 8)}, maxError: 8},
+		"identity":   {stages: []schemas.Stage{rffStage(link.Identity, 65, 1)}, maxError: 4},
+		"softmax":    {stages: []schemas.Stage{rffStage(link.Softmax, 64, 8)}, maxError: 4},
+		"calibrated": {stages: []schemas.Stage{rffStage(link.Calibrated, 63, 4)}, maxError: 4},
+		"stagewise": {stages: []schemas.Stage{rffStage(link.Softmax, 16, 6), rffStage(link.Softmax, 16, 6), rffStage(link.Softmax, 16,
+			6)}, maxError: 6},
+		"links change": {stages: []schemas.Stage{rffStage(link.Identity, 64, 1), rffStage(link.Softmax, 32, 4), rffStage(link.Calibrated,
+			32, 2), rffStage(link.Softmax, 8, 2)}, maxError: 4},
+		"logits":     {stages: []schemas.Stage{with(rffStage(link.Softmax, 100, 8), kind(stages.Logits))}, maxError: 10},
+		"polynomial": {stages: []schemas.Stage{with(rffStage(link.Softmax, 40, 12), kind(stages.Polynomial))}, maxError: 10},
+		"scores": {stages: []schemas.Stage{rffStage(link.Softmax, 64, 4), with(rffStage(link.Softmax, 16, 4),
+			func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
+		"average": {average: 3, stages: []schemas.Stage{rffStage(link.Softmax, 32, 4), with(rffStage(link.Calibrated, 16, 2),
+			func(s *schemas.Stage) { s.Scores = true })}, maxError: 4},
+		"components": {prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: 3}, stages: []schemas.Stage{rffStage(link.Softmax,
+			100, 8)}, maxError: 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), newJob(t, training, test, c.stages...)
@@ -100,7 +110,8 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				recorder := &eventRecorder{}
 				job := newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2))
-				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder); err != nil {
+				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+					recorder); err != nil {
 					t.Fatal(err)
 				}
 				before := eventsOf[event.StageEnded](recorder)[0].TrainError
@@ -112,8 +123,9 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 					if p.Stage != 1 || p.Visit != 0 {
 						continue
 					}
-					if first := p.Metrics[schemas.Train]; first.Error > before+2 || first.Loss > untrained/2 {
-						t.Errorf("stage 0 ends with error %.2f %%; stage 1 begins with error %.2f %% and loss %g, expected at most 2 %% more and %g", before, first.Error, first.Loss, untrained/2)
+					if first := p.Metrics[examples.Train]; first.Error > before+2 || first.Loss > untrained/2 {
+						t.Errorf("stage 0 ends with error %.2f %%; stage 1 begins with error %.2f %% and loss %g, expected at most 2 %% more and %g",
+							before, first.Error, first.Loss, untrained/2)
 					}
 				}
 			})
@@ -128,17 +140,19 @@ func TestSamePlanSameDigest(t *testing.T) {
 	for _, c := range []struct{ partitions, members int }{{1, 1}, {4, 1}, {4, 2}} {
 		partitions, members := c.partitions, c.members
 		t.Run(fmt.Sprint(partitions, " partitions, ", members, " members"), func(t *testing.T) {
-			digests := map[schemas.Digest]string{}
+			digests := map[wire.Digest]string{}
 			for _, memory := range []int64{1 << 30, 90_000, 1} {
 				sampled := rffStage(link.Softmax, 20, 3)
 				sampled.GramRows = "300"
-				job := newJob(t, training, test, rffStage(link.Softmax, 33, 4), sampled, rffStage(link.Calibrated, 31, 2), rffStage(link.Identity, 16, 1))
+				job := newJob(t, training, test, rffStage(link.Softmax, 33, 4), sampled, rffStage(link.Calibrated, 31, 2),
+					rffStage(link.Identity, 16, 1))
 				job.Examples.Partitions, job.Memory, job.Average = partitions, memory, members
 				log := openEmbedded(t)
 				first, _ := train(t, log, job)
 				second, _ := train(t, log, job)
 				if second.Version != first.Version+1 || second.Run == first.Run {
-					t.Errorf("the second run is %s with version %d, the first %s with version %d; expected another id and the next version", second.Run, second.Version, first.Run, first.Version)
+					t.Errorf("the second run is %s with version %d, the first %s with version %d; expected another id and the next version",
+						second.Run, second.Version, first.Run, first.Version)
 				}
 				if first.Rows != 700 || second.Rows != 700 {
 					t.Errorf("the runs have %d and %d rows, expected 700", first.Rows, second.Rows)
@@ -159,7 +173,8 @@ func TestMatricesTakeMemory(t *testing.T) {
 		recorder := &eventRecorder{}
 		job := newJob(t, rings(700, 3, 3, 1), table{}, rffStage(link.Softmax, 33, 4), rffStage(link.Identity, 16, 1))
 		job.Memory = memory
-		if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, TrainOptions{Allocator: checkedAllocator(t)}, recorder); err != nil {
+		if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+			recorder); err != nil {
 			t.Fatal(err)
 		}
 		texts := eventsOf[event.Noticed](recorder)
@@ -249,14 +264,14 @@ func TestOddData(t *testing.T) {
 	t.Run("more components than features", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Prepare.PCA = 3
-		if err := trainError(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&solve.WidthError{Components: 3, Features: 2}).Error()) {
+		if err := trainError(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&survey.WidthError{Components: 3, Features: 2}).Error()) {
 			t.Errorf("got error %v, expected a *solve.WidthError", err)
 		}
 	})
 	t.Run("no examples", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Examples.Train = nil
-		if err := trainError(t, openEmbedded(t), job); !errors.As(err, new(*run.NoExamplesError)) {
+		if err := trainError(t, openEmbedded(t), job); !errors.As(err, new(*protocol.NoExamplesError)) {
 			t.Errorf("got error %v, expected a *run.NoExamplesError", err)
 		}
 	})
@@ -303,13 +318,13 @@ func TestForeignExamples(t *testing.T) {
 	job.Examples.Train = nil
 	log := openEmbedded(t)
 	for p := range 4 {
-		rows := schemas.ExampleRows{Rows: 125, Cols: 2}
+		rows := examples.Rows{Rows: 125, Cols: 2}
 		for i := p * 125; i < (p+1)*125; i++ {
 			rows.Floats, rows.Words = append(rows.Floats, data.rows[i]...), append(rows.Words, data.labels[i])
 		}
 		produce(t, log, job, p, exampleMessage(t, rows))
 	}
-	unlabelled := schemas.ExampleRows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}}
+	unlabelled := examples.Rows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}}
 	produce(t, log, job, 0, exampleMessage(t, unlabelled))
 	report, _ := train(t, log, job)
 	if report.Rows != 500 || report.TrainError > 5 {
@@ -329,10 +344,10 @@ func TestMissingIsTheMean(t *testing.T) {
 	job.Examples.Train = nil
 	log := openEmbedded(t)
 	produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
-	if err := trainError(t, log, job); !errors.As(err, new(*RunError)) {
+	if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) {
 		t.Errorf("got error %v, expected a *RunError", err)
 	}
-	job.Examples.Missing = ingest.MissingMean
+	job.Examples.Missing = layout.MissingMean
 	if report, _ := train(t, log, job); report.Rows != 300 || report.TrainError > 10 {
 		t.Errorf("%d rows, error %.2f %%; expected 300 rows and at most 10 %%", report.Rows, report.TrainError)
 	}

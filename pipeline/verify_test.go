@@ -11,9 +11,14 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // ends returns where the partitions of all topics end.
@@ -38,10 +43,10 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 
 // checkVerified verifies a version, and checks which versions are the same, and that nothing is written to the topics of the pipeline and
 // nothing left beside them.
-func checkVerified(t *testing.T, log *kafkalog.Log, job Job, version string, want ...int) {
+func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) {
 	t.Helper()
 	before := ends(t, log)
-	same, err := Verify(t.Context(), log, openBLAS(t), job, version, event.Ignore{})
+	same, err := replay.Verify(t.Context(), log, openBLAS(t), job, version, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +62,8 @@ func checkVerified(t *testing.T, log *kafkalog.Log, job Job, version string, wan
 	}
 }
 
-// A version is made again with the same bits: that of one run, one that starts from another, and those of a chain, from their last full runs
-// on. Of the versions on the way those that were removed are made too.
+// A version is made again with the same bits: that of one run, one that starts from another, and those of a chain, from
+// their last full runs on. Of the versions on the way those that were removed are made too.
 func TestVerify(t *testing.T) {
 	t.Run("train", func(t *testing.T) {
 		log, job := openEmbedded(t), newMultiStageJob(t)
@@ -75,7 +80,7 @@ func TestVerify(t *testing.T) {
 		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
 			t.Fatal(err)
 		}
-		versions, err := Versions(t.Context(), log, job.Name)
+		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +103,7 @@ func TestVerify(t *testing.T) {
 	})
 	t.Run("removed versions", func(t *testing.T) {
 		log, job := openAlone(t), chainJob(t, "identity")
-		job.Keep, job.Retrain.Full = 2, FullOptions{Every: 1000}
+		job.Keep, job.Retrain.Full = 2, topics.FullOptions{Every: 1000}
 		job.Retrain.Rows, job.Examples.BatchRows = 30, 10
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 		if err != nil {
@@ -106,7 +111,7 @@ func TestVerify(t *testing.T) {
 		}
 		last := len(report.Updates)
 		live, tombstones := map[string]bool{}, 0
-		for _, m := range readTopic(t, log, run.TopicsOf(job.Name).Plans) {
+		for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Plans) {
 			if m.Value == nil {
 				tombstones++
 			}
@@ -140,37 +145,38 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
 	job.Examples.Partitions = 2
 	verify := func(log *kafkalog.Log) error {
-		_, err := Verify(t.Context(), log, openBLAS(t), job, run.Latest, event.Ignore{})
+		_, err := replay.Verify(t.Context(), log, openBLAS(t), job, protocol.Latest, event.Ignore{})
 		return err
 	}
 	t.Run("no version", func(t *testing.T) {
 		log := openEmbedded(t)
-		if err := log.Create(t.Context(), Topics(job)...); err != nil {
+		if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
 			t.Fatal(err)
 		}
-		if err := verify(log); !errors.As(err, new(*run.NoVersionError)) {
+		if err := verify(log); !errors.As(err, new(*protocol.NoVersionError)) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("expired examples", func(t *testing.T) {
 		log := openEmbedded(t)
 		train(t, log, job)
-		deleteRecords(t, log, run.TopicsOf(job.Name).Examples, 1, 3)
+		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, 1, 3)
 		err := verify(log)
-		missing, ok := errors.AsType[*MissingExamplesError](err)
-		if want := (schemas.Spans{{Partition: 1, From: 0, To: 3}}); !ok || !slices.Equal(missing.Spans, want) || !strings.Contains(err.Error(), "test.examples[1]@0–3") {
+		missing, ok := errors.AsType[*replay.MissingExamplesError](err)
+		if want := (coverage.Spans{{Partition: 1, From: 0, To: 3}}); !ok || !slices.Equal(missing.Spans, want) ||
+			!strings.Contains(err.Error(), "test.examples[1]@0–3") {
 			t.Errorf("got %v, expected that %v are gone", err, want)
 		}
 	})
 	t.Run("other examples", func(t *testing.T) {
 		log := openEmbedded(t)
 		train(t, log, job)
-		examples := run.TopicsOf(job.Name).Examples
+		examples := protocol.TopicsOf(job.Name).Examples
 		messages := readTopic(t, log, examples)
 		if err := log.Delete(t.Context(), examples); err != nil {
 			t.Fatal(err)
 		}
-		if err := log.Create(t.Context(), Topics(job)[0]); err != nil {
+		if err := log.Create(t.Context(), topics.Topics(job)[0]); err != nil {
 			t.Fatal(err)
 		}
 		other := exampleMessage(t, rings(64, 2, 2, 7).exampleRows())
@@ -181,7 +187,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			produce(t, log, job, m.Partition, m)
 		}
 		err := verify(log)
-		differs, ok := errors.AsType[*DigestError](err)
+		differs, ok := errors.AsType[*replay.DigestError](err)
 		if !ok || differs.Got == differs.Want || len(differs.Changed) != 1 || differs.Changed[0].Partition != 1 {
 			t.Errorf("got %v, expected other weights of other examples in partition 1", err)
 		}
@@ -189,9 +195,9 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	t.Run("a plan", func(t *testing.T) {
 		log, first := openEmbedded(t), job
 		train(t, log, first)
-		first.Warm, first.Keep = run.Latest, 1
+		first.Warm, first.Keep = protocol.Latest, 1
 		train(t, log, first)
-		plans := run.TopicsOf(job.Name).Plans
+		plans := protocol.TopicsOf(job.Name).Plans
 		second := int64(0)
 		for _, m := range readTopic(t, log, plans) {
 			if bytes.HasPrefix(m.Key, []byte("plan/")) {
@@ -199,17 +205,18 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 		deleteRecords(t, log, plans, 0, second)
-		if err := verify(log); !errors.As(err, new(*MissingPlanError)) {
+		if err := verify(log); !errors.As(err, new(*heed.MissingPlanError)) {
 			t.Errorf("got %v, expected that a plan is gone", err)
 		}
 	})
 	t.Run("arithmetic", func(t *testing.T) {
-		p, here := open(openEmbedded(t), job.Name, nil), arithmetic(openBLAS(t))
+		p, here := topics.Open(openEmbedded(t), job.Name, nil), planning.Arithmetic(openBLAS(t))
 		there := here
 		there.Vector = "none"
-		runs := []earlierRun{{version: 3, plan: &schemas.Plan{Arithmetic: there}}}
-		err := p.checkHistory(t.Context(), runs, here, event.Ignore{})
-		if !errors.As(err, new(*ArithmeticError)) || !strings.Contains(err.Error(), "version 3 was made with another arithmetic (vector none, this process has ") {
+		runs := []heed.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
+		err := replay.CheckHistory(t.Context(), p, runs, here, event.Ignore{})
+		if !errors.As(err, new(*replay.ArithmeticError)) || !strings.Contains(err.Error(),
+			"version 3 was made with a different arithmetic (vector none, this process has ") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -221,7 +228,7 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	train(t, log, job)
 	before := ends(t, log)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Verify(ctx, log, openBLAS(t), job, run.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+	if _, err := replay.Verify(ctx, log, openBLAS(t), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, expected an interruption", err)
 	}
 	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {

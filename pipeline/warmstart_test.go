@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // A warm start begins where an earlier version ended, over the same features.
@@ -24,15 +28,16 @@ func TestWarmStart(t *testing.T) {
 	for i := range job.Stages {
 		job.Stages[i].Passes = 2
 	}
-	job.Warm = run.Latest
+	job.Warm = protocol.Latest
 	recorder := &eventRecorder{}
 	warm, _ := trainRecorded(t, log, job, recorder)
 	first := eventsOf[event.Passed](recorder)[0]
-	if got, want := first.Metrics[schemas.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
+	if got, want := first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
 		t.Errorf("the first pass has loss %g, the earlier version ended at %g", got, want)
 	}
 	if warm.Stages[1].TrainLoss > cold.Stages[1].TrainLoss+1e-4 {
-		t.Errorf("the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss, cold.Stages[1].TrainLoss)
+		t.Errorf("the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss,
+			cold.Stages[1].TrainLoss)
 	}
 
 	other := job
@@ -46,7 +51,7 @@ func TestWarmStart(t *testing.T) {
 		t.Errorf("with another class: got error %v", err)
 	}
 	job.Warm = "99"
-	if err := trainError(t, log, job); !errors.As(err, new(*run.NoVersionError)) {
+	if err := trainError(t, log, job); !errors.As(err, new(*protocol.NoVersionError)) {
 		t.Errorf("from version 99: got error %v, expected a *run.NoVersionError", err)
 	}
 }
@@ -56,9 +61,9 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 	log := openEmbedded(t)
 	job := newJob(t, rings(300, 2, 3, 1), table{}, rffStage(link.Softmax, 20, 3))
 	train(t, log, job)
-	job.Warm = run.Latest
+	job.Warm = protocol.Latest
 	wide := newJob(t, rings(300, 3, 3, 1), table{}, job.Stages...)
-	wide.Warm = run.Latest
+	wide.Warm = protocol.Latest
 	if err := trainError(t, log, wide); !strings.Contains(err.Error(), "3 features, the version that this run starts from has 2") {
 		t.Errorf("with 3 features: got error %v", err)
 	}
@@ -72,21 +77,22 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 func TestSurveyOfAWarmStart(t *testing.T) {
 	log := openEmbedded(t)
 	job := newJob(t, rings(300, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 3))
-	job.Prepare = schemas.Prepare{Scale: stages.ScaleStandard, PCA: 2}
+	job.Prepare = schemas.Prepare{Scale: prepare.ScaleStandard, PCA: 2}
 	cold, _ := train(t, log, job)
 	sent := sentBySurvey(t, log, job.Name, cold.Run)
-	job.Warm = run.Latest
+	job.Warm = protocol.Latest
 	warm, _ := train(t, log, job)
 	sentWarm := sentBySurvey(t, log, job.Name, warm.Run)
 	if warm.Rows != cold.Rows || warm.Splits["test"].Rows != cold.Splits["test"].Rows {
-		t.Errorf("the warm start has %d rows and the splits %v, the version that it starts from %d and %v", warm.Rows, warm.Splits, cold.Rows, cold.Splits)
+		t.Errorf("the warm start has %d rows and the splits %v, the version that it starts from %d and %v", warm.Rows, warm.Splits,
+			cold.Rows, cold.Splits)
 	}
-	for _, part := range []string{"sample", "gram", schemas.FieldSums, schemas.FieldSquares, schemas.FieldPresent} {
+	for _, part := range []string{"sample", "gram", statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {
 		if !sent[part] || sentWarm[part] {
 			t.Errorf("%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
 		}
 	}
-	for _, part := range []string{"visit", schemas.FieldSplits, schemas.FieldLabels} {
+	for _, part := range []string{"visit", statistics.FieldSplits, statistics.FieldLabels} {
 		if !sentWarm[part] {
 			t.Errorf("the warm start does not send %s", part)
 		}
@@ -96,16 +102,16 @@ func TestSurveyOfAWarmStart(t *testing.T) {
 // sentBySurvey returns the kinds of the records that the survey of a run has sent, and the names of the tensors in its visits.
 func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]bool {
 	t.Helper()
-	sent, collector := map[string]bool{}, schemas.Collector[float64]{}
-	for _, message := range readTopic(t, log, run.TopicsOf(name).Statistics) {
-		m := run.FromKafka(message)
-		if m.Run() != id || m.Get("stage") != fmt.Sprint(schemas.Survey) {
+	sent, collector := map[string]bool{}, wire.Collector[float64]{}
+	for _, message := range readTopic(t, log, protocol.TopicsOf(name).Statistics) {
+		m := protocol.FromKafka(message)
+		if m.Run() != id || m.Get("stage") != fmt.Sprint(wire.Survey) {
 			continue
 		}
-		if sent[string(m.Kind())] = true; m.Kind() != schemas.KindVisit {
+		if sent[string(m.Kind())] = true; m.Kind() != statistics.KindVisit {
 			continue
 		}
-		r, err := collector.Add(m, checkedAllocator(t))
+		r, err := collector.Add(m, arrowtest.Allocator(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,11 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // However many runs there were, a run reads as much of the topics before it begins as the tenth did, and makes the next version; the
@@ -28,7 +33,7 @@ func TestManyRuns(t *testing.T) {
 	}
 	closeAfter(t, log)
 	produce(t, log, job, 0, message)
-	p := open(log, job.Name, checkedAllocator(t))
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	read := func() (n int) { // the messages that are read to know what counts
 		client := *p.Client
 		client.Log = countingLog{client.Log, &n}
@@ -48,7 +53,7 @@ func TestManyRuns(t *testing.T) {
 	if limit := 5 * 64; most > limit {
 		t.Errorf("%d messages are read to know what counts, expected at most %d after any number of runs", most, limit)
 	}
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != keep {
 		t.Fatalf("%d versions, %v; expected %d", len(versions), err, keep)
 	}
@@ -56,7 +61,7 @@ func TestManyRuns(t *testing.T) {
 		if v.Version != runs-keep+1+i {
 			t.Errorf("version %d stays, expected %d", v.Version, runs-keep+1+i)
 		}
-		if _, err := LoadModel(t.Context(), log, job.Name, v.Run); err != nil {
+		if _, err := topics.Open(log, job.Name, nil).Model(t.Context(), v.Run); err != nil {
 			t.Error(err)
 		}
 	}
@@ -79,18 +84,18 @@ func TestManyRuns(t *testing.T) {
 		t.Errorf("%d messages of the plans topic stay, expected at most %d after any number of runs", n, 2*64)
 	}
 	job.Warm = "1"
-	if err := trainError(t, log, job); !errors.As(err, new(*run.NoVersionError)) {
+	if err := trainError(t, log, job); !errors.As(err, new(*protocol.NoVersionError)) {
 		t.Errorf("warm start from a version that was removed: %v", err)
 	}
 }
 
 // countingLog counts the messages that are read.
 type countingLog struct {
-	run.Log
+	protocol.Log
 	read *int
 }
 
-func (l countingLog) Range(topic string, partition int, from, to int64) run.Reader {
+func (l countingLog) Range(topic string, partition int, from, to int64) protocol.Reader {
 	*l.read += int(to - from)
 	return l.Log.Range(topic, partition, from, to)
 }
@@ -131,7 +136,7 @@ func TestLongLabels(t *testing.T) {
 	if report.Classes != 940 || len(m.Labels()) != 940 || report.Version != 1 {
 		t.Errorf("version %d of %d classes, its model has %d", report.Version, report.Classes, len(m.Labels()))
 	}
-	versions, err := Versions(t.Context(), log, job.Name)
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 || versions[0].Labels[939] != data.labels[939] {
 		t.Errorf("%d versions, %v", len(versions), err)
 	}
@@ -143,18 +148,20 @@ func TestManySources(t *testing.T) {
 	job, message := newForeignJob(t, table{rows: [][]float32{{0, 1}, {1, 0}}, labels: []string{"a", "b"}})
 	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]
 	log := openEmbedded(t)
-	p := open(log, job.Name, checkedAllocator(t))
-	if err := p.create(t.Context(), &job); err != nil {
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	if err := topics.Create(t.Context(), p, &job); err != nil {
 		t.Fatal(err)
 	}
-	var seals []schemas.Message
-	written := make([][]schemas.Message, partitions)
+	var seals []wire.Message
+	written := make([][]wire.Message, partitions)
 	for i := range sources {
 		// Of each source the last message is there; the others, which would be in other partitions, are gone.
-		seal := schemas.SourceSeal{ID: fmt.Sprintf("%064d", i), Attempt: "1", Split: "train", Partitions: partitions, Messages: int64(i%partitions) + 1, Rows: 2}
-		seal.Spans = schemas.Spans{{Partition: i % partitions, From: int64(len(written[i%partitions])), To: int64(len(written[i%partitions])) + 1}}
+		seal := schemas.SourceSeal{ID: fmt.Sprintf("%064d", i), Attempt: "1", Split: "train", Partitions: partitions,
+			Messages: int64(i%partitions) + 1, Rows: 2}
+		seal.Spans = coverage.Spans{{Partition: i % partitions, From: int64(len(written[i%partitions])),
+			To: int64(len(written[i%partitions])) + 1}}
 		seals = append(seals, seal.Message())
-		written[i%partitions] = append(written[i%partitions], schemas.Message{Value: message.Value, Headers: []schemas.Header{
+		written[i%partitions] = append(written[i%partitions], wire.Message{Value: message.Value, Headers: []wire.Header{
 			{Key: "stagewise-source", Value: seal.Name()}, {Key: "stagewise-sequence", Value: fmt.Sprint(i % partitions)}}})
 	}
 	for n, messages := range written {
@@ -169,13 +176,14 @@ func TestManySources(t *testing.T) {
 	calls := 0
 	client := *p.Client
 	client.Log = requestCounter{client.Log, &calls}
-	counted := &pipeline{Client: &client, admin: p.admin, extend: p.extend, memory: p.memory}
-	plan, err := counted.plan(t.Context(), job, openBLAS(t), nil, l, retention{})
+	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}
+	plan, err := planning.Plan(t.Context(), counted, job, openBLAS(t), nil, l, topics.ExamplesRetention{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
-		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls, sources, partitions)
+		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls,
+			sources, partitions)
 	}
 	if messages, err := plan.Messages(); err != nil || len(messages) < 2 {
 		t.Errorf("the plan has %d messages, %v; expected several", len(messages), err)
@@ -188,7 +196,7 @@ func TestManySources(t *testing.T) {
 
 // requestCounter counts the calls of a log.
 type requestCounter struct {
-	run.Log
+	protocol.Log
 	calls *int
 }
 
@@ -197,12 +205,12 @@ func (l requestCounter) Bounds(ctx context.Context, topic string, partition int)
 	return l.Log.Bounds(ctx, topic, partition)
 }
 
-func (l requestCounter) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+func (l requestCounter) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
 	*l.calls++
 	return l.Log.Spans(ctx, topic)
 }
 
-func (l requestCounter) Range(topic string, partition int, from, to int64) run.Reader {
+func (l requestCounter) Range(topic string, partition int, from, to int64) protocol.Reader {
 	*l.calls++
 	return l.Log.Range(topic, partition, from, to)
 }
@@ -210,7 +218,7 @@ func (l requestCounter) Range(topic string, partition int, from, to int64) run.R
 // What retention may delete before a run has ended is left out, and the report says so.
 func TestExpiringExamples(t *testing.T) {
 	hour := int64(3600)
-	bounds := []schemas.Span{{Partition: 0, From: 0, To: 100}, {Partition: 1, From: 40, To: 100}, {Partition: 2, From: 7, To: 7}}
+	bounds := []coverage.Span{{Partition: 0, From: 0, To: 100}, {Partition: 1, From: 40, To: 100}, {Partition: 2, From: 7, To: 7}}
 	for name, test := range map[string]struct {
 		config map[string]string
 		before func(age time.Duration) []int64
@@ -238,8 +246,8 @@ func TestExpiringExamples(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pipeline{Client: &run.Client{Log: agedLog{before: test.before}}}
-			got, err := p.staying(t.Context(), retentionOf(test.config), bounds)
+			p := &topics.Pipeline{Client: &protocol.Client{Log: agedLog{before: test.before}}}
+			got, err := topics.Staying(t.Context(), p, topics.RetentionOf(test.config), bounds)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +264,7 @@ func TestExpiringExamples(t *testing.T) {
 
 // agedLog is a log that only knows how old its messages are.
 type agedLog struct {
-	run.Log
+	protocol.Log
 	before func(age time.Duration) []int64
 }
 

@@ -2,9 +2,9 @@ package schemas
 
 import "fmt"
 
-// A plan may average several members: models that are trained side by side, each from the beginning, and whose predictions are averaged. The
-// stages of the plan are then those of one member after those of another. What is drawn for a stage depends on its number, so no two members
-// have the same random features.
+// A plan may average several members: models that are trained side by side, each from the beginning, and whose
+// predictions are averaged. The stages of the plan are then those of one member after those of another. What is drawn
+// for a stage depends on its number, so no two members have the same random features.
 
 // Members returns how many models the plan averages; 1 if it averages none.
 func (p *Plan) Members() int { return max(p.Average, 1) }

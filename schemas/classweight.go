@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ClassWeight is the value of the key `class_weight`: by what the weights of training rows are multiplied, by their class. The zero value is
-// 1 for every class.
+// ClassWeight is the value of the key `class_weight`: the factors of the weights of training rows, by
+// class. The zero value is 1 for every class.
 type ClassWeight struct {
 	// Balanced says that every class weighs the same: n/(k·c), for a class with c of the n rows of k classes.
 	Balanced bool

@@ -1,11 +1,11 @@
-// Package schemas defines the messages that cross a topic: examples, residuals, statistics, weights, plans and manifests,
-// with their Arrow schemas, identities and digests.
+// Package schemas defines the messages of a pipeline's topics: plans and ends of runs, chains and windows,
+// residuals, weights, reports, manifests and predictions, with their identities and digests.
 //
-// Every other package of the flow imports schemas, and schemas imports none of them. The value of a message is a complete
-// Arrow IPC stream of one record batch. Plans, their ends, stage reports, failures, manifests and the seals of sources
-// are JSON instead. The headers say what a message is. FORMAT.md in this folder describes each message as a table, and
-// testdata holds one message of each kind.
+// It builds on packages of one idea each: wire is the encoding of all messages, coverage lists the messages and rows of
+// a sum, examples and statistics are the messages of these topics. Every other package of the flow imports them,
+// and they import none of it. FORMAT.md in this folder describes each message as a table, and testdata holds one
+// message of each kind.
 //
-// Everything that is decoded here may come from a stranger. A decoder returns an error that wraps [ErrDamaged] for bytes
+// All input is untrusted. A decoder returns an error that wraps [wire.ErrDamaged] for bytes
 // that it can't read, and its memory is bounded by the number of bytes. Package schemas/stream does this for Arrow.
 package schemas

@@ -1,9 +1,13 @@
 package schemas
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
 
 // KindEnd is the kind of an [End] message.
-const KindEnd Kind = "end"
+const KindEnd wire.Kind = "end"
 
 // States in which a run ends.
 const (
@@ -12,7 +16,7 @@ const (
 	Cancelled = "cancelled"
 )
 
-// End says how a run ended.
+// End describes the end of a run.
 type End struct {
 	Run    string `json:"run"`              // id of the run
 	State  string `json:"state"`            // Done, Failed or Cancelled
@@ -20,7 +24,7 @@ type End struct {
 	// Source is a source that lacks messages, as [SourceName] has it; empty for other reasons. Its seal, if it stands before this
 	// end, no longer counts, so the source is ingested again.
 	Source string `json:"source,omitempty"`
-	// Version says where the run's version is on the versions topic. nil: there is none.
+	// Version is the place of the run's version on the versions topic; nil: no version.
 	Version *Place `json:"version,omitempty"`
 	// Since holds the end offsets of topics when the run ended: the next run's records begin there.
 	Since Since `json:"since"`
@@ -30,10 +34,10 @@ type End struct {
 }
 
 // Message encodes the end for the plans topic.
-func (e *End) Message() Message {
+func (e *End) Message() wire.Message {
 	short := *e
 	short.Reason = cut(e.Reason, maxReason)
-	return jsonMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, short)
+	return wire.JSONMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, short)
 }
 
 // maxReason is the maximum length of a reason for people, in bytes.

@@ -12,6 +12,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/threshold"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // fieldTables returns the tables of the fields of all JSON that is on topics, a table for each type: what Go's comments say of each field.
@@ -28,19 +34,19 @@ func fieldTables(t *testing.T) string {
 				return
 			}
 			types = append(types, of)
-			for f := range of.Fields() {
+			for _, f := range fieldsOf(of) {
 				visit(f.Type)
 			}
 		}
 	}
-	kinds := map[reflect.Type]Kind{}
+	kinds := map[reflect.Type]wire.Kind{}
 	for _, l := range layouts() {
 		if l.value != nil {
 			kinds[reflect.TypeOf(l.value)] = l.kind
 			visit(reflect.TypeOf(l.value))
 		}
 	}
-	visit(reflect.TypeFor[Coverage]())
+	visit(reflect.TypeFor[coverage.Coverage]())
 	var b strings.Builder
 	for _, of := range types {
 		title := "`" + of.Name() + "`"
@@ -48,9 +54,9 @@ func fieldTables(t *testing.T) string {
 			title = fmt.Sprintf("The JSON of kind `%s`, `%s`", kind, of.Name())
 		}
 		fmt.Fprintf(&b, "\n%s:\n\n| field | type | |\n|---|---|---|\n", title)
-		for f := range of.Fields() {
+		for _, f := range fieldsOf(of) {
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			text := comments[of.Name()+"."+f.Name]
+			text := comments[f.of+"."+f.Name]
 			if text == "" {
 				t.Errorf("%s.%s has no comment, which FORMAT.md would have", of.Name(), f.Name)
 			}
@@ -69,6 +75,24 @@ func fieldTables(t *testing.T) string {
 		}
 	}
 	return b.String()
+}
+
+// field is a field of a type, or of one that it embeds.
+type field struct {
+	reflect.StructField
+	of string // name of the type that declares it
+}
+
+// fieldsOf returns the fields of a struct's JSON, where those of an embedded type are its own.
+func fieldsOf(of reflect.Type) (fields []field) {
+	for f := range of.Fields() {
+		if f.Anonymous && f.Tag.Get("json") == "" {
+			fields = append(fields, fieldsOf(f.Type)...)
+			continue
+		}
+		fields = append(fields, field{f, of.Name()})
+	}
+	return fields
 }
 
 // ownJSON reports whether a type writes its JSON itself. FORMAT.md describes it elsewhere.
@@ -96,6 +120,9 @@ func jsonType(of reflect.Type) string {
 		}
 		return jsonType(of.Elem())
 	case reflect.Slice:
+		if of == reflect.TypeFor[examples.ClassLabels]() {
+			return "list of text, or of whole number"
+		}
 		return "list of " + jsonType(of.Elem())
 	case reflect.Array:
 		return fmt.Sprintf("list of %d × %s", of.Len(), jsonType(of.Elem()))
@@ -104,6 +131,9 @@ func jsonType(of reflect.Type) string {
 	case reflect.Struct:
 		if of == reflect.TypeFor[ClassWeight]() {
 			return "text, or object of number by text"
+		}
+		if of == reflect.TypeFor[threshold.Rule]() {
+			return "number, text or object, as the key `threshold` has it"
 		}
 		if ownJSON(of) {
 			return "`" + of.Name() + "`, see [examples](#examples)"
@@ -122,15 +152,22 @@ func jsonType(of reflect.Type) string {
 	return "whole number"
 }
 
-// fieldComments returns what the comments of this package say of the fields of structs, by Type.Field, on one line each.
+// sources returns the files of this package and of those that its messages are made of.
+func sources(t *testing.T) []string {
+	t.Helper()
+	return slices.Concat(arrowtest.Must(filepath.Glob("*.go"))(t), arrowtest.Must(filepath.Glob("*/*.go"))(t))
+}
+
+// fieldComments returns what the comments of these packages say of the fields of structs, by Type.Field, on one line each.
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, file := range must(filepath.Glob("*.go"))(t) {
+	for _, file := range sources(t) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		parsed := must(parser.ParseFile(token.NewFileSet(), file, must(os.ReadFile(file))(t), parser.ParseComments|parser.SkipObjectResolution))(t)
+		parsed := arrowtest.Must(parser.ParseFile(token.NewFileSet(), file, arrowtest.Must(os.ReadFile(file))(t),
+			parser.ParseComments|parser.SkipObjectResolution))(t)
 		for _, d := range parsed.Decls {
 			group, ok := d.(*ast.GenDecl)
 			if !ok || group.Tok != token.TYPE {

@@ -4,6 +4,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // placed is a row of the examples topic.
@@ -17,7 +20,7 @@ type placed struct {
 const eachRow = 5
 
 // placesOf returns the rows of a list, in messages with offsets below 12.
-func placesOf(rows []ForgottenRows) map[placed]bool {
+func placesOf(rows []coverage.ForgottenRows) map[placed]bool {
 	all := map[placed]bool{}
 	for _, r := range rows {
 		for offset := r.From; offset < r.To; offset++ {
@@ -33,9 +36,9 @@ func placesOf(rows []ForgottenRows) map[placed]bool {
 	return all
 }
 
-func drawForgotten(random *rand.Rand) (rows []ForgottenRows) {
+func drawForgotten(random *rand.Rand) (rows []coverage.ForgottenRows) {
 	for range random.IntN(8) {
-		r := ForgottenRows{Partition: random.IntN(2), From: random.Int64N(12)}
+		r := coverage.ForgottenRows{Partition: random.IntN(2), From: random.Int64N(12)}
 		r.To = r.From + 1
 		if random.IntN(2) == 0 {
 			r.To += random.Int64N(4)
@@ -53,8 +56,8 @@ func TestForgottenIsASetOfRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		a, b := drawForgotten(random), drawForgotten(random)
-		f, g := Forgotten(nil).Union(a), Forgotten(nil).Union(b)
-		if err := f.check(); err != nil || !maps.Equal(placesOf(f), placesOf(a)) {
+		f, g := coverage.Forgotten(nil).Union(a), coverage.Forgotten(nil).Union(b)
+		if err := f.Check(); err != nil || !maps.Equal(placesOf(f), placesOf(a)) {
 			t.Fatalf("%v became %v, %v", a, f, err)
 		}
 		both := placesOf(a)
@@ -65,7 +68,7 @@ func TestForgottenIsASetOfRows(t *testing.T) {
 		if f.Covers(g) && len(both) != len(placesOf(f)) {
 			t.Fatalf("%v covers %v", f, g)
 		}
-		spans := Spans{{0, 3, 6}, {1, 0, 2}, {1, 5, 9}}
+		spans := coverage.Spans{{Partition: 0, From: 3, To: 6}, {Partition: 1, From: 0, To: 2}, {Partition: 1, From: 5, To: 9}}
 		inside := placesOf(f)
 		maps.DeleteFunc(inside, func(p placed, _ bool) bool {
 			return p.partition == 0 && (p.offset < 3 || p.offset >= 6) || p.partition == 1 && (p.offset >= 2 && p.offset < 5 || p.offset >= 9)
@@ -95,11 +98,13 @@ func TestForgottenIsASetOfRows(t *testing.T) {
 
 func TestImpossibleForgottenRowsAreDamaged(t *testing.T) {
 	for _, rows := range []string{
-		`{"partition":-1,"from":0,"to":1}`, `{"partition":0,"from":-1,"to":1}`, `{"partition":0,"from":1,"to":1}`, `{"partition":0,"from":0,"to":2,"first":1,"end":2}`,
-		`{"partition":0,"from":0,"to":1,"first":2,"end":2}`, `{"partition":0,"from":0,"to":1,"first":2}`, `{"partition":0,"from":0,"to":1,"first":-1,"end":2}`, `{"partition":0,"from":0,"to":1,"end":-2}`,
+		`{"partition":-1,"from":0,"to":1}`, `{"partition":0,"from":-1,"to":1}`, `{"partition":0,"from":1,"to":1}`,
+		`{"partition":0,"from":0,"to":2,"first":1,"end":2}`,
+		`{"partition":0,"from":0,"to":1,"first":2,"end":2}`, `{"partition":0,"from":0,"to":1,"first":2}`,
+		`{"partition":0,"from":0,"to":1,"first":-1,"end":2}`, `{"partition":0,"from":0,"to":1,"end":-2}`,
 		`{"partition":0,"from":1,"to":2},{"partition":0,"from":0,"to":1}`, `{"partition":0,"from":0,"to":2},{"partition":0,"from":1,"to":3}`,
 	} {
-		if f, err := DecodeJSON[Forget](Message{Value: []byte(`{"rows":[` + rows + `]}`)}); err == nil {
+		if f, err := DecodeJSON[Forget](wire.Message{Value: []byte(`{"rows":[` + rows + `]}`)}); err == nil {
 			t.Errorf("%s became %+v", rows, f)
 		}
 	}

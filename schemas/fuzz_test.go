@@ -10,42 +10,15 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// metered is an allocator that counts all bytes that it ever allocates.
-type metered struct {
-	*memory.CheckedAllocator
-	total int
-}
-
-func meter() *metered {
-	return &metered{CheckedAllocator: memory.NewCheckedAllocator(memory.NewGoAllocator())}
-}
-
-func (m *metered) Allocate(size int) []byte {
-	m.total += size
-	return m.CheckedAllocator.Allocate(size)
-}
-
-func (m *metered) Reallocate(size int, b []byte) []byte {
-	m.total += size
-	return m.CheckedAllocator.Reallocate(size, b)
-}
-
-// check checks what must hold after any bytes were decoded, of which there are size.
-func (m *metered) check(t *testing.T, size int, err error) {
-	t.Helper()
-	if err != nil && !errors.Is(err, ErrDamaged) {
-		t.Errorf("%v is not ErrDamaged", err)
-	}
-	if m.total > 4*size+64 {
-		t.Errorf("%d bytes of memory for %d bytes", m.total, size)
-	}
-	m.AssertSize(t, 0)
-}
-
 // seeds adds goldens: whole, cut short, and with a flipped bit.
-func seeds(f *testing.F, add func(Message), names ...string) {
+func seeds(f *testing.F, add func(wire.Message), names ...string) {
 	all := samples(f)
 	for _, name := range names {
 		m := readGolden(f, name, all[name])
@@ -62,16 +35,24 @@ func seeds(f *testing.F, add func(Message), names ...string) {
 }
 
 func FuzzDecodeExamples(f *testing.F) {
-	seeds(f, func(m Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse", "examples-frame")
-	for _, name := range must(filepath.Glob("stream/testdata/hostile/*.arrow"))(f) {
-		f.Add(must(os.ReadFile(name))(f))
+	seeds(f, func(m wire.Message) { f.Add(m.Value) }, "examples", "examples-bytes", "examples-sparse", "examples-frame")
+	for _, name := range arrowtest.Must(filepath.Glob("stream/testdata/hostile/*.arrow"))(f) {
+		f.Add(arrowtest.Must(os.ReadFile(name))(f))
 	}
+	rows := &examples.Rows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}, Columns: examples.Columns{{Name: "time",
+		Offset: 1764000038912}, {Name: "size"}}}
+	f.Add(encodedRows(f, rows, memory.DefaultAllocator))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		mem := meter()
-		e, err := DecodeExamples(value, mem)
+		mem := arrowtest.NewMeter()
+		e, err := examples.Decode(value, mem)
 		if err == nil {
-			if e.Rows*e.Width <= 1<<20 {
-				e.Features(make([]float32, e.Rows*e.Width), e.Width)
+			for _, columns := range []examples.Columns{nil, {{Name: "time", Offset: 7}, {Name: "size"}}} {
+				if err := e.Align(columns); err != nil && !errors.Is(err, wire.ErrDamaged) {
+					t.Error(err)
+				}
+				if e.Rows*e.Width <= 1<<20 {
+					e.Features(make([]float32, e.Rows*e.Width), e.Width)
+				}
 			}
 			for row := range e.Rows {
 				e.Weight(row)
@@ -80,144 +61,100 @@ func FuzzDecodeExamples(f *testing.F) {
 					e.Label(row)
 				}
 			}
-			if err := e.Classes(make([]int32, e.Rows), NewLabels(nil)); err != nil && !errors.Is(err, ErrDamaged) {
+			if err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil)); err != nil && !errors.Is(err, wire.ErrDamaged) {
 				t.Error(err)
 			}
 			e.Release()
 		}
-		mem.check(t, len(value), err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
 func FuzzDecodeResiduals(f *testing.F) {
-	headers := residuals(2, 3).headers()
-	seeds(f, func(m Message) { f.Add(m.Get("offset"), m.Get("row"), 3, m.Value) }, "residuals")
+	headers := residuals(2, 3).Headers()
+	seeds(f, func(m wire.Message) { f.Add(m.Get("offset"), m.Get("row"), 3, m.Value) }, "residuals")
 	f.Fuzz(func(t *testing.T, offset, row string, classes int, value []byte) {
 		if classes < 1 || classes > 1<<20 {
 			return
 		}
-		mem := meter()
-		r, err := DecodeResiduals(Message{Headers: append(headers, Header{"offset", offset}, Header{"row", row}), Value: value}, classes, mem)
+		mem := arrowtest.NewMeter()
+		r, err := DecodeResiduals(wire.Message{Headers: append(headers, wire.Header{Key: "offset", Value: offset}, wire.Header{Key: "row",
+			Value: row}), Value: value}, classes, mem)
 		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
 			t.Errorf("%d scores, %d residuals", len(r.Score), len(r.Residual))
 		}
-		mem.check(t, len(value), err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
 func FuzzDecodePrediction(f *testing.F) {
-	seeds(f, func(m Message) {
+	seeds(f, func(m wire.Message) {
 		f.Add(m.Get("offset"), m.Get("after"), m.Get("row"), m.Get("until"), m.Get("rows"), m.Value)
 	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "residuals")
 	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
-		mem := meter()
-		p, err := DecodePrediction(Message{Headers: []Header{
-			{"kind", string(KindPrediction)}, {"partition", "3"}, {"version", "7"}, {"offset", offset}, {"after", after}, {"row", row}, {"until", until}, {"rows", rows}, {"seen", "4"},
+		mem := arrowtest.NewMeter()
+		p, err := DecodePrediction(wire.Message{Headers: []wire.Header{
+			{Key: "kind", Value: string(KindPrediction)}, {Key: "partition", Value: "3"}, {Key: "version", Value: "7"}, {Key: "offset", Value: offset}, {Key: "after", Value: after}, {Key: "row", Value: row}, {Key: "until", Value: until}, {Key: "rows", Value: rows}, {Key: "seen", Value: "4"},
 		}, Value: value}, mem)
 		if err == nil {
 			for _, class := range p.Classes {
 				_ = p.Labels[class]
 			}
-			if len(p.Probabilities) != (p.Until-p.Row)*len(p.Labels) || p.Task == SeveralLabels && len(p.Given) != len(p.Probabilities) {
-				t.Errorf("%d probabilities and %d given labels of %d rows and %d classes", len(p.Probabilities), len(p.Given), p.Until-p.Row, len(p.Labels))
+			probabilities, numbers := (p.Until-p.Row)*len(p.Labels), 0
+			if p.Task == examples.Numbers {
+				probabilities, numbers = 0, probabilities
+			}
+			if len(p.Probabilities) != probabilities || len(p.Numbers) != numbers || p.Task == examples.SeveralLabels &&
+				len(p.Given) != probabilities {
+				t.Errorf("%d probabilities, %d numbers and %d given labels of %d rows and %d classes", len(p.Probabilities), len(p.Numbers),
+					len(p.Given), p.Until-p.Row, len(p.Labels))
 			}
 		}
-		mem.check(t, len(value), err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
 // A Collector survives any message. Its headers are lines of key=value.
 func FuzzCollector(f *testing.F) {
-	seeds(f, func(m Message) {
+	seeds(f, func(m wire.Message) {
 		var lines []string
 		for _, h := range m.Headers {
 			lines = append(lines, h.Key+"="+h.Value)
 		}
-		f.Add(strings.Join(lines, "\n"), m.Value, m.Kind() != KindVisit && m.Kind() != KindSeal)
+		f.Add(strings.Join(lines, "\n"), m.Value, m.Kind() != statistics.KindVisit && m.Kind() != statistics.KindSeal)
 	}, "visit", "gram", "seal", "sample", "prepare", "weights")
 	f.Fuzz(func(t *testing.T, headers string, value []byte, single bool) {
-		m := Message{Value: value}
+		m := wire.Message{Value: value}
 		for line := range strings.SplitSeq(headers, "\n") {
 			key, text, _ := strings.Cut(line, "=")
-			m.Headers = append(m.Headers, Header{key, text})
+			m.Headers = append(m.Headers, wire.Header{Key: key, Value: text})
 		}
 		if single {
-			collectAny(t, &Collector[float32]{}, m)
+			collectAny(t, &wire.Collector[float32]{}, m)
 		} else {
-			collectAny(t, &Collector[float64]{}, m)
+			collectAny(t, &wire.Collector[float64]{}, m)
 		}
 	})
 }
 
-func collectAny[T Number](t *testing.T, c *Collector[T], m Message) {
-	mem := meter()
+func collectAny[T wire.Number](t *testing.T, c *wire.Collector[T], m wire.Message) {
+	mem := arrowtest.NewMeter()
 	chunks := max(1, min(8, orZero(strconv.Atoi(m.Get("chunks")))))
 	for i := range chunks {
-		m.Headers = append([]Header{{"chunk", strconv.Itoa(i)}}, m.Headers...)
+		m.Headers = append([]wire.Header{{Key: "chunk", Value: strconv.Itoa(i)}}, m.Headers...)
 		r, err := c.Add(m, mem)
 		if r != nil {
-			if err := r.Tensors.complete(); err != nil {
+			if err := r.Tensors.Complete(); err != nil {
 				t.Error(err)
 			}
-			if again := must(r.Encode(mem))(t); again[0].Get("digest") != m.Get("digest") {
+			if again := arrowtest.Must(r.Encode(mem))(t); again[0].Get("digest") != m.Get("digest") {
 				t.Error("the record is encoded with another digest")
 			}
 			mem.AssertSize(t, 0)
 			return
 		}
-		mem.check(t, chunks*len(m.Value), err)
+		mem.Check(t, chunks*len(m.Value), err, wire.ErrDamaged)
 	}
-}
-
-// The memory of a Collector is bounded, and it returns only records that were written, whatever messages come. Every
-// three bytes are a message: which chunk of which record, and what is wrong with it.
-func FuzzCollectorSequence(f *testing.F) {
-	const records, chunks, maxBytes = 8, 3, 4 << 10
-	schema, mem := formatOf[float64]().schema, checked(f)
-	var messages [records][chunks]Message
-	whole, largest := map[Digest]bool{}, 0
-	for i := range messages {
-		x := Vector("x", numbered[float64](chunks*(i+1)))
-		r := statistics(x)
-		r.Partition, r.Visit = i/4, i%2 // some share an identity
-		whole[r.Digest()] = true
-		size := recordOverhead
-		for j := range chunks {
-			n := i + 1
-			value := must(encodeSegments(schema, []segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, mem))(f)
-			headers := append(r.headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
-				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
-			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}
-			size += chunkOverhead + len(value)
-		}
-		largest = max(largest, size)
-	}
-	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 2, 0})
-	f.Add([]byte{3, 2, 0, 4, 0, 0, 3, 1, 0, 4, 2, 0, 4, 1, 0, 3, 0, 0})
-	f.Add(bytes.Repeat([]byte{0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0, 5, 0, 0, 6, 1, 0, 7, 1, 9}, 20))
-	f.Fuzz(func(t *testing.T, sequence []byte) {
-		mem, c := checked(t), &Collector[float64]{MaxBytes: maxBytes}
-		for ; len(sequence) >= 3; sequence = sequence[3:] {
-			i, j, wrong := sequence[0], sequence[1], int(sequence[2])
-			m := messages[i%records][j%chunks]
-			switch wrong % 4 {
-			case 1:
-				m.Value = bytes.Clone(m.Value)
-				m.Value[wrong*len(m.Value)/256] ^= 1 << (wrong >> 2 % 8)
-			case 2:
-				m.Headers = append([]Header{{"digest", strconv.Itoa(int(j))}}, m.Headers...)
-			case 3:
-				m.Headers = append([]Header{{"chunk", strconv.Itoa(wrong >> 2 % chunks)}}, m.Headers...)
-			}
-			r, err := c.Add(m, mem)
-			if err != nil && !errors.Is(err, ErrDamaged) || r != nil && !whole[r.Digest()] {
-				t.Fatalf("%v, %v", r, err)
-			}
-			if kept := c.kept(); kept != c.bytes || kept > maxBytes+largest || c.waiting.Len() != len(c.open) {
-				t.Fatalf("%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
-			}
-		}
-	})
 }
 
 // orZero returns the value, or 0 after an error.
@@ -230,9 +167,9 @@ func orZero(value int, err error) int {
 
 func FuzzReadModel(f *testing.F) {
 	manifest, tensors := model()
-	tensors[2] = Matrix(TensorW, 2, 2, numbered[float32](4))
+	tensors[2] = wire.Matrix(statistics.TensorW, 2, 2, arrowtest.Numbered[float32](4))
 	var file bytes.Buffer
-	must(WriteModel(&file, manifest, tensors, memory.NewGoAllocator()))(f)
+	arrowtest.Must(WriteModel(&file, manifest, tensors, memory.NewGoAllocator()))(f)
 	for i := range 40 {
 		f.Add(file.Bytes()[:file.Len()*i/40])
 		flipped := bytes.Clone(file.Bytes())
@@ -241,21 +178,22 @@ func FuzzReadModel(f *testing.F) {
 	}
 	f.Add(file.Bytes())
 	f.Fuzz(func(t *testing.T, value []byte) {
-		mem := meter()
+		mem := arrowtest.NewMeter()
 		m, tensors, err := ReadModel(bytes.NewReader(value), mem)
 		if err == nil {
 			m.Plan.Run()
-			(&Record[float32]{Tensors: tensors}).Digest()
+			(&wire.Record[float32]{Tensors: tensors}).Digest()
 		}
-		mem.check(t, len(value), err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
 func FuzzDecodeJSON(f *testing.F) {
-	seeds(f, func(m Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest", "report", "ledger", "removal", "source-removal", "pin", "forget")
+	seeds(f, func(m wire.Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest", "report", "ledger", "removal",
+		"source-removal", "division", "pin", "forget")
 	f.Fuzz(func(t *testing.T, value []byte) {
-		m := Message{Value: value}
-		survives(t, m, func(p *Plan) Message { p.Content(); return whole(t, p.Messages) })
+		m := wire.Message{Value: value}
+		survives(t, m, func(p *Plan) wire.Message { p.Content(); return whole(t, p.Messages) })
 		survives(t, m, (*End).Message)
 		survives(t, m, (*Claim).Message)
 		survives(t, m, (*Failure).Message)
@@ -264,16 +202,16 @@ func FuzzDecodeJSON(f *testing.F) {
 		survives(t, m, (*SourceRemoval).Message)
 		survives(t, m, (*Pin).Message)
 		survives(t, m, (*Forget).Message)
-		survives(t, m, func(v *Manifest) Message { return whole(t, v.Messages) })
-		survives(t, m, func(v *Report) Message { return whole(t, v.Messages) })
-		survives(t, m, func(v *Ledger) Message { return whole(t, v.Messages) })
+		survives(t, m, func(v *Manifest) wire.Message { return whole(t, v.Messages) })
+		survives(t, m, func(v *Report) wire.Message { return whole(t, v.Messages) })
+		survives(t, m, func(v *Ledger) wire.Message { return whole(t, v.Messages) })
 	})
 }
 
-// whole returns what [Documents] makes of a document's messages.
-func whole(t *testing.T, messages func() ([]Message, error)) (whole Message) {
-	documents, ok := Documents{}, false
-	for _, m := range must(messages())(t) {
+// whole returns what [wire.Documents] makes of a document's messages.
+func whole(t *testing.T, messages func() ([]wire.Message, error)) (whole wire.Message) {
+	documents, ok := wire.Documents{}, false
+	for _, m := range arrowtest.Must(messages())(t) {
 		var err error
 		if whole, ok, err = documents.Add(m); err != nil {
 			t.Fatal(err)
@@ -286,10 +224,11 @@ func whole(t *testing.T, messages func() ([]Message, error)) (whole Message) {
 }
 
 // survives checks that a decoded value can be encoded, decoded and encoded again, with the same bytes.
-func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Ledger | Removal | SourceRemoval | Pin | Forget](t *testing.T, m Message, message func(*T) Message) {
+func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Ledger | Removal | SourceRemoval | Division | Pin | Forget](
+	t *testing.T, m wire.Message, message func(*T) wire.Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {
-		if !errors.Is(err, ErrDamaged) {
+		if !errors.Is(err, wire.ErrDamaged) {
 			t.Error(err)
 		}
 		return

@@ -1,37 +1,26 @@
 package schemas
 
-import "slices"
+import (
+	"slices"
 
-// WindowBytes is how long the increments of a window may be, in bytes of JSON, before neighbours are joined: a document has other parts too, and
-// what is joined only with the next run.
-const WindowBytes = MaxDocument / 4
-
-// Bytes of JSON of an increment of a window, at most: of its own, and of each partition and each span.
-const (
-	incrementBytes = 512
-	coverageBytes  = 112
-	spanBytes      = 72
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// bytes returns how long the JSON of an increment of a window is at most.
-func (c *Increment) bytes() int64 {
-	n := incrementBytes + spanBytes*len(c.Skipped)
-	for i := range c.Covered {
-		n += coverageBytes + spanBytes*len(c.Covered[i].Spans)
-	}
-	return int64(n)
-}
+// WindowBytes is how long the increments of a window may be, in bytes of JSON, before neighbours are joined: a document
+// has other parts too, and what is joined only with the next run.
+const WindowBytes = wire.MaxDocument / 4
 
-// Bytes returns how long the JSON of the increments is at most.
+// Bytes returns the maximum length of the JSON of the increments.
 func (w *Window) Bytes() (bytes int64) {
 	for i := range w.Increments {
-		bytes += w.Increments[i].Increment.bytes()
+		bytes += w.Increments[i].Increment.Bytes()
 	}
 	return bytes
 }
 
-// Join makes increments one: see [Chain.Join]. The error is a *[MergeError], and the window stays as it was, unless each group is of neighbours of the
-// same weight, and no two have the same offsets.
+// Join makes increments one: see [Chain.Join]. The error is a *[MergeError], and the window stays as it was, unless
+// each group is of neighbours of the same weight, and no two have the same offsets.
 func (w *Window) Join(groups [][]int) error {
 	if len(groups) == 0 {
 		return nil
@@ -69,16 +58,16 @@ func (w *Window) Join(groups [][]int) error {
 	return nil
 }
 
-// join returns increments of a window as one, which has the number and the terms of the first; false if their weights differ, or two have the same
-// offsets.
+// join returns increments of a window as one, which has the number and the terms of the first; false if their weights
+// differ, or two have the same offsets.
 func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 	one = list[0]
 	if len(list) == 1 {
 		return one, true
 	}
-	c, parts, size := &one.Increment, map[int]*Coverage{}, 0
+	c, parts, size := &one.Increment, map[int]*coverage.Coverage{}, 0
 	c.Skipped, one.Fitted, one.Messages = nil, 0, 0
-	spans, numbers := map[int]Spans{}, []int(nil)
+	spans, numbers := map[int]coverage.Spans{}, []int(nil)
 	for i := range list {
 		more := &list[i]
 		if more.Increment.Weight != c.Weight || more.Increment.Uncounted != c.Uncounted {
@@ -94,7 +83,7 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 			}
 			n := covered.Spans[0].Partition
 			if parts[n] == nil {
-				parts[n], numbers = &Coverage{}, append(numbers, n)
+				parts[n], numbers = &coverage.Coverage{}, append(numbers, n)
 			}
 			spans[n] = append(spans[n], covered.Spans...)
 			part := parts[n]
@@ -116,8 +105,9 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 	return one, err == nil
 }
 
-// Shortened returns the increments of a window, neighbours of the same weight as one where their JSON is longer than that: it then has half of that,
-// if the weights allow. What came before a change of the stream stays apart from what came after it.
+// Shortened returns the increments of a window, neighbours of the same weight as one where their JSON is longer than
+// that: it then has half of that, if the weights allow. What came before a change of the stream stays apart from what
+// came after it.
 func (w *Window) Shortened(bytes int64) []WindowIncrement {
 	total := w.Bytes()
 	if total <= bytes {

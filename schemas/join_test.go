@@ -5,14 +5,18 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // numberedIncrement is what a run of a chain adds that has ten messages of each partition.
 func numberedIncrement(number, partitions int) WindowIncrement {
-	c := Increment{Number: number, Weight: 1}
+	c := coverage.Increment{Number: number, Weight: 1}
 	for p := range partitions {
 		from := int64(1_000_000 + 10*number)
-		c.Covered = append(c.Covered, Coverage{Spans: Spans{{p, from, from + 10}}, Messages: 10, Rows: 100, Checksum: 1<<63 + uint64(number)})
+		c.Covered = append(c.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: from, To: from + 10}}, Messages: 10,
+			Rows: 100, Checksum: 1<<63 + uint64(number)})
 	}
 	terms := StatePlace{Run: fmt.Sprintf("%012x", number), From: int64(number), To: int64(number) + 4, Index: 2}
 	return WindowIncrement{Increment: c, Visited: number, Fitted: 90, Messages: 10, Until: 1_764_000_000_000 + int64(number), Terms: terms}
@@ -24,7 +28,7 @@ func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
 	for number := 1; number <= 6; number++ {
 		w.Increments = append(w.Increments, numberedIncrement(number, 3))
 	}
-	w.Increments[2].Increment.Skipped = Spans{{1, 1_000_031, 1_000_032}}
+	w.Increments[2].Increment.Skipped = coverage.Spans{{Partition: 1, From: 1_000_031, To: 1_000_032}}
 	w.Increments[5].Increment.Weight = 0.5
 	rows, before := w.Rows(), slices.Clone(w.Increments)
 	for _, groups := range [][][]int{{{2, 4}}, {{3, 2}}, {{5, 6}}, {{7, 8}}, {{2, 3}, {3, 4}}} {
@@ -35,9 +39,11 @@ func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
 	if err := w.Join([][]int{{2, 3, 4}}); err != nil {
 		t.Fatal(err)
 	}
-	want := WindowIncrement{Increment: Increment{Number: 2, Weight: 1, Joined: 3, Skipped: before[2].Increment.Skipped}, Visited: 2, Fitted: 270, Messages: 30, Until: before[3].Until, Terms: before[1].Terms}
+	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Joined: 3, Skipped: before[2].Increment.Skipped},
+		Visited: 2, Fitted: 270, Messages: 30, Until: before[3].Until, Terms: before[1].Terms}
 	for p := range 3 {
-		want.Increment.Covered = append(want.Increment.Covered, Coverage{Spans: Spans{{p, 1_000_020, 1_000_050}}, Messages: 30, Rows: 300, Checksum: 1<<63 + 9})
+		want.Increment.Covered = append(want.Increment.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: 1_000_020,
+			To: 1_000_050}}, Messages: 30, Rows: 300, Checksum: 1<<63 + 9})
 	}
 	if len(w.Increments) != 4 || !reflect.DeepEqual(w.Increments[1], want) || w.Rows() != rows {
 		t.Errorf("joined %+v, expected %+v; %d rows, expected %d", w.Increments[1], want, w.Rows(), rows)
@@ -59,7 +65,7 @@ func TestWindowsHaveRoomInDocuments(t *testing.T) {
 				w.Increments = append(w.Increments, numberedIncrement(number, partitions))
 			}
 		}
-		if n := int64(len(mustJSON(w))); n > w.Bytes() || 2*n > MaxDocument {
+		if n := int64(len(wire.JSON(w))); n > w.Bytes() || 2*n > wire.MaxDocument {
 			t.Errorf("%d partitions, %d increments: %d bytes, of at most %d", partitions, len(w.Increments), n, w.Bytes())
 		}
 	}
@@ -77,12 +83,14 @@ func TestLongWindowsAreShortened(t *testing.T) {
 	w.Increments[4].Increment.Weight = 0.5
 	short := &Window{Increments: w.Shortened(bytes)}
 	if short.Bytes() > bytes || short.Rows() != w.Rows() {
-		t.Errorf("%d increments of %d bytes with %d rows, expected at most %d with %d", len(short.Increments), short.Bytes(), short.Rows(), bytes, w.Rows())
+		t.Errorf("%d increments of %d bytes with %d rows, expected at most %d with %d", len(short.Increments), short.Bytes(),
+			short.Rows(), bytes, w.Rows())
 	}
 	size := 0
 	for i := range short.Increments {
 		c := &short.Increments[i].Increment
-		if size += c.Size(); c.Number < w.Changed && c.Number+c.Size() > w.Changed || c.Number < 5 && c.Number+c.Size() > 5 || c.Number == 5 && c.Size() > 1 {
+		if size += c.Size(); c.Number < w.Changed && c.Number+c.Size() > w.Changed || c.Number < 5 && c.Number+c.Size() > 5 ||
+			c.Number == 5 && c.Size() > 1 {
 			t.Errorf("increment %d has %d", c.Number, c.Size())
 		}
 	}

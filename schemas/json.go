@@ -5,35 +5,24 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// jsonMessage makes a message whose value is JSON. It panics if the value has none.
-func jsonMessage(kind Kind, run, key string, value any) Message {
-	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: mustJSON(value)}
-}
-
-// mustJSON returns the JSON of a value. It panics if the value has none.
-func mustJSON(value any) []byte {
-	content, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
-	}
-	return content
-}
 
 // JSON is what messages have as JSON.
 type JSON interface {
-	Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report | Removal | SourceRemoval | Pin | Forget | Ledger | Window
+	Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report |
+		Removal | SourceRemoval | Division | Pin | Forget | Ledger | Window
 }
 
-// DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [Documents] returns. An error wraps [ErrDamaged].
-func DecodeJSON[T JSON](m Message) (*T, error) {
+// DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [wire.Documents]
+// returns. An error wraps [wire.ErrDamaged].
+func DecodeJSON[T JSON](m wire.Message) (*T, error) {
 	value := new(T)
 	err := error(nil)
-	most := MaxMessage
+	most := wire.MaxMessage
 	switch any(value).(type) {
 	case *Plan, *Manifest, *Report, *Ledger, *Window:
-		most = MaxDocument
+		most = wire.MaxDocument
 	}
 	if len(m.Value) > most { // decoded JSON may take fifty times its length
 		err = fmt.Errorf("%d bytes, expected at most %d", len(m.Value), most)
@@ -43,7 +32,7 @@ func DecodeJSON[T JSON](m Message) (*T, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: decode %s %s: %w", ErrDamaged, m.Kind(), stream.Quote(m.Key), err)
+		return nil, fmt.Errorf("%w: decode %s %s: %w", wire.ErrDamaged, m.Kind(), stream.Quote(m.Key), err)
 	}
 	return value, nil
 }

@@ -3,13 +3,15 @@ package schemas
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindLedger is the kind of a [Ledger] document.
-const KindLedger Kind = "ledger"
+const KindLedger wire.Kind = "ledger"
 
-// Ledger is what the messages of the plans topic before an offset say, as far as it still counts. So a reader begins with the
-// latest ledger, and does not read all that came before it.
+// Ledger is the state of the plans topic before an offset. So a reader begins with the
+// latest ledger, and does not read the messages before it.
 type Ledger struct {
 	Before     int64        `json:"before"`     // the offset
 	Unfinished []Place      `json:"unfinished"` // plans without an end, in their order
@@ -18,9 +20,11 @@ type Ledger struct {
 	Removed    []SourceSeal `json:"removed,omitempty"`
 	Incomplete []string     `json:"incomplete"` // sources, as [SourceName] has them, that were sealed but lack messages
 	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
-	Highest    int          `json:"highest"`    // the highest number of a version, removed or not; 0: there is none
+	Highest    int          `json:"highest"`    // the highest number of a version, removed or not; 0: no version
 	// Pinned is the id of the run whose version is pinned: see [Pin].
 	Pinned string `json:"pinned,omitempty"`
+	// Divisions are those that count of topics that ingest follows: of each the one of the last attempt to read it.
+	Divisions []Division `json:"divisions,omitempty"`
 	// Chained is the run of a chain whose plan counted last, ended or not; nil: there is none.
 	Chained *ChainedRun `json:"chained,omitempty"`
 	Swept   int64       `json:"swept"` // offset on the plans topic: what does not count before it has tombstones
@@ -42,7 +46,7 @@ func (r *ChainedRun) Before(c *Chain) bool {
 	return r.Number < c.Number || r.Number == c.Number && r.Attempt < c.Attempt
 }
 
-// Place says where on a topic the messages of a run's plan or version are. Messages of others may stand between them.
+// Place is the position of the messages of a run's plan or version on a topic. Other messages may be between them.
 type Place struct {
 	Run     string `json:"run"`               // id of the run
 	Version int    `json:"version,omitempty"` // its number; 0 for a plan
@@ -56,9 +60,9 @@ type Place struct {
 	Manifest int64 `json:"manifest,omitempty"`
 }
 
-// LedgerBefore returns Before of a ledger that is JSON, the whole that [Documents] returns. If it is the first field, as in [Ledger.Messages], the rest
-// is not looked at. An error wraps [ErrDamaged].
-func LedgerBefore(m Message) (int64, error) {
+// LedgerBefore returns Before of a ledger that is JSON, the whole that [wire.Documents] returns. If it is the first
+// field, as in [Ledger.Messages], the rest is not looked at. An error wraps [wire.ErrDamaged].
+func LedgerBefore(m wire.Message) (int64, error) {
 	if rest, ok := bytes.CutPrefix(m.Value, []byte(`{"before":`)); ok {
 		if number, _, ok := bytes.Cut(rest, []byte(",")); ok {
 			if before, err := strconv.ParseInt(string(number), 10, 64); err == nil {
@@ -73,5 +77,5 @@ func LedgerBefore(m Message) (int64, error) {
 	return l.Before, nil
 }
 
-// Messages encodes the ledger for the plans topic. The error is a *[DocumentError].
-func (l *Ledger) Messages() ([]Message, error) { return documentMessages(KindLedger, "", l) }
+// Messages encodes the ledger for the plans topic. The error is a *[wire.DocumentError].
+func (l *Ledger) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindLedger, "", l) }

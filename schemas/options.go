@@ -1,6 +1,6 @@
 package schemas
 
-// Prepare says how raw features are prepared for the stages. They are scaled as Scale says, and then centred at their mean
+// Prepare configures the preparation of raw features for the stages. They are scaled as Scale says, and then centred at their mean
 // over the training rows.
 type Prepare struct {
 	// Scale is none, standard (each feature is divided by its standard deviation) or unit (each example is divided by its
@@ -14,7 +14,7 @@ type Prepare struct {
 	IDF     float64 `json:"idf,omitempty"`                              // the power of the inverse document frequency that multiplies a column
 }
 
-// Stage says what the block of a stage is and how it is fitted.
+// Stage configures the block of a stage and its fit.
 type Stage struct {
 	Features Features `json:"features"` // what the block is made of
 	Link     Link     `json:"link"`     // identity, softmax or calibrated
@@ -22,18 +22,20 @@ type Stage struct {
 	Ridge    Ridge    `json:"ridge"`    // λ = ridge · trace(S)/p; auto: chosen by the solver
 	Method   string   `json:"method"`   // see package solve
 	// GramRows says how many rows the Gram matrix is made of; see package solve.
-	GramRows string `json:"gram_rows" mapstructure:"gram_rows"`
-	Scores   bool   `json:"scores"`         // adds the previous predictions as k more features
-	Stop     *Stop  `json:"stop,omitempty"` // nil: only Passes ends the stage
+	GramRows string  `json:"gram_rows" mapstructure:"gram_rows"`
+	Scores   bool    `json:"scores"`         // adds the previous predictions as k more features
+	Stop     *Stop   `json:"stop,omitempty"` // nil: only Passes ends the stage
+	Rate     float64 `json:"rate,omitempty"` // multiplies the fitted weights, except those of the intercept; 0: 1
 }
 
 // Stop ends a stage early, when the loss of a split has not fallen for Patience passes.
 type Stop struct {
-	Split    string `json:"split"`    // holdout | test
-	Patience int    `json:"patience"` // passes, at least 1
+	Split    string `json:"split"`            // holdout | test
+	Patience int    `json:"patience"`         // passes, at least 1
+	Stages   bool   `json:"stages,omitempty"` // it ends the stages of a job; in a plan false
 }
 
-// Features says how the features of a block are computed.
+// Features configures the features of a block.
 type Features struct {
 	Kind string `json:"kind"` // see package stages
 	Size int    `json:"size"` // p, the number of features; columns: 0 is all
@@ -44,6 +46,9 @@ type Features struct {
 	// Weight is what the logarithms of class_counts are multiplied by. Other kinds have 0.
 	Weight Weight `json:"weight,omitempty"`
 	Rounds int    `json:"rounds,omitempty"` // gradient: how often each input has its turn, at most; 0: as often as the passes allow
+
+	Leaves int `json:"leaves,omitempty"` // trees: leaves of a tree at most
+	Sample int `json:"sample,omitempty"` // trees: training rows that a stage grows its trees on
 
 	// What follows is of the kind patches; see package stages. Other kinds have zeros.
 

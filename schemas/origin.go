@@ -6,9 +6,12 @@ import (
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Origin says which message of an ingested source an examples message is. Its headers carry it.
+// Origin identifies an examples message as a message of an ingested source. Its headers carry it.
 type Origin struct {
 	Source   string // ID of the source: see [SourceSeal]
 	Attempt  string // of the source's ingest
@@ -33,26 +36,27 @@ const (
 // SourceName returns the name of an ingest of a source. The source's messages have it in a header.
 func SourceName(id, attempt string) string { return id + "/" + attempt }
 
-// Message encodes rows as the examples message of that origin. Errors are those of [EncodeExamples], with the origin.
-func (o Origin) Message(rows *ExampleRows, mem memory.Allocator) (Message, error) {
+// Message encodes rows as the examples message of that origin. Errors are those of [examples.Encode], with the origin.
+func (o Origin) Message(rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
 	record := rows.Record(mem)
 	defer record.Release()
-	value, err := EncodeExamples(record, mem)
+	value, err := examples.Encode(record, mem)
 	if err != nil {
-		return Message{}, fmt.Errorf("encode examples of source %s, sequence %d: %w", Digest(o.Source).Short(), o.Sequence, err)
+		return wire.Message{}, fmt.Errorf("encode examples of source %s, sequence %d: %w", wire.Digest(o.Source).Short(), o.Sequence, err)
 	}
 	source := SourceName(o.Source, o.Attempt)
-	return Message{
+	return wire.Message{
 		Key: fmt.Sprintf("%s/%d", source, o.Sequence), Value: value,
-		Headers: []Header{
-			{headerSchema, fingerprint(record.Schema())}, {headerSource, source}, {headerSequence, strconv.FormatInt(o.Sequence, 10)},
+		Headers: []wire.Header{
+			{Key: headerSchema, Value: wire.Fingerprint(record.Schema())}, {Key: headerSource, Value: source}, {Key: headerSequence,
+				Value: strconv.FormatInt(o.Sequence, 10)},
 		},
 	}, nil
 }
 
 // OriginOf decodes the origin of an examples message. ok is false if the message does not say one that can be read: another
 // producer wrote it.
-func OriginOf(m Message) (o Origin, ok bool) {
+func OriginOf(m wire.Message) (o Origin, ok bool) {
 	o.Source, o.Attempt, ok = strings.Cut(m.Get(headerSource), "/")
 	if !ok {
 		return Origin{}, false

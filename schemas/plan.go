@@ -3,16 +3,21 @@ package schemas
 import (
 	"fmt"
 	"slices"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/threshold"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindPlan is the kind of a [Plan] message.
-const KindPlan Kind = "plan"
+const KindPlan wire.Kind = "plan"
 
 // Plan defines a run: everything that its weights depend on, except the examples in its spans. It is fixed when the run
 // begins, so a run is a bounded job even on a topic that never ends.
 type Plan struct {
-	Name  string `json:"name"`  // of the pipeline
-	Spans Spans  `json:"spans"` // of the examples topic
+	Name  string         `json:"name"`  // of the pipeline
+	Spans coverage.Spans `json:"spans"` // of the examples topic
 	// Topic is the name of the examples topic if it is another pipeline's, which is only read.
 	Topic string `json:"topic,omitempty"`
 	// Sources are the ingested sources that count, in the order of their seals. Messages without a source count if Foreign
@@ -23,13 +28,13 @@ type Plan struct {
 	// out their messages. Removals after the plan do not change it.
 	Removed []string `json:"removed,omitempty"`
 	// Forgotten are rows that count with weight 0: those that the run reads and, of a chain, those of the window.
-	Forgotten Forgotten `json:"forgotten,omitempty"`
+	Forgotten coverage.Forgotten `json:"forgotten,omitempty"`
 	// Heeded is how much of the forget topic the plan heeds; absent: there was nothing.
 	Heeded *Heeded `json:"heeded,omitempty"`
 	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
-	Expiring Spans `json:"expiring,omitempty"`
+	Expiring coverage.Spans `json:"expiring,omitempty"`
 	// Outside is what else the spans leave out at the beginning and the end of partitions, because the configuration says so.
-	Outside Spans `json:"outside,omitempty"`
+	Outside coverage.Spans `json:"outside,omitempty"`
 
 	// Input says how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`
@@ -37,16 +42,19 @@ type Plan struct {
 	Classes []string `json:"classes,omitempty"` // empty: the survey finds them
 	// Targets are the names of the numbers that are predicted; none: labels are.
 	Targets []string `json:"targets,omitempty"`
-	// Labels is how many labels a row may have: several, or one if it is empty.
-	Labels string `json:"labels,omitempty"`
-	// ClassWeight is by what the weights of training rows are multiplied, by their class: balanced, or a number for each of some labels; absent: by 1.
-	ClassWeight  ClassWeight `json:"class_weight,omitzero"`
-	Augment      Augment     `json:"augment,omitzero"` // the rows that a run makes of each training row; absent: none
-	Missing      string      `json:"missing"`          // error | mean
-	Holdout      float64     `json:"holdout"`          // fraction of the training rows
-	OnBadMessage string      `json:"on_bad_message"`   // quarantine | stop
-	Prepare      Prepare     `json:"prepare"`          // how raw features become inputs
-	Stages       []Stage     `json:"stages"`           // each with all defaults filled in
+	Labels  string   `json:"labels,omitempty"` // how many labels a row may have: several, or one if it is empty
+	// ClassWeight is by what the weights of training rows are multiplied, by their class: balanced, or a number for each
+	// of some labels; absent: by 1.
+	ClassWeight ClassWeight `json:"class_weight,omitzero"`
+	// Threshold is from which probability of the second of two classes on a row is given it; absent: the most probable class is given.
+	Threshold    threshold.Rule `json:"threshold,omitzero"`
+	Augment      Augment        `json:"augment,omitzero"` // the rows that a run makes of each training row; absent: none
+	Missing      string         `json:"missing"`          // error | mean
+	Holdout      float64        `json:"holdout"`          // fraction of the training rows
+	Fold         examples.Fold  `json:"fold,omitzero"`    // of cross-validation, which is held out; absent: the rows are in none
+	OnBadMessage string         `json:"on_bad_message"`   // quarantine | stop
+	Prepare      Prepare        `json:"prepare"`          // how raw features become inputs
+	Stages       []Stage        `json:"stages"`           // each with all defaults filled in
 	// Average is how many members the plan averages; 0: none. Stages are those of all members, one member after the other.
 	Average    int        `json:"average,omitempty"`
 	Intercept  bool       `json:"intercept"`       // whether the first block, or that of each member, ends with a constant feature
@@ -77,12 +85,12 @@ type Since struct {
 	Plans      int64   `json:"plans,omitempty"`
 	Weights    int64   `json:"weights"`    // offset of the weights topic
 	Statistics []int64 `json:"statistics"` // by partition of the statistics topic
-	// Quarantine is an offset of the quarantine topic: messages before it tell the run nothing. Runs of a chain have it that go on from what the
-	// runs before have looked at. An end does not have it.
+	// Quarantine is an offset of the quarantine topic: messages before it tell the run nothing. Runs of a chain have it
+	// that go on from what the runs before have looked at. An end does not have it.
 	Quarantine int64 `json:"quarantine,omitempty"`
 }
 
-// Input says how files of examples are read.
+// Input configures how files of examples are read.
 type Input struct {
 	Format       string   `json:"format,omitempty"`        // empty: told by the file's content
 	Label        string   `json:"label,omitempty"`         // column of a table, such as a CSV file
@@ -91,17 +99,21 @@ type Input struct {
 	Header       *bool    `json:"header,omitempty"`        // whether a CSV file has one; nil: told by its content
 
 	Delimiter     string   `json:"delimiter,omitempty"`      // of a CSV file; empty: told by its content
+	Encoding      string   `json:"encoding,omitempty"`       // of files of text; empty: UTF-8
 	Use           []string `json:"use,omitempty"`            // columns of a table that become features; none: all that are not dropped
 	Drop          []string `json:"drop,omitempty"`           // columns of a table that are left out
 	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a table
 	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
-	Image         Image    `json:"image,omitzero"`           // shape of the images that the examples are; zero: they are none, or the messages say it
+	// shape of the images that the examples are; zero: they are none, or the messages say it
+	Image examples.Image `json:"image,omitzero"`
 
-	Text        string `json:"text,omitempty"`         // column of texts of a table, whose words are counted
-	WordColumns int    `json:"word_columns,omitempty"` // how many columns the words are hashed to, or the most that they may have; 0 without texts
-	WordPhrases int    `json:"word_phrases,omitempty"` // the most words that count together; 0 without texts
+	Text string `json:"text,omitempty"` // column of texts of a table, whose words are counted
+	// how many columns the words are hashed to, or the most that they may have; 0 without texts
+	WordColumns int `json:"word_columns,omitempty"`
+	WordPhrases int `json:"word_phrases,omitempty"` // the most words that count together; 0 without texts
 
-	Vocabulary []string `json:"vocabulary,omitempty"` // the words and phrases that count, in the order of their columns; none: all do, and a hash gives their columns
+	// the words and phrases that count, in the order of their columns; none: all do, and a hash gives their columns
+	Vocabulary []string `json:"vocabulary,omitempty"`
 }
 
 // Update returns what an update visits beside its new rows; nil if the run is full.
@@ -135,11 +147,11 @@ func (p *Plan) Prepares() bool { return p.Warm == nil }
 // Warm names the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
 // stages begin with the version's weights.
 type Warm struct {
-	Run      string `json:"run"`      // of the version
-	Manifest Digest `json:"manifest"` // of the version's manifest
+	Run      string      `json:"run"`      // of the version
+	Manifest wire.Digest `json:"manifest"` // of the version's manifest
 }
 
-// Arithmetic is what the bits of a sum depend on, beside its terms.
+// Arithmetic is what the bits of a sum depend on, besides its terms.
 type Arithmetic struct {
 	Numerics  string `json:"numerics"`      // revision of the numeric code
 	Processor string `json:"processor"`     // its architecture, as amd64
@@ -157,7 +169,7 @@ func (a Arithmetic) Admits(here Arithmetic) bool {
 }
 
 // Content returns the digest of everything except Submission and Since.
-func (p *Plan) Content() Digest {
+func (p *Plan) Content() wire.Digest {
 	content := *p
 	content.Submission = ""
 	return content.Digest()
@@ -165,7 +177,7 @@ func (p *Plan) Content() Digest {
 
 // Digest returns the digest of everything except Since. It is the parent of the survey's records. A nil list and an empty
 // one have the same digest.
-func (p *Plan) Digest() Digest {
+func (p *Plan) Digest() wire.Digest {
 	identity := *p
 	identity.Since = Since{}
 	identity.Spans = orNil(p.Spans)
@@ -174,7 +186,7 @@ func (p *Plan) Digest() Digest {
 		identity.Sources[i].Spans = orNil(identity.Sources[i].Spans)
 	}
 	identity.Stages = orNil(p.Stages)
-	return DigestJSON(identity)
+	return wire.DigestJSON(identity)
 }
 
 // orNil returns nil for an empty list.
@@ -188,8 +200,8 @@ func orNil[S ~[]E, E any](list S) S {
 // Run returns the run's id. It depends on the plan alone, and not on what ran before.
 func (p *Plan) Run() string { return p.Digest().Short() }
 
-// Messages encodes the plan for the plans topic. The error is a *[DocumentError].
-func (p *Plan) Messages() ([]Message, error) { return documentMessages(KindPlan, p.Run(), p) }
+// Messages encodes the plan for the plans topic. The error is a *[wire.DocumentError].
+func (p *Plan) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindPlan, p.Run(), p) }
 
 // MaxSegments is the maximum number of segments of a plan, as workers keep something in memory for each. It allows 33
 // million messages at 16 per segment.
@@ -217,21 +229,21 @@ func (p *Plan) Check() error {
 	if err := p.checkAverage(); err != nil {
 		return err
 	}
-	if err := checkSpans(p.Spans); err != nil {
+	if err := coverage.Check(p.Spans); err != nil {
 		return err
 	}
-	if err := p.Forgotten.check(); err != nil {
+	if err := p.Forgotten.Check(); err != nil {
 		return err
 	}
 	left := int64(MaxSegments)
 	for _, s := range p.Spans {
-		if left -= s.segmentCount(p.Segment); left < 0 {
+		if left -= s.SegmentCount(p.Segment); left < 0 {
 			return &SegmentsError{p.Segment}
 		}
 	}
 	if p.Chain != nil {
 		for _, c := range p.Chain.increments() {
-			if err := c.check(); err != nil {
+			if err := c.Check(); err != nil {
 				return err
 			}
 		}
@@ -241,5 +253,5 @@ func (p *Plan) Check() error {
 			}
 		}
 	}
-	return CheckLabels(p.Classes)
+	return examples.CheckLabels(p.Classes)
 }

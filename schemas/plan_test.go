@@ -7,32 +7,46 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/threshold"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 func plan() *Plan {
 	header := true
-	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130, Spans: Spans{{0, 0, 2}, {1, 0, 1}}}
+	seal := SourceSeal{ID: "source", Attempt: "1", Files: []string{"train.csv"}, Split: "train", Partitions: 2, Messages: 3, Rows: 130,
+		Spans: coverage.Spans{{Partition: 0, From: 0, To: 2}, {Partition: 1, From: 0, To: 1}}}
 	return &Plan{
-		Name: "digits", Spans: Spans{{0, 0, 2}, {1, 0, 1}}, Sources: []SourceSeal{seal}, Removed: []string{"removed/1"}, Expiring: Spans{{1, 3, 6}}, Topic: "images.examples", Outside: Spans{{1, 6, 8}},
+		Name: "digits", Spans: coverage.Spans{{Partition: 0, From: 0, To: 2}, {Partition: 1, From: 0, To: 1}},
+		Sources: []SourceSeal{seal}, Removed: []string{"removed/1"}, Expiring: coverage.Spans{{Partition: 1, From: 3, To: 6}},
+		Topic: "images.examples", Outside: coverage.Spans{{Partition: 1, From: 6, To: 8}},
 		Input: Input{
-			Format: "csv", Label: "y", Weight: "w", LabelColumns: []string{"l"}, Header: &header, Delimiter: ";", Use: []string{"x", "z"}, Drop: []string{"id"}, Categorical: []string{"z"},
+			Format: "csv", Label: "y", Weight: "w", LabelColumns: []string{"l"}, Header: &header, Delimiter: ";", Use: []string{"x", "z"},
+			Drop: []string{"id"}, Categorical: []string{"z"},
 			MissingValues: []string{"?"},
 		},
 		Classes: []string{"a", "<b>"}, Targets: []string{"x"}, Labels: LabelsSeveral, ClassWeight: ClassWeight{By: map[string]float64{"a": 2}},
-		Augment: Augment{Mirror: true, Shift: 1}, Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine", Prepare: Prepare{Scale: "standard", PCA: 2},
+		Threshold: threshold.Rule{At: 0.25},
+		Augment:   Augment{Mirror: true, Shift: 1}, Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine",
+		Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{
 			Features: Features{Kind: "rff", Size: 64, BandwidthScale: 2}, Link: "softmax", Passes: 3, Ridge: 1e-7,
 			Method: "paper", GramRows: "all", Scores: true, Stop: &Stop{Split: "holdout", Patience: 2},
 		}},
 		Intercept: true, Seed: 1<<64 - 1, Segment: 64, Arithmetic: Arithmetic{Numerics: "1", Processor: "amd64", BLAS: "blas", Vector: "avx2"},
-		Warm: &Warm{Run: "before", Manifest: "digest"}, Trigger: true, Submission: "drawn", Since: Since{Plans: 4, Weights: 5, Statistics: []int64{6, 7}},
+		Warm: &Warm{Run: "before", Manifest: "digest"}, Trigger: true, Submission: "drawn", Since: Since{Plans: 4, Weights: 5,
+			Statistics: []int64{6, 7}},
 	}
 }
 
-// averagePlan returns a plan of two members.
+// averagePlan returns a plan of two members, which holds out a fold.
 func averagePlan() *Plan {
 	p := plan()
-	p.Stages, p.Average = slices.Repeat(p.Stages, 2), 2
+	p.Stages, p.Average, p.Fold = slices.Repeat(p.Stages, 2), 2, examples.Fold{Number: 1, Of: 8}
 	return p
 }
 
@@ -112,7 +126,7 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 
 func TestDigestLeavesThePlanAlone(t *testing.T) {
 	p := plan()
-	p.Sources[0].Spans = Spans{}
+	p.Sources[0].Spans = coverage.Spans{}
 	p.Digest()
 	if p.Sources[0].Spans == nil || p.Submission != "drawn" || p.Since.Weights != 5 {
 		t.Error("Digest changes the plan")
@@ -123,7 +137,7 @@ func TestDigestLeavesThePlanAlone(t *testing.T) {
 		t.Error("nil and empty spans give different digests")
 	}
 	p.Sources, p.Spans, p.Stages = nil, nil, nil
-	q.Sources, q.Spans, q.Stages = []SourceSeal{}, Spans{}, []Stage{}
+	q.Sources, q.Spans, q.Stages = []SourceSeal{}, coverage.Spans{}, []Stage{}
 	if p.Run() != q.Run() {
 		t.Error("nil and empty lists give different runs")
 	}
@@ -131,7 +145,7 @@ func TestDigestLeavesThePlanAlone(t *testing.T) {
 
 func TestPlanSurvivesItsMessage(t *testing.T) {
 	p := plan()
-	got := must(DecodeJSON[Plan](whole(t, p.Messages)))(t)
+	got := arrowtest.Must(DecodeJSON[Plan](whole(t, p.Messages)))(t)
 	if !reflect.DeepEqual(got, p) || got.Digest() != p.Digest() || string(p.Digest()[:12]) != p.Run() {
 		t.Errorf("%+v became %+v", p, got)
 	}
@@ -139,15 +153,15 @@ func TestPlanSurvivesItsMessage(t *testing.T) {
 
 func TestJSONThatIsRefused(t *testing.T) {
 	plans := func(content string) error {
-		_, err := DecodeJSON[Plan](Message{Key: "k", Headers: []Header{{"kind", "plan"}}, Value: []byte(content)})
+		_, err := DecodeJSON[Plan](wire.Message{Key: "k", Headers: []wire.Header{{Key: "kind", Value: "plan"}}, Value: []byte(content)})
 		return err
 	}
 	seals := func(content string) error {
-		_, err := DecodeJSON[SourceSeal](Message{Key: "k", Headers: []Header{{"kind", "source"}}, Value: []byte(content)})
+		_, err := DecodeJSON[SourceSeal](wire.Message{Key: "k", Headers: []wire.Header{{Key: "kind", Value: "source"}}, Value: []byte(content)})
 		return err
 	}
 	manifests := func(content string) error {
-		_, err := DecodeJSON[Manifest](Message{Key: "k", Headers: []Header{{"kind", "manifest"}}, Value: []byte(content)})
+		_, err := DecodeJSON[Manifest](wire.Message{Key: "k", Headers: []wire.Header{{Key: "kind", Value: "manifest"}}, Value: []byte(content)})
 		return err
 	}
 	for _, c := range []struct {
@@ -160,7 +174,7 @@ func TestJSONThatIsRefused(t *testing.T) {
 		{plans(`null`), `plan "k": segment is 0, expected at least 1`},
 		{plans(`{"segment":-1}`), `plan "k": segment is -1, expected at least 1`},
 		{plans(`{"segment":1,"spans":[{"from":0,"to":2},{"from":1,"to":2}]}`), `plan "k": spans [0]@0–2 and [0]@1–2 overlap`},
-		{plans(`{"segment":1,"spans":[{"from":-1,"to":2}]}`), `plan "k": span [0]@-1–2: expected a partition and offsets of at least 0`},
+		{plans(`{"segment":1,"spans":[{"from":-1,"to":2}]}`), `plan "k": span [0]@-1–2: expected a partition below 1048576, and offsets of at least 0`},
 		{plans(`{"segment":1,"sources":[{}]}`), `plan "k": partitions is 0, expected at least 1`},
 		{plans(`{"segment":1,"classes":["a","b","a"]}`), `plan "k": label "a" occurs twice`},
 		{plans(`{"segment":1,"spans":[{"to":1152921504606846976}]}`), `plan "k": more than 2097152 segments of 1 messages: make segments longer`},
@@ -168,13 +182,13 @@ func TestJSONThatIsRefused(t *testing.T) {
 		{plans(`{"segment":1,"seed":` + strings.Repeat("9", 300) + `}`), `plan "k": json: cannot unmarshal number ` + strings.Repeat("9", 300) + ` into Go struct field Plan.seed of type uint64`},
 		{plans(strings.Repeat("[", 100_000)), `plan "k": invalid character '[' exceeded max depth`},
 		{seals(`{"spans":[` + strings.Repeat(`{},`, 300_000) + `{}]}`), `source "k": 900014 bytes, expected at most 900000`},
-		{plans(strings.Repeat(" ", MaxDocument+1)), `plan "k": 67108865 bytes, expected at most 67108864`},
+		{plans(strings.Repeat(" ", wire.MaxDocument+1)), `plan "k": 67108865 bytes, expected at most 67108864`},
 		{seals(`{}`), `source "k": partitions is 0, expected at least 1`},
-		{seals(`{"partitions":1,"spans":[{"partition":-1}]}`), `source "k": span [-1]@0–0: expected a partition and offsets of at least 0`},
+		{seals(`{"partitions":1,"spans":[{"partition":-1}]}`), `source "k": span [-1]@0–0: expected a partition below 1048576, and offsets of at least 0`},
 		{manifests(`{}`), `manifest "k": the manifest has no plan`},
 		{manifests(`{"plan":{}}`), `manifest "k": segment is 0, expected at least 1`},
 	} {
-		if !errors.Is(c.err, ErrDamaged) || c.err.Error() != "damaged or foreign bytes: decode "+c.want {
+		if !errors.Is(c.err, wire.ErrDamaged) || c.err.Error() != "damaged or foreign bytes: decode "+c.want {
 			t.Errorf("%v, expected %s", c.err, c.want)
 		}
 	}
@@ -182,8 +196,8 @@ func TestJSONThatIsRefused(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	p := plan()
-	for key, m := range map[string]Message{
-		"plan/" + p.Run() + "/" + digestOf(mustJSON(p)).Short() + "/0": must(p.Messages())(t)[0],
+	for key, m := range map[string]wire.Message{
+		"plan/" + p.Run() + "/" + wire.DigestOf(wire.JSON(p)).Short() + "/0": arrowtest.Must(p.Messages())(t)[0],
 		"end/r/a":             (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
 		"r/failure/[4 5]":     (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
 		"source/source/1":     p.Sources[0].Message(),
@@ -196,7 +210,8 @@ func TestKeys(t *testing.T) {
 			t.Errorf("key %s, expected %s", m.Key, key)
 		}
 	}
-	if got := (Problem{"stages[0].ridge", "-1", "a number ≥ 0"}).Error(); got != "stages[0].ridge: -1: expected a number ≥ 0" {
+	if got := (option.Problem{Key: "stages[0].ridge", Value: "-1",
+		Want: "a number ≥ 0"}).Error(); got != "stages[0].ridge: -1: expected a number ≥ 0" {
 		t.Error(got)
 	}
 }

@@ -9,11 +9,13 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindPrediction is the kind of a [Prediction] message.
-const KindPrediction Kind = "prediction"
+const KindPrediction wire.Kind = "prediction"
 
 // Prediction is what a version predicts for the rows of one message of examples, or why it can't. With many classes the rows are cut into
 // parts, each of which is a message.
@@ -35,11 +37,12 @@ type Prediction struct {
 	Generation int
 	Lost       bool
 
-	Task          Task      // what the version predicts
-	Labels        []string  // k classes, or the names of the numbers
-	Classes       []int32   // of each row of this part: the place of the most probable label among Labels; nil for numbers
-	Probabilities []float32 // rows × k: of each label; or the numbers
-	Given         []bool    // rows × k: whether the row is given the label; nil unless it may have several
+	Task          examples.Task // what the version predicts
+	Labels        []string      // k classes, or the names of the numbers
+	Classes       []int32       // of each row of this part: the place of the most probable label among Labels; nil for numbers
+	Probabilities []float32     // rows × k: of each label; nil for numbers
+	Numbers       []float64     // rows × k: the numbers; nil for labels
+	Given         []bool        // rows × k: whether the row is given the label; nil unless it may have several
 }
 
 // Names of the columns of predictions that say what is predicted.
@@ -49,37 +52,42 @@ const (
 	columnGiven         = "given"
 )
 
-// predictionSchema returns the Arrow schema of a message of predictions.
-func predictionSchema(classes int, task Task) *arrow.Schema {
+// predictionSchema returns the Arrow schema of a message of predictions, whose numbers have a type.
+func predictionSchema(classes int, task examples.Task, number arrow.DataType) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
-		{Name: "label", Type: predictionLabel(), Nullable: task == Numbers},
+		{Name: "label", Type: predictionLabel(), Nullable: task == examples.Numbers},
 		{Name: columnProbabilities, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)},
 	}
 	switch task {
-	case SeveralLabels:
+	case examples.SeveralLabels:
 		fields = append(fields, arrow.Field{Name: columnGiven, Type: arrow.FixedSizeListOf(int32(classes), arrow.FixedWidthTypes.Boolean)})
-	case Numbers:
-		fields[3].Name = columnNumbers
+	case examples.Numbers:
+		fields[3] = arrow.Field{Name: columnNumbers, Type: arrow.FixedSizeListOf(int32(classes), number)}
 	}
 	return arrow.NewSchema(fields, nil)
 }
 
-// predictedBy returns what a message of predictions predicts, of how many classes, by its schema; those of one label if it is another message.
-func predictedBy(schema *arrow.Schema) (task Task, classes int) {
+// predictedBy returns what a message of predictions predicts, of how many classes, by its schema; those of one label if
+// it is another message. number is the type of numbers: float64, or the float32 of earlier releases.
+func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, number arrow.DataType) {
+	number = arrow.PrimitiveTypes.Float64
 	for _, field := range schema.Fields() {
-		if list, ok := field.Type.(*arrow.FixedSizeListType); ok {
+		list, ok := field.Type.(*arrow.FixedSizeListType)
+		if ok {
 			classes = int(list.Len())
 		}
 		switch field.Name {
 		case columnGiven:
-			task = SeveralLabels
+			task = examples.SeveralLabels
 		case columnNumbers:
-			task = Numbers
+			if task = examples.Numbers; ok && list.Elem().ID() == arrow.FLOAT32 {
+				number = arrow.PrimitiveTypes.Float32
+			}
 		}
 	}
-	return task, classes
+	return task, classes, number
 }
 
 // predictionLabel is the type of labels: its dictionary has all classes, in the order of the probabilities.
@@ -87,52 +95,58 @@ func predictionLabel() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
-// Encode encodes the message. It panics if Classes, Probabilities or Given has other rows than the part, or other columns than Labels. It returns an error if the
-// value exceeds [MaxMessage], as it may with more rows than [MaxPredictionRows].
-func (p *Prediction) Encode(mem memory.Allocator) (Message, error) {
-	n, classes, given := p.Until-p.Row, p.Until-p.Row, 0
+// Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given has other rows than the part, or
+// other columns than Labels. It returns an error if the value exceeds [wire.MaxMessage], as it may with more rows than
+// [MaxPredictionRows].
+func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
+	n := p.Until - p.Row
+	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
 	switch p.Task {
-	case SeveralLabels:
+	case examples.SeveralLabels:
 		given = n * len(p.Labels)
-	case Numbers:
-		classes = 0
+	case examples.Numbers:
+		classes, probabilities, numbers = 0, 0, probabilities
 	}
-	if len(p.Classes) != classes || len(p.Probabilities) != n*len(p.Labels) || len(p.Given) != given {
-		panic(fmt.Sprintf("schemas: %d predictions, %d probabilities and %d given labels of rows %d to %d and %d classes",
-			len(p.Classes), len(p.Probabilities), len(p.Given), p.Row, p.Until, len(p.Labels)))
+	if len(p.Classes) != classes || len(p.Probabilities) != probabilities || len(p.Numbers) != numbers || len(p.Given) != given {
+		panic(fmt.Sprintf("schemas: %d predictions, %d probabilities, %d numbers and %d given labels of rows %d to %d and %d classes",
+			len(p.Classes), len(p.Probabilities), len(p.Numbers), len(p.Given), p.Row, p.Until, len(p.Labels)))
 	}
 	record := p.record(mem)
 	defer record.Release()
 	value, err := stream.Encode(record, mem)
-	if err == nil && len(value) > MaxMessage {
-		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels, expected at most %d", n, len(p.Labels), len(value), MaxMessage)
+	if err == nil && len(value) > wire.MaxMessage {
+		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels, expected at most %d", n, len(p.Labels), len(value),
+			wire.MaxMessage)
 	}
 	if err != nil {
-		return Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)
+		return wire.Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)
 	}
 	partition, offset, row := strconv.Itoa(p.Partition), strconv.FormatInt(p.Offset, 10), strconv.Itoa(p.Row)
-	headers := []Header{
-		{"kind", string(KindPrediction)}, {"topic", p.Topic}, {"partition", partition}, {"offset", offset},
-		{"after", strconv.FormatInt(p.After, 10)}, {"checksum", p.Checksum},
-		{"version", strconv.Itoa(p.Version)}, {"run", p.Run}, {"row", row}, {"until", strconv.Itoa(p.Until)}, {"rows", strconv.Itoa(p.Rows)},
-		{"seen", strconv.FormatInt(p.Seen, 10)}, {"schema", fingerprint(record.Schema())},
+	headers := []wire.Header{
+		{Key: "kind", Value: string(KindPrediction)}, {Key: "topic", Value: p.Topic}, {Key: "partition", Value: partition},
+		{Key: "offset", Value: offset},
+		{Key: "after", Value: strconv.FormatInt(p.After, 10)}, {Key: "checksum", Value: p.Checksum},
+		{Key: "version", Value: strconv.Itoa(p.Version)}, {Key: "run", Value: p.Run}, {Key: "row", Value: row},
+		{Key: "until", Value: strconv.Itoa(p.Until)}, {Key: "rows", Value: strconv.Itoa(p.Rows)},
+		{Key: "seen", Value: strconv.FormatInt(p.Seen, 10)}, {Key: "schema", Value: wire.Fingerprint(record.Schema())},
 	}
 	if p.Reason != "" {
-		headers = append(headers, Header{"reason", p.Reason})
+		headers = append(headers, wire.Header{Key: "reason", Value: p.Reason})
 	}
 	if p.Generation > 0 {
-		headers = append(headers, Header{"generation", strconv.Itoa(p.Generation)})
+		headers = append(headers, wire.Header{Key: "generation", Value: strconv.Itoa(p.Generation)})
 	}
 	if p.Lost {
-		headers = append(headers, Header{"lost", "true"})
+		headers = append(headers, wire.Header{Key: "lost", Value: "true"})
 	}
-	return Message{Key: p.Topic + "/" + partition + "/" + offset + "/" + row, Headers: headers, Value: value}, nil
+	return wire.Message{Key: p.Topic + "/" + partition + "/" + offset + "/" + row, Headers: headers, Value: value}, nil
 }
 
 // record makes the Arrow record. The caller releases it.
 func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
-	labels, lists := array.NewStringBuilder(mem), array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.PrimitiveTypes.Float32)
+	schema := predictionSchema(len(p.Labels), p.Task, arrow.PrimitiveTypes.Float64)
+	labels, lists := array.NewStringBuilder(mem), array.NewBuilder(mem, schema.Field(3).Type).(*array.FixedSizeListBuilder)
 	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
 	builders := []array.Builder{offsets, rows, indices, labels, lists, given}
 	for _, b := range builders {
@@ -146,13 +160,18 @@ func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 		given.Append(true)
 	}
 	indices.AppendValues(p.Classes, nil)
-	if p.Task == Numbers {
+	if p.Task == examples.Numbers {
 		indices.AppendNulls(n)
 	}
 	labels.AppendValues(p.Labels, nil)
-	lists.ValueBuilder().(*array.Float32Builder).AppendValues(p.Probabilities, nil)
+	switch values := lists.ValueBuilder().(type) {
+	case *array.Float32Builder:
+		values.AppendValues(p.Probabilities, nil)
+	case *array.Float64Builder:
+		values.AppendValues(p.Numbers, nil)
+	}
 	given.ValueBuilder().(*array.BooleanBuilder).AppendValues(p.Given, nil)
-	if p.Task != SeveralLabels {
+	if p.Task != examples.SeveralLabels {
 		builders = builders[:5]
 	}
 	var columns []arrow.Array
@@ -164,62 +183,65 @@ func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 	label := array.NewDictionaryArray(predictionLabel(), columns[2], columns[3])
 	defer label.Release()
 	fields := append([]arrow.Array{columns[0], columns[1], label}, columns[4:]...)
-	return array.NewRecord(predictionSchema(len(p.Labels), p.Task), fields, int64(n))
+	return array.NewRecord(schema, fields, int64(n))
 }
 
-// MaxPredictionRows returns how many rows fit a message, at least 1, given the classes.
-func MaxPredictionRows(labels []string) int {
-	left := MaxMessage - 8<<10
+// MaxPredictionRows returns how many rows fit a message, at least 1, given what is predicted, and the labels or the names of the numbers.
+func MaxPredictionRows(task examples.Task, labels []string) int {
+	left, k := wire.MaxMessage-8<<10, len(labels)
 	for _, label := range labels {
 		left -= len(label) + 4
 	}
-	return max(1, left/(16+4*len(labels)))
+	row := 16 + 4*k
+	switch task {
+	case examples.SeveralLabels:
+		row += 1 + (k+7)/8
+	case examples.Numbers:
+		row += 1 + 4*k
+	}
+	return max(1, left/row)
 }
 
-// MaxSeveralRows is [MaxPredictionRows] for rows that may have several labels.
-func MaxSeveralRows(labels []string) int {
-	return max(1, MaxPredictionRows(labels)*(16+4*len(labels))/(17+4*len(labels)+(len(labels)+7)/8))
-}
-
-// PredictionHeader reads the headers of a message of predictions, and none of its values. An error wraps [ErrDamaged].
-func PredictionHeader(m Message) (*Prediction, error) {
+// PredictionHeader reads the headers of a message of predictions, and none of its values. An error wraps [wire.ErrDamaged].
+func PredictionHeader(m wire.Message) (*Prediction, error) {
 	if m.Kind() != KindPrediction {
-		return nil, fmt.Errorf("%w: kind %s, expected %q", ErrDamaged, stream.Quote(string(m.Kind())), KindPrediction)
+		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), KindPrediction)
 	}
 	p := &Prediction{Topic: m.Get("topic"), Checksum: m.Get("checksum"), Run: m.Run(), Reason: m.Get("reason")}
-	if n := max(len(p.Checksum), len(p.Run)); n > maxName {
-		return nil, fmt.Errorf("%w: a run or checksum of %d bytes, expected at most %d", ErrDamaged, n, maxName)
+	if n := max(len(p.Checksum), len(p.Run)); n > wire.MaxName {
+		return nil, fmt.Errorf("%w: a run or checksum of %d bytes, expected at most %d", wire.ErrDamaged, n, wire.MaxName)
 	}
 	var offset, after, seen int
-	numbers := map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "until": &p.Until, "rows": &p.Rows, "after": &after, "seen": &seen}
+	numbers := map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "until": &p.Until,
+		"rows": &p.Rows, "after": &after, "seen": &seen}
 	if m.Get("generation") != "" {
 		numbers["generation"] = &p.Generation
 	}
 	for key, to := range numbers {
-		n, err := m.number(key)
+		n, err := m.Number(key)
 		if err != nil {
 			return nil, err
 		}
 		if n < 0 {
-			return nil, fmt.Errorf("%w: header %s is %d, expected at least 0", ErrDamaged, key, n)
+			return nil, fmt.Errorf("%w: header %s is %d, expected at least 0", wire.ErrDamaged, key, n)
 		}
 		*to = n
 	}
 	p.Offset, p.After, p.Seen = int64(offset), int64(after), int64(seen)
 	if p.After > p.Offset || p.Row > 0 && p.After < p.Offset {
-		return nil, fmt.Errorf("%w: row %d of offset %d after offset %d", ErrDamaged, p.Row, p.Offset, p.After)
+		return nil, fmt.Errorf("%w: row %d of offset %d after offset %d", wire.ErrDamaged, p.Row, p.Offset, p.After)
 	}
 	if p.Lost = m.Get("lost") != ""; p.Lost && (p.Generation == 0 || p.Row > 0) {
-		return nil, fmt.Errorf("%w: row %d begins generation %d", ErrDamaged, p.Row, p.Generation)
+		return nil, fmt.Errorf("%w: row %d begins generation %d", wire.ErrDamaged, p.Row, p.Generation)
 	}
 	if p.Row > p.Until || p.Until > p.Rows {
-		return nil, fmt.Errorf("%w: rows %d to %d of %d", ErrDamaged, p.Row, p.Until, p.Rows)
+		return nil, fmt.Errorf("%w: rows %d to %d of %d", wire.ErrDamaged, p.Row, p.Until, p.Rows)
 	}
 	return p, nil
 }
 
-// DecodePrediction decodes a message of predictions. An error wraps [ErrDamaged].
-func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
+// DecodePrediction decodes a message of predictions. An error wraps [wire.ErrDamaged].
+func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error) {
 	p, err := PredictionHeader(m)
 	if err != nil {
 		return nil, err
@@ -229,48 +251,61 @@ func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
 		return nil, err
 	}
 	defer record.Release()
-	task, classes := predictedBy(record.Schema())
-	if want := predictionSchema(classes, task); !record.Schema().Equal(want) {
-		return nil, fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
+	task, classes, number := predictedBy(record.Schema())
+	if want := predictionSchema(classes, task, number); !record.Schema().Equal(want) {
+		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	lists := record.Column(3).(*array.FixedSizeList)
 	offsets, rows := record.Column(0).(*array.Int64), record.Column(1).(*array.Int32)
-	label, values := record.Column(2).(*array.Dictionary), lists.ListValues().(*array.Float32)
+	label, values := record.Column(2).(*array.Dictionary), lists.ListValues()
 	labels, n := label.Dictionary().(*array.String), int(record.NumRows())
 	nulls := offsets.NullN() + rows.NullN() + labels.NullN() + lists.NullN() + values.NullN()
-	if task != Numbers {
+	if task != examples.Numbers {
 		nulls += label.NullN()
 	} else if label.NullN() < n {
-		return nil, fmt.Errorf("%w: labels beside numbers", ErrDamaged)
+		return nil, fmt.Errorf("%w: labels beside numbers", wire.ErrDamaged)
 	}
 	if nulls > 0 {
-		return nil, fmt.Errorf("%w: nulls among predictions", ErrDamaged)
+		return nil, fmt.Errorf("%w: nulls among predictions", wire.ErrDamaged)
 	}
 	if labels.Len() != classes {
-		return nil, fmt.Errorf("%w: %d labels, and probabilities of %d", ErrDamaged, labels.Len(), classes)
+		return nil, fmt.Errorf("%w: %d labels, and probabilities of %d", wire.ErrDamaged, labels.Len(), classes)
 	}
 	for i := range labels.Len() {
 		p.Labels = append(p.Labels, labels.Value(i))
 	}
 	if n != p.Until-p.Row {
-		return nil, fmt.Errorf("%w: %d predictions of rows %d to %d", ErrDamaged, n, p.Row, p.Until)
+		return nil, fmt.Errorf("%w: %d predictions of rows %d to %d", wire.ErrDamaged, n, p.Row, p.Until)
 	}
 	for i := range n {
 		if offsets.Value(i) != p.Offset || int(rows.Value(i)) != p.Row+i {
-			return nil, fmt.Errorf("%w: row %d of offset %d at place %d, expected row %d of offset %d", ErrDamaged, rows.Value(i), offsets.Value(i), i, p.Row+i, p.Offset)
+			return nil, fmt.Errorf("%w: row %d of offset %d at place %d, expected row %d of offset %d", wire.ErrDamaged, rows.Value(i),
+				offsets.Value(i), i, p.Row+i, p.Offset)
 		}
-		if task != Numbers {
+		if task != examples.Numbers {
 			p.Classes = append(p.Classes, int32(label.GetValueIndex(i)))
 		}
 	}
 	p.Task = task
-	if task == SeveralLabels {
+	if task == examples.SeveralLabels {
 		if err := p.takeGiven(record.Column(4).(*array.FixedSizeList), n, classes); err != nil {
 			return nil, err
 		}
 	}
 	first := lists.Data().Offset() * classes
-	p.Probabilities = append([]float32(nil), values.Float32Values()[first:first+n*classes]...)
+	switch values := values.(type) {
+	case *array.Float64:
+		p.Numbers = append([]float64(nil), values.Float64Values()[first:first+n*classes]...)
+	case *array.Float32:
+		of := values.Float32Values()[first : first+n*classes]
+		if task != examples.Numbers {
+			p.Probabilities = append([]float32(nil), of...)
+			break
+		}
+		for _, v := range of {
+			p.Numbers = append(p.Numbers, float64(v))
+		}
+	}
 	return p, nil
 }
 
@@ -278,7 +313,7 @@ func DecodePrediction(m Message, mem memory.Allocator) (*Prediction, error) {
 func (p *Prediction) takeGiven(lists *array.FixedSizeList, n, classes int) error {
 	values := lists.ListValues().(*array.Boolean)
 	if lists.NullN()+values.NullN() > 0 {
-		return fmt.Errorf("%w: nulls among the given labels", ErrDamaged)
+		return fmt.Errorf("%w: nulls among the given labels", wire.ErrDamaged)
 	}
 	first := lists.Data().Offset() * classes
 	for i := range n * classes {

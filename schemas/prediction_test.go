@@ -8,13 +8,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // prediction returns what a version predicts for rows of three or more classes.
 func prediction(rows, classes int) *Prediction {
 	p := &Prediction{
-		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: MessageChecksum([]byte("rows"), 1700000000000), Version: 7, Run: "2297280bb4a3", Row: 128, Until: 128 + rows, Rows: 128 + rows, Seen: 9,
-		Probabilities: numbered[float32](rows * classes),
+		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: MessageChecksum([]byte("rows"), 1700000000000),
+		Version: 7, Run: "2297280bb4a3", Row: 128, Until: 128 + rows, Rows: 128 + rows, Seen: 9,
+		Probabilities: arrowtest.Numbered[float32](rows * classes),
 	}
 	for c := range classes {
 		p.Labels = append(p.Labels, fmt.Sprint("class ", c))
@@ -26,34 +35,37 @@ func prediction(rows, classes int) *Prediction {
 }
 
 // predictionOf is prediction for another task.
-func predictionOf(task Task, rows, classes int) *Prediction {
+func predictionOf(task examples.Task, rows, classes int) *Prediction {
 	p := prediction(rows, classes)
 	switch p.Task = task; task {
-	case SeveralLabels:
+	case examples.SeveralLabels:
 		for i := range p.Probabilities {
 			p.Given = append(p.Given, i%3 == 0)
 		}
-	case Numbers:
-		p.Classes = nil
+	case examples.Numbers:
+		for _, v := range p.Probabilities {
+			p.Numbers = append(p.Numbers, 1764000000.25+float64(v))
+		}
+		p.Classes, p.Probabilities = nil, nil
 	}
 	return p
 }
 
 func TestPredictionRoundTrip(t *testing.T) {
-	for _, task := range []Task{OneLabel, SeveralLabels, Numbers} {
-		for _, rows := range sizes {
+	for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
+		for _, rows := range arrowtest.Sizes() {
 			for _, classes := range []int{1, 2, 63, 64, 65} {
-				mem := checked(t)
+				mem := arrowtest.Allocator(t)
 				want := predictionOf(task, rows, classes)
-				m := must(want.Encode(mem))(t)
-				got := must(DecodePrediction(m, mem))(t)
-				if len(got.Probabilities) == 0 {
+				m := arrowtest.Must(want.Encode(mem))(t)
+				got := arrowtest.Must(DecodePrediction(m, mem))(t)
+				if rows == 0 {
 					got.Probabilities, want.Probabilities = nil, nil
 				}
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
 				}
-				header := must(PredictionHeader(m))(t)
+				header := arrowtest.Must(PredictionHeader(m))(t)
 				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
 					t.Errorf("key %s, header %v", m.Key, header)
 				}
@@ -64,50 +76,74 @@ func TestPredictionRoundTrip(t *testing.T) {
 
 // The first message of a generation says so.
 func TestPredictionAfterLostMessages(t *testing.T) {
-	mem := checked(t)
+	mem := arrowtest.Allocator(t)
 	p := prediction(0, 3)
 	p.After, p.Row, p.Until, p.Rows, p.Generation, p.Lost = 9, 0, 0, 0, 2, true
-	m := must(p.Encode(mem))(t)
-	if got := must(DecodePrediction(m, mem))(t); got.Generation != 2 || !got.Lost || got.Begins() != (Scored{Next: math.MaxInt64, Generation: 1}) {
+	m := arrowtest.Must(p.Encode(mem))(t)
+	if got := arrowtest.Must(DecodePrediction(m, mem))(t); got.Generation != 2 || !got.Lost ||
+		got.Begins() != (Scored{Next: math.MaxInt64, Generation: 1}) {
 		t.Errorf("became %+v", got)
 	}
 }
 
 // A message that can't be used has no rows, and says why.
 func TestPredictionWithoutRows(t *testing.T) {
-	mem := checked(t)
+	mem := arrowtest.Allocator(t)
 	p := prediction(0, 3)
 	p.After, p.Row, p.Until, p.Rows, p.Reason = 9, 0, 0, 0, "3 features, the model has 4"
-	got := must(DecodePrediction(must(p.Encode(mem))(t), mem))(t)
+	got := arrowtest.Must(DecodePrediction(arrowtest.Must(p.Encode(mem))(t), mem))(t)
 	if got.Reason != p.Reason || len(got.Classes) != 0 || !slices.Equal(got.Labels, p.Labels) {
+		t.Errorf("became %+v", got)
+	}
+}
+
+// Earlier releases wrote numbers as float32. Their messages are still on topics.
+func TestNumbersOfEarlierReleases(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	want := predictionOf(examples.Numbers, 2, 3)
+	want.Numbers = []float64{1, 2.5, -3, 4, 0, 1e30}
+	m := arrowtest.Must(want.Encode(mem))(t)
+	record := want.record(mem)
+	defer record.Release()
+	numbers := array.NewFixedSizeListBuilder(mem, 3, arrow.PrimitiveTypes.Float32)
+	defer numbers.Release()
+	for range 2 {
+		numbers.Append(true)
+	}
+	numbers.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, 2.5, -3, 4, 0, 1e30}, nil)
+	column := numbers.NewArray()
+	defer column.Release()
+	earlier := array.NewRecord(predictionSchema(3, examples.Numbers, arrow.PrimitiveTypes.Float32), append(record.Columns()[:3:3], column), 2)
+	defer earlier.Release()
+	m.Value = arrowtest.Must(stream.Encode(earlier, mem))(t)
+	want.Numbers[5] = float64(float32(1e30))
+	if got := arrowtest.Must(DecodePrediction(m, mem))(t); !reflect.DeepEqual(got, want) {
 		t.Errorf("became %+v", got)
 	}
 }
 
 func TestMaxPredictionRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
-		mem := checked(t)
+		mem := arrowtest.Allocator(t)
 		p := prediction(1, classes)
-		for _, task := range []Task{OneLabel, SeveralLabels, Numbers} {
-			rows := MaxPredictionRows(p.Labels)
-			if task == SeveralLabels {
-				rows = MaxSeveralRows(p.Labels)
-			}
-			if m, err := predictionOf(task, rows, classes).Encode(mem); err != nil || len(m.Value) < MaxMessage/4 {
+		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
+			rows := MaxPredictionRows(task, p.Labels)
+			if m, err := predictionOf(task, rows, classes).Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
 				t.Errorf("task %d, %d rows of %d classes: %d bytes, %v", task, rows, classes, len(m.Value), err)
 			}
 		}
 	}
 	long := prediction(1, 2)
-	long.Labels[0] = strings.Repeat("x", MaxMessage)
-	_, err := long.Encode(checked(t))
-	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
+	_, err := long.Encode(arrowtest.Allocator(t))
+	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
 	}
 }
 
 func TestPredictionsThatAreRefused(t *testing.T) {
-	mem := checked(t)
+	mem := arrowtest.Allocator(t)
 	for _, c := range []struct{ key, value, want string }{
 		{"kind", "residuals", `kind "residuals", expected "prediction"`},
 		{"offset", "x", `header offset is "x", expected a whole number`},
@@ -124,21 +160,21 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 	} {
 		p := prediction(2, 3)
 		p.Generation = 2
-		m := must(p.Encode(mem))(t)
-		m.Headers = append(m.Headers, Header{"lost", ""})
+		m := arrowtest.Must(p.Encode(mem))(t)
+		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
 		for i, h := range m.Headers {
 			if h.Key == c.key {
 				m.Headers[i].Value = c.value
 			}
 		}
-		if _, err := DecodePrediction(m, mem); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
 		}
 	}
-	other := must(residuals(2, 3).Encode(mem))(t)
-	m := must(prediction(2, 3).Encode(mem))(t)
+	other := arrowtest.Must(residuals(2, 3).Encode(mem))(t)
+	m := arrowtest.Must(prediction(2, 3).Encode(mem))(t)
 	m.Value = other.Value
-	if _, err := DecodePrediction(m, mem); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "schema") {
+	if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
 		t.Error(err)
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindQuarantine is the kind of a [Quarantined] message.
-const KindQuarantine Kind = "quarantine"
+const KindQuarantine wire.Kind = "quarantine"
 
 // Quarantined is an examples message that can't be used, with its position and the reason. The headers of the message are
 // not kept.
@@ -35,13 +36,14 @@ func QuarantineReason(err error) string { return strings.ToValidUTF8(cutHeader(e
 func cutHeader(text string) string { return text[:min(len(text), quarantineHeaders/4)] }
 
 // Message encodes the message for the quarantine topic.
-func (q *Quarantined) Message() Message {
+func (q *Quarantined) Message() wire.Message {
 	partition, offset := strconv.Itoa(q.Partition), strconv.FormatInt(q.Offset, 10)
-	return Message{
-		Key: q.Topic + "/" + partition + "/" + offset, Value: q.Value[:min(len(q.Value), MaxMessage-quarantineHeaders)],
-		Headers: []Header{
-			{"kind", string(KindQuarantine)}, {"topic", q.Topic}, {"partition", partition}, {"offset", offset},
-			{"reason", q.Reason}, {"key", cutHeader(q.Key)}, {"bytes", strconv.Itoa(q.Bytes)},
+	return wire.Message{
+		Key: q.Topic + "/" + partition + "/" + offset, Value: q.Value[:min(len(q.Value), wire.MaxMessage-quarantineHeaders)],
+		Headers: []wire.Header{
+			{Key: "kind", Value: string(KindQuarantine)}, {Key: "topic", Value: q.Topic}, {Key: "partition", Value: partition},
+			{Key: "offset", Value: offset},
+			{Key: "reason", Value: q.Reason}, {Key: "key", Value: cutHeader(q.Key)}, {Key: "bytes", Value: strconv.Itoa(q.Bytes)},
 		},
 	}
 }
@@ -61,19 +63,19 @@ func QuarantineKey(key string) (topic string, partition int, offset int64, ok bo
 	return parts[0], partition, offset, err == nil
 }
 
-// QuarantinedOf is the inverse of [Quarantined.Message]. An error wraps [ErrDamaged].
-func QuarantinedOf(m Message) (*Quarantined, error) {
+// QuarantinedOf is the inverse of [Quarantined.Message]. An error wraps [wire.ErrDamaged].
+func QuarantinedOf(m wire.Message) (*Quarantined, error) {
 	if m.Kind() != KindQuarantine {
-		return nil, fmt.Errorf("%w: kind %s, expected %s", ErrDamaged, stream.Quote(string(m.Kind())), KindQuarantine)
+		return nil, fmt.Errorf("%w: kind %s, expected %s", wire.ErrDamaged, stream.Quote(string(m.Kind())), KindQuarantine)
 	}
 	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
-	offset, err := m.number("offset")
+	offset, err := m.Number("offset")
 	if err == nil {
 		q.Offset = int64(offset)
-		q.Partition, err = m.number("partition")
+		q.Partition, err = m.Number("partition")
 	}
 	if err == nil {
-		q.Bytes, err = m.number("bytes")
+		q.Bytes, err = m.Number("bytes")
 	}
 	if err != nil {
 		return nil, err

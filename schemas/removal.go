@@ -1,13 +1,19 @@
 package schemas
 
-// KindRemoval is the kind of a [Removal] message.
-const KindRemoval Kind = "removal"
+import (
+	"github.com/stagewise/stagewise/schemas/wire"
+)
 
-// Removal says that a version was removed: tombstones of its messages are on the versions topic.
+// KindRemoval is the kind of a [Removal] message.
+const KindRemoval wire.Kind = "removal"
+
+// Removal reports that a version was removed: tombstones of its messages are on the versions topic.
 type Removal struct {
 	Run     string `json:"run"`     // id of the run
 	Version int    `json:"version"` // its number
 }
 
 // Message encodes the removal for the plans topic.
-func (r *Removal) Message() Message { return jsonMessage(KindRemoval, r.Run, "removal/"+r.Run, r) }
+func (r *Removal) Message() wire.Message {
+	return wire.JSONMessage(KindRemoval, r.Run, "removal/"+r.Run, r)
+}

@@ -9,21 +9,22 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindResiduals is the kind of a [Residuals] message.
-const KindResiduals Kind = "residuals"
+const KindResiduals wire.Kind = "residuals"
 
 // Residuals holds the scores and residuals of one examples message after a stage, row by row. With many values it holds a
 // part of the rows. A row without a label has a residual of zeros.
 type Residuals struct {
-	Identity           // of Visit 0; Parent is the digest of the stage's final weights
-	Attempt  string    // the publication that the message belongs to; the seal names the one that counts
-	Offset   int64     // of the examples message
-	Row      int       // the first row of this part
-	Classes  int       // k
-	Score    []float32 // rows × k: in the unit of the stage's link
-	Residual []float32 // rows × k: y − g(score)
+	wire.Identity           // of Visit 0; Parent is the digest of the stage's final weights
+	Attempt       string    // the publication that the message belongs to; the seal names the one that counts
+	Offset        int64     // of the examples message
+	Row           int       // the first row of this part
+	Classes       int       // k
+	Score         []float32 // rows × k: in the unit of the stage's link
+	Residual      []float32 // rows × k: y − g(score)
 	// Votes (rows × k) are the sums of what the members predict that are finished, of a plan that averages; nil before the first is, see
 	// [Plan.Votes].
 	Votes []float32
@@ -40,8 +41,8 @@ func residualSchema(classes int, votes bool) *arrow.Schema {
 }
 
 // Encode encodes the message. It panics if Score, Residual and Votes differ in length or are not whole rows. It returns an error
-// if they exceed [MaxMessage]; [MaxResidualRows] always fit.
-func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
+// if they exceed [wire.MaxMessage]; [MaxResidualRows] always fit.
+func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
 	columns := [][]float32{r.Score, r.Residual}
 	if r.Votes != nil {
 		columns = append(columns, r.Votes)
@@ -64,47 +65,49 @@ func (r *Residuals) Encode(mem memory.Allocator) (Message, error) {
 	defer record.Release()
 	value, err := stream.Encode(record, mem)
 	if err != nil {
-		return Message{}, fmt.Errorf("encode residuals of offset %d: %w", r.Offset, err)
+		return wire.Message{}, fmt.Errorf("encode residuals of offset %d: %w", r.Offset, err)
 	}
-	if len(value) > MaxMessage {
-		return Message{}, fmt.Errorf("encode residuals of offset %d: %d rows of %d classes take %d bytes, expected at most %d",
-			r.Offset, len(r.Score)/r.Classes, r.Classes, len(value), MaxMessage)
+	if len(value) > wire.MaxMessage {
+		return wire.Message{}, fmt.Errorf("encode residuals of offset %d: %d rows of %d classes take %d bytes, expected at most %d",
+			r.Offset, len(r.Score)/r.Classes, r.Classes, len(value), wire.MaxMessage)
 	}
-	headers := append(r.headers(), Header{"attempt", r.Attempt}, Header{"offset", strconv.FormatInt(r.Offset, 10)}, Header{"row", strconv.Itoa(r.Row)}, Header{"schema", fingerprint(schema)})
-	return Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
+	headers := append(r.Headers(), wire.Header{Key: "attempt", Value: r.Attempt}, wire.Header{Key: "offset",
+		Value: strconv.FormatInt(r.Offset, 10)}, wire.Header{Key: "row", Value: strconv.Itoa(r.Row)}, wire.Header{Key: "schema",
+		Value: wire.Fingerprint(schema)})
+	return wire.Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
 // MaxResidualRows returns how many rows of so many values fit a message, at least 1: 2k values, or 3k with votes. A row of more than about
 // 220,000 values fits none.
 func MaxResidualRows(values int) int {
-	return max(1, (MaxMessage-8<<10)/(4*values))
+	return max(1, (wire.MaxMessage-8<<10)/(4*values))
 }
 
-// ResidualsHeader reads the headers of a residuals message, and none of its values. An error wraps [ErrDamaged].
-func ResidualsHeader(m Message) (*Residuals, error) {
+// ResidualsHeader reads the headers of a residuals message, and none of its values. An error wraps [wire.ErrDamaged].
+func ResidualsHeader(m wire.Message) (*Residuals, error) {
 	if m.Kind() != KindResiduals {
-		return nil, fmt.Errorf("%w: kind %q, expected %q", ErrDamaged, m.Kind(), KindResiduals)
+		return nil, fmt.Errorf("%w: kind %q, expected %q", wire.ErrDamaged, m.Kind(), KindResiduals)
 	}
-	id, err := IdentityOf(m)
+	id, err := wire.IdentityOf(m)
 	if err != nil {
 		return nil, err
 	}
-	offset, err := m.number("offset")
+	offset, err := m.Number("offset")
 	if err != nil {
 		return nil, err
 	}
-	row, err := m.number("row")
+	row, err := m.Number("row")
 	if err != nil {
 		return nil, err
 	}
 	if offset < 0 || row < 0 {
-		return nil, fmt.Errorf("%w: row %d of offset %d, expected both to be at least 0", ErrDamaged, row, offset)
+		return nil, fmt.Errorf("%w: row %d of offset %d, expected both to be at least 0", wire.ErrDamaged, row, offset)
 	}
 	return &Residuals{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
 }
 
-// DecodeResiduals decodes a residuals message, whose rows must have that number of classes. An error wraps [ErrDamaged].
-func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, error) {
+// DecodeResiduals decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].
+func DecodeResiduals(m wire.Message, classes int, mem memory.Allocator) (*Residuals, error) {
 	r, err := ResidualsHeader(m)
 	if err != nil {
 		return nil, err
@@ -118,14 +121,14 @@ func DecodeResiduals(m Message, classes int, mem memory.Allocator) (*Residuals, 
 	if record.Schema().Equal(residualSchema(classes, true)) {
 		columns = append(columns, &r.Votes)
 	} else if want := residualSchema(classes, false); !record.Schema().Equal(want) {
-		return nil, fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, fingerprint(record.Schema()), fingerprint(want))
+		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	r.Classes = classes
 	for i, dst := range columns {
 		column := record.Column(i).(*array.FixedSizeList)
 		values := column.ListValues().(*array.Float32)
 		if column.NullN() > 0 || values.NullN() > 0 {
-			return nil, fmt.Errorf("%w: nulls among residuals", ErrDamaged)
+			return nil, fmt.Errorf("%w: nulls among residuals", wire.ErrDamaged)
 		}
 		first := column.Data().Offset() * classes
 		*dst = append([]float32(nil), values.Float32Values()[first:first+column.Len()*classes]...)

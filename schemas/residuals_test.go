@@ -6,13 +6,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 func residuals(rows, classes int) *Residuals {
 	r := &Residuals{
-		Identity: Identity{Kind: KindResiduals, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
+		Identity: wire.Identity{Kind: KindResiduals, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
 		Offset:   1 << 40, Row: 128, Classes: classes,
-		Score: numbered[float32](rows * classes), Residual: numbered[float32](rows * classes),
+		Score: arrowtest.Numbered[float32](rows * classes), Residual: arrowtest.Numbered[float32](rows * classes),
 	}
 	slices.Reverse(r.Residual)
 	return r
@@ -21,7 +24,7 @@ func residuals(rows, classes int) *Residuals {
 // voted returns residuals with votes.
 func voted(rows, classes int) *Residuals {
 	r := residuals(rows, classes)
-	r.Votes = numbered[float32](rows * classes)
+	r.Votes = arrowtest.Numbered[float32](rows * classes)
 	for i := range r.Votes {
 		r.Votes[i] += 0.5
 	}
@@ -29,19 +32,19 @@ func voted(rows, classes int) *Residuals {
 }
 
 func TestResidualsRoundTrip(t *testing.T) {
-	for _, rows := range sizes {
+	for _, rows := range arrowtest.Sizes() {
 		for _, classes := range []int{1, 2, 63, 64, 65} {
-			mem := checked(t)
+			mem := arrowtest.Allocator(t)
 			want := residuals(rows, classes)
-			m := must(want.Encode(mem))(t)
+			m := arrowtest.Must(want.Encode(mem))(t)
 			for _, want := range []*Residuals{want, voted(rows, classes)} {
-				got := must(DecodeResiduals(must(want.Encode(mem))(t), classes, mem))(t)
+				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
 				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
 					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
 					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
 				}
 			}
-			header := must(ResidualsHeader(m))(t)
+			header := arrowtest.Must(ResidualsHeader(m))(t)
 			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
 				t.Errorf("key %s, header %v", m.Key, header)
 			}
@@ -51,25 +54,26 @@ func TestResidualsRoundTrip(t *testing.T) {
 
 func TestMaxResidualRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
-		mem := checked(t)
+		mem := arrowtest.Allocator(t)
 		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residuals, 3 * classes: voted} {
 			rows := MaxResidualRows(values)
-			if rows == 1 && 4*values > MaxMessage {
+			if rows == 1 && 4*values > wire.MaxMessage {
 				continue // a row of so many values fits no message
 			}
-			if m, err := of(rows, classes).Encode(mem); err != nil || len(m.Value) > MaxMessage {
+			if m, err := of(rows, classes).Encode(mem); err != nil || len(m.Value) > wire.MaxMessage {
 				t.Errorf("%d rows of %d values: %d bytes, %v", rows, values, len(m.Value), err)
 			}
 		}
 	}
-	_, err := residuals(2, 100_000).Encode(checked(t))
-	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	_, err := residuals(2, 100_000).Encode(arrowtest.Allocator(t))
+	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
 	}
 }
 
 func TestResidualsThatAreRefused(t *testing.T) {
-	mem := checked(t)
+	mem := arrowtest.Allocator(t)
 	for _, c := range []struct {
 		key, value, want string
 		classes          int
@@ -79,16 +83,16 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"row", "", `header row is "", expected a whole number`, 2},
 		{"row", "-1", "row -1 of offset 1099511627776", 2},
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
-		{"run", "run", "schema " + fingerprint(residualSchema(2, false)) + ", expected 34f757966fbe", 3},
+		{"run", "run", "schema " + wire.Fingerprint(residualSchema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
-		m := must(residuals(4, 2).Encode(mem))(t)
+		m := arrowtest.Must(residuals(4, 2).Encode(mem))(t)
 		for i := range m.Headers {
 			if m.Headers[i].Key == c.key {
 				m.Headers[i].Value = c.value
 			}
 		}
 		_, err := DecodeResiduals(m, c.classes, mem)
-		if !errors.Is(err, ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
+		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
 			t.Errorf("%v, expected %s", err, c.want)
 		}
 	}

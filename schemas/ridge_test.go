@@ -28,7 +28,8 @@ func TestRidgeInJSON(t *testing.T) {
 }
 
 func TestRidgeIsValid(t *testing.T) {
-	for r, want := range map[Ridge]bool{0: true, 1e-9: true, RidgeAuto: true, -0.5: false, -2: false, Ridge(math.Inf(1)): false, Ridge(math.NaN()): false} {
+	for r, want := range map[Ridge]bool{0: true, 1e-9: true, RidgeAuto: true, -0.5: false, -2: false, Ridge(math.Inf(1)): false,
+		Ridge(math.NaN()): false} {
 		if r.Valid() != want {
 			t.Errorf("ridge %v is valid: %v, expected %v", r, r.Valid(), want)
 		}

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Origins say of each row which message it is of, and as a header they say the same.
@@ -17,9 +19,9 @@ func TestRowOrigins(t *testing.T) {
 			partition int
 			offset    int64
 		}
-		var origins RowOrigins
+		var origins examples.RowOrigins
 		var rows []place
-		next, longest := []int64{5, 0, 1 << 40}, len(RowOrigins{}.header().Value)
+		next, longest := []int64{5, 0, 1 << 40}, len(examples.RowOrigins{}.Header().Value)
 		for range random.IntN(60) {
 			partition, n := random.IntN(len(next)), 1+random.IntN(2)*random.IntN(3)
 			if random.IntN(2) == 0 && len(rows) > 0 {
@@ -33,11 +35,11 @@ func TestRowOrigins(t *testing.T) {
 			}
 			next[partition]++
 		}
-		read, err := RowOriginsOf(Message{Headers: []Header{origins.header()}})
+		read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{origins.Header()}})
 		if err != nil || !slices.Equal(read, origins) {
 			t.Fatalf("%v are read as %v, %v", origins, read, err)
 		}
-		if n := len(origins.header().Value); n > longest {
+		if n := len(origins.Header().Value); n > longest {
 			t.Errorf("the header has %d bytes, expected at most %d", n, longest)
 		}
 		for range 20 {
@@ -60,7 +62,8 @@ func TestRowOrigins(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"x", "[[0,1,2]]", "[[0,1,0,1]]", "[[0,-1,1,1]]", "[[0,1,1,4294967296]]", "[[-1,0,1,1]]"} {
-		if read, err := RowOriginsOf(Message{Headers: []Header{{headerRows, text}}}); !errors.Is(err, ErrDamaged) {
+		if read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-rows", Value: text}}}); !errors.Is(err,
+			wire.ErrDamaged) {
 			t.Errorf("%s: %v, %v", text, read, err)
 		}
 	}
@@ -68,22 +71,21 @@ func TestRowOrigins(t *testing.T) {
 
 // Keys come back as they were, whatever bytes they have. Those who decode the examples need not know of them.
 func TestSourceKeys(t *testing.T) {
-	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	defer mem.AssertSize(t, 0)
-	rows := ExampleRows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Words: []string{"a", "b", "a", "b"}}
+	mem := arrowtest.Allocator(t)
+	rows := examples.Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Words: []string{"a", "b", "a", "b"}}
 	for _, keys := range [][]string{nil, {"u42", "", "\xff\x00", "a key"}} {
-		rows.SourceKeys, rows.Origins = keys, RowOrigins{{1, 7, 2, 2}}
+		rows.SourceKeys, rows.Origins = keys, examples.RowOrigins{{Partition: 1, Offset: 7, Rows: 2, Messages: 2}}
 		m, err := Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
+		if got, err := examples.SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
 			t.Errorf("the keys %q are read as %q, %v", keys, got, err)
 		}
-		if got, err := RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
+		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
 			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
 		}
-		examples, err := DecodeExamples(m.Value, mem)
+		examples, err := examples.Decode(m.Value, mem)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +94,10 @@ func TestSourceKeys(t *testing.T) {
 		}
 		examples.Release()
 	}
-	if keys, err := SourceKeys([]byte("damaged"), mem); !errors.Is(err, ErrDamaged) {
+	if keys, err := examples.SourceKeys([]byte("damaged"), mem); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("damaged bytes: %q, %v", keys, err)
 	}
-	if origins, err := RowOriginsOf(samples(t)["examples"]); origins != nil || err != nil {
+	if origins, err := examples.RowOriginsOf(samples(t)["examples"]); origins != nil || err != nil {
 		t.Errorf("rows of a file have origins %v, %v", origins, err)
 	}
 }

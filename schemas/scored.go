@@ -5,13 +5,15 @@ import (
 	"math"
 )
 
-// Scored is how far the messages of a partition have predictions that count, as the predictions in their order say. The zero value: none has.
+// Scored is how far the messages of a partition have predictions that count, as the predictions in their order say. The
+// zero value: none has.
 //
-// Several processes may predict for the same messages, with other versions, and each may end at any time. Each goes on where the topic says that all of
-// them have got, so that of two predictions of the same rows the first counts, and no rows are passed over.
+// Several processes may predict for the same messages, with other versions, and each may end at any time. Each goes on
+// where the topic says that all of them have got, so that of two predictions of the same rows the first counts, and no
+// rows are passed over.
 //
-// If the topic of examples loses messages that have predictions, as after an unclean election of a leader, others may take their offsets. Then a
-// generation of predictions begins that goes on where the messages were lost.
+// If the topic of examples loses messages that have predictions, as after an unclean election of a leader, others may
+// take their offsets. Then a generation of predictions begins that goes on where the messages were lost.
 type Scored struct {
 	Next       int64 // the first message that does not have all of its predictions. Some offsets before it may have had no message
 	Row        int   // its first row without a prediction
@@ -37,8 +39,8 @@ func (s Scored) before(o Scored) bool {
 	return cmp.Or(cmp.Compare(s.Generation, o.Generation), cmp.Compare(s.Next, o.Next), cmp.Compare(s.Row, o.Row)) < 0
 }
 
-// Begins returns how far predictions have got where a prediction goes on from. Of one that begins a generation it is only known that it is of the
-// generation before.
+// Begins returns how far predictions have got where a prediction goes on from. Of one that begins a generation it is
+// only known that it is of the generation before.
 func (p *Prediction) Begins() Scored {
 	if p.Lost {
 		return Scored{Next: math.MaxInt64, Generation: p.Generation - 1}

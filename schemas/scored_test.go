@@ -20,8 +20,8 @@ func (w *scoring) read(topic []*Prediction) {
 	w.seen = int64(len(topic))
 }
 
-// predictions returns the predictions of some messages from where the writer has got; if lost is at least 0, those of the next generation, from that
-// offset on. rows has the rows of each message; −1: the offset has none.
+// predictions returns the predictions of some messages from where the writer has got; if lost is at least 0, those of
+// the next generation, from that offset on. rows has the rows of each message; −1: the offset has none.
 func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Prediction) {
 	state := w.state
 	if lost >= 0 {
@@ -35,7 +35,8 @@ func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Pre
 		}
 		messages--
 		for from := row; from < n || from == row; from += w.most {
-			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen, Generation: state.Generation}
+			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen,
+				Generation: state.Generation}
 			if lost >= 0 {
 				p.Generation, p.Lost, lost = p.Generation+1, true, -1
 			}
@@ -46,7 +47,8 @@ func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Pre
 	return list
 }
 
-// lostFrom returns an offset from which a writer finds that messages are lost that had predictions; −1 if it finds none, or if so many times are over.
+// lostFrom returns an offset from which a writer finds that messages are lost that had predictions; −1 if it finds
+// none, or if so many times are over.
 func lostFrom(random *rand.Rand, w *scoring, losses *int) int64 {
 	if *losses == 0 || w.state.Next == 0 || random.IntN(5) > 0 {
 		return -1
@@ -133,7 +135,8 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 // A prediction that says why the rest of a message has none ends that message.
 func TestReasonEndsAMessage(t *testing.T) {
 	s := Scored{Next: 4, Row: 2}
-	if s.Count(&Prediction{Offset: 5, After: 5}) || !s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9, Reason: "deleted"}) || s != (Scored{Next: 5}) {
+	if s.Count(&Prediction{Offset: 5, After: 5}) || !s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9,
+		Reason: "deleted"}) || s != (Scored{Next: 5}) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -1,21 +1,26 @@
 package schemas
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
 
 // KindSource is the kind of a [SourceSeal] message.
-const KindSource Kind = "source"
+const KindSource wire.Kind = "source"
 
 // SourceSeal says that all messages of an ingested source are on the examples topic. The headers of each message have ID,
 // Attempt and its number, the sequence: see [Origin]. Sequence s is in partition s mod Partitions.
 type SourceSeal struct {
-	ID         string   `json:"id"`              // digest of the source's content
-	Attempt    string   `json:"attempt"`         // tells this ingest from an interrupted one of the same source
-	Files      []string `json:"files,omitempty"` // as they were called, without their folders; a plan does not have them
-	Split      string   `json:"split"`           // of its rows
-	Partitions int      `json:"partitions"`      // of the examples topic
-	Messages   int64    `json:"messages"`        // their number
-	Rows       int64    `json:"rows"`            // their number
-	Spans      Spans    `json:"spans"`           // of the offsets of its messages
+	ID         string         `json:"id"`              // digest of the source's content
+	Attempt    string         `json:"attempt"`         // tells this ingest from an interrupted one of the same source
+	Files      []string       `json:"files,omitempty"` // as they were called, without their folders; a plan does not have them
+	Split      string         `json:"split"`           // of its rows
+	Partitions int            `json:"partitions"`      // of the examples topic
+	Messages   int64          `json:"messages"`        // their number
+	Rows       int64          `json:"rows"`            // their number
+	Spans      coverage.Spans `json:"spans"`           // of the offsets of its messages
 }
 
 // Name returns the source's name: see [SourceName].
@@ -34,7 +39,7 @@ const (
 )
 
 // Held returns how much an examples topic has of the source. bounds are the offsets that the topic has, by partition.
-func (s *SourceSeal) Held(bounds []Span) Holding {
+func (s *SourceSeal) Held(bounds []coverage.Span) Holding {
 	some, all := false, true
 	for _, span := range s.Spans {
 		if span.Partition >= len(bounds) || bounds[span.Partition].To < span.To {
@@ -63,7 +68,7 @@ func (s *SourceSeal) In(partition int) int64 {
 
 // Left returns how many messages of the source a topic has at most, which has the offsets bounds, by partition. It has fewer if messages
 // of others stand between those of the source.
-func (s *SourceSeal) Left(bounds []Span) (messages int64) {
+func (s *SourceSeal) Left(bounds []coverage.Span) (messages int64) {
 	if s.Held(bounds) == HeldNot {
 		return 0
 	}
@@ -75,7 +80,7 @@ func (s *SourceSeal) Left(bounds []Span) (messages int64) {
 }
 
 // Message encodes the seal for the plans topic.
-func (s *SourceSeal) Message() Message { return jsonMessage(KindSource, "", s.key(), s) }
+func (s *SourceSeal) Message() wire.Message { return wire.JSONMessage(KindSource, "", s.key(), s) }
 
 // key is the key of the seal's message, and of its removal.
 func (s *SourceSeal) key() string { return "source/" + s.Name() }
@@ -85,5 +90,5 @@ func (s *SourceSeal) Check() error {
 	if s.Partitions < 1 {
 		return fmt.Errorf("partitions is %d, expected at least 1", s.Partitions)
 	}
-	return checkSpans(s.Spans)
+	return coverage.Check(s.Spans)
 }

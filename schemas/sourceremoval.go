@@ -1,7 +1,11 @@
 package schemas
 
+import (
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
 // KindSourceRemoval is the kind of a [SourceRemoval] message.
-const KindSourceRemoval Kind = "source-removal"
+const KindSourceRemoval wire.Kind = "source-removal"
 
 // SourceRemoval says that a source was removed: its messages stay on the examples topic, but no later plan counts them. It has the key
 // of the source's seal, so compaction keeps whichever of the two came last, and that one counts. It has all of the seal, as ingest
@@ -11,8 +15,8 @@ type SourceRemoval struct {
 }
 
 // Message encodes the removal for the plans topic.
-func (r *SourceRemoval) Message() Message {
-	return jsonMessage(KindSourceRemoval, "", r.Seal.key(), r)
+func (r *SourceRemoval) Message() wire.Message {
+	return wire.JSONMessage(KindSourceRemoval, "", r.Seal.key(), r)
 }
 
 // Check returns the errors of [SourceSeal.Check].

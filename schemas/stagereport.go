@@ -1,9 +1,13 @@
 package schemas
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
 
 // KindStage is the kind of a [StageReport] message.
-const KindStage Kind = "stage"
+const KindStage wire.Kind = "stage"
 
 // StageReport describes a finished stage of a run. It is an entry of a [Report], and also a message of its own for those
 // who follow the run. Errors are in percent, losses are of the stage's link, and both are null without rows of the split.
@@ -21,7 +25,8 @@ type StageReport struct {
 	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
 	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
-	Overflow     int64    `json:"overflow,omitempty"`      // rows that are left out, as their inputs or features overflow; of an update those that it visits
+	// rows that are left out, as their inputs or features overflow; of an update those that it visits
+	Overflow int64 `json:"overflow,omitempty"`
 	// Average measures the mean of the members so far, after the last stage of a member. Other errors and losses here are of the member alone.
 	Average *AverageReport `json:"average,omitempty"`
 	// ByPass are the passes, in order.
@@ -39,8 +44,8 @@ type AverageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
 }
 
-// Final returns the errors of the predictions that a run ends with, if the stage is the last: those of the mean of its members, or else of the
-// stage. Those of the test and holdout rows are nil without any.
+// Final returns the errors of the predictions that a run ends with, if the stage is the last: those of the mean of its
+// members, or else of the stage. Those of the test and holdout rows are nil without any.
 func (s *StageReport) Final() (train float64, test, holdout *float64) {
 	if a := s.Average; a != nil {
 		return a.TrainError, a.TestError, a.HoldoutError
@@ -62,6 +67,6 @@ type PassReport struct {
 }
 
 // Message encodes the report of a run's stage for the weights topic.
-func (s *StageReport) Message(run string) Message {
-	return jsonMessage(KindStage, run, fmt.Sprintf("stage/%s/%d", run, s.Stage), s)
+func (s *StageReport) Message(run string) wire.Message {
+	return wire.JSONMessage(KindStage, run, fmt.Sprintf("stage/%s/%d", run, s.Stage), s)
 }

@@ -3,19 +3,25 @@ package schemas
 import (
 	"encoding/json"
 	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindWeights is the kind of a [Weights] record.
-const KindWeights Kind = "weights"
+const KindWeights wire.Kind = "weights"
+
+// KindStructure is the kind of a [Weights] record that has the trees of a stage, and no weights. Its visit is the first of the stage.
+const KindStructure wire.Kind = "structure"
 
 // Weights holds the weights for a visit. Workers begin the visit when the solver has published them.
 type Weights struct {
-	Identity
-	Tensors Tensors[float32] // W, or a calibration, or both
-	Final   *Final           // set if the record ends a stage
-	Ridge   Ridge            // of the stage, if the solver has chosen it; otherwise 0
-	Weight  *Weight          // of the stage, if its features are counted and the record ends it; otherwise nil
-	Pass    *PassReport      // how the pass went that the visit before has ended; nil if it has ended none
+	wire.Identity
+	Tensors wire.Tensors[float32] // W, or a calibration, or both
+	Final   *Final                // set if the record ends a stage
+	Ridge   Ridge                 // of the stage, if the solver has chosen it; otherwise 0
+	Weight  *Weight               // of the stage, if its features are counted and the record ends it; otherwise nil
+	Pass    *PassReport           // how the pass went that the visit before has ended; nil if it has ended none
 }
 
 // Final says which weights a stage ends with.
@@ -33,47 +39,47 @@ const (
 )
 
 // Record makes the record of the weights.
-func (w *Weights) Record() *Record[float32] {
-	r := &Record[float32]{Identity: w.Identity, Tensors: w.Tensors}
+func (w *Weights) Record() *wire.Record[float32] {
+	r := &wire.Record[float32]{Identity: w.Identity, Tensors: w.Tensors}
 	if w.Final != nil {
-		r.Notes = []Header{{noteFinal, strconv.Itoa(w.Final.Visit)}, {notePasses, strconv.Itoa(w.Final.Passes)}}
+		r.Notes = []wire.Header{{Key: noteFinal, Value: strconv.Itoa(w.Final.Visit)}, {Key: notePasses, Value: strconv.Itoa(w.Final.Passes)}}
 	}
 	if w.Ridge != 0 {
-		r.Notes = append(r.Notes, Header{noteRidge, w.Ridge.String()})
+		r.Notes = append(r.Notes, wire.Header{Key: noteRidge, Value: w.Ridge.String()})
 	}
 	if w.Weight != nil {
-		r.Notes = append(r.Notes, Header{noteWeight, w.Weight.String()})
+		r.Notes = append(r.Notes, wire.Header{Key: statistics.NoteWeight, Value: w.Weight.String()})
 	}
 	if w.Pass != nil {
-		r.Notes = append(r.Notes, Header{notePass, string(mustJSON(w.Pass))})
+		r.Notes = append(r.Notes, wire.Header{Key: notePass, Value: string(wire.JSON(w.Pass))})
 	}
 	return r
 }
 
-// WeightsOf is the inverse of [Weights.Record]. An error wraps [ErrDamaged].
-func WeightsOf(r *Record[float32]) (w *Weights, err error) {
+// WeightsOf is the inverse of [Weights.Record]. An error wraps [wire.ErrDamaged].
+func WeightsOf(r *wire.Record[float32]) (w *Weights, err error) {
 	w = &Weights{Identity: r.Identity, Tensors: r.Tensors}
 	if ridge := r.Note(noteRidge); ridge != "" {
 		if w.Ridge, err = ParseRidge(ridge); err == nil && !(w.Ridge > 0) {
 			err = errRidge
 		}
 		if err != nil {
-			return nil, r.damaged(err)
+			return nil, r.Damaged(err)
 		}
 	}
-	if weight := r.Note(noteWeight); weight != "" {
+	if weight := r.Note(statistics.NoteWeight); weight != "" {
 		parsed, err := ParseRidge(weight)
 		if err == nil && parsed == WeightAuto {
 			err = errWeight
 		}
 		if err != nil {
-			return nil, r.damaged(err)
+			return nil, r.Damaged(err)
 		}
 		w.Weight = &parsed
 	}
 	if pass := r.Note(notePass); pass != "" {
 		if err := json.Unmarshal([]byte(pass), &w.Pass); err != nil {
-			return nil, r.damaged(err)
+			return nil, r.Damaged(err)
 		}
 	}
 	if r.Note(noteFinal) == "" {
@@ -84,14 +90,14 @@ func WeightsOf(r *Record[float32]) (w *Weights, err error) {
 		w.Final.Passes, err = strconv.Atoi(r.Note(notePasses))
 	}
 	if err != nil {
-		return nil, r.damaged(err)
+		return nil, r.Damaged(err)
 	}
 	return w, nil
 }
 
 // EndsStage reports whether a message belongs to a weights record that ends a stage.
-func EndsStage(m Message) bool {
-	for _, note := range notes(m) {
+func EndsStage(m wire.Message) bool {
+	for _, note := range wire.Notes(m) {
 		if note.Key == noteFinal {
 			return m.Kind() == KindWeights && note.Value != ""
 		}

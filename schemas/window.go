@@ -3,10 +3,14 @@ package schemas
 import (
 	"fmt"
 	"slices"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // KindWindow is the kind of a [Window] document.
-const KindWindow Kind = "window"
+const KindWindow wire.Kind = "window"
 
 // Window is what a chain of retraining knows after a run: what the next run goes on from, beside the sums. It is on the state topic.
 type Window struct {
@@ -32,9 +36,9 @@ type Window struct {
 	// Changed says that the stream has changed, and is the number of the first increment that has the new stream; 0: it has not.
 	Changed int `json:"changed,omitempty"`
 	// MostlyBad are the messages with the new rows of the run, if most of them can't be used.
-	MostlyBad *BadMessages     `json:"mostly_bad,omitempty"`
-	Unknown   []LabelRows      `json:"unknown,omitempty"`  // rows of labels that are no class
-	Progress  []SourceProgress `json:"progress,omitempty"` // of the sources
+	MostlyBad *coverage.BadMessages `json:"mostly_bad,omitempty"`
+	Unknown   []examples.LabelRows  `json:"unknown,omitempty"`  // rows of labels that are no class
+	Progress  []SourceProgress      `json:"progress,omitempty"` // of the sources
 	// Moments are where the sums of the stages are on the state topic: those of the run itself, which have all but the Gram matrix, and
 	// those of the last run that has the Gram matrix too, from which the Gram matrices of the runs since are added up.
 	Moments  StatePlace   `json:"moments"`
@@ -44,12 +48,12 @@ type Window struct {
 
 // WindowIncrement is an increment of a window, and where its terms are.
 type WindowIncrement struct {
-	Increment Increment  `json:"increment"`       // with its weight after the run
-	Visited   int        `json:"visited"`         // number of the run that visited it last
-	Fitted    float64    `json:"fitted"`          // Σw of its training rows
-	Messages  int64      `json:"messages"`        // that have training rows
-	Until     int64      `json:"until,omitempty"` // when its newest message was written, in milliseconds since 1970
-	Terms     StatePlace `json:"terms"`           // on the state topic; those of merged increments are at the same place
+	Increment coverage.Increment `json:"increment"`       // with its weight after the run
+	Visited   int                `json:"visited"`         // number of the run that visited it last
+	Fitted    float64            `json:"fitted"`          // Σw of its training rows
+	Messages  int64              `json:"messages"`        // that have training rows
+	Until     int64              `json:"until,omitempty"` // when its newest message was written, in milliseconds since 1970
+	Terms     StatePlace         `json:"terms"`           // on the state topic; those of merged increments are at the same place
 }
 
 // ErrorSum is how messages that follow each other were predicted before they were learnt.
@@ -79,8 +83,8 @@ func (p StatePlace) Same(o StatePlace) bool {
 	return p.Run != "" && p.Run == o.Run && p.Index == o.Index
 }
 
-// Messages encodes the window for the state topic. The error is a *[DocumentError].
-func (w *Window) Messages() ([]Message, error) { return documentMessages(KindWindow, w.Run, w) }
+// Messages encodes the window for the state topic. The error is a *[wire.DocumentError].
+func (w *Window) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindWindow, w.Run, w) }
 
 // Rows returns how many rows the window has.
 func (w *Window) Rows() (rows int64) {
@@ -88,6 +92,14 @@ func (w *Window) Rows() (rows int64) {
 		rows += w.Increments[i].Increment.Rows()
 	}
 	return rows
+}
+
+// Spans returns the spans of all increments, those of an increment together.
+func (w *Window) Spans() (spans coverage.Spans) {
+	for i := range w.Increments {
+		spans = append(spans, w.Increments[i].Increment.Spans()...)
+	}
+	return spans
 }
 
 // maxBases bounds how many windows must be read for one list of increments.
@@ -132,8 +144,9 @@ func (w *Window) decay() float64 {
 // unchanged reports whether an update has only multiplied the weight of an increment: it has neither visited it, nor taken offsets from it.
 func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool {
 	a, b := &i.Increment, &before.Increment
-	same := func(a, b Coverage) bool { return slices.Equal(a.Spans, b.Spans) }
-	return i.Visited == before.Visited && i.Terms.Run == before.Terms.Run && i.Terms.Index == before.Terms.Index && a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
+	same := func(a, b coverage.Coverage) bool { return slices.Equal(a.Spans, b.Spans) }
+	return i.Visited == before.Visited && i.Terms.Run == before.Terms.Run && i.Terms.Index == before.Terms.Index &&
+		a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
 }
 
 // On gives a stored window all of its increments, given the last of its Bases, which must have all of its own.
@@ -173,15 +186,15 @@ func (w *Window) Advance(plan *Plan) {
 	}
 }
 
-// Without returns the window without offsets that come with another increment: see [Increment.Without].
-func (w Window) Without(spans Spans) *Window {
-	on := map[int]Spans{}
+// Without returns the window without offsets that come with another increment: see [coverage.Increment.Without].
+func (w Window) Without(spans coverage.Spans) *Window {
+	on := map[int]coverage.Spans{}
 	for _, s := range spans {
 		on[s.Partition] = append(on[s.Partition], s)
 	}
 	w.Increments = slices.Clone(w.Increments)
 	for i := range w.Increments {
-		if c := &w.Increments[i].Increment; c.meets(on) {
+		if c := &w.Increments[i].Increment; c.Meets(on) {
 			*c = c.Without(spans)
 		}
 	}
@@ -200,9 +213,10 @@ func (w *Window) Groups() (groups [][]int) {
 	return groups
 }
 
-// Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier. Merged increments are
-// visited together: if there are more of them than are left of n, only where they have no more rows than as many increments of the given
-// number of rows. So the rows that are visited again are bounded, however many increments are merged.
+// Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier.
+// Merged increments are visited together: if there are more of them than are left of n, only where they have no more
+// rows than as many increments of the given number of rows. So the rows that are visited again are bounded, however
+// many increments are merged.
 func (w *Window) Longest(n int, rows int64) (list []WindowIncrement) {
 	if n <= 0 {
 		return nil
@@ -237,12 +251,12 @@ type MergeError struct{ Numbers []int }
 
 // Error names the increments.
 func (e *MergeError) Error() string {
-	return fmt.Sprintf("increments %d are to be merged, and are not neighbours in the window", e.Numbers)
+	return fmt.Sprintf("increments %d are not adjacent in the window, and can't be merged", e.Numbers)
 }
 
-// Merge gives increments common terms, as [Chain.Merged] has them: each group has the numbers of increments that are the first with their terms,
-// and stands for all that have these terms too. at returns where the terms of a group are. The error is a *[MergeError], and the window stays as
-// it was, unless each group is of neighbours.
+// Merge gives increments common terms, as [Chain.Merged] has them: each group has the numbers of increments that are
+// the first with their terms, and stands for all that have these terms too. at returns where the terms of a group are.
+// The error is a *[MergeError], and the window stays as it was, unless each group is of neighbours.
 func (w *Window) Merge(groups [][]int, at func(group int) StatePlace) error {
 	before := map[int][]int{} // places of increments that have common terms, by the number of the first
 	for _, group := range w.Groups() {

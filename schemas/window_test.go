@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // A window that is stored as a change of another is the same when it is read, whatever the updates between them were.
@@ -26,13 +28,14 @@ func TestWindowsAreStoredAsChanges(t *testing.T) {
 			}
 			w.Increments = append(w.Increments, c)
 		}
-		w.Increments = append(w.Increments, WindowIncrement{Increment: Increment{Number: number, Weight: 1}, Visited: number})
+		w.Increments = append(w.Increments, WindowIncrement{Increment: coverage.Increment{Number: number, Weight: 1}, Visited: number})
 		change := w.ChangesOf(base, at)
 		if len(change.Bases) > 0 {
 			changes++
 		}
 		if len(change.Bases) > maxBases || 2*len(change.Increments) > len(w.Increments)+1 && len(change.Bases) > 0 {
-			t.Fatalf("version %d: a change of %d bases has %d of %d increments", number, len(change.Bases), len(change.Increments), len(w.Increments))
+			t.Fatalf("version %d: a change of %d bases has %d of %d increments", number, len(change.Bases), len(change.Increments),
+				len(w.Increments))
 		}
 		content := *change // what is read again shares nothing with what was stored
 		content.Increments = slices.Clone(change.Increments)
@@ -56,7 +59,8 @@ func TestMergedIncrements(t *testing.T) {
 	w := &Window{}
 	for number := 1; number <= 6; number++ {
 		w.Increments = append(w.Increments, WindowIncrement{
-			Increment: Increment{Number: number, Weight: 1, Covered: []Coverage{{Rows: 10}}}, Visited: number, Terms: StatePlace{Run: fmt.Sprint(number)},
+			Increment: coverage.Increment{Number: number, Weight: 1, Covered: []coverage.Coverage{{Rows: 10}}}, Visited: number,
+			Terms: StatePlace{Run: fmt.Sprint(number)},
 		})
 	}
 	if err := w.Merge([][]int{{2, 3, 4}, {5, 6}}, func(group int) StatePlace { return StatePlace{Run: "merged", Index: group} }); err != nil {
@@ -90,14 +94,15 @@ func TestMergedIncrements(t *testing.T) {
 	}
 }
 
-// Merging is total: no list of pairs can panic, and one that can't be executed is an error that leaves the window as it was. Whatever can be executed
-// leaves one group for each that the chain names, whichever order its pairs have.
+// Merging is total: no list of pairs can panic, and one that can't be executed is an error that leaves the window as it
+// was. Whatever can be executed leaves one group for each that the chain names, whichever order its pairs have.
 func TestMergingIsTotal(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	window := func(n int) *Window {
 		w := &Window{}
 		for number := 1; number <= n; number++ {
-			w.Increments = append(w.Increments, WindowIncrement{Increment: Increment{Number: number, Weight: 1}, Visited: number, Terms: StatePlace{Run: fmt.Sprint(number)}})
+			w.Increments = append(w.Increments, WindowIncrement{Increment: coverage.Increment{Number: number, Weight: 1}, Visited: number,
+				Terms: StatePlace{Run: fmt.Sprint(number)}})
 		}
 		return w
 	}
@@ -135,7 +140,8 @@ func TestMergingIsTotal(t *testing.T) {
 	}
 	planned := window(6)
 	chain := Chain{Merge: [][2]int{{1, 2}, {3, 4}, {5, 6}, {3, 5}, {1, 3}}}
-	if err := planned.Merge(chain.Merged(), func(int) StatePlace { return StatePlace{Run: "merged"} }); err != nil || len(planned.Groups()) != 1 {
+	if err := planned.Merge(chain.Merged(), func(int) StatePlace { return StatePlace{Run: "merged"} }); err != nil ||
+		len(planned.Groups()) != 1 {
 		t.Errorf("%v: %v, groups %v", chain.Merge, err, planned.Groups())
 	}
 }

@@ -4,30 +4,32 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// shortenedLog is a log whose topic p.examples, of one partition, loses messages, as after an unclean election of a leader. Those that are written
-// afterwards take their offsets.
+// shortenedLog is a log whose topic p.examples, of one partition, loses messages, as after an unclean election of a
+// leader. Those that are written afterwards take their offsets.
 type shortenedLog struct {
-	run.Log
+	protocol.Log
 	mutex    sync.Mutex
-	messages []run.Message
+	messages []protocol.Message
 	changed  chan struct{} // closed when the messages change, and then replaced
 }
 
 // shorten puts a log that can lose messages in the place of the topic's.
 func shorten(t *testing.T, a *topic) *shortenedLog {
 	l := &shortenedLog{Log: a.client.Log, changed: make(chan struct{})}
-	if err := a.client.Each(t.Context(), "p.examples", 0, func(m run.Message) error {
+	if err := a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
 		l.messages = append(l.messages, m)
 		return nil
 	}); err != nil {
@@ -38,7 +40,7 @@ func shorten(t *testing.T, a *topic) *shortenedLog {
 }
 
 // replace loses the messages from an offset on, and writes others.
-func (l *shortenedLog) replace(from int, messages ...run.Message) {
+func (l *shortenedLog) replace(from int, messages ...protocol.Message) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.messages = slices.Clone(l.messages[:from])
@@ -50,10 +52,10 @@ func (l *shortenedLog) replace(from int, messages ...run.Message) {
 	l.changed = make(chan struct{})
 }
 
-func (l *shortenedLog) bounds() schemas.Span {
+func (l *shortenedLog) bounds() coverage.Span {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return schemas.Span{To: int64(len(l.messages))}
+	return coverage.Span{To: int64(len(l.messages))}
 }
 
 func (l *shortenedLog) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
@@ -63,21 +65,21 @@ func (l *shortenedLog) Bounds(ctx context.Context, topic string, partition int) 
 	return 0, l.bounds().To, nil
 }
 
-func (l *shortenedLog) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+func (l *shortenedLog) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
 	if topic != "p.examples" {
 		return l.Log.Spans(ctx, topic)
 	}
-	return []schemas.Span{l.bounds()}, nil
+	return []coverage.Span{l.bounds()}, nil
 }
 
-func (l *shortenedLog) Range(topic string, partition int, from, to int64) run.Reader {
+func (l *shortenedLog) Range(topic string, partition int, from, to int64) protocol.Reader {
 	if topic != "p.examples" {
 		return l.Log.Range(topic, partition, from, to)
 	}
 	return &shortenedRange{l, from, to}
 }
 
-func (l *shortenedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...run.Position) run.Subscription {
+func (l *shortenedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...protocol.Position) protocol.Subscription {
 	if from[0].Topic != "p.examples" {
 		return l.Log.Subscribe(ctx, wake, from...)
 	}
@@ -85,7 +87,7 @@ func (l *shortenedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from
 }
 
 // at returns the message at an offset, and what is closed when there may be another.
-func (l *shortenedLog) at(offset int64) (m run.Message, changed <-chan struct{}, err error) {
+func (l *shortenedLog) at(offset int64) (m protocol.Message, changed <-chan struct{}, err error) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	end := int64(len(l.messages))
@@ -104,9 +106,9 @@ type shortenedRange struct {
 	next, to int64
 }
 
-func (r *shortenedRange) Next(context.Context) (run.Message, error) {
+func (r *shortenedRange) Next(context.Context) (protocol.Message, error) {
 	if r.next >= r.to {
-		return run.Message{}, io.EOF
+		return protocol.Message{}, io.EOF
 	}
 	m, changed, err := r.log.at(r.next)
 	if changed != nil {
@@ -124,12 +126,12 @@ type shortenedSubscription struct {
 	next int64
 }
 
-func (s *shortenedSubscription) Next(ctx context.Context, _ time.Duration) (*run.Delivery, bool, error) {
+func (s *shortenedSubscription) Next(ctx context.Context, _ time.Duration) (*protocol.Delivery, bool, error) {
 	for {
 		m, changed, err := s.log.at(s.next)
 		if changed == nil {
 			s.next++
-			return &run.Delivery{Topic: "p.examples", Message: m}, false, err
+			return &protocol.Delivery{Topic: "p.examples", Message: m}, false, err
 		}
 		select {
 		case <-changed:
@@ -141,8 +143,8 @@ func (s *shortenedSubscription) Next(ctx context.Context, _ time.Duration) (*run
 
 func (s *shortenedSubscription) Close() {}
 
-// checkPredictions checks that the last predictions that count of each message are of the message that is there now, and that offsets before the
-// first that was lost have been predicted once.
+// checkPredictions checks that the last predictions that count of each message are of the message that is there now,
+// and that offsets before the first that was lost have been predicted once.
 func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	t.Helper()
 	latest, times := map[int64]*schemas.Prediction{}, map[int64]int{}
@@ -163,8 +165,8 @@ func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	}
 }
 
-// If the topic of examples has lost messages that had predictions, those that have taken their offsets get predictions, and then those after them.
-// Others keep the predictions that they have. Nobody has to delete anything.
+// If the topic of examples has lost messages that had predictions, those that have taken their offsets get predictions,
+// and then those after them. Others keep the predictions that they have. Nobody has to delete anything.
 func TestLostExamplesAreGoneBehind(t *testing.T) {
 	m := newModel(t, 1, 3)
 	for name, test := range map[string]struct {
@@ -186,7 +188,7 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, kept := range test.kept {
-				log.replace(kept, slices.Repeat([]run.Message{other}, test.others[i])...)
+				log.replace(kept, slices.Repeat([]protocol.Message{other}, test.others[i])...)
 				other.Time = other.Time.Add(time.Minute)
 				for range 2 { // there is nothing to do the second time
 					if err := a.run(t.Context(), true, m, event.Ignore{}); err != nil {

@@ -10,9 +10,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // partition writes the predictions of one partition. After each write it looks at what others have written before it: if that counts, its
@@ -39,10 +40,10 @@ func (p *partition) run(ctx context.Context) error {
 		err := p.score(ctx)
 		switch {
 		case errors.Is(err, errOvertaken):
-			event.Notice(p.rec, "another process predicts for %s[%d] too: this one goes on behind it", p.From, p.number)
+			event.Notice(p.rec, "another process also predicts for %s[%d]: continuing after its predictions", p.From, p.number)
 		case errors.Is(err, errLost) && p.state.Next != from: // else it would be tried again and again
 			from = p.state.Next
-			event.Notice(p.rec, "%v: this process looks how far predictions are", err)
+			event.Notice(p.rec, "%v: looking up the last predictions", err)
 		default:
 			return err
 		}
@@ -53,14 +54,15 @@ func (p *partition) run(ctx context.Context) error {
 func (p *partition) score(ctx context.Context) error {
 	r, err := p.reachedBy(ctx, p.number)
 	if err != nil {
-		return fmt.Errorf("find how far %s[%d] has predictions: %w", p.From, p.number, err)
+		return fmt.Errorf("find the last predictions for %s[%d]: %w", p.From, p.number, err)
 	}
 	p.state, p.lost, p.end = r.Scored, r.lost, r.end
 	if p.lost {
-		event.Notice(p.rec, "%s[%d] has lost messages that had predictions, from offset %d on: what stands there now gets predictions", p.From, p.number, p.state.Next)
+		event.Notice(p.rec, "%s[%d] has lost messages with predictions, from offset %d on: predicting for the messages there now",
+			p.From, p.number, p.state.Next)
 	}
 	if p.end > 0 && p.state == (schemas.Scored{}) {
-		event.Notice(p.rec, "the predictions that %s[%d] had have expired: all that %s[%[2]d] has gets predictions", p.To, p.number, p.From)
+		event.Notice(p.rec, "the predictions on %s[%d] have expired: predicting for all messages of %s[%[2]d]", p.To, p.number, p.From)
 	}
 	p.reached[p.number].Store(p.state.Next)
 	begin := p.state
@@ -77,7 +79,7 @@ func (p *partition) score(ctx context.Context) error {
 // job is a message on its way to its predictions. A message that is gone has no value.
 type job struct {
 	partition int
-	message   run.Message
+	message   protocol.Message
 	gone      bool
 	row       int // the first row that has no prediction
 	by        *model.Model
@@ -91,8 +93,12 @@ type job struct {
 // read reads messages in their order from where predictions end, and has predictions made for them.
 func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan<- *job) error {
 	next := begin.Next
-	take := func(m run.Message) error {
-		j := &job{partition: p.number, message: m, by: p.versions.Model(), done: make(chan struct{})}
+	take := func(m protocol.Message) error {
+		by, err := p.model(ctx)
+		if err != nil {
+			return err
+		}
+		j := &job{partition: p.number, message: m, by: by, done: make(chan struct{})}
 		if m.Offset == begin.Next {
 			j.row = begin.Row
 		}
@@ -112,7 +118,12 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan
 		}
 		if first > next {
 			if begin.Row > 0 && next == begin.Next {
-				gone := &job{partition: p.number, message: run.Message{Offset: next}, gone: true, row: begin.Row, by: p.versions.Model(), done: make(chan struct{})}
+				by, err := p.model(ctx)
+				if err != nil {
+					return err
+				}
+				gone := &job{partition: p.number, message: protocol.Message{Offset: next}, gone: true, row: begin.Row, by: by,
+					done: make(chan struct{})}
 				if err := p.send(ctx, ordered, gone); err != nil {
 					return err
 				}
@@ -133,7 +144,7 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan
 	if p.UntilEnd {
 		return nil
 	}
-	subscription := p.client.Log.Subscribe(ctx, nil, run.Position{Topic: p.From, Partition: p.number, Offset: next, Compacted: true})
+	subscription := p.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: p.From, Partition: p.number, Offset: next, Compacted: true})
 	defer subscription.Close()
 	for {
 		d, _, err := subscription.Next(ctx, time.Hour)
@@ -145,6 +156,21 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// model returns the model of the version that predicts now. Without one it waits.
+func (s *scorer) model(ctx context.Context) (*model.Model, error) {
+	for {
+		changed := s.versions.Changed()
+		if m := s.versions.Model(); m != nil {
+			return m, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -231,7 +257,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 	scored := event.Scored{Partition: p.number, Messages: len(jobs)}
 	expected := p.state // if all of it counts
 	var written []*schemas.Prediction
-	var messages []schemas.Message
+	var messages []wire.Message
 	for _, j := range jobs {
 		scored.Rows, scored.Version = scored.Rows+j.rows, j.by.Manifest.Version
 		if j.bad {
@@ -267,8 +293,8 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 	return nil
 }
 
-// see takes into account what the partition has since what was written at an offset. That may have taken several requests, and others may have
-// written between them.
+// see takes into account what the partition has since what was written at an offset. That may have taken several
+// requests, and others may have written between them.
 func (p *partition) see(ctx context.Context, at int64, written []*schemas.Prediction) error {
 	_, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
 	switch {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // predict makes the predictions of one message after the other, until ctx ends.
@@ -34,7 +37,8 @@ func (s *scorer) predict(ctx context.Context) error {
 func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Dense) {
 	m := j.by
 	whole := schemas.Prediction{
-		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version, Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row,
+		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version,
+		Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row,
 		Task: m.Task(), Labels: m.Labels(),
 	}
 	refuse := func(reason string) {
@@ -49,87 +53,106 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 		refuse("rows of the message were forgotten")
 		return
 	}
-	examples, err := s.client.Codec.DecodeExamples(j.message.Value)
+	batch, err := s.client.Codec.DecodeExamples(j.message.Value)
 	if err == nil {
-		defer examples.Release()
-		err = check(m, examples)
+		defer batch.Release()
+		if err = check(m, batch); err == nil {
+			err = batch.Align(m.Columns())
+		}
 	}
 	if err != nil {
 		refuse(schemas.QuarantineReason(err))
 		return
 	}
-	probabilities := probabilitiesOf(predictor, examples, features)
-	j.rows, whole.Rows = int64(examples.Rows-j.row), examples.Rows
-	most, k := schemas.MaxPredictionRows(whole.Labels), len(whole.Labels)
-	if whole.Task == schemas.SeveralLabels {
-		most = schemas.MaxSeveralRows(whole.Labels)
+	var probabilities kernel.Dense
+	var numbers []float64
+	if whole.Task == examples.Numbers {
+		numbers = numbersOf(predictor, batch, features)
+	} else {
+		probabilities = probabilitiesOf(predictor, batch, features)
 	}
-	for from := j.row; from < examples.Rows || len(j.parts) == 0; from += most {
+	j.rows, whole.Rows = int64(batch.Rows-j.row), batch.Rows
+	most, k := schemas.MaxPredictionRows(whole.Task, whole.Labels), len(whole.Labels)
+	for from := j.row; from < batch.Rows || len(j.parts) == 0; from += most {
 		part := whole
-		part.Row, part.Until = from, min(from+most, examples.Rows)
+		part.Row, part.Until = from, min(from+most, batch.Rows)
+		j.parts = append(j.parts, &part)
+		if whole.Task == examples.Numbers {
+			part.Numbers = append([]float64(nil), numbers[part.Row*k:part.Until*k]...)
+			continue
+		}
 		part.Probabilities = append([]float32(nil), probabilities.Data[part.Row*k:part.Until*k]...)
 		for i := part.Row; i < part.Until; i++ {
 			row := probabilities.Row(i)
-			if whole.Task != schemas.Numbers {
-				part.Classes = append(part.Classes, largest(row))
+			if whole.Task == examples.SeveralLabels {
+				part.Classes = append(part.Classes, link.Largest(row))
+			} else {
+				part.Classes = append(part.Classes, m.Decide(row))
 			}
-			if whole.Task == schemas.SeveralLabels {
+			if whole.Task == examples.SeveralLabels {
 				for _, v := range row {
 					part.Given = append(part.Given, float64(v) >= m.Threshold())
 				}
 			}
 		}
-		j.parts = append(j.parts, &part)
 	}
 }
 
 // probabilitiesOf predicts the rows of examples. It reshapes features, which is memory for those of dense rows.
-func probabilitiesOf(predictor *model.Predictor, examples *schemas.Examples, features *kernel.Dense) kernel.Dense {
+func probabilitiesOf(predictor *model.Predictor, examples *examples.Batch, features *kernel.Dense) kernel.Dense {
 	if examples.Sparse {
-		var rows schemas.SparseRows
-		examples.SparseFeatures(&rows)
-		return predictor.ProbabilitiesSparse(&rows)
+		return predictor.ProbabilitiesSparse(sparseOf(examples))
 	}
-	features.Reshape(examples.Rows, examples.Width)
-	if bytes := examples.Bytes(); bytes != nil {
-		kernel.FromBytes(features.Data, bytes)
-	} else {
-		examples.Features(features.Data, examples.Width)
-	}
+	readDense(features, examples)
 	return predictor.Probabilities(*features)
 }
 
-// check returns why a model can't predict for examples, or nil.
-func check(m *model.Model, examples *schemas.Examples) error {
-	switch {
-	case examples.Sparse && !m.Sparse():
-		return fmt.Errorf("%w: sparse features, the model has dense ones", schemas.ErrDamaged)
-	case !examples.Sparse && examples.Rows > 0 && examples.Width != m.Width():
-		return fmt.Errorf("%w: %d features, the model has %d", schemas.ErrDamaged, examples.Width, m.Width())
-	case m.Manifest.Plan.Missing != ingest.MissingMean && examples.Missing():
-		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", schemas.ErrDamaged)
+// numbersOf is probabilitiesOf for a model of numbers.
+func numbersOf(predictor *model.Predictor, examples *examples.Batch, features *kernel.Dense) []float64 {
+	if examples.Sparse {
+		return predictor.NumbersSparse(sparseOf(examples))
 	}
-	text := examples.Columns()
+	readDense(features, examples)
+	return predictor.Numbers(*features)
+}
+
+// sparseOf returns the features of sparse examples.
+func sparseOf(batch *examples.Batch) *examples.SparseRows {
+	var rows examples.SparseRows
+	batch.SparseFeatures(&rows)
+	return &rows
+}
+
+// readDense reads the features of dense examples into features, which it reshapes.
+func readDense(features *kernel.Dense, examples *examples.Batch) {
+	features.Reshape(examples.Rows, examples.Width)
+	if bytes := examples.Bytes(); bytes != nil {
+		kernel.FromBytes(features.Data, bytes)
+		return
+	}
+	examples.Features(features.Data, examples.Width)
+}
+
+// check returns why a model can't predict for examples, or nil.
+func check(m *model.Model, batch *examples.Batch) error {
+	switch {
+	case batch.Sparse && !m.Sparse():
+		return fmt.Errorf("%w: sparse features, the model has dense ones", wire.ErrDamaged)
+	case !batch.Sparse && batch.Rows > 0 && batch.Width != m.Width():
+		return fmt.Errorf("%w: %d features, the model has %d", wire.ErrDamaged, batch.Width, m.Width())
+	case m.Manifest.Plan.Missing != layout.MissingMean && batch.Missing():
+		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", wire.ErrDamaged)
+	}
+	text := batch.Columns()
 	if text == "" || m.Columns() == nil || text == m.Columns().Text() {
 		return nil
 	}
-	columns, err := schemas.ParseColumns(text)
+	columns, err := examples.ParseColumns(text)
 	if err != nil {
 		return err
 	}
 	if difference := columns.Difference(m.Columns()); difference != "" {
-		return fmt.Errorf("%w: %s, as the model has them", schemas.ErrDamaged, difference)
+		return fmt.Errorf("%w: %s, as the model has them", wire.ErrDamaged, difference)
 	}
 	return nil
-}
-
-// largest returns the place of the largest value, the first of equal ones.
-func largest(values []float32) int32 {
-	best := 0
-	for i, v := range values {
-		if v > values[best] {
-			best = i
-		}
-	}
-	return int32(best)
 }

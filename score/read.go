@@ -7,13 +7,13 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Read returns the predictions that count of those that a partition of a topic has now, in the order of the messages that they are of. Arrow allocates
-// from mem; nil is Go's memory.
-func Read(ctx context.Context, log run.Log, topic string, partition int, mem memory.Allocator) iter.Seq2[*schemas.Prediction, error] {
+// Read returns the predictions that count of those that a partition of a topic has now, in the order of the messages
+// that they are of. Arrow allocates from mem; nil is Go's memory.
+func Read(ctx context.Context, log protocol.Log, topic string, partition int, mem memory.Allocator) iter.Seq2[*schemas.Prediction, error] {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
@@ -22,8 +22,8 @@ func Read(ctx context.Context, log run.Log, topic string, partition int, mem mem
 		if err == nil {
 			var state schemas.Scored
 			begun := false
-			client := &run.Client{Log: log}
-			err = client.Between(ctx, topic, partition, first, end, func(m run.Message) error {
+			client := &protocol.Client{Log: log}
+			err = client.Between(ctx, topic, partition, first, end, func(m protocol.Message) error {
 				p, err := schemas.DecodePrediction(m.Message, mem)
 				if err != nil { // it is a stranger's
 					return nil

@@ -13,15 +13,20 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const width = 5
@@ -40,15 +45,16 @@ func newModel(t *testing.T, version, classes int) *model.Model {
 	}
 	features := stages.DefaultsOf(stages.RFF)
 	features.Size = 8
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: ingest.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Seed: 3,
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Seed: 3,
 		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
-	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels, Blocks: []schemas.BlockDigest{{}}}
-	m, err := model.New(manifest, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, make([]float32, width)), schemas.Vector(schemas.TensorScale, slices.Repeat([]float32{1}, width)),
-		schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, labels),
+	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels,
+		Blocks: []schemas.BlockDigest{{}}}
+	m, err := model.New(manifest, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, make([]float32, width)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{1}, width)),
+		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, labels),
 	}, [][]*schemas.Weights{{{
-		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run"},
-		Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, 8, classes, weights)},
+		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
+		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 8, classes, weights)},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +65,7 @@ func newModel(t *testing.T, version, classes int) *model.Model {
 // topic is a log with messages of examples on partitions of p.examples, and the features of their rows.
 type topic struct {
 	*kafkalog.Log
-	client     *run.Client
+	client     *protocol.Client
 	partitions int
 	rows       map[[2]int64][]float32 // by partition and offset; nil: it can't be used
 }
@@ -81,23 +87,23 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 			t.Fatal(err)
 		}
 	}
-	all := &topic{log, run.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}}
+	all := &topic{log, protocol.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}}
 	random := rand.New(rand.NewPCG(7, 7))
 	for i, n := range sizes {
-		message, features := schemas.Message{Value: []byte("no examples")}, []float32(nil)
+		message, features := wire.Message{Value: []byte("no examples")}, []float32(nil)
 		if n >= 0 {
 			features = make([]float32, n*width)
 			for i := range features {
 				features[i] = float32(random.NormFloat64())
 			}
-			rows := &schemas.ExampleRows{Rows: n, Cols: width, Floats: slices.Clone(features)}
+			rows := &examples.Rows{Rows: n, Cols: width, Floats: slices.Clone(features)}
 			record := rows.Record(memory.DefaultAllocator)
-			value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
+			value, err := examples.Encode(record, memory.DefaultAllocator)
 			record.Release()
 			if err != nil {
 				t.Fatal(err)
 			}
-			message = schemas.Message{Value: value}
+			message = wire.Message{Value: value}
 		}
 		at, err := all.client.Log.Append(t.Context(), "p.examples", i%partitions, message)
 		if err != nil {
@@ -162,7 +168,7 @@ func (l listener) Record(e event.Event) { l(e) }
 
 func (a *topic) run(ctx context.Context, untilEnd bool, m *model.Model, rec event.Recorder) error {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: untilEnd}
-	return Run(ctx, a.client, o, Fixed(m), run.NewSoleOwner(a.partitions), kernel.Gonum(), rec)
+	return Run(ctx, a.client, o, Fixed(m), ownership.NewSoleOwner(a.partitions), kernel.Gonum(), rec)
 }
 
 // sizes are numbers of rows of which some take several messages of predictions of 3000 or 5000 classes.
@@ -239,7 +245,7 @@ func TestMessagesThatCome(t *testing.T) {
 	for messages := 0; messages < 3; {
 		e := <-scored
 		if messages += e.Messages; messages == 2 {
-			if _, err := a.client.Log.Append(t.Context(), "p.examples", 0, schemas.Message{Value: []byte("bad")}); err != nil {
+			if _, err := a.client.Log.Append(t.Context(), "p.examples", 0, wire.Message{Value: []byte("bad")}); err != nil {
 				t.Fatal(err)
 			}
 			a.rows[[2]int64{0, 2}] = nil
@@ -257,8 +263,8 @@ func TestOtherTopics(t *testing.T) {
 	m := newModel(t, 1, 3)
 	for want, last := range map[string]schemas.Prediction{
 		"p.predictions[0] does not have predictions of p.examples: the last one is of visits[0]": {Topic: "visits"},
-		"the last one is of offset 2, and p.examples[0] ends at 2: it was made anew":             {Topic: "p.examples", Offset: 2, After: 2},
-		"the last one is of another message at offset 1: the topic was made anew":                {Topic: "p.examples", Offset: 1, Checksum: "x"},
+		"the last one is of offset 2, and p.examples[0] ends at 2: it was recreated":             {Topic: "p.examples", Offset: 2, After: 2},
+		"the last one is of another message at offset 1: the topic was recreated":                {Topic: "p.examples", Offset: 1, Checksum: "x"},
 	} {
 		a := newTopic(t, 1, 2, 3)
 		last.Labels = []string{"a"}
@@ -277,7 +283,8 @@ func TestOtherTopics(t *testing.T) {
 	if err := few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
-	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), run.NewSoleOwner(2), kernel.Gonum(), event.Ignore{})
+	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), ownership.NewSoleOwner(2), kernel.Gonum(),
+		event.Ignore{})
 	if want := "few has 1 partitions, p.examples has 2: add partitions"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %s", err, want)
 	}

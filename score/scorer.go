@@ -15,33 +15,27 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // Versions has the model that predicts, as a follower of versions does, and [Fixed].
 type Versions interface {
-	// Model returns the model; nil if there is none yet.
+	// Model returns the model; nil if there is none, as before the first version, or after the last one was removed.
 	Model() *model.Model
-	// Ready returns a channel that is closed once there is a model.
-	Ready() <-chan struct{}
+	// Changed returns a channel that is closed when Model changes next.
+	Changed() <-chan struct{}
 }
 
 // Fixed returns the versions of which there is only one.
-func Fixed(m *model.Model) Versions {
-	ready := make(chan struct{})
-	close(ready)
-	return fixed{m, ready}
-}
+func Fixed(m *model.Model) Versions { return fixed{m} }
 
-type fixed struct {
-	model *model.Model
-	ready chan struct{}
-}
+type fixed struct{ model *model.Model }
 
-func (f fixed) Model() *model.Model    { return f.model }
-func (f fixed) Ready() <-chan struct{} { return f.ready }
+func (f fixed) Model() *model.Model      { return f.model }
+func (f fixed) Changed() <-chan struct{} { return nil }
 
 // Options say what a scorer reads and writes.
 type Options struct {
@@ -49,14 +43,16 @@ type Options struct {
 	// UntilEnd says to stop when all messages have predictions that the topic has when scoring begins, whoever makes them.
 	UntilEnd bool
 	// Forgotten returns which rows of From are forgotten now: a message that has some gets no predictions. nil: none are.
-	Forgotten func(context.Context) (schemas.Forgotten, error)
+	Forgotten func(context.Context) (coverage.Forgotten, error)
 	// Memory is where the Arrow records come from; nil is Go's.
 	Memory memory.Allocator
 }
 
 // Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. It returns an *[AddedError] once the
-// topic has more partitions than when scoring began, unless that is where scoring ends: whoever calls it again goes on with all of them.
-func Run(ctx context.Context, client *run.Client, o Options, versions Versions, owner run.Owner, blas *kernel.BLAS, rec event.Recorder) error {
+// topic has more partitions than when scoring began, unless that is where scoring ends: whoever calls it again goes on
+// with all of them. While there is no version, messages wait.
+func Run(ctx context.Context, client *protocol.Client, o Options, versions Versions, owner ownership.Owner, blas *kernel.BLAS,
+	rec event.Recorder) error {
 	bounds, err := client.Log.Spans(ctx, o.From)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", o.From, err)
@@ -81,11 +77,6 @@ func Run(ctx context.Context, client *run.Client, o Options, versions Versions, 
 	}
 	if err := s.readForgotten(ctx); err != nil {
 		return err
-	}
-	select {
-	case <-versions.Ready():
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	group, running := errgroup.WithContext(ctx)
 	working, done := context.WithCancel(running)
@@ -128,16 +119,16 @@ const unknown = -1
 // scorer is a process that predicts.
 type scorer struct {
 	Options
-	client   *run.Client
+	client   *protocol.Client
 	versions Versions
-	owner    run.Owner
+	owner    ownership.Owner
 	blas     *kernel.BLAS
 	rec      event.Recorder
-	bounds   []schemas.Span // of the topic, when scoring began
-	work     chan *job      // to those who predict
-	room     chan struct{}  // has an element for each message in memory
+	bounds   []coverage.Span // of the topic, when scoring began
+	work     chan *job       // to those who predict
+	room     chan struct{}   // has an element for each message in memory
 	// forgotten are rows of the topic that were forgotten a second ago.
-	forgotten atomic.Pointer[schemas.Forgotten]
+	forgotten atomic.Pointer[coverage.Forgotten]
 	reached   []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
 }
 
@@ -148,7 +139,7 @@ func (s *scorer) readForgotten(ctx context.Context) error {
 	}
 	rows, err := s.Options.Forgotten(ctx)
 	if err != nil {
-		return fmt.Errorf("read which rows are forgotten: %w", err)
+		return fmt.Errorf("read the forgotten rows: %w", err)
 	}
 	s.forgotten.Store(&rows)
 	return nil
@@ -181,7 +172,7 @@ func (s *scorer) share(ctx context.Context) error {
 		}
 	}()
 	for {
-		if err := run.CheckMembership(s.owner); err != nil {
+		if err := ownership.CheckMembership(s.owner); err != nil {
 			return err
 		}
 		owned := s.owner.Owned()
@@ -225,8 +216,9 @@ func (s *scorer) share(ctx context.Context) error {
 	}
 }
 
-// watch reads once a second which rows are forgotten, and says how far partitions are behind, also those whose predictions can't be written, until ctx ends. It returns an error if the topic
-// has more partitions than when scoring began, unless that is where scoring ends.
+// watch reads once a second which rows are forgotten, and says how far partitions are behind, also those whose
+// predictions can't be written, until ctx ends. It returns an error if the topic has more partitions than when scoring
+// began, unless that is where scoring ends.
 func (s *scorer) watch(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -280,7 +272,7 @@ func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, 
 			return false, err
 		}
 		left := false
-		err = s.client.Remaining(ctx, s.From, n, r.Next, s.bounds[n].To, func(run.Message) error {
+		err = s.client.Remaining(ctx, s.From, n, r.Next, s.bounds[n].To, func(protocol.Message) error {
 			left = true
 			return errEnough
 		})

@@ -2,6 +2,7 @@ package score
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -9,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // member is an owner whose partitions come and go.
@@ -90,14 +94,14 @@ func TestPartitionsThatMove(t *testing.T) {
 
 // growing is a log whose topics of examples get another partition after the first look.
 type growing struct {
-	run.Log
+	protocol.Log
 	looked bool
 }
 
-func (g *growing) Spans(ctx context.Context, topic string) ([]schemas.Span, error) {
+func (g *growing) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
 	spans, err := g.Log.Spans(ctx, topic)
 	if g.looked {
-		spans = append(spans, schemas.Span{Partition: len(spans)})
+		spans = append(spans, coverage.Span{Partition: len(spans)})
 	}
 	g.looked = true
 	return spans, err
@@ -114,16 +118,17 @@ func TestPartitionsThatAreAdded(t *testing.T) {
 				t.Error(err)
 			}
 			a.counted(t, m)
-		} else if want := "p.examples has 3 partitions, and had 2 when scoring began: start again"; err == nil || !strings.Contains(err.Error(), want) {
+		} else if want := "p.examples has 3 partitions, and had 2 when scoring began: start again"; err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %s", err, want)
 		}
 	}
 }
 
 // unwritable is a log to which nothing can be written until the context ends.
-type unwritable struct{ run.Log }
+type unwritable struct{ protocol.Log }
 
-func (unwritable) Append(ctx context.Context, _ string, _ int, _ ...schemas.Message) (int64, error) {
+func (unwritable) Append(ctx context.Context, _ string, _ int, _ ...wire.Message) (int64, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
@@ -139,4 +144,71 @@ func TestLagOfWhoCannotWrite(t *testing.T) {
 			cancel()
 		}
 	}))
+}
+
+// removed has a model until the version is removed.
+type removed struct {
+	mu      sync.Mutex
+	model   *model.Model
+	changed chan struct{}
+}
+
+func (r *removed) Model() *model.Model {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.model
+}
+
+func (r *removed) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *removed) put(m *model.Model) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.model = m
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// While there is no version, messages wait; those of all partitions get predictions by the next one.
+func TestMessagesWaitForVersion(t *testing.T) {
+	a, m := newTopic(t, 3, sizes...), newModel(t, 1, 3)
+	versions := &removed{changed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended, watched, scored := make(chan error, 1), make(chan bool, 9), make(chan event.Scored, len(sizes))
+	go func() {
+		o := Options{From: "p.examples", To: "p.predictions"}
+		ended <- Run(ctx, a.client, o, versions, ownership.NewSoleOwner(a.partitions), kernel.Gonum(), listener(func(e event.Event) {
+			switch e := e.(type) {
+			case event.ScoringLag:
+				select {
+				case watched <- true:
+				default:
+				}
+			case event.Scored:
+				scored <- e
+			}
+		}))
+	}()
+	<-watched
+	versions.put(m)
+	first := <-scored
+	versions.put(nil)
+	for messages := first.Messages; messages < len(sizes); {
+		select {
+		case e := <-scored:
+			messages += e.Messages
+		case <-watched: // what was read before has predictions; the rest waits
+			versions.put(m)
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	a.counted(t, m)
 }

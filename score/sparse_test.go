@@ -7,41 +7,48 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // A model of sparse rows predicts sparse examples as it predicts the same rows with their zeros. A model of dense rows refuses them.
 func TestSparseExamples(t *testing.T) {
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: ingest.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleUnit, Values: stages.ValuesLog}, Intercept: true,
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleUnit,
+		Values: prepare.ValuesLog}, Intercept: true,
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
-	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"}, Blocks: []schemas.BlockDigest{{}}}
-	m, err := model.New(manifest, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorFactors, []float32{1, 0, 2, 0.5}), schemas.Words[float32](schemas.TensorLabels, manifest.Labels),
+	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"},
+		Blocks: []schemas.BlockDigest{{}}}
+	m, err := model.New(manifest, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorFactors, []float32{1, 0, 2, 0.5}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
 	}, [][]*schemas.Weights{{{
-		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run"},
-		Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, 4, 2, []float32{1, 2, -3, 1, 0.5, 0, 0.1, -0.1})},
+		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
+		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 4, 2, []float32{1, 2, -3, 1, 0.5, 0, 0.1, -0.1})},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := &schemas.ExampleRows{Rows: 3, Sparse: &schemas.SparseRows{Ends: []int{3, 3, 4}, Indices: []int32{0, 1, 3, 9}, Values: []float32{2, 7, -1, 5}}}
+	rows := &examples.Rows{Rows: 3, Sparse: &examples.SparseRows{Ends: []int{3, 3, 4}, Indices: []int32{0, 1, 3, 9},
+		Values: []float32{2, 7, -1, 5}}}
 	record := rows.Record(memory.DefaultAllocator)
-	value, err := schemas.EncodeExamples(record, memory.DefaultAllocator)
+	value, err := examples.Encode(record, memory.DefaultAllocator)
 	record.Release()
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples, err := schemas.DecodeExamples(value, memory.DefaultAllocator)
+	examples, err := examples.Decode(value, memory.DefaultAllocator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer examples.Release()
-	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, schemas.ErrDamaged) {
+	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
 	}
 	if err := check(m, examples); err != nil {

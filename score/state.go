@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -84,9 +84,10 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	return r, nil
 }
 
-// lastProved returns the offset of the last message of examples that has the predictions which the topic has between two offsets, or which has
-// expired; −1 if there is none. What comes after it, the topic of examples has lost: all that it had from some offset on.
-func (s *scorer) lastProved(ctx context.Context, of *examples, first, end int64) (int64, error) {
+// lastProved returns the offset of the last message of examples that has the predictions which the topic has between
+// two offsets, or which has expired; −1 if there is none. What comes after it, the topic of examples has lost: all that
+// it had from some offset on.
+func (s *scorer) lastProved(ctx context.Context, of *batch, first, end int64) (int64, error) {
 	for count := int64(lookBack); ; count *= 2 {
 		from := max(first, end-count)
 		latest := map[int64]*schemas.Prediction{} // of each message
@@ -112,28 +113,28 @@ func (s *scorer) lastProved(ctx context.Context, of *examples, first, end int64)
 }
 
 // examples is a partition of the topic of examples as it is now.
-type examples struct {
+type batch struct {
 	*scorer
 	partition  int
 	first, end int64
 }
 
-func (s *scorer) examples(ctx context.Context, partition int) (*examples, error) {
+func (s *scorer) examples(ctx context.Context, partition int) (*batch, error) {
 	first, end, err := s.client.Log.Bounds(ctx, s.From, partition)
-	return &examples{s, partition, first, end}, err
+	return &batch{s, partition, first, end}, err
 }
 
 // why returns why a prediction is not of the message that is at its offset; "" if it is, or if nobody can know, as there is none.
-func (e *examples) why(ctx context.Context, p *schemas.Prediction) (why string, err error) {
+func (e *batch) why(ctx context.Context, p *schemas.Prediction) (why string, err error) {
 	switch {
 	case p.Offset >= e.end:
-		return fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was made anew", p.Offset, e.From, e.partition, e.end), nil
+		return fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, e.From, e.partition, e.end), nil
 	case p.Offset < e.first:
 		return "", nil
 	}
-	err = e.client.Between(ctx, e.From, e.partition, p.Offset, p.Offset+1, func(m run.Message) error {
+	err = e.client.Between(ctx, e.From, e.partition, p.Offset, p.Offset+1, func(m protocol.Message) error {
 		if checksum(m) != p.Checksum {
-			why = fmt.Sprintf("the last one is of another message at offset %d: the topic was made anew", p.Offset)
+			why = fmt.Sprintf("the last one is of another message at offset %d: the topic was recreated", p.Offset)
 		}
 		return nil
 	})
@@ -142,7 +143,7 @@ func (e *examples) why(ctx context.Context, p *schemas.Prediction) (why string, 
 
 // each calls with for the predictions in a range of a partition, of which it reads only the headers.
 func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*schemas.Prediction)) error {
-	return s.client.Between(ctx, s.To, partition, from, to, func(m run.Message) error {
+	return s.client.Between(ctx, s.To, partition, from, to, func(m protocol.Message) error {
 		if p, err := schemas.PredictionHeader(m.Message); err == nil { // else it is a stranger's
 			with(p)
 		}
@@ -150,4 +151,4 @@ func (s *scorer) each(ctx context.Context, partition int, from, to int64, with f
 	})
 }
 
-func checksum(m run.Message) string { return schemas.MessageChecksum(m.Value, m.Time.UnixMilli()) }
+func checksum(m protocol.Message) string { return schemas.MessageChecksum(m.Value, m.Time.UnixMilli()) }

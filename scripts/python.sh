@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # python.sh makes a virtual environment with the Python packages of docs/your-own-data.md, docs/producers.md, docs/exports.md and
-# the tests of clients/python and exports in .demo/python, once, and prints the path of its Python. It needs Python 3.11 or newer with venv, and installs
+# the tests of the package in python and of exports in .demo/python, once, and prints the path of its Python. It needs Python 3.11 or newer with venv, and installs
 # it if that needs no password.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make stream: MNIST as a stream whose labels change in the middle, through the embedded broker. Every 1024 images a version is made, and
-# each image is predicted before it is learnt. All files are under .demo/, but for the figure, bench/stream.svg.
+# each image is predicted before it is learnt. All files are under .demo/, the figure too: bench/stream.svg is a copy of it.
 # Arguments go to stagewise run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,5 +20,4 @@ run=(bin/stagewise run -c examples/stream.yaml --until end --report .demo/stream
 say "${run[*]}"
 "${run[@]}"
 go run ./bench/stream .demo/stream.json >.demo/stream.svg
-mv .demo/stream.svg bench/stream.svg
-say "the figure is bench/stream.svg, the report .demo/stream.json"
+say "the figure is .demo/stream.svg, the report .demo/stream.json"

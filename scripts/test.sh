@@ -4,11 +4,11 @@
 #   format  gofmt            vet    go vet, with tagged files         unit   all tests without a tag
 #   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
-#   simulate  the roles on a log with faults, SCHEDULES times (10000)
+#   simulate  the roles on a log with faults, SCHEDULES times (3000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
-#   python  tests tagged python: the package in clients/python, and that it predicts what the program predicts; exports
+#   python  tests tagged python: the package in python, and that it predicts what the program predicts; exports
 #   page    tests tagged page: the page, in a headless browser
-#   chaos   fault campaigns of two runs and of a chain, on three brokers
+#   cluster  tests tagged cluster, on three brokers of their own            chaos  fault campaigns: RUNS runs and chains on three brokers, and with the embedded one (1)
 #   arm64   the kernels, and a run of digits, on another processor: under qemu, which it installs
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve ./score ./page"
 
 # No file is left out of vet and lint because of a tag of tests. The tests with a tag are compiled with all of them too: once.
-tags=kafka,mnist,python,page
+tags=kafka,cluster,mnist,python,page
 
 say() { echo "test: $*"; }
 fail() { say "$@" >&2; exit 1; }
@@ -83,7 +83,7 @@ unit() {
   (cd internal/kernel/generate && go vet . && go test .)
 }
 
-simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-10000}"; }
+simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-3000}"; }
 
 race() {
   less_garbage
@@ -96,7 +96,7 @@ race() {
   # The simulation has a single thread. The others are long, and start no goroutine that shorter tests do not start: of readers of files and of
   # messages, a few rows do what thousands do. Those that compare weights and errors reach no line of pipeline that others do not reach.
   # shellcheck disable=SC2086 # a list of packages
-  CGO_ENABLED=1 go test -race -vet=off -timeout 20m -skip '^Test(Simulation|ChainMemoryIsBounded|ChainMergesIncrements|ChainLearnsSourcesSealedLate|ChainCountsRepeatedRowsOfATopicOnce|ChainRemovesWhatItNoLongerNeeds|GateJudgesTheVersion|UpdateForgets|ManyRuns|ManySources|ParquetBatches|Verify|ChainDependsOnTheLogAlone|DecompressionBombs|LIBSVMBatches|OddData|BatchesFitMessages|HostileRecords|HostileMessages|ReportOfManyClasses|FallbackPredictsTheSame|BadMessagesAreNotKept|ChainGoesOnAfterOtherRuns|SearchHasTheWeightsOfSeparateRuns|ForgottenRowsWeighNothing|RunLearns|LinksThatChangeKeepWhatWasLearnt|ChosenRidgesAreThoseNumbers|WeightTwoIsTheExampleTwice|NumericsRevision|WarmStartKeepsRidges|ManyBadMessages)$' $concurrent
+  CGO_ENABLED=1 go test -race -vet=off -timeout 20m -skip '^Test(Simulation|SchedulesDependOnTheirSeedsAlone|ChainMemoryIsBounded|ChainMergesIncrements|ChainLearnsSourcesSealedLate|ChainCountsRepeatedRowsOfATopicOnce|ChainRemovesWhatItNoLongerNeeds|GateJudgesTheVersion|GateOffersVersionsOfAStationaryStream|GateWithholdsWorseVersions|UpdateForgets|ManyRuns|ManySources|ParquetBatches|Verify|ChainDependsOnTheLogAlone|DecompressionBombs|LIBSVMBatches|OddData|BatchesFitMessages|HostileRecords|HostileMessages|ReportOfManyClasses|FallbackPredictsTheSame|BadMessagesAreNotKept|ChainGoesOnAfterOtherRuns|SearchHasTheWeightsOfSeparateRuns|ForgottenRowsWeighNothing|RunLearns|LinksThatChangeKeepWhatWasLearnt|ChosenRidgesAreThoseNumbers|WeightTwoIsTheExampleTwice|NumericsRevision|WarmStartKeepsRidges|ManyBadMessages)$' $concurrent
 }
 
 fuzz() {
@@ -158,9 +158,14 @@ page() {
   go test -tags $tags -run '^TestPage' -count=1 $packages
 }
 
+# The tests start their own brokers.
+# shellcheck disable=SC2046 # a list of packages
+cluster() { go test -tags $tags -run "^TestCluster" -count=1 -timeout 15m $(tagged cluster); }
+
 chaos() {
-  scripts/chaos.sh --runs 2
-  scripts/chaos.sh --chain --runs 1
+  scripts/chaos.sh --runs "${RUNS:-1}"
+  scripts/chaos.sh --chain --runs "${RUNS:-1}"
+  scripts/chaos.sh --embedded --runs "${RUNS:-1}"
 }
 
 # The loops are in Go there. The BLAS of that processor is not installed: products run in Go too.
@@ -219,12 +224,12 @@ run() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,15s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,16s/^# //p' "$0" >&2; exit 2; }
 first=() beside=() # of those beside the first, each element has the steps of one --
 for step in "$@"; do
   case $step in
     --) beside+=("") ;;
-    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | chaos | arm64 | package)
+    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | package)
       if [ ${#beside[@]} = 0 ]; then first+=("$step"); else beside[${#beside[@]} - 1]+=" $step"; fi ;;
     *) fail "unknown step $step" ;;
   esac

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -10,47 +11,169 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// metadataVersion is the key in the metadata of an answer's schema that has the version.
-const metadataVersion = "stagewise.version"
+// The keys in the metadata of an answer's schema that have the version, and the labels as JSON if they are asked for.
+const (
+	metadataVersion = "stagewise.version"
+	metadataClasses = "stagewise.classes"
+)
 
-// arrow returns the answer to rows as a stream of Arrow: the column label, and the column probabilities, a list of the classes in order; of several labels a row
-// the column labels, a list of those that a row is given, in place of label; of numbers the column predictions, a list of them in the order of the targets.
-func (p *predictions) arrow(labels []string) ([]byte, error) {
-	metadata := arrow.NewMetadata([]string{metadataVersion}, []string{strconv.Itoa(p.version)})
-	list := arrow.FixedSizeListOf(int32(len(labels)), arrow.PrimitiveTypes.Float32)
-	fields := []arrow.Field{{Name: "label", Type: arrow.BinaryTypes.String}, {Name: "probabilities", Type: list}}
-	if p.given != nil {
-		fields[0] = arrow.Field{Name: "labels", Type: arrow.ListOf(arrow.BinaryTypes.String)}
+// arrowAnswer is an answer that is a stream of Arrow: the column label, and the column probabilities, a list of the
+// classes in order, or top, a list of the most probable labels with their probabilities; of several labels a row the
+// column labels, a list of those that a row is given, in place of label; of numbers the column predictions, a list of
+// them as float64 in the order of the targets. Labels are int64 if all of them are whole numbers.
+type arrowAnswer struct {
+	*version
+	asked
+	given    *given // of the row that is added
+	schema   *arrow.Schema
+	stream   bytes.Buffer // what the writer has written, and nobody has taken yet
+	writer   *ipc.Writer
+	builder  *array.RecordBuilder
+	rows     int  // in the builder
+	rowBytes int  // about
+	written  bool // a batch
+	order    []int32
+}
+
+func newArrowAnswer(v *version, asks asked) *arrowAnswer {
+	keys, values := []string{metadataVersion}, []string{strconv.Itoa(v.Manifest.Version)}
+	if asks.classes {
+		classes, _ := json.Marshal(v.quoted) // which is JSON
+		keys, values = append(keys, metadataClasses), append(values, string(classes))
 	}
-	if p.numbers {
-		fields = []arrow.Field{{Name: "predictions", Type: list}}
+	metadata := arrow.NewMetadata(keys, values)
+	k, label := int32(len(v.Labels())), arrow.DataType(arrow.BinaryTypes.String)
+	if v.wholeNumbers != nil {
+		label = arrow.PrimitiveTypes.Int64
 	}
-	schema := arrow.NewSchema(fields, &metadata)
-	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-	defer b.Release()
-	lists := b.Field(len(fields) - 1).(*array.FixedSizeListBuilder)
-	lists.Reserve(len(p.classes))
-	for i, class := range p.classes {
-		switch {
-		case p.given != nil:
-			given := b.Field(0).(*array.ListBuilder)
-			given.Append(true)
-			given.ValueBuilder().(*array.StringBuilder).AppendValues(p.given(p.probabilities[i*len(labels):(i+1)*len(labels)]), nil)
-		case !p.numbers:
-			b.Field(0).(*array.StringBuilder).Append(labels[class])
+	fields := []arrow.Field{{Name: "label", Type: label},
+		{Name: "probabilities", Type: arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float32)}}
+	if v.givesSeveral() {
+		fields[0] = arrow.Field{Name: "labels", Type: arrow.ListOf(label)}
+	}
+	if asks.top > 0 {
+		probable := arrow.StructOf(arrow.Field{Name: "label", Type: label}, arrow.Field{Name: "probability", Type: arrow.PrimitiveTypes.Float32})
+		fields[1] = arrow.Field{Name: "top", Type: arrow.ListOf(probable)}
+	}
+	if v.predictsNumbers() {
+		fields = []arrow.Field{{Name: "predictions", Type: arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64)}}
+	}
+	valueBytes := 4
+	if asks.top > 0 || v.predictsNumbers() {
+		valueBytes = 8 // a label and its probability, or a float64
+	}
+	a := &arrowAnswer{version: v, asked: asks, given: newGiven(v), schema: arrow.NewSchema(fields, &metadata),
+		rowBytes: 8 + valueBytes*asks.values(v)}
+	a.writer = ipc.NewWriter(&a.stream, ipc.WithSchema(a.schema))
+	a.builder = array.NewRecordBuilder(memory.DefaultAllocator, a.schema)
+	return a
+}
+
+func (a *arrowAnswer) kept() int { return a.rows * a.rowBytes }
+
+// add puts rows into the builder, and appends a batch once it has as many values as a piece.
+func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
+	k := len(a.Labels())
+	last := a.builder.Field(len(a.schema.Fields()) - 1)
+	for i := range n {
+		if a.predictsNumbers() {
+			lists := last.(*array.FixedSizeListBuilder)
+			lists.Append(true)
+			lists.ValueBuilder().(*array.Float64Builder).AppendValues(of.numbers[i*k:(i+1)*k], nil)
+			continue
 		}
+		row := of.probabilities[i*k : (i+1)*k]
+		a.addLabels(row)
+		if top, ok := last.(*array.ListBuilder); ok {
+			a.addTop(top, row)
+			continue
+		}
+		lists := last.(*array.FixedSizeListBuilder)
 		lists.Append(true)
+		lists.ValueBuilder().(*array.Float32Builder).AppendValues(row, nil)
 	}
-	lists.ValueBuilder().(*array.Float32Builder).AppendValues(p.probabilities, nil)
-	record := b.NewRecord()
+	if a.rows += n; a.kept() < keptAnswer {
+		return dst, nil
+	}
+	return a.batch(dst)
+}
+
+// addLabels puts the label of a row into the builder, or those that it is given.
+func (a *arrowAnswer) addLabels(row []float32) {
+	a.given.reset()
+	a.given.add(row)
+	if !a.givesSeveral() {
+		a.given.of(0, func(class int) { a.addLabel(a.builder.Field(0), class) })
+		return
+	}
+	lists := a.builder.Field(0).(*array.ListBuilder)
+	lists.Append(true)
+	a.given.of(0, func(class int) { a.addLabel(lists.ValueBuilder(), class) })
+}
+
+// addLabel puts a label into a column of whole numbers or of texts.
+func (a *arrowAnswer) addLabel(to array.Builder, class int) {
+	if a.wholeNumbers != nil {
+		to.(*array.Int64Builder).Append(a.wholeNumbers[class])
+		return
+	}
+	to.(*array.StringBuilder).Append(a.Labels()[class])
+}
+
+// addTop puts the most probable labels of a row into the builder.
+func (a *arrowAnswer) addTop(lists *array.ListBuilder, row []float32) {
+	a.order = mostProbable(a.order, row, a.top)
+	lists.Append(true)
+	probable := lists.ValueBuilder().(*array.StructBuilder)
+	for _, c := range a.order {
+		probable.Append(true)
+		a.addLabel(probable.FieldBuilder(0), int(c))
+		probable.FieldBuilder(1).(*array.Float32Builder).Append(row[c])
+	}
+}
+
+// batch appends the rows of the builder as a batch.
+func (a *arrowAnswer) batch(dst []byte) ([]byte, error) {
+	if a.rows == 0 && a.written {
+		return a.take(dst), nil
+	}
+	record := a.builder.NewRecord()
 	defer record.Release()
-	var stream bytes.Buffer
-	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
-	if err := w.Write(record); err != nil {
+	a.rows, a.written = 0, true
+	if err := a.writer.Write(record); err != nil {
 		return nil, err
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
+	return a.take(dst), nil
+}
+
+// take appends what the writer has written.
+func (a *arrowAnswer) take(dst []byte) []byte {
+	dst = append(dst, a.stream.Bytes()...)
+	a.stream.Reset()
+	return dst
+}
+
+// end appends the last batch, which has no rows if there are none at all, and the end of the stream.
+func (a *arrowAnswer) end(dst []byte) ([]byte, error) {
+	defer a.builder.Release()
+	dst, err := a.batch(dst)
+	if err == nil {
+		err = a.writer.Close()
 	}
-	return stream.Bytes(), nil
+	return a.take(dst), err
+}
+
+func (a *arrowAnswer) whole(rows []byte) (pieces [][]byte, err error) {
+	rows, err = a.end(rows)
+	return [][]byte{rows}, err
+}
+
+func (a *arrowAnswer) opening() []byte { return nil }
+
+func (a *arrowAnswer) closing(send func([]byte) error) error {
+	rest, err := a.end(nil)
+	if err != nil {
+		return err
+	}
+	return send(rest)
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
 )
 
 // arrowStream writes records of one schema as a stream.
-func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *array.RecordBuilder), batches int, options ...ipc.Option) []byte {
+func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *array.RecordBuilder), batches int,
+	options ...ipc.Option) []byte {
 	t.Helper()
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema))...)
@@ -41,7 +42,8 @@ func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *arr
 // listsOf writes rows of d features as lists, n in each batch.
 func listsOf(t testing.TB, rows [][]float32, n int) []byte {
 	t.Helper()
-	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(int32(len(rows[0])), arrow.PrimitiveTypes.Float32)}}, nil)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(int32(len(rows[0])),
+		arrow.PrimitiveTypes.Float32)}}, nil)
 	return arrowStream(t, schema, func(batch int, b *array.RecordBuilder) {
 		lists := b.Field(0).(*array.FixedSizeListBuilder)
 		for _, row := range rows[batch*n : min(batch*n+n, len(rows))] {
@@ -79,10 +81,10 @@ func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows
 	}
 }
 
-// Rows of Arrow may be lists or named columns, in any number of batches, and words may have a dictionary. The answer is of Arrow, unless the request
-// says otherwise.
+// Rows of Arrow may be lists or named columns, in any number of batches, and words may have a dictionary. The answer is
+// of Arrow, unless the request says otherwise.
 func TestRowsOfArrow(t *testing.T) {
-	plain, named := newModel(t, 3, 2, nil, ingest.MissingError), newModel(t, 4, 5, people, ingest.MissingMean)
+	plain, named := newModel(t, 3, 2, nil, layout.MissingError), newModel(t, 4, 5, people, layout.MissingMean)
 	rows := [][]float32{{1, 2}, {-3, 0.5}, {4, 1e9}, {0, 0}, {5, 6}}
 	for _, n := range []int{1, 2, 5} {
 		checkArrow(t, ask(newServer(t, Defaults(), Fixed(plain)), "POST", "/predict", typeArrow, listsOf(t, rows, n)), plain, rows)
@@ -110,13 +112,14 @@ func TestRowsOfArrow(t *testing.T) {
 		b.Field(2).(*array.Float64Builder).AppendValues([]float64{1.5, 0, 1.75}, []bool{true, false, true})
 		b.Field(3).(*array.Uint8Builder).AppendValues([]uint8{30, 31, 32}, nil)
 	}, 1)
-	checkArrow(t, ask(newServer(t, Defaults(), Fixed(named)), "POST", "/predict", typeArrow, body), named, [][]float32{{30, 0, 1, 0, 1.5}, {31, 1, 0, 0, nan}, {32, 0, 0, 1, 1.75}})
+	checkArrow(t, ask(newServer(t, Defaults(), Fixed(named)), "POST", "/predict", typeArrow, body), named,
+		[][]float32{{30, 0, 1, 0, 1.5}, {31, 1, 0, 0, nan}, {32, 0, 0, 1, 1.75}})
 }
 
 // Arrow that can't be used is refused with a reason, and a small body that says that it is large takes no memory.
 func TestRefusalsOfArrow(t *testing.T) {
-	m := newModel(t, 3, 2, nil, ingest.MissingError)
-	named := newModel(t, 4, 5, people, ingest.MissingError)
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	named := newModel(t, 4, 5, people, layout.MissingError)
 	rows := [][]float32{{1, 2}, {3, 4}}
 	good := listsOf(t, rows, 2)
 	huge := make([]float32, 4<<20)
@@ -132,7 +135,7 @@ func TestRefusalsOfArrow(t *testing.T) {
 		{"other width", m, listsOf(t, [][]float32{{1, 2, 3}}, 1), "expected 2 features"},
 		{"NaN", m, listsOf(t, [][]float32{{1, nan}}, 1), "row 0, counted from 0: a missing value: the model was trained with examples.missing: error"},
 		{"names", named, good, `columns that the model needs: "age", "city" and "height"`},
-		{"a bomb", newModel(t, 3, 1<<16, nil, ingest.MissingError), arrowStream(t, arrow.NewSchema([]arrow.Field{
+		{"a bomb", newModel(t, 3, 1<<16, nil, layout.MissingError), arrowStream(t, arrow.NewSchema([]arrow.Field{
 			{Name: "features", Type: arrow.FixedSizeListOf(1<<16, arrow.PrimitiveTypes.Float32)}}, nil), func(_ int, b *array.RecordBuilder) {
 			for range len(huge) >> 16 {
 				b.Field(0).(*array.FixedSizeListBuilder).Append(true)
@@ -150,7 +153,8 @@ func TestRefusalsOfArrow(t *testing.T) {
 	for at := range good { // whatever is damaged, the answer is one or the other
 		damaged := slices.Clone(good)
 		damaged[at] ^= 0xff
-		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeArrow, damaged); w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeArrow, damaged); w.Code != http.StatusOK &&
+			w.Code != http.StatusBadRequest {
 			t.Errorf("byte %d: %d: %s", at, w.Code, w.Body)
 		}
 	}
@@ -159,4 +163,23 @@ func TestRefusalsOfArrow(t *testing.T) {
 	if w := ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeArrow, good); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("too many rows: %d: %s", w.Code, w.Body)
 	}
+}
+
+// FuzzArrow answers rows of Arrow, or refuses them with a reason.
+func FuzzArrow(f *testing.F) {
+	named := newModel(f, 4, 5, people, layout.MissingMean)
+	server := newServer(f, Defaults(), Fixed(named))
+	whole := listsOf(f, [][]float32{{30, 0, 1, 0, 1.5}, {31, 1, 0, 0, 1}}, 1)
+	f.Add(whole)
+	for i := range 40 {
+		flipped := bytes.Clone(whole)
+		flipped[len(whole)*i/40] ^= 1 << (i % 8)
+		f.Add(flipped)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := ask(server, "POST", "/predict", typeArrow, body)
+		if w.Code != http.StatusOK && (w.Code != http.StatusBadRequest && w.Code != http.StatusRequestEntityTooLarge || reason(t, w) == "") {
+			t.Errorf("%d: %s", w.Code, w.Body)
+		}
+	})
 }

@@ -9,11 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // images is a model of ten blocks of 1024 features of the 50 components of 784 pixels, with random weights.
@@ -29,7 +32,8 @@ func images(b *testing.B) *model.Model {
 	}
 	features := stages.DefaultsOf(stages.RFF)
 	features.Size = p
-	plan := &schemas.Plan{Name: "images", Segment: 16, Missing: ingest.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleNone, PCA: m}, Seed: 3,
+	plan := &schemas.Plan{Name: "images", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleNone,
+		PCA: m}, Seed: 3,
 		Stages: slices.Repeat([]schemas.Stage{{Features: features, Link: link.Softmax}}, 10)}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Blocks: make([]schemas.BlockDigest, 10)}
 	for class := range k {
@@ -37,13 +41,13 @@ func images(b *testing.B) *model.Model {
 	}
 	var weights [][]*schemas.Weights
 	for stage := range plan.Stages {
-		weights = append(weights, []*schemas.Weights{{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run", Stage: stage},
-			Tensors: schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, p, k, draw(p*k))}}})
+		weights = append(weights, []*schemas.Weights{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: stage},
+			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, k, draw(p*k))}}})
 	}
-	large, err := model.New(manifest, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, draw(d)), schemas.Vector(schemas.TensorScale, slices.Repeat([]float32{0.01}, d)),
-		schemas.Vector(schemas.TensorSpread, []float32{100}), schemas.Words[float32](schemas.TensorLabels, manifest.Labels),
-		schemas.Matrix(schemas.TensorBasis, d, m, draw(d*m)),
+	large, err := model.New(manifest, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, draw(d)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{0.01}, d)),
+		wire.Vector(statistics.TensorSpread, []float32{100}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
+		wire.Matrix(statistics.TensorBasis, d, m, draw(d*m)),
 	}, weights)
 	if err != nil {
 		b.Fatal(err)

@@ -2,6 +2,7 @@
 //
 //	POST /predict ──body──▶ rows ──model──▶ version, labels and probabilities
 //
-// Rows come as JSON or as a stream of Arrow, and the answer comes in the same way. Each answer is of one version. Whoever asks is not trusted:
-// bodies, rows, connections and time are limited, and what can't be answered is refused with a reason.
+// Rows come as JSON or as a stream of Arrow, and the answer uses the same format. Each answer is from one version.
+// Clients are untrusted: bodies, rows, connections and time are limited, and a refusal
+// has a reason.
 package serve

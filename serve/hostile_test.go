@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // dial opens a connection and sends a text.
@@ -57,10 +57,11 @@ func served(t *testing.T, address string) {
 func TestSlowBodies(t *testing.T) {
 	o := Defaults()
 	o.Timeout = 300 * time.Millisecond
-	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	var slow []net.Conn
 	for range 50 {
-		slow = append(slow, dial(t, address, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{\"rows\": [["))
+		slow = append(slow, dial(t, address, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+			"application/json\r\nContent-Length: 1000000\r\n\r\n{\"rows\": [["))
 	}
 	served(t, address)
 	for _, conn := range slow {
@@ -69,7 +70,7 @@ func TestSlowBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		content, _ := io.ReadAll(response.Body)
-		if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(content), "the body did not come within 300ms") {
+		if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(content), "the body did not arrive within 300ms") {
 			t.Errorf("%d: %s", response.StatusCode, content)
 		}
 	}
@@ -79,7 +80,7 @@ func TestSlowBodies(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	o := Defaults()
 	o.Connections = 50
-	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	before := runtime.NumGoroutine()
 	asks := dial(t, address, "")
 	answers := bufio.NewReader(asks)
@@ -96,7 +97,8 @@ func TestManyConnections(t *testing.T) {
 	}
 	ask()
 	for i := range 1000 {
-		text := []string{"", "POST /predict HTTP/1.1\r\nHost", "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"}[i%3]
+		text := []string{"", "POST /predict HTTP/1.1\r\nHost",
+			"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"}[i%3]
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -117,15 +119,16 @@ func TestManyConnections(t *testing.T) {
 func TestManyBodies(t *testing.T) {
 	o := Defaults()
 	o.MaxBody, o.Memory, o.Timeout = 1<<20, 1<<20, 20*time.Second
-	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
-	if !s.memory.TryAcquire(o.Memory) {
+	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
+	if !allFree(s) {
 		t.Fatal("the memory is taken")
 	}
-	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`+strings.Repeat(" ", firstRead))); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`+
+		strings.Repeat(" ", firstRead))); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	s.memory.Release(o.Memory)
-	for range 3 * int(o.Memory+firstRead) / firstRead { // what was refused and what was answered gives its memory back
+	s.memory.Release(o.capacity())
+	for range 3 * int(o.capacity()) / firstRead { // what was refused and what was answered gives its memory back
 		if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)); w.Code != http.StatusOK {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}
@@ -139,7 +142,8 @@ func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.Cer
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +153,8 @@ func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.Cer
 		t.Fatal(err)
 	}
 	certificateFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
-	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: certificate}, keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
+	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: certificate},
+		keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -159,8 +164,8 @@ func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.Cer
 	return certificateFile, keyFile, trusted
 }
 
-// A certificate and a token that are replaced count from the next connection and request on. While the files can't be used, as one of two is
-// replaced before the other, the server goes on with what they said before.
+// A certificate and a token that are replaced count from the next connection and request on. While the files can't be
+// used, as one of two is replaced before the other, the server goes on with what they said before.
 func TestReplacedCredentials(t *testing.T) {
 	o := Defaults()
 	var trusted *x509.CertPool
@@ -174,7 +179,7 @@ func TestReplacedCredentials(t *testing.T) {
 		}
 	}
 	replace(o.TokenFile, []byte("the first of two tokens"))
-	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	asked := func(trusted *x509.CertPool, token string) (status int, metrics string, err error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
 		defer transport.CloseIdleConnections()
@@ -194,7 +199,8 @@ func TestReplacedCredentials(t *testing.T) {
 	works := func(trusted *x509.CertPool, token string, unreadable int) {
 		t.Helper()
 		status, metrics, err := asked(trusted, token)
-		if want := fmt.Sprintf("stagewise_credentials_unreadable{pipeline=\"p\"} %d\n", unreadable); err != nil || status != http.StatusOK || !strings.Contains(metrics, want) {
+		if want := fmt.Sprintf("stagewise_credentials_unreadable{pipeline=\"p\"} %d\n", unreadable); err != nil ||
+			status != http.StatusOK || !strings.Contains(metrics, want) {
 			t.Fatalf("%d, %v, expected %s in:\n%s", status, err, want, metrics)
 		}
 	}
@@ -240,7 +246,7 @@ func TestTLSAndToken(t *testing.T) {
 	}
 	versions := &switched{stale: fmt.Errorf("the brokers are at secret:9092")}
 	address := listening(t, o, versions)
-	versions.Store(newModel(t, 3, 2, nil, ingest.MissingError))
+	versions.Store(newModel(t, 3, 2, nil, layout.MissingError))
 	asking := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true}}
 	defer asking.CloseIdleConnections()
 	for _, c := range []struct {
@@ -248,12 +254,12 @@ func TestTLSAndToken(t *testing.T) {
 		status              int
 		contains            string
 	}{
-		{"/predict", "", http.StatusUnauthorized, "no bearer token"},
-		{"/predict", "Bearer " + token + "x", http.StatusUnauthorized, "no bearer token"},
-		{"/predict", "Basic " + token, http.StatusUnauthorized, "no bearer token"},
+		{"/predict", "", http.StatusUnauthorized, "missing or wrong bearer token"},
+		{"/predict", "Bearer " + token + "x", http.StatusUnauthorized, "missing or wrong bearer token"},
+		{"/predict", "Basic " + token, http.StatusUnauthorized, "missing or wrong bearer token"},
 		{"/predict", "bearer " + token, http.StatusOK, `{"version":3,`},
-		{"/model", "", http.StatusUnauthorized, "no bearer token"},
-		{"/metrics", "", http.StatusUnauthorized, "no bearer token"},
+		{"/model", "", http.StatusUnauthorized, "missing or wrong bearer token"},
+		{"/metrics", "", http.StatusUnauthorized, "missing or wrong bearer token"},
 		{"/metrics", "Bearer " + token, http.StatusOK, "stagewise_serving_version{"},
 		{"/live", "", http.StatusOK, "alive"},
 		{"/ready", "", http.StatusServiceUnavailable, `{"error":"not ready"}`},
@@ -278,7 +284,8 @@ func TestTLSAndToken(t *testing.T) {
 		content, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != c.status || !strings.Contains(string(content), c.contains) || response.ProtoMajor != 2 {
-			t.Errorf("%s with %q: %s %d: %.200s, expected %d: %s", c.path, c.authorization, response.Proto, response.StatusCode, content, c.status, c.contains)
+			t.Errorf("%s with %q: %s %d: %.200s, expected %d: %s", c.path, c.authorization, response.Proto, response.StatusCode, content,
+				c.status, c.contains)
 		}
 	}
 }

@@ -12,41 +12,50 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  prometheus.Histogram
 	rows     prometheus.Counter
+	panics   prometheus.Counter
 }
 
 func newMetrics(s *Server, registry *prometheus.Registry, pipeline string) *metrics {
 	versions := s.versions
 	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "requests_total", Help: "Requests, by path and status."}, []string{"path", "code"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "requests_total",
+			Help: "Requests, by path and status."}, []string{"path", "code"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "stagewise", Name: "predict_seconds", Help: "Seconds from the headers of a request for predictions to its answer.",
+			Namespace: "stagewise", Name: "predict_seconds", Help: "Seconds from the headers of a prediction request to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
-		rows: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "predicted_rows_total", Help: "Rows that were predicted."}),
+		rows: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "predicted_rows_total",
+			Help: "Predicted rows."}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "request_panics_total",
+			Help: "Requests that failed because of a bug in the server, which logs them."}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help}, value)
 	}
-	register.MustRegister(m.requests, m.seconds, m.rows,
-		gauge("serving_version", "Number of the version that answers; 0: there is none.", func() float64 { return float64(versions.Status().Version) }),
-		gauge("serving_version_age_seconds", "Seconds since the version that answers was written; 0: not known.", func() float64 { return versions.Status().Age.Seconds() }),
-		gauge("serving_stale", "1 while the version should not be relied on.", func() float64 {
+	register.MustRegister(m.requests, m.seconds, m.rows, m.panics,
+		gauge("serving_version", "Number of the serving version; 0: none.",
+			func() float64 { return float64(versions.Status().Version) }),
+		gauge("serving_version_age_seconds", "Age of the serving version in seconds; 0: unknown.",
+			func() float64 { return versions.Status().Age.Seconds() }),
+		gauge("serving_stale", "1 while the version is missing, too old, or not confirmed by brokers.", func() float64 {
 			if versions.Stale() != nil {
 				return 1
 			}
 			return 0
 		}),
-		gauge("credentials_unreadable", "1 while the files of the certificate or the token can't be used as they are: the server goes on with what they said before.", func() float64 {
+		gauge("credentials_unreadable", "1 while the certificate or token files are unusable: the server "+
+			"keeps their last usable contents.", func() float64 {
 			if s.tls != nil && s.tls.trouble() != nil || s.token != nil && s.token.trouble() != nil {
 				return 1
 			}
 			return 0
 		}))
 	if s.tls != nil {
-		register.MustRegister(gauge("certificate_expiry_timestamp_seconds", "When the server's certificate ends, in seconds since 1970.", func() float64 {
-			return float64(s.tls.get().Leaf.NotAfter.Unix())
-		}))
+		register.MustRegister(gauge("certificate_expiry_timestamp_seconds", "Expiry of the server's certificate, in seconds since 1970.",
+			func() float64 {
+				return float64(s.tls.get().Leaf.NotAfter.Unix())
+			}))
 	}
 	return m
 }

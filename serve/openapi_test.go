@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // openapi is the part of the description that is compared with what the server does.
@@ -45,17 +45,21 @@ func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Reso
 // The description has the paths and methods that the server answers, and no others; each answer has a status and a body that it describes.
 func TestDescription(t *testing.T) {
 	var described openapi
-	if err := json.Unmarshal(Description(), &described); err != nil {
+	if err := json.Unmarshal(description, &described); err != nil {
 		t.Fatal(err)
 	}
-	m := newModel(t, 3, 3, nil, ingest.MissingError)
-	s, none := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{})
+	m := newModel(t, 3, 3, nil, layout.MissingError)
+	s, none, broken := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{}), newServer(t, Defaults(),
+		&failing{Versions: Fixed(m), left: 1})
+	whole, numbers := newServer(t, Defaults(), Fixed(wholeModel(t, 5))), newServer(t, Defaults(), Fixed(numbersModel(t, 3)))
+	several := newServer(t, Defaults(), Fixed(wholeModel(t, 5, severalLabels)))
 	for path, to := range s.routes {
 		operation, ok := described.Paths[path][strings.ToLower(to.method)]
 		if !ok || len(described.Paths[path]) != 1 {
 			t.Errorf("%s %s is not described, or more is", to.method, path)
 		}
-		if public := slices.ContainsFunc(operation.Security, func(needs map[string][]string) bool { return len(needs) == 0 }); public != to.public {
+		if public := slices.ContainsFunc(operation.Security,
+			func(needs map[string][]string) bool { return len(needs) == 0 }); public != to.public {
 			t.Errorf("%s: described as public: %v", path, public)
 		}
 	}
@@ -67,6 +71,9 @@ func TestDescription(t *testing.T) {
 		method, path, sent, body string
 	}{
 		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[[1]]}`},
+		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]],"top":2,"classes":true}`}, {broken, "POST", "/predict", typeJSON, `{"rows":[]}`},
+		{whole, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true,"top":2}`}, {several, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`},
+		{numbers, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`}, {whole, "GET", "/model", "", ""},
 		{s, "POST", "/predict", "text/csv", ``}, {s, "PUT", "/predict", typeJSON, ``}, {none, "POST", "/predict", typeJSON, `{"rows":[]}`}, {none, "GET", "/model", "", ""},
 	}
 	for path := range s.routes {

@@ -11,20 +11,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // Options are the keys under `serve`.
 type Options struct {
-	Listen      string        // host:port
-	Certificate string        `mapstructure:"certificate_file" path:"file"` // PEM, with its intermediate certificates; empty: HTTP without TLS
-	Key         string        `mapstructure:"key_file" path:"file"`         // PEM, not encrypted
-	TokenFile   string        `mapstructure:"token_file" path:"file"`       // whose first line each request must have as its bearer token; empty: none
+	Listen      string // host:port
+	Certificate string `mapstructure:"certificate_file" path:"file"` // PEM, with its intermediate certificates; empty: HTTP without TLS
+	Key         string `mapstructure:"key_file" path:"file"`         // PEM, not encrypted
+	// whose first line each request must have as its bearer token; empty: none
+	TokenFile   string        `mapstructure:"token_file" path:"file"`
 	Open        bool          // whether it may listen beyond this machine without TLS and a token
 	MaxBody     int64         `mapstructure:"max_body"`        // bytes of a request
 	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
-	Memory      int64         `mapstructure:"memory"`          // bytes of the bodies of all requests together
+	Memory      int64         `mapstructure:"memory"`          // bytes of the bodies of all requests and of their answers together
 	Connections int           `mapstructure:"max_connections"` // at a time
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its answer to leave
 	MaxAge      time.Duration `mapstructure:"max_age"`     // of a version that counts as ready; 0: any
@@ -33,41 +34,46 @@ type Options struct {
 
 // Defaults returns the options where a configuration says nothing.
 func Defaults() Options {
-	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024, Timeout: 10 * time.Second, MaxSilence: time.Minute}
+	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024,
+		Timeout: 10 * time.Second, MaxSilence: time.Minute}
 }
 
 // Keys documents the keys under `serve`.
-func Keys() []schemas.Key {
-	return []schemas.Key{
-		{Name: "listen", Meaning: "`host:port` at which `serve` answers. Beyond the loopback interface it needs `serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
+func Keys() []option.Key {
+	return []option.Key{
+		{Name: "listen", Meaning: "`host:port` that `serve` listens on. Beyond the loopback interface, it requires " +
+			"`serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
 		{Name: "certificate_file", Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
 		{Name: "key_file", Meaning: "PEM file with the private key of the certificate, not encrypted"},
-		{Name: "token_file", Meaning: "file whose first line each request must have as its bearer token. Empty: nobody is asked for one"},
-		{Name: "open", Meaning: "listen beyond the loopback interface without TLS or a token, as behind a proxy that has them"},
-		{Name: "max_body", Meaning: "largest request in bytes"},
-		{Name: "max_rows", Meaning: "most rows in a request"},
-		{Name: "memory", Meaning: "bytes of the bodies of all requests together"},
-		{Name: "max_connections", Meaning: "most connections at a time. Beyond them, the one is closed that has waited for longest without a whole request, and first of those that never had one"},
-		{Name: "timeout", Meaning: "time for a request to arrive, for it to wait for a free core, and for its answer to leave"},
-		{Name: "max_age", Meaning: "age of a version beyond which `/ready` says no. 0: any age"},
-		{Name: "max_silence", Meaning: "time without an answer of the brokers after which `/ready` says no"},
+		{Name: "token_file", Meaning: "file whose first line is the bearer token of all requests. Empty: no token is required"},
+		{Name: "open", Meaning: "allow listening beyond the loopback interface without TLS or a token, such as behind a proxy that " +
+			"provides them"},
+		{Name: "max_body", Meaning: "maximum size of a request in bytes"},
+		{Name: "max_rows", Meaning: "maximum number of rows in a request"},
+		{Name: "memory", Meaning: "maximum total bytes of all request bodies and of the answers being sent"},
+		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the oldest idle connection is " +
+			"closed, first among those that never had a whole request"},
+		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, and for its answer to be sent"},
+		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
+		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
 	}
 }
 
-// Check returns the keys under `serve` that can't be followed, with what is expected. It leaves the files to [New]: other commands, on other
-// machines, do not need them.
-func (o *Options) Check() (problems []schemas.Problem) {
+// Check returns the keys under `serve` that can't be followed, with what is expected. It leaves the files to [New]:
+// other commands, on other machines, do not need them.
+func (o *Options) Check() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
-		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		wrong("listen", o.Listen, "host:port, such as 127.0.0.1:8474")
 	} else if !kafkalog.IsLoopback(o.Listen) && !o.Open {
 		switch {
 		case o.Certificate == "":
-			wrong("listen", o.Listen, "serve.certificate_file and serve.token_file too, as others than this machine can reach it; or serve.open: true")
+			wrong("listen", o.Listen, "serve.certificate_file and serve.token_file too, because other machines can reach it; or "+
+				"serve.open: true")
 		case o.TokenFile == "":
-			wrong("listen", o.Listen, "serve.token_file too, as others than this machine can reach it; or serve.open: true")
+			wrong("listen", o.Listen, "serve.token_file too, because other machines can reach it; or serve.open: true")
 		}
 	}
 	if (o.Certificate == "") != (o.Key == "") {
@@ -96,11 +102,12 @@ func (o *Options) Check() (problems []schemas.Problem) {
 	return problems
 }
 
-// certificate reads the certificate of the server. The error is a [schemas.Problem].
+// certificate reads the certificate of the server. The error is a [option.Problem].
 func (o *Options) certificate() (*tls.Certificate, error) {
 	certificate, err := tls.LoadX509KeyPair(o.Certificate, o.Key)
 	if err != nil {
-		return nil, schemas.Problem{Key: "serve.certificate_file", Value: o.Certificate, Want: "a certificate and its key, as PEM (" + err.Error() + ")"}
+		return nil, option.Problem{Key: "serve.certificate_file", Value: o.Certificate, Want: "a certificate and its key, as PEM (" +
+			err.Error() + ")"}
 	}
 	return &certificate, nil
 }
@@ -108,9 +115,10 @@ func (o *Options) certificate() (*tls.Certificate, error) {
 // shortestToken is how many characters a token has at least: 16 random ones can't be guessed.
 const shortestToken = 16
 
-// token reads the token that requests must have. The error is a [schemas.Problem].
+// token reads the token that requests must have. The error is a [option.Problem].
 func (o *Options) token() (digest, error) {
-	problem := schemas.Problem{Key: "serve.token_file", Value: o.TokenFile, Want: fmt.Sprintf("a file with a token of at least %d characters in its first line", shortestToken)}
+	problem := option.Problem{Key: "serve.token_file", Value: o.TokenFile,
+		Want: fmt.Sprintf("a file with a token of at least %d characters in its first line", shortestToken)}
 	content, err := os.ReadFile(o.TokenFile)
 	if err != nil {
 		problem.Want += " (" + err.Error() + ")"

@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// quiet bounds how many connections there are. Beyond that it closes the one that has waited longest without a whole request: first of those that
-// never had one, and then of those that were answered. So who only holds connections, or sends a request without an end, keeps nobody out.
+// quiet bounds how many connections there are. Beyond that it closes the one that has waited longest without a whole
+// request: first of those that never had one, and then of those that were answered. So who only holds connections, or
+// sends a request without an end, keeps nobody out.
 type quiet struct {
 	most int
 

@@ -23,18 +23,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stagewise/stagewise/client"
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // labels are the classes of all models here. One needs an escape in JSON.
 var labels = []string{"no", `"yes"`, "é"}
 
 // newModel returns a model of random weights over d features, of a version. columns may be nil.
-func newModel(t testing.TB, version, d int, columns schemas.Columns, missing string) *model.Model {
+func newModel(t testing.TB, version, d int, columns examples.Columns, missing string) *model.Model {
+	t.Helper()
+	return newModelOf(t, labels, version, d, columns, missing)
+}
+
+// newModelOf is newModel with other classes. edits change the manifest and its plan.
+func newModelOf(t testing.TB, labels []string, version, d int, columns examples.Columns, missing string,
+	edits ...func(*schemas.Manifest)) *model.Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(version), 1))
 	draw := func(n int) []float32 {
@@ -46,15 +57,26 @@ func newModel(t testing.TB, version, d int, columns schemas.Columns, missing str
 	}
 	features := stages.DefaultsOf(stages.RFF)
 	features.Size = 8
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: missing, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Seed: 3,
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: missing, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Seed: 3,
 		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
-	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels, Columns: columns, Blocks: []schemas.BlockDigest{{}}}
-	m, err := model.New(manifest, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, make([]float32, d)), schemas.Vector(schemas.TensorScale, slices.Repeat([]float32{1}, d)),
-		schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, labels),
-	}, [][]*schemas.Weights{{{
-		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run"},
-		Tensors:  schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, 8, len(labels), draw(8*len(labels)))},
+	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels,
+		Columns: columns, Blocks: []schemas.BlockDigest{{}}}
+	for _, edit := range edits {
+		edit(manifest)
+	}
+	preparation := wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, make([]float32, d)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{1}, d)),
+		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, labels),
+	}
+	if plan.Task() == examples.Numbers { // about 1.7 billion, of which float32 has only multiples of 128; the last one is not finite
+		scale := slices.Repeat([]float32{1}, len(labels))
+		scale[len(labels)-1] = float32(math.Inf(1))
+		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, slices.Repeat([]float32{1.7e9}, len(labels))),
+			wire.Vector(statistics.TensorTargetScale, scale))
+	}
+	m, err := model.New(manifest, preparation, [][]*schemas.Weights{{{
+		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
+		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 8, len(labels), draw(8*len(labels)))},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +86,7 @@ func newModel(t testing.TB, version, d int, columns schemas.Columns, missing str
 }
 
 // people are columns of a table: two numbers and a word, which are five features.
-var people = schemas.Columns{{Name: "age"}, {Name: "city", Categories: []string{"Oslo", "Rome"}}, {Name: "height"}}
+var people = examples.Columns{{Name: "age"}, {Name: "city", Categories: []string{"Oslo", "Rome"}}, {Name: "height"}}
 
 // switched has the model that a test stores in it.
 type switched struct {
@@ -156,10 +178,10 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, row
 
 var nan = float32(math.NaN())
 
-// Rows may be lists in the model's order or in a given one, and objects. Words, missing values and columns that the model does not have are what
-// they are to predict.
+// Rows may be lists in the model's order or in a given one, and objects. Words, missing values and columns that the
+// model does not have are what they are to predict.
 func TestRowsOfJSON(t *testing.T) {
-	plain, named := newModel(t, 3, 3, nil, ingest.MissingError), newModel(t, 4, 5, people, ingest.MissingMean)
+	plain, named := newModel(t, 3, 3, nil, layout.MissingError), newModel(t, 4, 5, people, layout.MissingMean)
 	for body, want := range map[string][][]float32{
 		`{"rows": [[1, -2.5, 3e2], [0, 0.125, 1234567890]]}`: {{1, -2.5, 300}, {0, 0.125, 1234567890}},
 		`{"rows":[[0,10,007e0]]}`:                            nil,
@@ -190,7 +212,7 @@ func TestRowsOfJSON(t *testing.T) {
 
 // Many rows are answered as few are.
 func TestManyRows(t *testing.T) {
-	m := newModel(t, 1, 2, nil, ingest.MissingError)
+	m := newModel(t, 1, 2, nil, layout.MissingError)
 	for _, n := range []int{1, tileRows - 1, tileRows, tileRows + 1, 3 * tileRows} {
 		var rows [][]float32
 		for i := range n {
@@ -223,8 +245,8 @@ func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 
 // What can't be answered is refused with a reason that says where and what.
 func TestRefusals(t *testing.T) {
-	plain := newServer(t, Defaults(), Fixed(newModel(t, 3, 3, nil, ingest.MissingError)))
-	named := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, ingest.MissingError)))
+	plain := newServer(t, Defaults(), Fixed(newModel(t, 3, 3, nil, layout.MissingError)))
+	named := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingError)))
 	for _, c := range []struct {
 		s          *Server
 		body, want string
@@ -232,7 +254,9 @@ func TestRefusals(t *testing.T) {
 		{plain, ``, "byte 0: the JSON ends, expected {"},
 		{plain, `[]`, "byte 0: found [, expected {"},
 		{plain, `{}`, `byte 2: no "rows"`},
-		{plain, `{"row": []}`, `the key "row", expected "rows"`},
+		{plain, `{"row": []}`, `byte 11: no "rows"`},
+		{plain, `{"rows": [], "top": 0}`, `"top": 0: expected a number of labels, at least 1`},
+		{plain, `{"rows": [], "classes": 1}`, "byte 24: found 1, expected true or false"},
 		{plain, `{"rows": 7}`, "byte 9: found 7, expected ["},
 		{plain, `{"rows": [7]}`, "row 0: byte 10: found 7, expected a row"},
 		{plain, `{"rows": [[1,2,3],[1,2]]}`, "row 1: byte 23: 2 values, expected 3"},
@@ -245,14 +269,14 @@ func TestRefusals(t *testing.T) {
 		{plain, `{"rows": [[1,2,"x"]]}`, `row 0: value 2: "x" is not a number`},
 		{plain, `{"rows": [[1,2,3]]`, "byte 18: the JSON ends, expected a comma or }"},
 		{plain, `{"rows": [[1,2,3]]} {`, "byte 20: found {, expected nothing more"},
-		{plain, `{"rows": [[1,2,3]], "rows": []}`, `"rows" twice`},
-		{plain, `{"rows": [{"age": 3}]}`, "the model does not know the names of its columns"},
-		{plain, `{"columns": ["a"], "rows": []}`, "the model does not know the names of its columns"},
+		{plain, `{"rows": [[1,2,3]], "rows": []}`, `duplicate member "rows"`},
+		{plain, `{"rows": [{"age": 3}]}`, "the model has no column names"},
+		{plain, `{"columns": ["a"], "rows": []}`, "the model has no column names"},
 		{plain, "{\"rows\": [[\x01", "row 0: value 0: byte 11: found byte 0x01, expected a number"},
-		{named, `{"rows": [{"age": 3, "city": "Oslo"}]}`, `row 0: columns are missing that the model needs: "height"`},
-		{named, `{"rows": [{"age": 3, "age": 3}]}`, `the column "age" twice`},
-		{named, `{"columns": ["age", "city"], "rows": []}`, `columns are missing that the model needs: "height"`},
-		{named, `{"columns": ["age", "age"], "rows": []}`, `the column "age" twice`},
+		{named, `{"rows": [{"age": 3, "city": "Oslo"}]}`, `row 0: missing columns that the model needs: "height"`},
+		{named, `{"rows": [{"age": 3, "age": 3}]}`, `duplicate column "age"`},
+		{named, `{"columns": ["age", "city"], "rows": []}`, `missing columns that the model needs: "height"`},
+		{named, `{"columns": ["age", "age"], "rows": []}`, `duplicate column "age"`},
 		{named, `{"rows": [{"age": [1]}]}`, `row 0: column "age": byte 18: found [, expected a number`},
 		{named, `{"rows": [[1, null, 3]]}`, "row 0: value 1: a missing value"},
 	} {
@@ -284,14 +308,15 @@ func TestRefusals(t *testing.T) {
 		r.Header.Set("Content-Type", typeJSON)
 		r.ContentLength = int64(length)
 		w := httptest.NewRecorder()
-		newServer(t, o, Fixed(newModel(t, 3, 3, nil, ingest.MissingError))).ServeHTTP(w, r)
+		newServer(t, o, Fixed(newModel(t, 3, 3, nil, layout.MissingError))).ServeHTTP(w, r)
 		if got := reason(t, w); w.Code != http.StatusRequestEntityTooLarge || got != "more than 100 bytes: send fewer rows at a time" {
 			t.Errorf("%d: %s", w.Code, got)
 		}
 	}
 	none := newServer(t, Defaults(), &switched{stale: errors.New("there is no version yet")})
 	for _, path := range []string{"/ready", "/model"} {
-		if w := ask(none, "GET", path, "", nil); w.Code != http.StatusServiceUnavailable || !strings.Contains(reason(t, w), "there is no version") {
+		if w := ask(none, "GET", path, "", nil); w.Code != http.StatusServiceUnavailable || !strings.Contains(reason(t, w),
+			"there is no version") {
 			t.Errorf("%s without a version: %d: %s", path, w.Code, w.Body)
 		}
 	}
@@ -307,7 +332,7 @@ func TestRefusals(t *testing.T) {
 func TestSwap(t *testing.T) {
 	models := map[int]*model.Model{}
 	for version := range 10 {
-		models[version] = newModel(t, version, 2, nil, ingest.MissingError)
+		models[version] = newModel(t, version, 2, nil, layout.MissingError)
 	}
 	versions := &switched{}
 	versions.Store(models[0])
@@ -348,7 +373,7 @@ func TestSwap(t *testing.T) {
 
 // HTTP/1.1 and HTTP/2 are answered without TLS.
 func TestProtocols(t *testing.T) {
-	address := listening(t, Defaults(), Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	address := listening(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	for version := 1; version <= 2; version++ {
 		protocols := new(http.Protocols)
 		protocols.SetHTTP1(version == 1)
@@ -359,7 +384,8 @@ func TestProtocols(t *testing.T) {
 			t.Fatal(err)
 		}
 		content, err := io.ReadAll(response.Body)
-		if err != nil || response.ProtoMajor != version || response.StatusCode != http.StatusOK || !strings.HasPrefix(string(content), `{"version":3,`) {
+		if err != nil || response.ProtoMajor != version || response.StatusCode != http.StatusOK || !strings.HasPrefix(string(content),
+			`{"version":3,`) {
 			t.Errorf("%s: %d: %s, %v", response.Proto, response.StatusCode, content, err)
 		}
 		response.Body.Close()
@@ -373,7 +399,7 @@ func TestStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, ingest.MissingError)))
+	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()

@@ -8,6 +8,7 @@ import (
 	_ "embed" // for the description
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -22,17 +23,14 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/client"
-	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
 )
 
-// Description is the OpenAPI description of what a server answers, as /openapi.json has it.
+// description is the OpenAPI description of what a server answers, as /openapi.json has it.
 //
 //go:embed openapi.json
 var description []byte
-
-// Description returns the OpenAPI description of what a server answers, which it has at /openapi.json.
-func Description() []byte { return description }
 
 // Versions has the model that is the one to have. A [client.Follower] is one, and [Fixed] returns another.
 type Versions interface {
@@ -40,25 +38,30 @@ type Versions interface {
 	Model() *model.Model
 	// Status returns what is known of it.
 	Status() client.Status
-	// Stale returns why the model should not be relied on; nil if all is well.
+	// Stale returns why the model is stale; nil if it is not.
 	Stale() error
 }
 
 // Server answers requests. [New] makes servers.
 type Server struct {
 	options  Options
+	notice   func(text string)
 	versions Versions
 	registry *prometheus.Registry
 	metrics  *metrics
-	newest   atomic.Pointer[version]
+	last     atomic.Pointer[version]
 	cores    chan *workspace     // those that no request uses
-	memory   *semaphore.Weighted // of bodies
-	bodies   sync.Pool           // of *[]byte
-	quiet    *quiet
-	tls      *credential[*tls.Certificate] // nil: it speaks no TLS
-	token    *credential[digest]           // of the bearer token; nil: nobody is asked for one
-	routes   map[string]route              // by path
-	ending   atomic.Bool                   // no further requests are wanted
+	memory   *semaphore.Weighted // of bodies, and of answers that are being sent
+	senders  *senders
+	bodies   buffers
+	garbage  atomic.Int64 // bytes of large buffers that the collector has not taken yet
+	// collecting is locked while a request has the collector run.
+	collecting sync.Mutex
+	quiet      *quiet
+	tls        *credential[*tls.Certificate] // nil: it speaks no TLS
+	token      *credential[digest]           // of the bearer token; nil: nobody is asked for one
+	routes     map[string]route              // by path
+	ending     atomic.Bool                   // no further requests are wanted
 }
 
 // route is what a path answers.
@@ -74,17 +77,19 @@ type digest [sha256.Size]byte
 // version is a model with what answers need beside it.
 type version struct {
 	*model.Model
-	options ingest.Options // of the rows
-	places  *ingest.Places
-	quoted  [][]byte // the labels as JSON
+	options      layout.Options // of the rows
+	places       *layout.Places
+	quoted       []json.RawMessage // the labels as JSON
+	wholeNumbers []int64           // the labels, if all are whole numbers; else nil
 }
 
-// New returns a server of the model of versions. o must pass [Options.Check]. It registers its metrics, which have the label pipeline. The error is
-// a [schemas.Problem] with a file of the options.
+// New returns a server of the model of versions. o must pass [Options.Check]. It registers its metrics, which have the
+// label pipeline. The error is a [option.Problem] with a file of the options.
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
 	s := &Server{
-		options: o, versions: versions, registry: registry,
-		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.Memory + firstRead), quiet: newQuiet(o.Connections),
+		options: o, notice: func(string) {}, versions: versions, registry: registry,
+		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.capacity()), quiet: newQuiet(o.Connections),
+		senders: &senders{all: map[*sender]bool{}},
 	}
 	for range cap(s.cores) {
 		s.cores <- &workspace{}
@@ -112,8 +117,11 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 	return s, nil
 }
 
-// Serve answers on a listener until ctx ends. Then it answers the requests that have come, and returns nil. Requests that take longer than the
-// timeout are cut off.
+// Notify makes the server call notice with what an operator should know, from any goroutine. It is called before the server answers.
+func (s *Server) Notify(notice func(text string)) { s.notice = notice }
+
+// Serve answers on a listener until ctx ends. Then it answers the requests that have come, and returns nil. Requests
+// that take longer than the timeout are cut off.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -158,25 +166,38 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	counted := &counted{ResponseWriter: w, status: http.StatusOK}
-	err := s.route(counted, r)
-	if err != nil {
+	of := r.URL.Path
+	if _, known := s.routes[of]; !known {
+		of = "other"
+	}
+	defer func() {
+		cause := recover()
+		broken := cause != nil && counted.begun
+		if cause != nil && cause != http.ErrAbortHandler {
+			s.metrics.panics.Inc()
+			s.notice(fmt.Sprintf("request failed: %v; it was %s", cause, shape(r)))
+			if !broken {
+				s.refuse(counted, errors.New("the request failed: see the server's log"))
+			}
+		}
+		s.metrics.answered(of, counted.status, time.Since(began))
+		if broken || cause == http.ErrAbortHandler {
+			panic(http.ErrAbortHandler) // the answer has no end, and who asked must see that
+		}
+	}()
+	if err := s.route(counted, r); err != nil {
 		s.refuse(counted, err)
 	}
-	path := r.URL.Path
-	if _, known := s.routes[path]; !known {
-		path = "other"
-	}
-	s.metrics.answered(path, counted.status, time.Since(began))
 }
 
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	to, known := s.routes[r.URL.Path]
 	switch {
 	case !known:
-		return refuse(http.StatusNotFound, "there is no %.80q: /openapi.json says what there is", r.URL.Path)
+		return refuse(http.StatusNotFound, "there is no %.80q: see /openapi.json", r.URL.Path)
 	case !to.public && !s.allowed(r):
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		return refuse(http.StatusUnauthorized, "no bearer token, or another one than the server's")
+		return refuse(http.StatusUnauthorized, "missing or wrong bearer token")
 	case r.Method != to.method && !(r.Method == http.MethodHead && to.method == http.MethodGet):
 		w.Header().Set("Allow", to.method)
 		return refuse(http.StatusMethodNotAllowed, "%.20s: expected %s", r.Method, to.method)
@@ -216,24 +237,25 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	_, _ = w.Write(append(content, '\n'))                             // who asked may have gone
 }
 
-// version returns the model with what answers need beside it.
-func (s *Server) version() (*version, error) {
+// newest returns the model of the version that answers, with what answers need beside it.
+func (s *Server) newest() (*version, error) {
 	m := s.versions.Model()
 	if m == nil {
-		s.newest.Store(nil)
+		s.last.Store(nil)
 		return nil, refuse(http.StatusServiceUnavailable, "there is no version")
 	}
-	if v := s.newest.Load(); v != nil && v.Model == m {
+	if v := s.last.Load(); v != nil && v.Model == m {
 		return v, nil
 	}
-	v := &version{Model: m, options: ingest.TrainedOn(m.Manifest.Plan), quoted: quote(m.Labels())}
+	v := &version{Model: m, options: layout.TrainedAs(m.Manifest.Plan), quoted: m.LabelType().Values(m.Labels()),
+		wholeNumbers: wholeNumbers(m)}
 	if !m.Sparse() { // whose columns are numbers
 		var err error
-		if v.places, err = ingest.NewPlaces(v.options, ingest.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
+		if v.places, err = layout.NewPlaces(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
 			return nil, err
 		}
 	}
-	s.newest.Store(v)
+	s.last.Store(v)
 	return v, nil
 }
 
@@ -243,7 +265,7 @@ func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
 	if m == nil {
 		return refuse(http.StatusServiceUnavailable, "there is no version")
 	}
-	content, err := json.Marshal(m.Manifest)
+	content, err := json.Marshal(manifestOf(m))
 	if err != nil {
 		return err
 	}
@@ -274,7 +296,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	err := s.versions.Stale()
 	if s.ending.Load() {
-		err = errors.New("the server is being stopped")
+		err = errors.New("the server is shutting down")
 	}
 	switch {
 	case err != nil && s.allowed(r):
@@ -290,11 +312,17 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 type counted struct {
 	http.ResponseWriter
 	status int
+	begun  bool // something was written
 }
 
 func (c *counted) WriteHeader(status int) {
-	c.status = status
+	c.status, c.begun = status, true
 	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.begun = true
+	return c.ResponseWriter.Write(p)
 }
 
 // Unwrap is for [http.ResponseController].

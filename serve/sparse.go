@@ -1,14 +1,13 @@
 package serve
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
 // The keys of a sparse row that is an object.
@@ -17,78 +16,61 @@ const (
 	keyValues  = "values"
 )
 
-// sparseRows reads the rows of a request to a model of sparse rows: {"rows": […]}. A row is {"indices": […], "values": […]}, the features that are not 0,
-// or a list of all values, or of a model of texts a text, or an object with the column of texts.
+// sparseRows reads the rows of a request to a model of sparse rows: {"rows": […]}. A row is {"indices": […], "values":
+// […]}, the features that are not 0, or a list of all values, or of a model of texts a text, or an object with the
+// column of texts.
 type sparseRows struct {
-	scanner
-	text    string             // the column of texts; "": the model was not trained on texts
-	words   *ingest.WordCounts // of the texts; nil as that
-	indices []int64            // of the row that is read
+	document
+	text    string              // the column of texts; "": the model was not trained on texts
+	words   *vocabulary.Counter // of the texts; nil as that
+	indices []int64             // of the row that is read
 	values  []float32
-	read    int // rows
 }
 
 // newSparseRows reads what comes before the rows.
-func newSparseRows(body []byte, o ingest.Options) (*sparseRows, error) {
-	r := &sparseRows{scanner: scanner{text: body}}
-	if o.Text != "" {
-		if !utf8.Valid(body) {
-			return nil, errors.New("a text that is not UTF-8")
-		}
-		r.text, r.words = string(o.Text), ingest.NewWordCounts(o)
-	}
-	if err := r.take('{'); err != nil {
-		return nil, err
-	}
-	name, err := r.string()
+func newSparseRows(body []byte, o layout.Options, asks *asked) (*sparseRows, error) {
+	text, err := jsonscan.New(body)
 	if err != nil {
 		return nil, err
 	}
-	if string(name) != keyRows {
-		return nil, r.errorf(`the key %.40q, expected "rows" alone: the model was trained on sparse rows`, name)
+	r := &sparseRows{document: document{Scanner: text, asks: asks}}
+	r.columns = func() (bool, error) {
+		return false, r.Errorf(`"columns": the model was trained on sparse rows, which have none`)
 	}
-	if err := r.take(':'); err != nil {
-		return nil, err
+	if o.Text != "" {
+		r.text, r.words = string(o.Text), vocabulary.NewCounter(o.Words)
 	}
-	return r, r.take('[')
+	return r, r.open()
 }
 
 // next appends the next row, and returns false after the last.
-func (r *sparseRows) next(rows *schemas.SparseRows) (bool, error) {
-	there, err := r.more(']', r.read == 0)
+func (r *sparseRows) next(rows *examples.SparseRows) (bool, error) {
+	there, err := r.row()
 	if err != nil || !there {
 		return false, err
 	}
-	switch c := r.peek(); {
+	switch c := r.Peek(); {
 	case c == '{':
 		err = r.object(rows)
 	case c == '[' && r.words == nil:
 		err = r.list(rows)
 	case c == '"' && r.words != nil:
-		err = r.count(rows)
+		err = r.countWords(rows)
 	case r.words != nil:
-		err = r.expected("a text, or an object with the column " + strconv.Quote(r.text))
+		err = r.Expected("a text, or an object with the column " + strconv.Quote(r.text))
 	default:
-		err = r.expected(`an object with "indices" and "values", or a list of all values`)
+		err = r.Expected(`an object with "indices" and "values", or a list of all values`)
 	}
 	if err != nil {
-		return false, fmt.Errorf("row %d: %w", r.read, err)
+		return false, fmt.Errorf("row %d: %w", r.count, err)
 	}
-	r.read++
+	r.count++
 	return true, nil
 }
 
-// finish reads what comes after the rows.
-func (r *sparseRows) finish() error {
-	if err := r.take('}'); err != nil {
-		return err
-	}
-	return r.end()
-}
-
-// count appends the counts of a text.
-func (r *sparseRows) count(rows *schemas.SparseRows) error {
-	text, err := r.string()
+// countWords appends the counts of a text.
+func (r *sparseRows) countWords(rows *examples.SparseRows) error {
+	text, err := r.String()
 	if err != nil {
 		return err
 	}
@@ -96,14 +78,14 @@ func (r *sparseRows) count(rows *schemas.SparseRows) error {
 }
 
 // list appends a row that is a list of all values.
-func (r *sparseRows) list(rows *schemas.SparseRows) error {
-	err := r.elements(func(i int) error {
-		v, err := r.float()
+func (r *sparseRows) list(rows *examples.SparseRows) error {
+	err := r.Elements(func(i int) error {
+		v, err := r.Float()
 		switch {
 		case err != nil:
 			return fmt.Errorf("value %d: %w", i, err)
-		case v != 0 && i >= schemas.MaxColumns:
-			return r.errorf("more than %d values", schemas.MaxColumns)
+		case v != 0 && i >= examples.MaxColumns:
+			return r.Errorf("more than %d values", examples.MaxColumns)
 		}
 		rows.Append(int32(i), v)
 		return nil
@@ -113,28 +95,29 @@ func (r *sparseRows) list(rows *schemas.SparseRows) error {
 }
 
 // object appends a row that is an object. Other keys than those that are known are passed over.
-func (r *sparseRows) object(rows *schemas.SparseRows) error {
-	has := map[string]bool{}
+func (r *sparseRows) object(rows *examples.SparseRows) error {
+	var has jsonscan.Names
 	r.indices, r.values = r.indices[:0], r.values[:0]
-	err := r.members(func(name []byte) error {
+	err := r.Members(func(name []byte) error {
 		key := string(name)
-		if err := r.take(':'); err != nil {
+		err := r.Once(&has, "key", name)
+		if err != nil {
 			return err
 		}
-		var err error
-		switch {
-		case r.words != nil && key == r.text && !has[key]:
-			err = r.count(rows)
-		case r.words == nil && key == keyIndices && !has[key]:
-			err = r.each(r.index)
-		case r.words == nil && key == keyValues && !has[key]:
-			err = r.each(r.value)
-		case has[key]:
-			err = r.errorf("the key %.40q twice", key)
-		default:
-			return r.skip()
+		if err := r.Take(':'); err != nil {
+			return err
 		}
-		if has[key] = true; err != nil {
+		switch {
+		case r.words != nil && key == r.text:
+			err = r.countWords(rows)
+		case r.words == nil && key == keyIndices:
+			err = r.each(r.index)
+		case r.words == nil && key == keyValues:
+			err = r.each(r.value)
+		default:
+			err = r.Skip()
+		}
+		if err != nil {
 			return fmt.Errorf("%.40q: %w", key, err)
 		}
 		return nil
@@ -143,11 +126,11 @@ func (r *sparseRows) object(rows *schemas.SparseRows) error {
 	case err != nil:
 		return err
 	case r.words != nil && !has[r.text]:
-		return r.errorf("no %.40q, the column of texts", r.text)
+		return r.Errorf("no %.40q, the column of texts", r.text)
 	case r.words != nil:
 		return nil
 	case !has[keyIndices] || !has[keyValues] || len(r.indices) != len(r.values):
-		return r.errorf(`%d "indices" and %d "values", expected as many of both`, len(r.indices), len(r.values))
+		return r.Errorf(`%d "indices" and %d "values", expected as many of both`, len(r.indices), len(r.values))
 	}
 	for i, v := range r.values {
 		rows.Append(int32(r.indices[i]), v)
@@ -158,7 +141,7 @@ func (r *sparseRows) object(rows *schemas.SparseRows) error {
 
 // each calls read at each element of a list.
 func (r *sparseRows) each(read func() error) error {
-	return r.elements(func(i int) error {
+	return r.Elements(func(i int) error {
 		if err := read(); err != nil {
 			return fmt.Errorf("element %d: %w", i, err)
 		}
@@ -168,20 +151,20 @@ func (r *sparseRows) each(read func() error) error {
 
 // index reads an index, which must be above the one before.
 func (r *sparseRows) index() error {
-	text, err := r.number()
+	text, err := r.Number()
 	if err != nil {
 		return err
 	}
 	index, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil {
-		return r.errorf("index %.40s: expected a whole number from 0 to %d", text, schemas.MaxColumns-1)
+		return r.Errorf("index %.40s: expected a whole number from 0 to %d", text, examples.MaxColumns-1)
 	}
 	before := int64(-1)
 	if n := len(r.indices); n > 0 {
 		before = r.indices[n-1]
 	}
-	if err := schemas.CheckIndex(index, before); err != nil {
-		return r.errorf("%v", err)
+	if err := examples.CheckIndex(index, before); err != nil {
+		return r.Errorf("%v", err)
 	}
 	r.indices = append(r.indices, index)
 	return nil
@@ -189,36 +172,7 @@ func (r *sparseRows) index() error {
 
 // value reads a value.
 func (r *sparseRows) value() error {
-	v, err := r.float()
+	v, err := r.Float()
 	r.values = append(r.values, v)
 	return err
-}
-
-// addSparse adds the answer to sparse rows of JSON.
-func (w *workspace) addSparse(ctx context.Context, v *version, body []byte, limit int) error {
-	rows, err := newSparseRows(body, v.options)
-	if err != nil {
-		return unusable(err)
-	}
-	var batch schemas.SparseRows
-	for more := true; more; {
-		for batch.Reset(); batch.Len() < tileRows; {
-			if more, err = rows.next(&batch); err != nil {
-				return unusable(err)
-			} else if !more {
-				break
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := w.predictions.extend(v.Model, batch.Len(), limit, func(added []float32) { v.ProbabilitiesSparse(added, &batch) })
-		if err != nil {
-			return err
-		}
-	}
-	if err := rows.finish(); err != nil {
-		return unusable(err)
-	}
-	return nil
 }

@@ -19,13 +19,20 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// sparseModel returns a model of random weights over d sparse columns, the second of which is left out; of texts if there is a column of them.
+// sparseModel returns a model of random weights over d sparse columns, the second of which is left out; of texts if
+// there is a column of them.
 func sparseModel(t testing.TB, d int, text string) *model.Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -38,14 +45,17 @@ func sparseModel(t testing.TB, d int, text string) *model.Model {
 		factors[j] = float32(1 + j)
 	}
 	factors[1] = 0
-	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: ingest.MissingError, Prepare: schemas.Prepare{Scale: stages.ScaleUnit, Values: stages.ValuesLog},
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleUnit,
+		Values: prepare.ValuesLog},
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
 	if text != "" {
 		plan.Input.Text, plan.Input.WordColumns, plan.Input.WordPhrases = text, d, 2
 	}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run", Plan: plan, Labels: labels, Blocks: []schemas.BlockDigest{{}}}
-	m, err := model.New(manifest, schemas.Tensors[float32]{schemas.Vector(schemas.TensorFactors, factors), schemas.Words[float32](schemas.TensorLabels, labels)},
-		[][]*schemas.Weights{{{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: "run"}, Tensors: schemas.Tensors[float32]{schemas.Matrix(schemas.TensorW, d-1, len(labels), weights)}}}})
+	m, err := model.New(manifest, wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors),
+		wire.Words[float32](statistics.TensorLabels, labels)},
+		[][]*schemas.Weights{{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
+			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, d-1, len(labels), weights)}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +64,7 @@ func sparseModel(t testing.TB, d int, text string) *model.Model {
 }
 
 // checkSparse checks the answer to sparse rows.
-func checkSparse(t *testing.T, s http.Handler, m *model.Model, body string, rows *schemas.SparseRows) {
+func checkSparse(t *testing.T, s http.Handler, m *model.Model, body string, rows *examples.SparseRows) {
 	t.Helper()
 	w := ask(s, "POST", "/predict", typeJSON, []byte(body))
 	var got answered
@@ -97,7 +107,8 @@ func askArrow(t *testing.T, s http.Handler, b *array.RecordBuilder) *httptest.Re
 // A map from index to value is a sparse row of Arrow.
 func TestSparseRowsOfArrow(t *testing.T) {
 	s := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "counts", Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)}}, nil))
+	b := array.NewRecordBuilder(memory.DefaultAllocator,
+		arrow.NewSchema([]arrow.Field{{Name: "counts", Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)}}, nil))
 	defer b.Release()
 	maps := b.Field(0).(*array.MapBuilder)
 	for range 65 {
@@ -107,7 +118,8 @@ func TestSparseRowsOfArrow(t *testing.T) {
 	}
 	got := askArrow(t, s, b)
 	rows := strings.Join(slices.Repeat([]string{`{"indices": [0, 3], "values": [1, -2.5]}`}, 65), ",")
-	if want := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows+`]}`)); got.Body.String() != want.Body.String() || got.Code != http.StatusOK {
+	if want := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows+`]}`)); got.Body.String() != want.Body.String() ||
+		got.Code != http.StatusOK {
 		t.Errorf("%d: %s, as JSON %s", got.Code, got.Body, want.Body)
 	}
 }
@@ -117,10 +129,10 @@ func TestSparseRowsOfJSON(t *testing.T) {
 	m := sparseModel(t, 5, "")
 	s := newServer(t, Defaults(), Fixed(m))
 	checkSparse(t, s, m, `{"rows": [{"indices": [0, 3, 99], "values": [1, -2.5, 7]}, {"values": [], "id": [7], "indices": []}, [0, 4, 0.5], [], {"indices": [2], "values": [0]}]}`,
-		&schemas.SparseRows{Ends: []int{3, 3, 5, 5, 5}, Indices: []int32{0, 3, 99, 1, 2}, Values: []float32{1, -2.5, 7, 4, 0.5}})
-	checkSparse(t, s, m, `{"rows": []}`, &schemas.SparseRows{})
+		&examples.SparseRows{Ends: []int{3, 3, 5, 5, 5}, Indices: []int32{0, 3, 99, 1, 2}, Values: []float32{1, -2.5, 7, 4, 0.5}})
+	checkSparse(t, s, m, `{"rows": []}`, &examples.SparseRows{})
 	for _, n := range []int{63, 64, 65, 200} {
-		var rows schemas.SparseRows
+		var rows examples.SparseRows
 		var parts []string
 		for i := range n {
 			parts = append(parts, fmt.Sprintf(`{"indices":[%d],"values":[%d]}`, i%5, i+1))
@@ -135,19 +147,21 @@ func TestSparseRowsOfJSON(t *testing.T) {
 func TestTextsOfJSON(t *testing.T) {
 	m := sparseModel(t, 64, "message")
 	s := newServer(t, Defaults(), Fixed(m))
-	var rows schemas.SparseRows
-	words := ingest.NewWordCounts(ingest.Options{Words: ingest.Text{Columns: 64, Phrases: 2}})
+	var rows examples.SparseRows
+	words := vocabulary.NewCounter(vocabulary.Options{Columns: 64, Phrases: 2})
 	for _, text := range []string{"Buy now, buy \"cheap\"", "", "naïve"} {
 		if err := words.Append(&rows, text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "from", Type: arrow.PrimitiveTypes.Int64}, {Name: "message", Type: arrow.BinaryTypes.String}}, nil))
+	b := array.NewRecordBuilder(memory.DefaultAllocator,
+		arrow.NewSchema([]arrow.Field{{Name: "from", Type: arrow.PrimitiveTypes.Int64}, {Name: "message", Type: arrow.BinaryTypes.String}}, nil))
 	defer b.Release()
 	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3}, nil)
 	b.Field(1).(*array.StringBuilder).AppendValues([]string{`Buy now, buy "cheap"`, "", "naïve"}, nil)
 	answer := askArrow(t, s, b)
-	if json := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": ["Buy now, buy \"cheap\"", "", "naïve"]}`)); json.Body.String() != answer.Body.String() {
+	if json := ask(s, "POST", "/predict", typeJSON,
+		[]byte(`{"rows": ["Buy now, buy \"cheap\"", "", "naïve"]}`)); json.Body.String() != answer.Body.String() {
 		t.Errorf("texts of Arrow: %d: %s, as JSON %s", answer.Code, answer.Body, json.Body)
 	}
 	checkSparse(t, s, m, `{"rows": ["Buy now, buy \"cheap\"", {"message": "", "from": "a@b"}, "na\u00efve"]}`, &rows)
@@ -162,13 +176,14 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 		`{"rows": [{"indices": [0.5], "values": [1]}]}`:               `index 0.5: expected a whole number`,
 		`{"rows": [{"indices": [1], "values": [1e39]}]}`:              `1e39 is too large for a float32`,
 		`{"rows": [{"indices": [1], "values": []}]}`:                  `1 "indices" and 0 "values", expected as many of both`,
-		`{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`: `the key "indices" twice`,
+		`{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`: `duplicate key "indices"`,
 		`{"rows": ["a text"]}`:                                        `expected an object with "indices" and "values", or a list of all values`,
 		`{"rows": [{"x": }]}`:                                         `invalid character`,
-		`{"columns": ["a"], "rows": [[1]]}`:                           `the key "columns", expected "rows" alone`,
+		`{"columns": ["a"], "rows": [[1]]}`:                           `"columns": the model was trained on sparse rows, which have none`,
 		`{"rows": []} 1`:                                              `found 1`,
 	} {
-		if w := ask(counts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
+		if w := ask(counts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||
+			!strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%s: %d: %s, expected %s", body, w.Code, w.Body, want)
 		}
 	}
@@ -176,9 +191,10 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 		`{"rows": [[1, 2]]}`:         `expected a text, or an object with the column "message"`,
 		`{"rows": [{"text": "a"}]}`:  `no "message", the column of texts`,
 		`{"rows": [{"message": 5}]}`: `expected a string`,
-		"{\"rows\": [\"a\xff\"]}":    `a text that is not UTF-8`,
+		"{\"rows\": [\"a\xff\"]}":    `is not UTF-8`,
 	} {
-		if w := ask(texts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
+		if w := ask(texts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||
+			!strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%q: %d: %s, expected %s", body, w.Code, w.Body, want)
 		}
 	}
@@ -187,7 +203,8 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 // FuzzSparseRows compares the reader of sparse rows with encoding/json: it takes only JSON, its rows are in order, and values are finite.
 func FuzzSparseRows(f *testing.F) {
 	for _, seed := range []string{
-		`{"rows":[{"indices":[0,3],"values":[1,-2.5]},[0,1]]}`, `{"rows":[]}`, `{"rows":["a text",{"message":"b"}]}`, `{"rows":[{"values":[1],"indices":[9],"x":{"y":[null]}}]}`,
+		`{"rows":[{"indices":[0,3],"values":[1,-2.5]},[0,1]]}`, `{"rows":[]}`, `{"rows":["a text",{"message":"b"}]}`,
+		`{"rows":[{"values":[1],"indices":[9],"x":{"y":[null]}}]}`,
 		`{"rows":[{"indices":[1,0],"values":[1,1]}]}`, `{"rows":[[1e39]]}`, `{"rows":[{}]}`, "{\"rows\":[\"\xff\"]}",
 	} {
 		f.Add([]byte(seed), false)
@@ -196,16 +213,19 @@ func FuzzSparseRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, texts bool) {
 		o := ingest.Defaults()
 		if texts {
-			o.Text, o.Words = "message", ingest.Text{Columns: 100, Phrases: 2}
+			o.Text, o.Words = "message", vocabulary.Options{Columns: 100, Phrases: 2}
 		}
-		var rows schemas.SparseRows
-		r, err := newSparseRows(body, o)
+		var rows examples.SparseRows
+		r, err := newSparseRows(body, o.Options, &asked{})
 		for more := err == nil; more; {
 			if more, err = r.next(&rows); err != nil {
 				return
 			}
 		}
-		if err != nil || r.finish() != nil {
+		if err != nil {
+			return
+		}
+		if _, err := r.finish(); err != nil {
 			return
 		}
 		var content struct{ Rows []json.RawMessage }

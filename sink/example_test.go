@@ -7,6 +7,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 )
 
@@ -33,7 +34,7 @@ func ExampleCubic() {
 // Scores and residuals of one examples message, after a stage.
 func ExampleMessages() {
 	score, residual := kernel.NewDense(3, 2), kernel.NewDense(3, 2)
-	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: schemas.DigestJSON("weights")}
+	id := wire.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: wire.DigestJSON("weights")}
 	messages, err := sink.Messages(id, "attempt", 7, sink.Finished{Score: score, Residual: residual}, memory.DefaultAllocator)
 	if err != nil {
 		fmt.Println(err)

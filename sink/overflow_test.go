@@ -11,8 +11,10 @@ import (
 func TestScoresThatOverflow(t *testing.T) {
 	w, identity := kernel.Dense{Rows: 1, Cols: 2, Data: []float32{1e30, 1}}, kernel.NewDense(6, 2)
 	identity.Row(0)[0], identity.Row(1)[1] = 1, 1
-	before, block := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}}, kernel.Dense{Rows: 3, Cols: 1, Data: []float32{0, 1, 3e38}}
-	for name, f := range map[string]*Fitted{"known": {W: kernel.NewWeights(w)}, "learnt": {Passes: []CalibratedPass{{W: kernel.NewWeights(w)}}}} {
+	before, block := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}}, kernel.Dense{Rows: 3, Cols: 1,
+		Data: []float32{0, 1, 3e38}}
+	for name, f := range map[string]*Fitted{"known": {W: kernel.NewWeights(w)},
+		"learnt": {Passes: []CalibratedPass{{W: kernel.NewWeights(w)}}}} {
 		for what, scores := range map[string]func(dst kernel.Dense) []int{
 			"scores": func(dst kernel.Dense) []int { return f.Scores(kernel.Gonum(), dst, before, block) },
 			"shown":  func(dst kernel.Dense) []int { return f.Shown(kernel.Gonum(), &Workspace{}, dst, before, block) },

@@ -12,9 +12,11 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Parts yields the first row and the end row (excluded) of each message that the residuals of rows are cut into, which have so many values each.
+// Parts yields the first row and the end row (excluded) of each message that the residuals of rows are cut into, which
+// have so many values each.
 func Parts(rows, values int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
 		size := schemas.MaxResidualRows(values)
@@ -35,8 +37,8 @@ func (f *Finished) Values() int { return f.Score.Cols + f.Residual.Cols + f.Vote
 // Messages encodes what is published after a stage of one examples message, which is at offset. It returns
 // one residuals message for each of [Parts]. attempt tells the messages of different writers apart. mem is for what Arrow
 // allocates, which is freed. An error is one of encoding.
-func Messages(id schemas.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]schemas.Message, error) {
-	var messages []schemas.Message
+func Messages(id wire.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]wire.Message, error) {
+	var messages []wire.Message
 	for from, to := range Parts(f.Score.Rows, f.Values()) {
 		r := schemas.Residuals{
 			Identity: id, Attempt: attempt, Offset: offset, Row: from, Classes: f.Score.Cols,
@@ -78,9 +80,9 @@ func (d *Digester) Add(offset int64, row int, score, votes []float32) {
 }
 
 // Digest returns the digest of all scores added so far.
-func (d *Digester) Digest() schemas.Digest {
+func (d *Digester) Digest() wire.Digest {
 	if d.sha == nil {
 		d.sha = sha256.New()
 	}
-	return schemas.Digest(hex.EncodeToString(d.sha.Sum(nil)))
+	return wire.Digest(hex.EncodeToString(d.sha.Sum(nil)))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/tree"
 )
 
 // CalibratedPass is the result of one pass of Algorithm 2.
@@ -32,7 +33,8 @@ type Workspace struct {
 }
 
 // Scores writes the score after the stage into dst (n × k): the score before it (n × k) plus W times the block (n × p),
-// or plus the sum of these products over all passes. The score is never clipped. It returns the rows whose scores overflow, and stay those before.
+// or plus the sum of these products over all passes. The score is never clipped. It returns the rows whose scores
+// overflow, and stay those before.
 func (f *Fitted) Scores(blas *kernel.BLAS, dst, before, block kernel.Dense) (overflowed []int) {
 	mustMatch("columns of the scores", dst.Cols, before.Cols)
 	copy(dst.Data, before.Data)
@@ -58,10 +60,31 @@ func (f *Fitted) ScoresSparse(dst, before kernel.Dense, block kernel.Sparse) (ov
 	return TakeBack(dst, before)
 }
 
+// ScoresOfLeaves is Scores for the leaves of rows in trees of so many leaves. The rows of W after those of all leaves, if there is one,
+// are those of the intercept. It panics if the link of the stage is learnt.
+func (f *Fitted) ScoresOfLeaves(dst, before kernel.Dense, leaves tree.Leaves, each int) (overflowed []int) {
+	if len(f.Passes) > 0 {
+		panic("sink: leaves of trees and a link that is learnt")
+	}
+	mustMatch("columns of the scores", dst.Cols, before.Cols)
+	copy(dst.Data, before.Data)
+	if f.W.Rows > 0 {
+		n, k := leaves.Trees*each, dst.Cols
+		tree.AddScores(dst.Data, leaves, each, f.W.Data[:n*k])
+		if f.W.Rows > n {
+			last := f.W.Data[n*k:]
+			for i := range dst.Data {
+				dst.Data[i] += last[i%k]
+			}
+		}
+	}
+	return TakeBack(dst, before)
+}
+
 // Shown writes into dst (n × k) the score that the stage's predictions are made of. If the link is known, that is the
 // score after the stage. If it is learnt, it is the score before the stage (n × k), ŷ, taken through all passes of
-// Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted to. It returns the rows whose
-// scores overflow: each such step begins at the score before the stage again.
+// Algorithm 2. If the last pass has no calibration yet, it is ỹ = ŷ + W x of that pass, which the calibration is fitted
+// to. It returns the rows whose scores overflow: each such step begins at the score before the stage again.
 func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kernel.Dense) (overflowed []int) {
 	if len(f.Passes) == 0 {
 		return f.Scores(blas, dst, before, block)

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 func TestCubic(t *testing.T) {
@@ -108,9 +108,8 @@ func TestPartsCoverAllRows(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	const k = 1000
-	mem := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	defer mem.AssertSize(t, 0)
-	id := schemas.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: schemas.DigestJSON("W")}
+	mem := arrowtest.Allocator(t)
+	id := wire.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: wire.DigestJSON("W")}
 	for _, n := range []int{0, 1, 250} {
 		score, residual, votes := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1), oracle.Normals(3, n, k, 1)
 		messages, err := Messages(id, "", 77, Finished{score, residual, votes}, mem)
@@ -119,7 +118,7 @@ func TestMessages(t *testing.T) {
 		}
 		var scores, residuals, voted []float32
 		for _, m := range messages {
-			if len(m.Value) > schemas.MaxMessage {
+			if len(m.Value) > wire.MaxMessage {
 				t.Errorf("a message has %d bytes", len(m.Value))
 			}
 			r, err := schemas.DecodeResiduals(m, k, mem)
@@ -139,7 +138,7 @@ func TestMessages(t *testing.T) {
 
 func TestDigester(t *testing.T) {
 	var d Digester
-	if d.Digest() != schemas.Digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") {
+	if d.Digest() != wire.Digest("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855") {
 		t.Error("the digest of no scores is not that of no bytes")
 	}
 	var bytes []byte
@@ -154,7 +153,7 @@ func TestDigester(t *testing.T) {
 	}
 	sum := sha256.Sum256(bytes)
 	for range 2 {
-		if got := d.Digest(); got != schemas.Digest(hex.EncodeToString(sum[:])) {
+		if got := d.Digest(); got != wire.Digest(hex.EncodeToString(sum[:])) {
 			t.Errorf("the digest is %s", got)
 		}
 	}

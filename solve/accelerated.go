@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // MethodAccelerated is the paper's step with Nesterov's momentum.
@@ -14,7 +16,7 @@ func acceleratedMethod() method {
 		name:      MethodAccelerated,
 		doc:       "the same with Nesterov's momentum",
 		wholeGram: true,
-		start:     func(metric) descent { return &accelerated{} },
+		start:     func(linear.Metric) descent { return &accelerated{} },
 	}
 }
 

@@ -32,8 +32,8 @@ const (
 func autoMethod() method {
 	return method{
 		name: MethodAuto,
-		doc: "`lbfgs` until a pass lowers J by less than 4 %. In the last stage it goes on until three passes together lower J by less than 0.1 %; " +
-			"a J below 0.5 counts there as 0.5 if the run has other stages",
+		doc: "`lbfgs` until a pass lowers J by less than 4 %. In the last stage, it continues until three passes together lower J by " +
+			"less than 0.1 %; there, a J below 0.5 counts as 0.5 if the run has other stages",
 		start:      newLBFGS,
 		worthwhile: autoWorthwhile,
 		lastPasses: mostLastPasses,

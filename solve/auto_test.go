@@ -80,8 +80,10 @@ func TestAutoFitsTheLastStage(t *testing.T) {
 				minimum, _, _ := pr.run(t, withMethod(stages[number], MethodLBFGS), nil)
 				return slices.Min(accepted(visits))/slices.Min(accepted(minimum)) - 1
 			}
-			first, last, only := above(autoStages(2, 200, size.ridge), 0), above(autoStages(2, 200, size.ridge), 1), above(autoStages(1, 200, size.ridge), 0)
-			t.Logf("J ends above the minimum by %.2f %% in the first of two stages, %.2f %% in the last, %.2f %% in an only stage", 100*first, 100*last, 100*only)
+			first, last, only := above(autoStages(2, 200, size.ridge), 0), above(autoStages(2, 200, size.ridge), 1),
+				above(autoStages(1, 200, size.ridge), 0)
+			t.Logf("J ends above the minimum by %.2f %% in the first of two stages, %.2f %% in the last, %.2f %% in an only stage",
+				100*first, 100*last, 100*only)
 			if only > 0.003 || last > 0.02 || first < 0.05 || only > last {
 				t.Error("expected more than 5 %, at most 2 %, at most 0.3 %")
 			}

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// blockwise fits the inputs of sparse rows a block at a time: the stagewise regression of the paper (section 3.3) on sparse features, whose next
-// block is the inputs with the largest gradient. A visit is one of two. One sums the gradient of all inputs, k values each, which chooses the next
-// blocks. The other sums the gradient and the Gram matrix of a block, and the fit moves the weights of the block, and of the intercept, by
-// (L·S+λI)⁻¹ times their gradient: to the minimum over them, if the loss is quadratic. λ applies to a whole weight, whichever round moves it. So J
-// never rises, no step is taken back, and a record of weights has what changes and not all of them.
+// blockwise fits the inputs of sparse rows a block at a time: the stagewise regression of the paper (section 3.3) on
+// sparse features, whose next block is the inputs with the largest gradient. A visit is one of two. One sums the
+// gradient of all inputs, k values each, which chooses the next blocks. The other sums the gradient and the Gram matrix
+// of a block, and the fit moves the weights of the block, and of the intercept, by (L·S+λI)⁻¹ times their gradient: to
+// the minimum over them, if the loss is quadratic. λ applies to a whole weight, whichever round moves it. So J never
+// rises, no step is taken back, and a record of weights has what changes and not all of them.
 type blockwise struct {
 	common
 	visit     int
@@ -30,12 +34,13 @@ type blockwise struct {
 	chosen    Step      // the visit that is best by the stop rule's split; without a rule it has no weights
 }
 
-// blocksPerGradient is how many blocks a gradient of all inputs chooses. Such a visit sends all weights and the sums of all inputs, which are
-// megabytes; the others send those of a block. Measured on NEWS20 with blocks of 1000, two rounds, without an intercept, in scipy: the test error is
-// 12.60 % with 1, 12.57 with 8, 12.55 with 16, 12.52 with 32 and 12.52 with 64.
+// blocksPerGradient is how many blocks a gradient of all inputs chooses. Such a visit sends all weights and the sums of
+// all inputs, which are megabytes; the others send those of a block. Measured on NEWS20 with blocks of 1000, two
+// rounds, without an intercept, in scipy: the test error is 12.60 % with 1, 12.57 with 8, 12.55 with 16, 12.52 with 32
+// and 12.52 with 64.
 const blocksPerGradient = 32
 
-func (b *blockwise) Observe(v int, step Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+func (b *blockwise) Observe(v int, step Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	first := !b.opened
 	losses, err := b.open(sums)
 	if err != nil {
@@ -49,10 +54,10 @@ func (b *blockwise) Observe(v int, step Step, sums schemas.Tensors[float64]) (*E
 	moved := first || b.changed != nil // not from a gradient of all inputs to the first block that it chooses
 	b.follow(step)
 	b.visit, b.passes = v, b.passes+1
-	e := &Evaluation{Number: b.passes, Objective: losses[schemas.Train].MeanLoss() + b.lambda/2*b.square}
+	e := &Evaluation{Number: b.passes, Objective: losses[examples.Train].MeanLoss() + b.lambda/2*b.square}
 	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are of single precision
-	if b.objective = e.Objective; !finite(b.objective) {
-		return nil, &NotFiniteError{"J"}
+	if b.objective = e.Objective; !linear.Finite(b.objective) {
+		return nil, &linear.NotFiniteError{What: "J"}
 	}
 	if moved && b.stop.observe(losses) && b.stop.watching() {
 		b.chosen = Step{W: slices.Clone(b.w), Final: true, Of: v}
@@ -107,8 +112,8 @@ func (s Shape) apply(w []float32, changed []int32, change []float32) (growth flo
 }
 
 // begin reads the norms of the inputs, of the first visit.
-func (b *blockwise) begin(sums schemas.Tensors[float64]) error {
-	squares, err := sums.Shaped(schemas.FieldDiagonal, b.shape.Columns)
+func (b *blockwise) begin(sums wire.Tensors[float64]) error {
+	squares, err := sums.Shaped(statistics.FieldDiagonal, b.shape.Columns)
 	if err != nil {
 		return err
 	}
@@ -122,21 +127,21 @@ func (b *blockwise) begin(sums schemas.Tensors[float64]) error {
 }
 
 // solve moves the weights of a block and of the intercept.
-func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
+func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 	k, columns := b.shape.Classes, slices.Clone(block)
 	for j := b.shape.Penalised; j < b.shape.Columns; j++ {
 		columns = append(columns, int32(j))
 	}
 	n := len(columns)
-	gram, _ := sums.Find(schemas.FieldBlock)
+	gram, _ := sums.Find(statistics.FieldBlock)
 	if len(gram.Shape) != 2 || gram.Shape[1] != 2 {
-		return &schemas.ShapeError{Tensor: schemas.FieldBlock, Got: gram.Shape, Want: []int{-1, 2}}
+		return &wire.ShapeError{Tensor: statistics.FieldBlock, Got: gram.Shape, Want: []int{-1, 2}}
 	}
-	cross, err := sums.Shaped(schemas.FieldCross, n, k)
+	cross, err := sums.Shaped(statistics.FieldCross, n, k)
 	if err != nil {
 		return err
 	}
-	metric, err := newBlockMetric(gram.Data, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
+	metric, err := linear.NewBlockMetric(gram.Data, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
 	if err != nil {
 		return fmt.Errorf("factor the Gram matrix of a block: %w", err)
 	}
@@ -147,12 +152,12 @@ func (b *blockwise) solve(block []int32, sums schemas.Tensors[float64]) error {
 			if i < len(block) {
 				gradient[i*k+c] += b.lambda * float64(b.w[int(j)*k+c])
 			}
-			if !finite(gradient[i*k+c]) {
-				return &NotFiniteError{"the cross moment"}
+			if !linear.Finite(gradient[i*k+c]) {
+				return &linear.NotFiniteError{What: "the cross moment"}
 			}
 		}
 	}
-	step := solved(metric, gradient, k)
+	step := linear.Solved(metric, gradient, k)
 	b.changed, b.change = block, make([]float32, n*k)
 	for i, d := range step {
 		b.change[i] = float32(-d)
@@ -198,8 +203,8 @@ func (b *blockwise) ended() bool {
 	return b.passes >= b.stage.Passes || b.shape.Rounds > 0 && b.rounds >= b.shape.Rounds
 }
 
-// Next returns all weights for a visit to all inputs, and otherwise what changes. So whoever begins in the middle needs the records from the last such
-// visit on.
+// Next returns all weights for a visit to all inputs, and otherwise what changes. So whoever begins in the middle needs
+// the records from the last such visit on.
 func (b *blockwise) Next() (Step, error) {
 	step := Step{}
 	switch {

@@ -10,10 +10,12 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // blockSums returns the sums of a visit with a step, the Gram matrix of its block included.
-func (pr *problem) blockSums(l schemas.Link, step Step) schemas.Tensors[float64] {
+func (pr *problem) blockSums(l schemas.Link, step Step) wire.Tensors[float64] {
 	sums := pr.sparseSums(l, step.W)
 	if step.Block == nil {
 		return sums
@@ -22,7 +24,7 @@ func (pr *problem) blockSums(l schemas.Link, step Step) schemas.Tensors[float64]
 	for j := pr.shape.Penalised; j < pr.shape.Columns; j++ {
 		columns = append(columns, int32(j))
 	}
-	cross, _ := sums.Find(schemas.FieldCross)
+	cross, _ := sums.Find(statistics.FieldCross)
 	k := pr.shape.Classes
 	var gram, own []float64
 	for a, i := range columns {
@@ -37,8 +39,14 @@ func (pr *problem) blockSums(l schemas.Link, step Step) schemas.Tensors[float64]
 	for _, j := range columns {
 		own = append(own, cross.Data[int(j)*k:(int(j)+1)*k]...)
 	}
-	sums = slices.DeleteFunc(sums, func(t schemas.Tensor[float64]) bool { return t.Name == schemas.FieldCross })
-	return append(sums, schemas.Matrix(schemas.FieldBlock, len(packed(gram))/2, 2, packed(gram)), schemas.Matrix(schemas.FieldCross, len(columns), k, own))
+	sums = slices.DeleteFunc(sums, func(t wire.Tensor[float64]) bool { return t.Name == statistics.FieldCross })
+	var packed []float64 // the values that are not 0, after their places
+	for place, v := range gram {
+		if v != 0 {
+			packed = append(packed, float64(place), v)
+		}
+	}
+	return append(sums, wire.Matrix(statistics.FieldBlock, len(packed)/2, 2, packed), wire.Matrix(statistics.FieldCross, len(columns), k, own))
 }
 
 // fitBlocks makes the visits of a fit in blocks. It returns the weights at the end, the evaluations and the blocks.
@@ -95,8 +103,8 @@ func TestBlocksTakeTurns(t *testing.T) {
 		}
 	}
 	sums := pr.sparseSums(stage.Link, nil)
-	cross, _ := sums.Find(schemas.FieldCross)
-	squares, _ := sums.Find(schemas.FieldDiagonal)
+	cross, _ := sums.Find(statistics.FieldCross)
+	squares, _ := sums.Find(statistics.FieldDiagonal)
 	gradient, total, trace := mat.NewDense(12, 2, cross.Data), 0.0, 0.0
 	for _, w := range pr.weight {
 		total += w
@@ -154,20 +162,22 @@ func TestBlockOfStepIsChecked(t *testing.T) {
 		t.Errorf("%v: %v", got.Block, err)
 	}
 	step = Step{Changed: []int32{7, 4999}, Change: []float32{1, 2, 3}}
-	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Changed, step.Changed) || !slices.Equal(got.Change, step.Change) {
+	if got, err := StepOf(step.Tensors(shape), shape); err != nil || !slices.Equal(got.Changed, step.Changed) ||
+		!slices.Equal(got.Change, step.Change) {
 		t.Errorf("%v by %v: %v", got.Changed, got.Change, err)
 	}
-	change := schemas.Tensors[float32]{schemas.Matrix(schemas.TensorChanged, 1, 2, []float32{0, 3}), schemas.Matrix(schemas.TensorChange, 1, 1, []float32{1})}
-	if _, err := StepOf(change, shape); !errors.As(err, new(*schemas.ShapeError)) {
+	change := wire.Tensors[float32]{wire.Matrix(statistics.TensorChanged, 1, 2, []float32{0, 3}), wire.Matrix(statistics.TensorChange,
+		1, 1, []float32{1})}
+	if _, err := StepOf(change, shape); !errors.As(err, new(*wire.ShapeError)) {
 		t.Errorf("a change without the intercept's: %v", err)
 	}
 	for _, block := range [][]int32{{5000}, {3, 3}, {4, 3}, {-1}} {
-		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, schemas.ErrDamaged) {
+		if _, err := StepOf(Step{Block: block}.Tensors(shape), shape); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("block %v: %v", block, err)
 		}
 	}
 	for _, digits := range [][]float32{{0.5, 0}, {0, 0.5}} {
-		if _, err := StepOf(schemas.Tensors[float32]{schemas.Matrix(schemas.TensorBlock, 1, 2, digits)}, shape); !errors.Is(err, schemas.ErrDamaged) {
+		if _, err := StepOf(wire.Tensors[float32]{wire.Matrix(statistics.TensorBlock, 1, 2, digits)}, shape); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("digits %v: %v", digits, err)
 		}
 	}

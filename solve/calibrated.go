@@ -6,7 +6,10 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // calibrated is Algorithm 2, calibrated least squares, for a link that is learnt. A pass is two visits:
@@ -30,17 +33,18 @@ type calibrated struct {
 // heldOutRidge is that of a calibration to rows that the weights have not seen, which are few: their residuals must not be fitted.
 const heldOutRidge = 1e-3
 
-// NoHoldoutError says that there are no rows to calibrate on.
+// NoHoldoutError means that there are no rows to calibrate on.
 type NoHoldoutError struct{}
 
 func (NoHoldoutError) Error() string {
-	return "link calibrated: no holdout row has labels: with several labels a row, the calibration is fitted to rows that the weights have not seen: set examples.holdout"
+	return "link calibrated: no holdout row has labels: with several labels a row, the calibration is fitted to rows that the " +
+		"weights have not seen: set examples.holdout"
 }
 
 // calibrationRidge keeps the 3k × 3k system solvable if classes are empty. Its scores are of the order of 1.
 const calibrationRidge = 1e-6
 
-func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	c.visit = v
 	if !c.link.HasGradient(v) {
 		return nil, c.calibrate(sums)
@@ -70,7 +74,7 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Eva
 	if err != nil {
 		return nil, err
 	}
-	step := solved(c.factor, cross, c.shape.Classes)
+	step := linear.Solved(c.factor, cross, c.shape.Classes)
 	w := make([]float32, len(step))
 	for i, x := range step {
 		w[i] = float32(x)
@@ -80,20 +84,20 @@ func (c *calibrated) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Eva
 }
 
 // calibrate fits M = (Ê[G Gᵀ] + εI)⁻¹ Ê[G yᵀ] from the moments of G(ỹ).
-func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
+func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 	k := c.shape.Classes
 	p := 3 * k
-	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
+	gram, err := sums.Shaped(statistics.FieldGram, p*(p+1)/2)
 	if err != nil {
 		return err
 	}
-	cross, err := sums.Shaped(schemas.FieldCross, p, k)
+	cross, err := sums.Shaped(statistics.FieldCross, p, k)
 	if err != nil {
 		return err
 	}
 	weight, square, ridge := c.weight, 1.0, float64(calibrationRidge) // Ê|y|² is 1 if y is the indicator of a class
-	if c.shape.Calibration != schemas.Train {
-		calibrated, err := sums.Shaped(schemas.FieldCalibrated, 2)
+	if c.shape.Calibration != examples.Train {
+		calibrated, err := sums.Shaped(statistics.FieldCalibrated, 2)
 		if err != nil {
 			return err
 		}
@@ -115,15 +119,15 @@ func (c *calibrated) calibrate(sums schemas.Tensors[float64]) error {
 		moment[i] = v / weight
 	}
 	var factor mat.Cholesky
-	if !finite(mat.Trace(mat.NewSymDense(p, full))) {
-		return fmt.Errorf("calibrate: %w", &NotFiniteError{"the Gram matrix of the predictions"})
+	if !linear.Finite(mat.Trace(mat.NewSymDense(p, full))) {
+		return fmt.Errorf("calibrate: %w", &linear.NotFiniteError{What: "the Gram matrix of the predictions"})
 	}
 	if !factor.Factorize(mat.NewSymDense(p, full)) {
-		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge})
+		return fmt.Errorf("calibrate: %w", &linear.SingularError{Size: p, Weight: weight, Lambda: ridge})
 	}
 	solution := mat.NewDense(p, k, make([]float64, p*k))
 	if err := factor.SolveTo(solution, mat.NewDense(p, k, moment)); err != nil && math.IsInf(factor.Cond(), 1) {
-		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
+		return fmt.Errorf("calibrate: %w", &linear.SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
 	}
 	calibration := make([]float32, p*k)
 	for i, x := range solution.RawMatrix().Data {

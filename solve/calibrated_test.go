@@ -11,6 +11,10 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after it.
@@ -51,7 +55,7 @@ func (pr *problem) algorithm2(passes int, lambda float64) (r reference) {
 func (pr *problem) squared(y, shown *mat.Dense) float64 {
 	total, weight := 0.0, 0.0
 	for i, w := range pr.weight {
-		if pr.split[i] != schemas.Train {
+		if pr.split[i] != examples.Train {
 			continue
 		}
 		for c := range pr.shape.Classes {
@@ -70,7 +74,7 @@ func (pr *problem) ridge(x, r *mat.Dense, lambda float64, penalised int) *mat.De
 	_, k := r.Dims()
 	weight := 0.0
 	for i, w := range pr.weight {
-		weight += w * indicator(pr.split[i] == schemas.Train)
+		weight += w * indicator(pr.split[i] == examples.Train)
 	}
 	a, b := mat.NewDense(p, p, nil), mat.NewDense(p, k, cross)
 	for i, at := 0, 0; i < p; i++ {
@@ -115,7 +119,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 	}
 	shown, step := mat.DenseCopyOf(pr.offset), Step{}
 	for v := 0; ; v++ {
-		var sums schemas.Tensors[float64]
+		var sums wire.Tensors[float64]
 		var g *mat.Dense
 		if v%2 == 0 {
 			sums = pr.sums(link.Calibrated, shown)
@@ -125,7 +129,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			shown.Add(shown, &product)
 			g = cubic(shown)
 			gram, cross := pr.moments(g, y)
-			sums = schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 3*k, k, cross)}
+			sums = wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram), wire.Matrix(statistics.FieldCross, 3*k, k, cross)}
 		}
 		pass, err := observe(fit, v, step, sums)
 		if err != nil {
@@ -202,7 +206,7 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 	for _, again := range []float64{1, 1.5, math.NaN(), math.Inf(1)} {
 		fit := pr.fit(stageOf(link.Calibrated, 10, 1e-2))
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(60, 2, nil))
-		moments := schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)}
+		moments := wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram), wire.Matrix(statistics.FieldCross, 6, 2, cross)}
 		for v, loss := range []float64{2, 0, 1, 0, again} { // the mean loss of even visits
 			sums := moments
 			if v%2 == 0 {
@@ -235,7 +239,7 @@ func TestCalibratedOfOneClass(t *testing.T) {
 func TestCalibratedStopRule(t *testing.T) {
 	pr := problemOf(4, 150, 60, 2)
 	for i := range pr.split {
-		pr.split[i] = schemas.Split(i % 2)
+		pr.split[i] = examples.Split(i % 2)
 	}
 	stage := stageOf(link.Calibrated, 50, 1e-6)
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 2}
@@ -248,7 +252,7 @@ func TestCalibratedStopRule(t *testing.T) {
 	held := *pr // the same rows with the two splits exchanged
 	held.split = slices.Clone(pr.split)
 	for i, s := range pr.split {
-		held.split[i] = schemas.Holdout - s
+		held.split[i] = examples.Holdout - s
 	}
 	for made := range passes {
 		shown := pr.offset
@@ -263,7 +267,7 @@ func TestCalibratedStopRule(t *testing.T) {
 		t.Errorf("%d passes: %d passes are final, the holdout's best is %d", len(passes), final.Passes, at)
 	}
 	for i := range pr.split {
-		pr.split[i] = schemas.Train
+		pr.split[i] = examples.Train
 	}
 	stage.Passes = 1
 	if _, _, final, _ = pr.calibrate(t, stage); final.Passes != 1 {
@@ -277,8 +281,8 @@ func TestCalibrationErrors(t *testing.T) {
 		value float64
 		want  any
 	}{
-		"not finite": {math.NaN(), new(*NotFiniteError)},
-		"negative":   {-1e9, new(*SingularError)},
+		"not finite": {math.NaN(), new(*linear.NotFiniteError)},
+		"negative":   {-1e9, new(*linear.SingularError)},
 	} {
 		fit := pr.fit(stageOf(link.Calibrated, 3, 1e-3))
 		if _, err := observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)); err != nil {
@@ -286,12 +290,13 @@ func TestCalibrationErrors(t *testing.T) {
 		}
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(100, 2, nil))
 		gram[0] = test.value
-		_, err := observe(fit, 1, Step{}, schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, 6, 2, cross)})
+		_, err := observe(fit, 1, Step{}, wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram),
+			wire.Matrix(statistics.FieldCross, 6, 2, cross)})
 		if !errors.As(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		_, err = observe(fit, 1, Step{}, nil)
-		if shape := (*schemas.ShapeError)(nil); !errors.As(err, &shape) {
+		if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) {
 			t.Errorf("without moments: %v", err)
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // MaxPasses is the largest number of passes.
@@ -28,8 +30,9 @@ func LastPasses(s schemas.Stage) int {
 	return most
 }
 
-// DefaultRounds returns how often each input of a stage that is fitted in blocks has its turn, if its configuration says neither that nor the passes. A
-// block of a quadratic loss is fitted at once, and a second round is for what later blocks have changed, as in the paper.
+// DefaultRounds returns how often each input of a stage that is fitted in blocks has its turn, if its configuration
+// says neither that nor the passes. A block of a quadratic loss is fitted at once, and a second round is for what later
+// blocks have changed, as in the paper.
 func DefaultRounds(l schemas.Link) int {
 	if link.Named(l).Quadratic {
 		return 2
@@ -38,9 +41,9 @@ func DefaultRounds(l schemas.Link) int {
 }
 
 // Check returns the keys of a stage that this package can't fit by, with what it expects. Features are not checked here.
-func Check(s schemas.Stage) (problems []schemas.Problem) {
+func Check(s schemas.Stage) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
-		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	if names := link.Names(); !slices.Contains(names, string(s.Link)) {
 		bad("link", s.Link, either(names))
@@ -54,7 +57,7 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 	if names := methodNames(); !slices.Contains(names, s.Method) {
 		bad("method", s.Method, either(names))
 	} else if methodNamed(s.Method).quadratic && slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).Quadratic {
-		bad("method", s.Method, "a method for the link "+string(s.Link)+": "+MethodAuto+" is one")
+		bad("method", s.Method, "a method for the link "+string(s.Link)+", such as "+MethodAuto)
 	}
 	switch s.GramRows {
 	case GramAuto, GramAll:
@@ -63,9 +66,15 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 			bad("gram_rows", s.GramRows, "auto, all or a whole number ≥ 1")
 		}
 	}
+	switch {
+	case !(s.Rate >= 0 && s.Rate <= 1):
+		bad("rate", s.Rate, "a number above 0, up to 1")
+	case WholeSteps(s.Link) && s.Rate != 0 && s.Rate != 1:
+		bad("rate", s.Rate, "1, because the link "+string(s.Link)+" is learnt of the predictions that the whole weights give")
+	}
 	if s.Stop != nil {
 		switch s.Stop.Split {
-		case schemas.Holdout.String(), schemas.Test.String():
+		case examples.Holdout.String(), examples.Test.String():
 		default:
 			bad("stop.split", s.Stop.Split, "holdout or test")
 		}
@@ -77,7 +86,7 @@ func Check(s schemas.Stage) (problems []schemas.Problem) {
 }
 
 // Keys returns the documentation of the keys of a stage that say how it is fitted, in the order of docs/configuration.md.
-func Keys() []schemas.Key {
+func Keys() []option.Key {
 	var links, quadratic, learnt, others, ways []string
 	for _, l := range link.All() {
 		name := "`" + l.Name + "`"
@@ -94,21 +103,30 @@ func Keys() []schemas.Key {
 	for _, m := range methods() {
 		ways = append(ways, fmt.Sprintf("`%s` (%s)", m.name, m.doc))
 	}
-	return []schemas.Key{
+	return []option.Key{
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
-		{Name: "passes", Meaning: fmt.Sprintf("the number of passes, at most: visits that give a loss and a gradient. "+
-			"The default is %d in the last stage, with the method `%s` and the link %s. With `kind: gradient` it is %d, and `rounds` say when the stage ends: %d by default with the link %s, otherwise %d",
+		{Name: "passes", Meaning: fmt.Sprintf("maximum number of passes: visits that give a loss and a gradient. The default is %d in "+
+			"the last stage, with the method `%s` and the link %s. With `kind: gradient` it is %d, and `rounds` end the stage: %d "+
+			"by default with the link %s, otherwise %d",
 			mostLastPasses, MethodAuto, either(others), MaxPasses, DefaultRounds(link.Identity), either(quadratic), DefaultRounds(link.Softmax))},
-		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation from the sums of the first visit, and " +
-			"the same in stages with the same features and link. The report has it. A warm start keeps the ridge of its version"},
-		{Name: "method", Meaning: "how the minimum is found: " + either(ways) +
-			". A stage with the link " + either(quadratic) + " has one way: a direct solve, or conjugate gradients where the Gram matrix is of a sample"},
-		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows that the Gram matrix is made of, whole messages spread over the topic: "+
-			"`%s`, a number, or `%s`: 10,000 or %d for each column, whichever is more, where that is faster. The matrix is a preconditioner: "+
-			"the passes find the same minimum. This is not so for %s: there the sample changes the result", GramAll, GramAuto, rowsPerColumn, either(learnt))},
-		{Name: "scores", Meaning: "the previous predictions as k more features"},
-		{Name: "stop.split", Meaning: "end the stage when this split's loss has stopped falling: `holdout` or `test`. Without any key under `stop`, `passes` and `method` say when the stage ends"},
-		{Name: "stop.patience", Meaning: "passes without a fall that end it"},
+		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation from the sums " +
+			"of the first visit, and the same in stages with the same features and link. The report includes it. A warm start " +
+			"keeps the ridge of its version"},
+		{Name: "method", Meaning: "optimizer: " + either(ways) +
+			". A stage with the link " + either(quadratic) +
+			" always uses a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
+		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows of the Gram matrix, in whole messages spread over the topic: `%s`, a "+
+			"number, or `%s`: 10,000 or %d for each column, whichever is more, if that is faster. The matrix is a preconditioner: "+
+			"the passes find the same minimum, except for %s, where the sample changes the result", GramAll, GramAuto, rowsPerColumn,
+			either(learnt))},
+		{Name: "scores", Meaning: "use the previous predictions as k additional features; not with `kind: trees`"},
+		{Name: "stop.split", Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
+			"under `stop`, `passes` and `method` end the stage"},
+		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
+		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (a tenth of the " +
+			"training rows if `examples.holdout` is 0), and then, from all rows, as many stages as predicted them best"},
+		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of what is left over; with "+
+			"`kind: trees` %g by default, otherwise 1", grownRate)},
 	}
 }
 

@@ -5,12 +5,17 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// counted finds the weights of a stage from its rows and their classes, without a fit: those of multinomial naive Bayes, each scaled by how much
-// it tells of the class (Σ w x yᵀ is a sum, so it takes one visit). A ridge regression knows which words belong together, and is unsure of
-// rare ones; naive Bayes is the other way round, so that their sum predicts better than each. See fit_text in the oracle sparse.py for where
-// this is from. Another visit finds by how much the scores are multiplied, from holdout rows, which neither has seen.
+// counted finds the weights of a stage from its rows and their classes, without a fit: those of multinomial naive
+// Bayes, each scaled by how much it tells of the class (Σ w x yᵀ is a sum, so it takes one visit). A ridge regression
+// knows which words belong together, and is unsure of rare ones; naive Bayes is the other way round, so that their sum
+// predicts better than each. See fit_text in the oracle sparse.py for where this is from. Another visit finds by how
+// much the scores are multiplied, from holdout rows, which neither has seen.
 //
 // It knows no ridge, no method and no passes.
 type counted struct {
@@ -21,12 +26,12 @@ type counted struct {
 }
 
 const (
-	// smoothing is added to each count, so that what a class has not seen does not have the logarithm of 0. The values of NEWS20, scaled to unit
-	// length, have a mean of 0.08. There, after a ridge regression, the mean error of six random splits is the same within 0.03 points for 0.0001 to
-	// 0.003, and larger by 0.06 for 0.01, and by 0.14 for 0.03.
+	// smoothing is added to each count, so that what a class has not seen does not have the logarithm of 0. The values of
+	// NEWS20, scaled to unit length, have a mean of 0.08. There, after a ridge regression, the mean error of six random
+	// splits is the same within 0.03 points for 0.0001 to 0.003, and larger by 0.06 for 0.01, and by 0.14 for 0.03.
 	smoothing = 0.001
-	// trials are how many weights are tried beside 0, from 2^firstTrial on, each √2 times the one before: rows may have the length 1, or be counts of
-	// thousands of words.
+	// trials are how many weights are tried beside 0, from 2^firstTrial on, each √2 times the one before: rows may have
+	// the length 1, or be counts of thousands of words.
 	trials     = 41
 	firstTrial = -16
 )
@@ -43,21 +48,23 @@ func CountWeights() []float64 {
 // TrialFields is the number of columns of the tensor trials: Σw, Σw of wrong rows, Σw·loss.
 const TrialFields = 3
 
-// NegativeCountError says that values of a class add up to less than 0, so that they are no counts.
+// NegativeCountError means that the values of a class have a negative sum, so they are not counts.
 type NegativeCountError struct {
 	Input int // the column, of those that are left
 	Class int
 }
 
 func (e *NegativeCountError) Error() string {
-	return fmt.Sprintf("the values of input %d add up to less than 0 in class %d: features of counts need values that are not negative", e.Input, e.Class)
+	return fmt.Sprintf("the sum of the values of input %d in class %d is negative: "+
+		"features of counts need nonnegative values", e.Input, e.Class)
 }
 
-// NoTrialsError says that there are no rows to choose a weight by.
+// NoTrialsError means that there are no rows to choose a weight by.
 type NoTrialsError struct{}
 
 func (NoTrialsError) Error() string {
-	return "no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set examples.holdout, or the weight"
+	return "no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set " +
+		"examples.holdout, or the weight"
 }
 
 // Ridge returns 0: the weights are not fitted.
@@ -66,9 +73,9 @@ func (c *counted) Ridge() schemas.Ridge { return 0 }
 // Weight returns what the logarithms are multiplied by.
 func (c *counted) Weight() schemas.Weight { return c.weight }
 
-func (c *counted) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
-	losses := schemas.LossesOf(sums)
-	if c.visit = v; losses[schemas.Train].Weight <= 0 {
+func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
+	losses := statistics.LossesOf(sums)
+	if c.visit = v; losses[examples.Train].Weight <= 0 {
 		return nil, NoWeightError{}
 	}
 	var err error
@@ -78,7 +85,7 @@ func (c *counted) Observe(v int, _ Step, sums schemas.Tensors[float64]) (*Evalua
 	} else {
 		c.weight, err = bestWeight(sums)
 	}
-	return &Evaluation{Number: v + 1, Objective: losses[schemas.Train].MeanLoss(), Accepted: true}, err
+	return &Evaluation{Number: v + 1, Objective: losses[examples.Train].MeanLoss(), Accepted: true}, err
 }
 
 func (c *counted) Next() (Step, error) {
@@ -92,13 +99,14 @@ func (c *counted) Next() (Step, error) {
 	return Step{W: scaled, Final: true, Of: c.visit + 1}, nil
 }
 
-// logarithms returns the weights before they are multiplied (p × k). Of an input the logarithms of its smoothed part of each class's counts,
-// less their mean; scaled so that each class has the same mean magnitude; multiplied by √(1 − H/log k), where H is the entropy of the class
-// given the input. The counts of H have one more row, of the classes' own parts, so that a rare input does not seem to tell more than it
-// does. The intercept has the logarithm of the classes' weights.
-func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
+// logarithms returns the weights before they are multiplied (p × k). Of an input the logarithms of its smoothed part of
+// each class's counts, less their mean; scaled so that each class has the same mean magnitude; multiplied by √(1 −
+// H/log k), where H is the entropy of the class given the input. The counts of H have one more row, of the classes' own
+// parts, so that a rare input does not seem to tell more than it does. The intercept has the logarithm of the classes'
+// weights.
+func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 	p, inputs, k := c.shape.Columns, c.shape.Penalised, c.shape.Classes
-	counts, err := sums.Shaped(schemas.FieldCounts, p, k)
+	counts, err := sums.Shaped(statistics.FieldCounts, p, k)
 	if err != nil {
 		return nil, err
 	}
@@ -112,14 +120,14 @@ func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
 	for _, n := range totals {
 		all += n
 	}
-	if !finite(all) {
-		return nil, &NotFiniteError{"the sum of the inputs"}
+	if !linear.Finite(all) {
+		return nil, &linear.NotFiniteError{What: "the sum of the inputs"}
 	}
 	w, classes := make([]float64, p*k), make([]float64, k)
 	for class, n := range totals {
 		classes[class] = math.Log(n + smoothing*float64(inputs))
 	}
-	onCores(p, k, func(from, to int) {
+	linear.OnCores(p, k, func(from, to int) {
 		for j := from; j < to; j++ {
 			row := w[j*k : (j+1)*k]
 			for class := range row {
@@ -139,7 +147,8 @@ func (c *counted) logarithms(sums schemas.Tensors[float64]) ([]float32, error) {
 	return narrow(w), nil
 }
 
-// scaleCounted multiplies the weights of inputs (inputs × k), given their counts, those of all inputs (k) and the sum of these, which is above 0.
+// scaleCounted multiplies the weights of inputs (inputs × k), given their counts, those of all inputs (k) and the sum
+// of these, which is above 0.
 func scaleCounted(w, counts, totals []float64, all float64) {
 	k := len(totals)
 	inputs := float64(len(w) / k)
@@ -153,7 +162,7 @@ func scaleCounted(w, counts, totals []float64, all float64) {
 	for _, m := range magnitudes {
 		mean += m / float64(k)
 	}
-	onCores(len(w)/k, k, func(first, end int) {
+	linear.OnCores(len(w)/k, k, func(first, end int) {
 		for from := first * k; from < end*k; from += k {
 			tells := math.Sqrt(information(counts[from:from+k], parts))
 			for class, m := range magnitudes {
@@ -176,7 +185,8 @@ func centre(values []float64) {
 	}
 }
 
-// information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. parts are those of the classes, whose sum is 1.
+// information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. parts are those of the
+// classes, whose sum is 1.
 func information(counts, parts []float64) float64 {
 	if len(counts) < 2 {
 		return 0
@@ -195,9 +205,9 @@ func information(counts, parts []float64) float64 {
 }
 
 // bestWeight returns the weight with the fewest wrong holdout rows; of several such, the one with the least loss.
-func bestWeight(sums schemas.Tensors[float64]) (schemas.Weight, error) {
+func bestWeight(sums wire.Tensors[float64]) (schemas.Weight, error) {
 	weights := CountWeights()
-	tried, err := sums.Shaped(schemas.FieldTrials, len(weights), TrialFields)
+	tried, err := sums.Shaped(statistics.FieldTrials, len(weights), TrialFields)
 	if err != nil {
 		return 0, err
 	}

@@ -11,32 +11,37 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // countSums returns the sums of the first visit of a stage whose weights are counted.
-func countSums(counts *mat.Dense) schemas.Tensors[float64] {
+func countSums(counts *mat.Dense) wire.Tensors[float64] {
 	p, k := counts.Dims()
-	losses := make([]float64, schemas.Splits*schemas.LossFields)
+	losses := make([]float64, examples.Splits*statistics.LossFields)
 	losses[0] = 1 // Σw of the training rows
-	return schemas.Tensors[float64]{
-		schemas.Matrix(schemas.FieldSplits, schemas.Splits, schemas.LossFields, losses),
-		schemas.Matrix(schemas.FieldCounts, p, k, slices.Clone(counts.RawMatrix().Data)),
+	return wire.Tensors[float64]{
+		wire.Matrix(statistics.FieldSplits, examples.Splits, statistics.LossFields, losses),
+		wire.Matrix(statistics.FieldCounts, p, k, slices.Clone(counts.RawMatrix().Data)),
 	}
 }
 
 // trialSums returns the sums of the second visit: the wrong rows and the loss of each weight, of ten rows.
-func trialSums(wrong, loss func(weight float64) float64) schemas.Tensors[float64] {
+func trialSums(wrong, loss func(weight float64) float64) wire.Tensors[float64] {
 	var tried []float64
 	for _, weight := range CountWeights() {
 		tried = append(tried, 10, wrong(weight), loss(weight))
 	}
-	return append(countSums(mat.NewDense(1, 1, nil)), schemas.Matrix(schemas.FieldTrials, len(tried)/TrialFields, TrialFields, tried))
+	return append(countSums(mat.NewDense(1, 1, nil)), wire.Matrix(statistics.FieldTrials, len(tried)/TrialFields, TrialFields, tried))
 }
 
 func countedFit(inputs, columns, k int, weight schemas.Weight) Fit {
 	stage := Defaults()
 	stage.Features.Weight = weight
-	return NewFit([]schemas.Stage{stage}, 0, false, Shape{Columns: columns, Penalised: inputs, Classes: k, Sparse: true, Counted: true}, &Buffer{})
+	return NewFit([]schemas.Stage{stage}, 0, false, Shape{Columns: columns, Penalised: inputs, Classes: k, Sparse: true,
+		Counted: true}, &linear.Buffer{})
 }
 
 // naiveBayes is nb_weights · entropy_weight^½ of the oracle sparse.py, a matrix at a time.
@@ -90,7 +95,8 @@ func TestCountedWeights(t *testing.T) {
 	}
 }
 
-// The intercept has the logarithms of the classes' weights. Inputs that occur as often in each class, and a class that has none, get finite weights.
+// The intercept has the logarithms of the classes' weights. Inputs that occur as often in each class, and a class that
+// has none, get finite weights.
 func TestCountedWeightsOfOddCounts(t *testing.T) {
 	counts := mat.NewDense(3, 3, []float64{
 		2, 2, 0,
@@ -103,7 +109,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 	}
 	step, _ := fit.Next()
 	for i, w := range step.W {
-		if !finite(float64(w)) {
+		if !linear.Finite(float64(w)) {
 			t.Errorf("weight %d is %v", i, w)
 		}
 	}
@@ -158,14 +164,16 @@ func TestCountedWeightIsChosen(t *testing.T) {
 func TestCountedRefusals(t *testing.T) {
 	fit := countedFit(1, 1, 2, schemas.WeightAuto)
 	var negative *NegativeCountError
-	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2}))); !errors.As(err, &negative) || negative.Input != 0 || negative.Class != 1 {
+	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, -2}))); !errors.As(err, &negative) ||
+		negative.Input != 0 || negative.Class != 1 {
 		t.Errorf("counts below 0: %v", err)
 	}
-	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))); !errors.As(err, new(*NotFiniteError)) {
+	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))); !errors.As(err,
+		new(*linear.NotFiniteError)) {
 		t.Errorf("counts that are not finite: %v", err)
 	}
 	sums := trialSums(func(float64) float64 { return 0 }, func(float64) float64 { return 0 })
-	tried, _ := sums.Find(schemas.FieldTrials)
+	tried, _ := sums.Find(statistics.FieldTrials)
 	clear(tried.Data)
 	if _, err := fit.Observe(1, Step{}, sums); !errors.As(err, new(NoTrialsError)) {
 		t.Errorf("without holdout rows: %v", err)

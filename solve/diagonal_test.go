@@ -11,6 +11,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // sparseProblem draws a problem whose rows are sparse: two values of three are 0, and the last column is 0 in all rows.
@@ -28,7 +32,7 @@ func sparseProblem(seed uint64, n, p, k int) *problem {
 }
 
 // sparseSums returns the sums of a visit of sparse rows with the weights w.
-func (pr *problem) sparseSums(l schemas.Link, w []float32) schemas.Tensors[float64] {
+func (pr *problem) sparseSums(l schemas.Link, w []float32) wire.Tensors[float64] {
 	squares, bounds := make([]float64, pr.shape.Columns), make([]float64, pr.shape.Columns)
 	for i, weight := range pr.weight {
 		length := 0.0
@@ -40,9 +44,9 @@ func (pr *problem) sparseSums(l schemas.Link, w []float32) schemas.Tensors[float
 			bounds[j] += weight * math.Abs(v) * length
 		}
 	}
-	sums := schemas.Tensors[float64]{schemas.Vector(schemas.FieldDiagonal, squares), schemas.Vector(schemas.FieldBounds, bounds)}
+	sums := wire.Tensors[float64]{wire.Vector(statistics.FieldDiagonal, squares), wire.Vector(statistics.FieldBounds, bounds)}
 	for _, t := range pr.sums(l, pr.scores(w)) {
-		if t.Name != schemas.FieldGram && t.Name != schemas.FieldGramRows {
+		if t.Name != statistics.FieldGram && t.Name != statistics.FieldGramRows {
 			sums = append(sums, t)
 		}
 	}
@@ -53,7 +57,7 @@ func (pr *problem) sparseSums(l schemas.Link, w []float32) schemas.Tensors[float
 type sparseVisit struct {
 	w      []float32
 	block  []int32
-	losses [schemas.Splits]schemas.Losses
+	losses [examples.Splits]statistics.Losses
 	pass   *Evaluation
 }
 
@@ -61,7 +65,7 @@ type sparseVisit struct {
 func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (visits []sparseVisit, final Step, f Fit) {
 	t.Helper()
 	pr.shape.AtATime = size
-	f = NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
+	f = NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &linear.Buffer{})
 	w := make([]float32, pr.shape.Columns*pr.shape.Classes)
 	for step := (Step{}); ; {
 		if step.W != nil {
@@ -75,7 +79,7 @@ func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (vis
 		if err != nil {
 			t.Fatal(err)
 		}
-		visits = append(visits, sparseVisit{w, step.Block, schemas.LossesOf(sums), e})
+		visits = append(visits, sparseVisit{w, step.Block, statistics.LossesOf(sums), e})
 		if step, err = f.Next(); err != nil {
 			t.Fatal(err)
 		}
@@ -195,8 +199,9 @@ func TestSparseAutoRidge(t *testing.T) {
 	}
 }
 
-// Each visit lowers J as an iteration of the textbook does (Nocedal and Wright 2006, algorithm 5.3), which has H itself and does not round to single
-// precision. So the last direction is enough, and it does no harm that a visit goes along it as far as the step before should have gone.
+// Each visit lowers J as an iteration of the textbook does (Nocedal and Wright 2006, algorithm 5.3), which has H itself
+// and does not round to single precision. So the last direction is enough, and it does no harm that a visit goes along
+// it as far as the step before should have gone.
 func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	pr := sparseProblem(6, 300, 40, 3)
 	stage := Defaults()
@@ -247,19 +252,19 @@ func TestRootTwiceIsTheMatrix(t *testing.T) {
 	for j := range squares {
 		squares[j] = float64(j * j)
 	}
-	whole, err := newDiagonal(squares, 0, 3, 0.1, 0.5)
+	whole, err := linear.NewDiagonal(squares, 0, 3, 0.1, 0.5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := solved(whole, gradient, k)
-	whole.root()
-	if got := solved(whole, solved(whole, gradient, k), k); !floats.EqualApprox(got, want, 1e-12) || got[0] != 0 {
+	want := linear.Solved(whole, gradient, k)
+	whole.Root()
+	if got := linear.Solved(whole, linear.Solved(whole, gradient, k), k); !floats.EqualApprox(got, want, 1e-12) || got[0] != 0 {
 		t.Errorf("twice the root gives %v, the matrix %v", got, want)
 	}
 }
 
-// The first step from a diagonal matrix, or from its root, lowers a quadratic loss as much as its bound says, whatever the gradient. The same step
-// without the bound is longer, and may raise it.
+// The first step from a diagonal matrix, or from its root, lowers a quadratic loss as much as its bound says, whatever
+// the gradient. The same step without the bound is longer, and may raise it.
 func TestShortenedStepLowersJ(t *testing.T) {
 	const rows, p, k, lambda = 200, 30, 2, 0.01
 	r := rand.New(rand.NewPCG(1, 3))
@@ -287,24 +292,24 @@ func TestShortenedStepLowersJ(t *testing.T) {
 			scores.Mul(x, mat.NewDense(p, k, step))
 			return floats.Dot(scores.RawMatrix().Data, scores.RawMatrix().Data)/2/rows + lambda/2*floats.Dot(step, step) - floats.Dot(gradient, step)
 		}
-		own, err := newDiagonal(squares, p, rows, lambda, 1)
+		own, err := linear.NewDiagonal(squares, p, rows, lambda, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		above, err := newDiagonal(bounds, p, rows, lambda, 1)
+		above, err := linear.NewDiagonal(bounds, p, rows, lambda, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if whole := change(solved(own, gradient, k)); whole < 0 {
+		if whole := change(linear.Solved(own, gradient, k)); whole < 0 {
 			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		}
 		for range 2 {
-			floats.Scale(own.length(gradient, k, above), own.inverse)
-			step := solved(own, gradient, k)
+			floats.Scale(own.Length(gradient, k, above), own.Inverse)
+			step := linear.Solved(own, gradient, k)
 			if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
 				t.Errorf("the step changes J by %v, expected %v at most", got, want)
 			}
-			own.root()
+			own.Root()
 		}
 	}
 }

@@ -4,25 +4,28 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // sums returns the sums of a visit over three rows with x = 1, 2 and 3 and y = 2x, at the scores w·x.
-func sums(w float64) schemas.Tensors[float64] {
+func sums(w float64) wire.Tensors[float64] {
 	gram, cross, loss := 0.0, 0.0, 0.0
 	for _, x := range []float64{1, 2, 3} {
 		residual := 2*x - w*x
 		gram, cross, loss = gram+x*x, cross+x*residual, loss+residual*residual/2
 	}
-	splits := make([]float64, schemas.Splits*schemas.LossFields)
+	splits := make([]float64, examples.Splits*statistics.LossFields)
 	copy(splits, []float64{3, 3, 0, loss}) // Σw, rows, Σw of wrong rows, Σw·loss of the training rows
-	return schemas.Tensors[float64]{
-		schemas.Matrix(schemas.FieldSplits, schemas.Splits, schemas.LossFields, splits),
-		schemas.Vector(schemas.FieldGram, []float64{gram}), schemas.Vector(schemas.FieldGramRows, []float64{3}),
-		schemas.Matrix(schemas.FieldCross, 1, 1, []float64{cross}),
+	return wire.Tensors[float64]{
+		wire.Matrix(statistics.FieldSplits, examples.Splits, statistics.LossFields, splits),
+		wire.Vector(statistics.FieldGram, []float64{gram}), wire.Vector(statistics.FieldGramRows, []float64{3}),
+		wire.Matrix(statistics.FieldCross, 1, 1, []float64{cross}),
 	}
 }
 
@@ -30,7 +33,7 @@ func sums(w float64) schemas.Tensors[float64] {
 func ExampleNewFit() {
 	stage := solve.Defaults()
 	stage.Link, stage.Ridge = link.Identity, 0
-	fit := solve.NewFit([]schemas.Stage{stage}, 0, false, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(solve.Buffer))
+	fit := solve.NewFit([]schemas.Stage{stage}, 0, false, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(linear.Buffer))
 
 	first := sums(0)
 	if err := fit.Precondition(first); err != nil {
@@ -49,7 +52,7 @@ func ExampleNewFit() {
 func ExampleSingularError() {
 	stage := solve.Defaults()
 	stage.Link, stage.Ridge = link.Identity, 0
-	fit := solve.NewFit([]schemas.Stage{stage}, 0, false, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(solve.Buffer))
+	fit := solve.NewFit([]schemas.Stage{stage}, 0, false, solve.Shape{Columns: 1, Penalised: 1, Classes: 1}, new(linear.Buffer))
 
 	constant := sums(0)
 	constant[1].Data[0] = 0 // the only feature is always 0
@@ -57,7 +60,7 @@ func ExampleSingularError() {
 	if err == nil {
 		_, err = fit.Observe(0, solve.Step{}, constant)
 	}
-	fmt.Println(errors.As(err, new(*solve.SingularError)))
+	fmt.Println(errors.As(err, new(*linear.SingularError)))
 	// Output: true
 }
 
@@ -70,13 +73,6 @@ func ExampleGramRows() {
 	// Output:
 	// 10000
 	// 60000
-}
-
-// The median squared distance between prepared rows.
-func ExampleSpread() {
-	spread, err := solve.Spread(kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0, 0, 3, 4, 3, 3}})
-	fmt.Println(spread, err)
-	// Output: 18 <nil>
 }
 
 // Check names the keys that are wrong and says what is expected.

@@ -8,6 +8,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Shape is the shape of a stage's block and scores.
@@ -17,22 +21,26 @@ type Shape struct {
 	Classes   int // k
 	// Sparse says that the block has sparse rows: it has no Gram matrix, and Precondition is not called.
 	Sparse bool
+	// Curved says that the Gram matrix multiplies each row by its curvature: it needs no bound of that.
+	Curved bool
 	// AtATime is how many inputs are fitted at a time; 0: all.
 	AtATime int
 	// Rounds is how often each of them has its turn, at most; 0: as often as the passes allow.
 	Rounds int
 	// Counted says that the weights are counted, and not fitted: see [CountWeights].
 	Counted bool
-	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are fitted to training rows.
-	Calibration schemas.Split
+	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are
+	// fitted to training rows.
+	Calibration examples.Split
 }
 
 // Step is the content of one weights record: what a visit is made with, or the end of a stage.
 type Step struct {
 	W           []float32 // weights (p × k); nil in the record of a calibration, and if Changed says what is other than before
 	Calibration []float32 // calibration (3k × k); nil in all other records
-	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept (a row of k for each). All other
-	// weights are those of the visit before. Both are nil if W is not, or if no weights change.
+	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept (a
+	// row of k for each). All other weights are those of the visit before. Both are nil if W is not, or if no weights
+	// change.
 	Changed []int32
 	Change  []float32
 	// Block are the inputs whose gradient and Gram matrix the visit sums, ascending; nil: it sums the gradient of all inputs.
@@ -44,18 +52,19 @@ type Step struct {
 }
 
 // Tensors returns the tensors of the step's record.
-func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
+func (s Step) Tensors(shape Shape) (t wire.Tensors[float32]) {
 	if s.W != nil {
-		t = append(t, schemas.Matrix(schemas.TensorW, shape.Columns, shape.Classes, s.W))
+		t = append(t, wire.Matrix(statistics.TensorW, shape.Columns, shape.Classes, s.W))
 	}
 	if s.Calibration != nil {
-		t = append(t, schemas.Matrix(schemas.TensorCalibration, 3*shape.Classes, shape.Classes, s.Calibration))
+		t = append(t, wire.Matrix(statistics.TensorCalibration, 3*shape.Classes, shape.Classes, s.Calibration))
 	}
 	if s.Changed != nil {
-		t = append(t, inputsTensor(schemas.TensorChanged, s.Changed), schemas.Matrix(schemas.TensorChange, shape.changes(s.Changed), shape.Classes, s.Change))
+		t = append(t, inputsTensor(statistics.TensorChanged, s.Changed), wire.Matrix(statistics.TensorChange, shape.changes(s.Changed),
+			shape.Classes, s.Change))
 	}
 	if s.Block != nil {
-		t = append(t, inputsTensor(schemas.TensorBlock, s.Block))
+		t = append(t, inputsTensor(statistics.TensorBlock, s.Block))
 	}
 	return t
 }
@@ -64,43 +73,43 @@ func (s Step) Tensors(shape Shape) (t schemas.Tensors[float32]) {
 func (s Shape) changes(inputs []int32) int { return len(inputs) + s.Columns - s.Penalised }
 
 // inputsTensor is the inverse of inputsOf.
-func inputsTensor(name string, inputs []int32) schemas.Tensor[float32] {
+func inputsTensor(name string, inputs []int32) wire.Tensor[float32] {
 	digits := make([]float32, 0, 2*len(inputs))
 	for _, j := range inputs {
 		digits = append(digits, float32(j/blockDigit), float32(j%blockDigit))
 	}
-	return schemas.Matrix(name, len(inputs), 2, digits)
+	return wire.Matrix(name, len(inputs), 2, digits)
 }
 
 // blockDigit is the base in which the number of an input is written: a float32 does not have all of them.
 const blockDigit = 4096
 
 // StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError if they have other shapes.
-func StepOf(t schemas.Tensors[float32], shape Shape) (s Step, err error) {
-	if _, ok := t.Find(schemas.TensorW); ok {
-		if s.W, err = t.Shaped(schemas.TensorW, shape.Columns, shape.Classes); err != nil {
+func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
+	if _, ok := t.Find(statistics.TensorW); ok {
+		if s.W, err = t.Shaped(statistics.TensorW, shape.Columns, shape.Classes); err != nil {
 			return s, err
 		}
 	}
-	if _, ok := t.Find(schemas.TensorCalibration); ok {
-		if s.Calibration, err = t.Shaped(schemas.TensorCalibration, 3*shape.Classes, shape.Classes); err != nil {
+	if _, ok := t.Find(statistics.TensorCalibration); ok {
+		if s.Calibration, err = t.Shaped(statistics.TensorCalibration, 3*shape.Classes, shape.Classes); err != nil {
 			return s, err
 		}
 	}
-	if s.Changed, err = inputsOf(t, schemas.TensorChanged, shape.Penalised); err != nil {
+	if s.Changed, err = inputsOf(t, statistics.TensorChanged, shape.Penalised); err != nil {
 		return s, err
 	}
 	if s.Changed != nil {
-		if s.Change, err = t.Shaped(schemas.TensorChange, shape.changes(s.Changed), shape.Classes); err != nil {
+		if s.Change, err = t.Shaped(statistics.TensorChange, shape.changes(s.Changed), shape.Classes); err != nil {
 			return s, err
 		}
 	}
-	s.Block, err = inputsOf(t, schemas.TensorBlock, shape.Penalised)
+	s.Block, err = inputsOf(t, statistics.TensorBlock, shape.Penalised)
 	return s, err
 }
 
 // inputsOf reads the numbers of inputs, of so many, that are in a tensor; nil without it.
-func inputsOf(t schemas.Tensors[float32], name string, of int) ([]int32, error) {
+func inputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
 	tensor, ok := t.Find(name)
 	if !ok {
 		return nil, nil
@@ -112,12 +121,12 @@ func inputsOf(t schemas.Tensors[float32], name string, of int) ([]int32, error) 
 	inputs := make([]int32, len(digits)/2)
 	for i := range inputs {
 		a, b := digits[2*i], digits[2*i+1]
-		within := a >= 0 && b >= 0 && a <= schemas.MaxColumns/blockDigit && b < blockDigit
+		within := a >= 0 && b >= 0 && a <= examples.MaxColumns/blockDigit && b < blockDigit
 		if !within || a != float32(int32(a)) || b != float32(int32(b)) {
-			return nil, fmt.Errorf("%w: input %v·%d + %v of the tensor %s", schemas.ErrDamaged, a, blockDigit, b, name)
+			return nil, fmt.Errorf("%w: input %v·%d + %v of the tensor %s", wire.ErrDamaged, a, blockDigit, b, name)
 		}
 		if inputs[i] = int32(a)*blockDigit + int32(b); int(inputs[i]) >= of || i > 0 && inputs[i] <= inputs[i-1] {
-			return nil, fmt.Errorf("%w: input %d of the tensor %s, of %d inputs in ascending order", schemas.ErrDamaged, inputs[i], name, of)
+			return nil, fmt.Errorf("%w: input %d of the tensor %s, of %d inputs in ascending order", wire.ErrDamaged, inputs[i], name, of)
 		}
 	}
 	return inputs, nil
@@ -135,10 +144,10 @@ type Evaluation struct {
 type Fit interface {
 	// Precondition factors the Gram matrix of visit 0, which may be complete before the rest of the visit. sums has the
 	// fields gram and gram_rows.
-	Precondition(sums schemas.Tensors[float64]) error
+	Precondition(sums wire.Tensors[float64]) error
 	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It may write to the cross moment
 	// of sparse rows. It returns nil if the visit gives no gradient.
-	Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error)
+	Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error)
 	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
 	Ridge() schemas.Ridge
 	// Weight returns what the weights of features that are counted are multiplied by; 0 for other features. One that is auto is chosen in the
@@ -151,7 +160,15 @@ type Fit interface {
 // NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its number among them. updated says
 // that updates with many more rows go on from it: it then makes at most [updatedPasses]. The fit uses buffer until the next fit is started
 // with it.
-func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *Buffer) Fit {
+func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *linear.Buffer) Fit {
+	fit := newFit(stages, number, updated, shape, buffer)
+	if rate := stages[number].Rate; rate != 0 && rate != 1 {
+		return &rated{fit, float32(rate), shape}
+	}
+	return fit
+}
+
+func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *linear.Buffer) Fit {
 	stage := stages[number]
 	if updated {
 		stage.Passes = min(stage.Passes, updatedPasses)
@@ -174,8 +191,8 @@ func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 }
 
 // updatedPasses is how many passes the first version of a chain makes. Its few rows are nearly fitted to the letter at the minimum, and the
-// quadratics of updates keep what they were fitted to. Measured on MNIST as a stream in file order, prequential error in percent, medians of
-// seeds 1 and 2:
+// quadratics of updates keep what they were fitted to. Measured on MNIST as a stream in file order, prequential error
+// in percent, medians of seeds 1 and 2:
 //
 //	passes                                2     3     4     5     to the minimum
 //	1 × 512, 4096 rows, refresh 0      5.14  4.90  4.87  4.92  5.37
@@ -189,15 +206,6 @@ func (NoWeightError) Error() string {
 	return "no training row has a label and a weight above 0"
 }
 
-// NotFiniteError says that a sum is not a finite number, because features or scores have overflown float32.
-type NotFiniteError struct {
-	What string // the sum, as in "the Gram matrix"
-}
-
-func (e *NotFiniteError) Error() string {
-	return fmt.Sprintf("%s is not a finite number: the features are too large for float32; scale them", e.What)
-}
-
 // common is the state that all fits share.
 type common struct {
 	stage   schemas.Stage
@@ -205,8 +213,8 @@ type common struct {
 	link    link.Link
 	shape   Shape
 	stop    stop
-	buffer  *Buffer
-	factor  metric
+	buffer  *linear.Buffer
+	factor  linear.Metric
 	pending *pending // the Gram matrix until it is factored
 	lambda  float64
 	opened  bool    // whether the first visit was observed
@@ -215,27 +223,14 @@ type common struct {
 	passes  int
 }
 
-// metric is a matrix like the curvature of J, by whose inverse gradients are multiplied.
-type metric interface {
-	// SolveTo writes its inverse times g (p × k, row-major) into dst, which may be g.
-	SolveTo(dst, g []float64, k int)
-}
-
-// solved returns the inverse of a metric times g.
-func solved(m metric, g []float64, k int) []float64 {
-	dst := make([]float64, len(g))
-	m.SolveTo(dst, g, k)
-	return dst
-}
-
 // Precondition factors the Gram matrix. If it is of a sample its λ is that of the sample, which is close to that of all rows.
-func (c *common) Precondition(sums schemas.Tensors[float64]) error {
+func (c *common) Precondition(sums wire.Tensors[float64]) error {
 	p, penalised := c.shape.Columns, c.shape.Penalised
-	gram, err := sums.Shaped(schemas.FieldGram, p*(p+1)/2)
+	gram, err := sums.Shaped(statistics.FieldGram, p*(p+1)/2)
 	if err != nil {
 		return err
 	}
-	weight, err := sums.Shaped(schemas.FieldGramRows, 1)
+	weight, err := sums.Shaped(statistics.FieldGramRows, 1)
 	if err != nil {
 		return err
 	}
@@ -267,7 +262,7 @@ func (c *common) factorPending() (err error) {
 	p := c.pending
 	c.lambda = c.ridge(p.trace, p.weight)
 	c.factor, err = c.factored(p.gram, p.weight)
-	if errors.As(err, new(*SingularError)) {
+	if errors.As(err, new(*linear.SingularError)) {
 		p.why = err
 		return nil
 	}
@@ -282,8 +277,8 @@ func (c *common) Ridge() schemas.Ridge { return c.stage.Ridge }
 func (c *common) Weight() schemas.Weight { return 0 }
 
 // chooseRidge chooses the ridge of the stage, and factors the Gram matrix with it. sums are those of the first visit.
-func (c *common) chooseRidge(sums schemas.Tensors[float64]) error {
-	squares, err := sums.Shaped(schemas.FieldResidual, 2)
+func (c *common) chooseRidge(sums wire.Tensors[float64]) error {
+	squares, err := sums.Shaped(statistics.FieldResidual, 2)
 	if err != nil {
 		return err
 	}
@@ -292,12 +287,13 @@ func (c *common) chooseRidge(sums schemas.Tensors[float64]) error {
 		return err
 	}
 	p, residual := c.pending, squares[0]/c.weight
-	if !finite(p.trace) {
-		return &NotFiniteError{"the Gram matrix"}
+	if !linear.Finite(p.trace) {
+		return &linear.NotFiniteError{What: "the Gram matrix"}
 	}
 	v := validation{
-		shape: c.shape, gram: p.gram, weight: p.weight, cross: cross, residual: residual, rows: effectiveRows(c.weight, squares[1]), sampled: c.weight / p.weight,
-		unit: p.trace / p.weight / float64(c.shape.Penalised), curvature: c.curvature(residual), buffer: c.buffer,
+		shape: c.shape, gram: p.gram, weight: p.weight, cross: cross, residual: residual, rows: effectiveRows(c.weight, squares[1]),
+		sampled: c.weight / p.weight,
+		unit:    p.trace / p.weight / float64(c.shape.Penalised), curvature: c.curvature(residual), buffer: c.buffer,
 	}
 	c.stage.Ridge = v.choose()
 	return c.factorPending()
@@ -312,12 +308,16 @@ func (c *common) curvature(residual float64) float64 {
 	return min(residual/float64(c.shape.Classes), c.link.Smoothness)
 }
 
-func (c *common) factored(gram []float64, weight float64) (metric, error) {
-	return newPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, c.link.Smoothness, c.buffer)
+func (c *common) factored(gram []float64, weight float64) (linear.Metric, error) {
+	smoothness := c.link.Smoothness
+	if c.shape.Curved {
+		smoothness = 1
+	}
+	return linear.NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness, c.buffer)
 }
 
-// ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ. If all features are 0, as those of rows that don't differ
-// are, any λ gives weights of 0, and λ is the ridge.
+// ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ. If all features are 0, as
+// those of rows that don't differ are, any λ gives weights of 0, and λ is the ridge.
 func (c *common) ridge(trace, weight float64) float64 {
 	if trace == 0 {
 		return float64(c.stage.Ridge)
@@ -327,16 +327,16 @@ func (c *common) ridge(trace, weight float64) float64 {
 
 // open reads the losses of a visit, and in the first visit computes λ and the preconditioner. A loss that is not finite is an
 // error in the first visit; in later ones it counts as risen.
-func (c *common) open(sums schemas.Tensors[float64]) (losses [schemas.Splits]schemas.Losses, err error) {
-	losses = schemas.LossesOf(sums)
-	c.weight = losses[schemas.Train].Weight
+func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]statistics.Losses, err error) {
+	losses = statistics.LossesOf(sums)
+	c.weight = losses[examples.Train].Weight
 	if c.weight <= 0 {
 		return losses, NoWeightError{}
 	}
 	if !c.opened {
 		for split, s := range losses {
-			if split := schemas.Split(split); !finite(s.Loss) && (split == schemas.Train || c.stop.watches(split)) {
-				return losses, &NotFiniteError{fmt.Sprintf("the loss of the %s rows", split)}
+			if split := examples.Split(split); !linear.Finite(s.Loss) && (split == examples.Train || c.stop.watches(split)) {
+				return losses, &linear.NotFiniteError{What: fmt.Sprintf("the loss of the %s rows", split)}
 			}
 		}
 		if c.shape.Sparse {
@@ -352,12 +352,12 @@ func (c *common) open(sums schemas.Tensors[float64]) (losses [schemas.Splits]sch
 			}
 		}
 		// λ is a part of J, so it is that of all rows, whichever rows the Gram matrix is of.
-		if trace, ok := sums.Find(schemas.FieldTrace); ok {
+		if trace, ok := sums.Find(statistics.FieldTrace); ok {
 			if len(trace.Data) != 1 {
-				return losses, &schemas.ShapeError{Tensor: schemas.FieldTrace, Got: trace.Shape, Want: []int{1}}
+				return losses, &wire.ShapeError{Tensor: statistics.FieldTrace, Got: trace.Shape, Want: []int{1}}
 			}
-			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !finite(c.lambda) {
-				return losses, &NotFiniteError{"the Gram matrix"}
+			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !linear.Finite(c.lambda) {
+				return losses, &linear.NotFiniteError{What: "the Gram matrix"}
 			}
 		}
 		if p := c.pending; p != nil {
@@ -380,47 +380,48 @@ type NoSampleError struct {
 }
 
 func (e *NoSampleError) Error() string {
-	return fmt.Sprintf("gram_rows: %s: the messages that it chooses have no training row with a weight above 0: set gram_rows to all", e.GramRows)
+	return fmt.Sprintf("gram_rows: %s: the messages that it chooses have no training row with a weight above 0: set gram_rows to all",
+		e.GramRows)
 }
 
 // cross returns the mean cross moment Ê[x rᵀ] of a visit (p × k).
-func (c *common) cross(sums schemas.Tensors[float64]) ([]float64, error) {
+func (c *common) cross(sums wire.Tensors[float64]) ([]float64, error) {
 	mean := make([]float64, c.shape.Columns*c.shape.Classes)
 	return mean, c.crossTo(mean, sums)
 }
 
 // crossTo writes the mean cross moment of a visit into mean, which may be that of the sums.
-func (c *common) crossTo(mean []float64, sums schemas.Tensors[float64]) error {
-	sum, err := sums.Shaped(schemas.FieldCross, c.shape.Columns, c.shape.Classes)
+func (c *common) crossTo(mean []float64, sums wire.Tensors[float64]) error {
+	sum, err := sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
 	if err != nil {
 		return err
 	}
 	var overflown atomic.Bool
-	onCores(len(sum), 1, func(from, to int) {
+	linear.OnCores(len(sum), 1, func(from, to int) {
 		for i, v := range sum[from:to] {
-			if mean[from+i] = v / c.weight; !finite(mean[from+i]) {
+			if mean[from+i] = v / c.weight; !linear.Finite(mean[from+i]) {
 				overflown.Store(true)
 			}
 		}
 	})
 	if overflown.Load() {
-		return &NotFiniteError{"the cross moment"}
+		return &linear.NotFiniteError{What: "the cross moment"}
 	}
 	return nil
 }
 
 // ridgeGradient returns ∇J = Ê[x (g(Wx) − y)ᵀ] + λW (p × k) at the penalised weights. The residuals in the sums are y − g(Wx).
-func (c *common) ridgeGradient(sums schemas.Tensors[float64], penalised []float32) ([]float64, error) {
+func (c *common) ridgeGradient(sums wire.Tensors[float64], penalised []float32) ([]float64, error) {
 	gradient := make([]float64, c.shape.Columns*c.shape.Classes)
 	return gradient, c.ridgeGradientTo(gradient, sums, penalised)
 }
 
 // ridgeGradientTo writes ∇J into gradient, which may be the cross moment of the sums.
-func (c *common) ridgeGradientTo(gradient []float64, sums schemas.Tensors[float64], penalised []float32) error {
+func (c *common) ridgeGradientTo(gradient []float64, sums wire.Tensors[float64], penalised []float32) error {
 	if err := c.crossTo(gradient, sums); err != nil {
 		return err
 	}
-	onCores(len(gradient), 1, func(from, to int) {
+	linear.OnCores(len(gradient), 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			if gradient[i] = -gradient[i]; i < len(penalised) {
 				gradient[i] += c.lambda * float64(penalised[i])
@@ -445,13 +446,11 @@ func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
 	return w, penalised, c.lambda / 2 * norm
 }
 
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-
 // stop is the rule that ends a stage when the loss of a split has stopped falling. It never ends a stage by a split without
 // rows.
 type stop struct {
 	rule  *schemas.Stop
-	split schemas.Split
+	split examples.Split
 	best  float64
 	since int // accepted passes since the best
 }
@@ -459,17 +458,17 @@ type stop struct {
 func newStop(rule *schemas.Stop) stop {
 	s := stop{rule: rule, best: math.Inf(1)}
 	if rule != nil {
-		s.split, _ = schemas.ParseSplit(rule.Split) // checked with the configuration
+		s.split, _ = examples.ParseSplit(rule.Split) // checked with the configuration
 	}
 	return s
 }
 
 // watches reports whether the rule is about that split.
-func (s *stop) watches(split schemas.Split) bool { return s.rule != nil && s.split == split }
+func (s *stop) watches(split examples.Split) bool { return s.rule != nil && s.split == split }
 
 // observe reports whether this accepted pass is the best so far by the rule. Without a rule the last one is the best, as J or
 // the loss has not risen.
-func (s *stop) observe(losses [schemas.Splits]schemas.Losses) (best bool) {
+func (s *stop) observe(losses [examples.Splits]statistics.Losses) (best bool) {
 	if s.rule != nil && losses[s.split].Weight == 0 {
 		s.rule = nil
 	}

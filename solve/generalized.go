@@ -5,7 +5,9 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // generalized is Algorithm 1, generalized least squares, for a known link whose loss is not quadratic. A method chooses the
@@ -36,13 +38,13 @@ type point struct {
 // minDecrement is the gain relative to J below which float32 scores can't tell a step from none.
 const minDecrement = 1e-12
 
-func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	losses, err := g.open(sums)
 	if err != nil {
 		return nil, err
 	}
 	weights, penalised, ridge := g.start(w)
-	trial := point{visit: v, w: weights, objective: losses[schemas.Train].MeanLoss() + ridge}
+	trial := point{visit: v, w: weights, objective: losses[examples.Train].MeanLoss() + ridge}
 	g.passes++
 	evaluation := &Evaluation{Number: g.passes, Objective: trial.objective}
 	first := g.accepted.w == nil
@@ -58,7 +60,7 @@ func (g *generalized) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Ev
 	if trial.gradient, err = g.ridgeGradient(sums, penalised); err != nil {
 		return nil, err
 	}
-	trial.preconditioned = solved(g.factor, trial.gradient, g.shape.Classes)
+	trial.preconditioned = linear.Solved(g.factor, trial.gradient, g.shape.Classes)
 	trial.decrement = dot(trial.gradient, trial.preconditioned)
 	if first {
 		trial.step = g.descent.accept(nil, &trial)
@@ -84,7 +86,7 @@ func (g *generalized) Next() (Step, error) {
 // trial returns W − step.
 func (p *point) trial() []float32 {
 	w := make([]float32, len(p.w))
-	onCores(len(w), 1, func(from, to int) {
+	linear.OnCores(len(w), 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			w[i] = float32(float64(p.w[i]) - p.step[i])
 		}

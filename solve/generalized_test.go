@@ -12,6 +12,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 func stageOf(l schemas.Link, passes int, ridge float64) schemas.Stage {
@@ -24,7 +28,7 @@ func stageOf(l schemas.Link, passes int, ridge float64) schemas.Stage {
 func (pr *problem) wantLambda(ridge float64) float64 {
 	trace, weight := 0.0, 0.0
 	for i, w := range pr.weight {
-		if pr.split[i] != schemas.Train {
+		if pr.split[i] != examples.Train {
 			continue
 		}
 		weight += w
@@ -108,14 +112,14 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: solved(f.factor, f.gradient, 3)}
+			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: linear.Solved(f.factor, f.gradient, 3)}
 			g.accepted.decrement = floats.Dot(f.gradient, g.accepted.preconditioned)
 		}
 		j, own := pr.objective(l, g.lambda, w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
 			t.Errorf("%s: J is %v, expected %v", l, g.accepted.objective, j)
 		}
-		step := solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
+		step := linear.Solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
@@ -256,7 +260,7 @@ func TestSingleClassIsDoneAtOnce(t *testing.T) {
 func TestStopRule(t *testing.T) {
 	pr := problemOf(7, 150, 20, 2)
 	for i := range pr.split {
-		pr.split[i] = schemas.Split(i % 2) // with half of the rows held out the fit overfits
+		pr.split[i] = examples.Split(i % 2) // with half of the rows held out the fit overfits
 	}
 	for _, patience := range []int{1, 3} {
 		stage := stageOf(link.Softmax, 200, 1e-6)
@@ -268,7 +272,7 @@ func TestStopRule(t *testing.T) {
 			if !visit.pass.Accepted {
 				continue
 			}
-			if loss := schemas.LossesOf(visit.sums)[schemas.Holdout].MeanLoss(); loss < best {
+			if loss := statistics.LossesOf(visit.sums)[examples.Holdout].MeanLoss(); loss < best {
 				best, since, at = loss, 0, v
 			} else {
 				since++
@@ -318,16 +322,17 @@ func TestFitIsAFold(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		ridge float64
-		spoil func(schemas.Tensors[float64])
+		spoil func(wire.Tensors[float64])
 		want  any
 	}{
-		"fewer rows than features": {0, func(schemas.Tensors[float64]) {}, new(*SingularError)},
-		"no weight":                {1e-3, func(s schemas.Tensors[float64]) { clear(s[0].Data) }, new(NoWeightError)},
-		"loss":                     {1e-3, func(s schemas.Tensors[float64]) { s[0].Data[3] = math.NaN() }, new(*NotFiniteError)},
-		"Gram matrix":              {1e-3, func(s schemas.Tensors[float64]) { s[1].Data[0] = math.Inf(1) }, new(*NotFiniteError)},
-		"cross moment":             {1e-3, func(s schemas.Tensors[float64]) { s[2].Data[5] = math.NaN() }, new(*NotFiniteError)},
-		"no features":              {1e-3, func(s schemas.Tensors[float64]) { clear(s[1].Data) }, new(*SingularError)},
-		"other shape":              {1e-3, func(s schemas.Tensors[float64]) { s[1] = schemas.Vector(schemas.FieldGram, []float64{1}) }, new(*schemas.ShapeError)},
+		"fewer rows than features": {0, func(wire.Tensors[float64]) {}, new(*linear.SingularError)},
+		"no weight":                {1e-3, func(s wire.Tensors[float64]) { clear(s[0].Data) }, new(NoWeightError)},
+		"loss":                     {1e-3, func(s wire.Tensors[float64]) { s[0].Data[3] = math.NaN() }, new(*linear.NotFiniteError)},
+		"Gram matrix":              {1e-3, func(s wire.Tensors[float64]) { s[1].Data[0] = math.Inf(1) }, new(*linear.NotFiniteError)},
+		"cross moment":             {1e-3, func(s wire.Tensors[float64]) { s[2].Data[5] = math.NaN() }, new(*linear.NotFiniteError)},
+		"no features":              {1e-3, func(s wire.Tensors[float64]) { clear(s[1].Data) }, new(*linear.SingularError)},
+		"other shape": {1e-3, func(s wire.Tensors[float64]) { s[1] = wire.Vector(statistics.FieldGram, []float64{1}) },
+			new(*wire.ShapeError)},
 	} {
 		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
 			pr := problemOf(10, 10, 20, 3)

@@ -9,10 +9,12 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // sampled returns the sums with the Gram matrix of the first rows only, and the trace of all.
-func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tensors[float64] {
+func (pr *problem) sampled(sums wire.Tensors[float64], rows int) wire.Tensors[float64] {
 	p := pr.shape.Columns
 	weight, trace := 0.0, 0.0
 	for i, w := range pr.weight {
@@ -28,13 +30,13 @@ func (pr *problem) sampled(sums schemas.Tensors[float64], rows int) schemas.Tens
 	gram, _ := part.moments(part.x, mat.NewDense(rows, 1, nil))
 	for i, t := range sums {
 		switch t.Name {
-		case schemas.FieldGram:
+		case statistics.FieldGram:
 			sums[i].Data = gram
-		case schemas.FieldGramRows:
+		case statistics.FieldGramRows:
 			sums[i].Data = []float64{weight}
 		}
 	}
-	return append(sums, schemas.Vector(schemas.FieldTrace, []float64{trace}))
+	return append(sums, wire.Vector(statistics.FieldTrace, []float64{trace}))
 }
 
 // With the Gram matrix of a sample the passes find the minimum that a direct solve finds, and J never rises.
@@ -84,7 +86,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 func TestSampleWithoutTrainingRows(t *testing.T) {
 	pr := problemOf(1, 50, 5, 2)
 	fit, sums := pr.fit(stageOf(link.Softmax, 3, 1e-3)), pr.sampled(pr.sums(link.Softmax, pr.scores(nil)), 10)
-	rows, _ := sums.Find(schemas.FieldGramRows)
+	rows, _ := sums.Find(statistics.FieldGramRows)
 	rows.Data[0] = 0
 	if _, err := observe(fit, 0, Step{}, sums); err == nil {
 		t.Error("no error")

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // MethodLBFGS is L-BFGS that starts from the inverse Gram matrix.
@@ -18,13 +20,14 @@ func lbfgsMethod() method {
 	}
 }
 
-// lbfgs is L-BFGS (Nocedal 1980) that starts from the inverse of the Gram matrix, or of a diagonal matrix of sparse rows, in place of a multiple of the identity.
-// The pairs of the last steps learn how far L·S+λI is from the curvature of J along them. A trial is accepted if it
-// satisfies Armijo's condition; otherwise its step is halved. The zero value is for any metric.
+// lbfgs is L-BFGS (Nocedal 1980) that starts from the inverse of the Gram matrix, or of a diagonal matrix of sparse
+// rows, in place of a multiple of the identity. The pairs of the last steps learn how far L·S+λI is from the curvature
+// of J along them. A trial is accepted if it satisfies Armijo's condition; otherwise its step is halved. The zero value
+// is for any metric.
 type lbfgs struct {
-	// diagonal is the metric, if it is a diagonal matrix: products with its inverse are made again, as each takes no longer than a sum. Those of
-	// other metrics are kept. nil: another metric
-	diagonal  *diagonal
+	// diagonal is the metric, if it is a diagonal matrix: products with its inverse are made again, as each takes no
+	// longer than a sum. Those of other metrics are kept. nil: another metric
+	diagonal  *linear.Diagonal
 	pairs     []pair
 	direction []float64 // the step of size 1 from the last accepted point
 	slope     float64   // ⟨∇J, direction⟩ there
@@ -32,8 +35,8 @@ type lbfgs struct {
 }
 
 // newLBFGS returns L-BFGS that starts from the inverse of a metric.
-func newLBFGS(m metric) descent {
-	own, _ := m.(*diagonal)
+func newLBFGS(m linear.Metric) descent {
+	own, _ := m.(*linear.Diagonal)
 	return &lbfgs{diagonal: own}
 }
 
@@ -49,8 +52,9 @@ const (
 	// maxPairs is how many pairs are kept. On MNIST 5, 10 and 20 make no difference within 12 passes.
 	maxPairs = 10
 	// maxPairValues bounds them, and so the memory of a stage of sparse rows, to 256 MiB, or one pair if that has more. Fewer are
-	// slower there, and come as far: on a sample of RCV1 (softmax, ridge 0.2), J is 0.1204, 0.0956 and 0.0928 after 10, 20 and 40 passes with one pair, 0.1176, 0.0946 and 0.0928
-	// with five, and 0.1046, 0.0932 and 0.0928 with ten; on NEWS20 it is 0.2801, 0.2784 and 0.2774 after 20.
+	// slower there, and come as far: on a sample of RCV1 (softmax, ridge 0.2), J is 0.1204, 0.0956 and 0.0928 after 10, 20
+	// and 40 passes with one pair, 0.1176, 0.0946 and 0.0928 with five, and 0.1046, 0.0932 and 0.0928 with ten; on NEWS20
+	// it is 0.2801, 0.2784 and 0.2774 after 20.
 	maxPairValues = 1 << 25
 	// armijo is the share of the slope that a trial must gain (Nocedal and Wright 2006, 3.1).
 	armijo = 1e-4
@@ -70,8 +74,8 @@ func (q *lbfgs) accept(before, at *point) []float64 {
 	return q.direction
 }
 
-// learn keeps the pair of the step between two accepted points. With a diagonal it takes the memory of the gradient before, and that of the pair
-// that it forgets.
+// learn keeps the pair of the step between two accepted points. With a diagonal it takes the memory of the gradient
+// before, and that of the pair that it forgets.
 func (q *lbfgs) learn(before, at *point) {
 	n := len(at.w)
 	p := pair{change: before.gradient}
@@ -84,7 +88,7 @@ func (q *lbfgs) learn(before, at *point) {
 	if q.diagonal == nil {
 		p.change, p.preconditioned = make([]float64, n), make([]float64, n)
 	}
-	onCores(n, 1, func(from, to int) {
+	linear.OnCores(n, 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			p.step[i] = float64(at.w[i]) - float64(before.w[i])
 			p.change[i] = at.gradient[i] - before.gradient[i]
@@ -98,7 +102,7 @@ func (q *lbfgs) learn(before, at *point) {
 		return
 	}
 	if q.diagonal != nil {
-		p.square = q.diagonal.square(p.change)
+		p.square = q.diagonal.Square(p.change)
 	} else {
 		p.square = dot(p.change, p.preconditioned)
 	}
@@ -124,18 +128,19 @@ func (q *lbfgs) along(at *point) []float64 {
 		return direction
 	}
 	last := q.pairs[len(q.pairs)-1]
-	onCores(len(direction), 1, func(from, to int) { floats.Scale(last.inner/last.square, direction[from:to]) })
+	linear.OnCores(len(direction), 1, func(from, to int) { floats.Scale(last.inner/last.square, direction[from:to]) })
 	for i, p := range q.pairs {
 		addScaled(direction, alphas[i]-dot(p.change, direction)/p.inner, p.step)
 	}
 	return direction
 }
 
-// inverse returns the product of the inverse Gram matrix with the rest of the first loop, ∇J − Σ alpha · change. The matrix is linear, so that is
-// a combination of its products with the gradients, which are known. With a diagonal it is in the memory of the rest.
+// inverse returns the product of the inverse Gram matrix with the rest of the first loop, ∇J − Σ alpha · change. The
+// matrix is linear, so that is a combination of its products with the gradients, which are known. With a diagonal it is
+// in the memory of the rest.
 func (q *lbfgs) inverse(rest, alphas []float64, at *point) []float64 {
 	if q.diagonal != nil {
-		q.diagonal.SolveTo(rest, rest, len(rest)/len(q.diagonal.inverse))
+		q.diagonal.SolveTo(rest, rest, len(rest)/len(q.diagonal.Inverse))
 		return rest
 	}
 	direction := slices.Clone(at.preconditioned)
@@ -147,12 +152,12 @@ func (q *lbfgs) inverse(rest, alphas []float64, at *point) []float64 {
 
 // dot returns the inner product of two vectors.
 func dot(a, b []float64) float64 {
-	return sumsByClass(len(a), 1, func(from, to int, sums []float64) { sums[0] = floats.Dot(a[from:to], b[from:to]) })[0]
+	return linear.SumsByClass(len(a), 1, func(from, to int, sums []float64) { sums[0] = floats.Dot(a[from:to], b[from:to]) })[0]
 }
 
 // addScaled adds alpha · x to dst.
 func addScaled(dst []float64, alpha float64, x []float64) {
-	onCores(len(dst), 1, func(from, to int) { floats.AddScaled(dst[from:to], alpha, x[from:to]) })
+	linear.OnCores(len(dst), 1, func(from, to int) { floats.AddScaled(dst[from:to], alpha, x[from:to]) })
 }
 
 func (q *lbfgs) reject(*point) []float64 {

@@ -8,10 +8,12 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/floats/scalar"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // keptMetric is a diagonal matrix that L-BFGS does not know as one, so that it keeps the products with its inverse.
-type keptMetric struct{ *diagonal }
+type keptMetric struct{ *linear.Diagonal }
 
 // With a diagonal, L-BFGS keeps no products with its inverse, and takes the memory of what it is given. Its steps are the same, and pairs
 // more than maxPairs are forgotten.
@@ -30,7 +32,7 @@ func TestLBFGSFromADiagonal(t *testing.T) {
 		hessian.SetSym(j, j, hessian.At(j, j)+1)
 		squares[j] = hessian.At(j, j)
 	}
-	own, err := newDiagonal(squares, p, 1, 0, 1)
+	own, err := linear.NewDiagonal(squares, p, 1, 0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func TestLBFGSFromADiagonal(t *testing.T) {
 		gradient.Mul(hessian, mat.NewDense(p, k, wide(w)))
 		gradient.Sub(&gradient, target)
 		at := &point{w: w, gradient: gradient.RawMatrix().Data}
-		at.preconditioned = solved(own, at.gradient, k)
+		at.preconditioned = linear.Solved(own, at.gradient, k)
 		at.decrement = floats.Dot(at.gradient, at.preconditioned)
 		return at
 	}

@@ -1,6 +1,10 @@
 package solve
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/solve/linear"
+)
 
 // method is a way to find the minimum of J for a known link with a loss that is not quadratic. Each method is one value in
 // a file of its own, with one line in [methods].
@@ -16,7 +20,7 @@ type method struct {
 	// quadratic says that the method is for a quadratic loss, which has one way to its minimum: quadratic.go.
 	quadratic bool
 	// start returns the state of one fit, whose gradients are multiplied by the inverse of a metric.
-	start func(metric) descent
+	start func(linear.Metric) descent
 	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
 	// Nil: it always pays.
 	worthwhile func(at place, pass int, objectives []float64) bool

@@ -1,5 +1,9 @@
 package solve
 
+import (
+	"github.com/stagewise/stagewise/solve/linear"
+)
+
 // MethodPaper is Algorithm 1 with its fixed step.
 const MethodPaper = "paper"
 
@@ -8,7 +12,7 @@ func paperMethod() method {
 		name:      MethodPaper,
 		doc:       "Algorithm 1 with its fixed step",
 		wholeGram: true,
-		start:     func(metric) descent { return &paper{size: 1} },
+		start:     func(linear.Metric) descent { return &paper{size: 1} },
 	}
 }
 

@@ -11,6 +11,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // problem is a small data set in memory, whose visits it computes in float64.
@@ -19,7 +23,7 @@ type problem struct {
 	x          *mat.Dense // n × p; the last column is 1 if not all are penalised
 	class      []int
 	weight     []float64
-	split      []schemas.Split
+	split      []examples.Split
 	offset     *mat.Dense // n × k: the score before the stage
 	gramFactor float64    // factor of the Gram matrix; 1: the true matrix
 }
@@ -30,7 +34,7 @@ func problemOf(seed uint64, n, p, k int) *problem {
 	pr := &problem{
 		shape: Shape{Columns: p, Penalised: max(p-1, 1), Classes: k},
 		x:     mat.NewDense(n, p, nil), offset: mat.NewDense(n, k, nil),
-		class: make([]int, n), weight: make([]float64, n), split: make([]schemas.Split, n), gramFactor: 1,
+		class: make([]int, n), weight: make([]float64, n), split: make([]examples.Split, n), gramFactor: 1,
 	}
 	truth := mat.NewDense(p, k, nil)
 	truth.Apply(func(_, _ int, _ float64) float64 { return r.NormFloat64() }, truth)
@@ -91,10 +95,10 @@ func softmax(z []float64) []float64 {
 }
 
 // sums returns the sums of a visit with the scores z: losses, cross moment, and Gram matrix.
-func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
+func (pr *problem) sums(l schemas.Link, z *mat.Dense) wire.Tensors[float64] {
 	n, k := z.Dims()
 	p := pr.shape.Columns
-	splits, residual := make([]float64, schemas.Splits*schemas.LossFields), mat.NewDense(n, k, nil)
+	splits, residual := make([]float64, examples.Splits*statistics.LossFields), mat.NewDense(n, k, nil)
 	for i := range n {
 		row, loss, best := z.RawRowView(i), 0.0, 0
 		g := row
@@ -113,7 +117,7 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 				best = c
 			}
 		}
-		at := splits[int(pr.split[i])*schemas.LossFields:]
+		at := splits[int(pr.split[i])*statistics.LossFields:]
 		at[0] += pr.weight[i]
 		at[1]++
 		at[2] += pr.weight[i] * indicator(best != pr.class[i])
@@ -121,7 +125,7 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	}
 	squares := make([]float64, 2)
 	for i, w := range pr.weight {
-		if pr.split[i] == schemas.Train {
+		if pr.split[i] == examples.Train {
 			row := residual.RawRowView(i)
 			squares[0] += w * floats.Dot(row, row)
 			squares[1] += w * w
@@ -131,10 +135,11 @@ func (pr *problem) sums(l schemas.Link, z *mat.Dense) schemas.Tensors[float64] {
 	for i := range gram {
 		gram[i] *= pr.gramFactor
 	}
-	return schemas.Tensors[float64]{
-		{Name: schemas.FieldSplits, Shape: []int{schemas.Splits, schemas.LossFields}, Data: splits},
-		schemas.Vector(schemas.FieldGram, gram), schemas.Matrix(schemas.FieldCross, p, k, cross),
-		schemas.Vector(schemas.FieldGramRows, []float64{splits[int(schemas.Train)*schemas.LossFields]}), schemas.Vector(schemas.FieldResidual, squares),
+	return wire.Tensors[float64]{
+		{Name: statistics.FieldSplits, Shape: []int{examples.Splits, statistics.LossFields}, Data: splits},
+		wire.Vector(statistics.FieldGram, gram), wire.Matrix(statistics.FieldCross, p, k, cross),
+		wire.Vector(statistics.FieldGramRows, []float64{splits[int(examples.Train)*statistics.LossFields]}),
+		wire.Vector(statistics.FieldResidual, squares),
 	}
 }
 
@@ -152,7 +157,7 @@ func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 	wx := mat.DenseCopyOf(x)
 	for i := range n {
 		w := pr.weight[i]
-		if pr.split[i] != schemas.Train {
+		if pr.split[i] != examples.Train {
 			w = 0
 		}
 		for j := range p {
@@ -172,7 +177,7 @@ func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 }
 
 // observe gives the sums of a visit to a fit, the Gram matrix of visit 0 first.
-func observe(fit Fit, v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+func observe(fit Fit, v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	if v == 0 {
 		if err := fit.Precondition(sums); err != nil {
 			return nil, err
@@ -196,12 +201,12 @@ func lambdaOf(fit Fit) float64 {
 type visited struct {
 	step Step
 	pass *Evaluation
-	sums schemas.Tensors[float64]
+	sums wire.Tensors[float64]
 }
 
 // fit starts the fit of a run's only stage.
 func (pr *problem) fit(stage schemas.Stage) Fit {
-	return NewFit([]schemas.Stage{stage}, 0, false, pr.shape, new(Buffer))
+	return NewFit([]schemas.Stage{stage}, 0, false, pr.shape, new(linear.Buffer))
 }
 
 // run makes all visits of the fit of a run's only stage, which has a known link.
@@ -214,7 +219,7 @@ func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (vi
 func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
 	stage := stages[number]
-	fit = NewFit(stages, number, false, pr.shape, new(Buffer))
+	fit = NewFit(stages, number, false, pr.shape, new(linear.Buffer))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {
@@ -246,8 +251,8 @@ func (pr *problem) objective(l schemas.Link, lambda float64, w *mat.Dense) (floa
 	step.Mul(pr.x, w)
 	z.Add(z, &step)
 	sums := pr.sums(l, z)
-	train := schemas.LossesOf(sums)[schemas.Train]
-	cross, _ := sums.Find(schemas.FieldCross)
+	train := statistics.LossesOf(sums)[examples.Train]
+	cross, _ := sums.Find(statistics.FieldCross)
 	gradient, j := mat.NewDense(pr.shape.Columns, pr.shape.Classes, nil), train.MeanLoss()
 	for i, v := range cross.Data {
 		gradient.RawMatrix().Data[i] = -v / train.Weight

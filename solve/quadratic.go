@@ -4,14 +4,18 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // quadratic is Algorithm 1 for a quadratic loss, where J is quadratic too. With the Gram matrix of all rows one pass finds the
-// minimum. With the Gram matrix of a sample, or a diagonal matrix, it makes preconditioned conjugate gradients: each visit is at a step from the
-// minimum over all steps before it. The gradients at both ends of a step give the curvature of J along it, and so the exact
-// length that moves the minimum. The classes are independent problems, each with its own lengths. A visit goes as far as the step before should have
-// gone, which is nearly to the next minimum, so its losses are nearly those there, and a stop rule can choose among the visits.
+// minimum. With the Gram matrix of a sample, or a diagonal matrix, it makes preconditioned conjugate gradients: each
+// visit is at a step from the minimum over all steps before it. The gradients at both ends of a step give the curvature
+// of J along it, and so the exact length that moves the minimum. The classes are independent problems, each with its
+// own lengths. A visit goes as far as the step before should have gone, which is nearly to the next minimum, so its
+// losses are nearly those there, and a stop rule can choose among the visits.
 //
 // Of ten million columns each p × k matrix is hundreds of megabytes. So a visit changes the four that are kept where they are, and has
 // the gradient, and then the direction of the next step, in the memory of the sums.
@@ -38,7 +42,7 @@ type conjugate struct {
 // predictions, so this is an RMS error of some 3e-5.
 const maxDecrement = 1e-9
 
-func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	losses, err := q.open(sums)
 	if err != nil {
 		return nil, err
@@ -56,7 +60,7 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 	q.visit, q.passes = v, q.passes+1
 	if q.w == nil {
 		q.w, q.gradient = wide(weights), slices.Clone(gradient)
-		q.objective = losses[schemas.Train].MeanLoss() + ridge
+		q.objective = losses[examples.Train].MeanLoss() + ridge
 		if q.lengths, err = q.firstLengths(sums); err != nil {
 			return nil, err
 		}
@@ -68,9 +72,9 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 	}
 	direction := gradient // whose memory is free by now
 	q.factor.SolveTo(direction, q.gradient, k)
-	q.done = !(sum(dots(q.gradient, direction, k)) > maxDecrement*float64(k))
+	q.done = !(linear.Sum(linear.Dots(q.gradient, direction, k)) > maxDecrement*float64(k))
 	if q.last.d != nil {
-		addByClass(direction, quotients(dots(direction, q.last.hd, k), q.last.curvature), q.last.d)
+		linear.AddByClass(direction, linear.Quotients(linear.Dots(direction, q.last.hd, k), q.last.curvature), q.last.d)
 	}
 	if !q.ended() {
 		q.next = q.trial(direction)
@@ -78,26 +82,26 @@ func (q *quadratic) Observe(v int, w Step, sums schemas.Tensors[float64]) (*Eval
 	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
 }
 
-// crossMemory returns the memory of a visit's cross moment (p × k), if the rows are sparse; otherwise other memory of that size, as the sums are
-// kept.
-func (c *common) crossMemory(sums schemas.Tensors[float64]) ([]float64, error) {
+// crossMemory returns the memory of a visit's cross moment (p × k), if the rows are sparse; otherwise other memory of
+// that size, as the sums are kept.
+func (c *common) crossMemory(sums wire.Tensors[float64]) ([]float64, error) {
 	if !c.shape.Sparse {
 		return make([]float64, c.shape.Columns*c.shape.Classes), nil
 	}
-	return sums.Shaped(schemas.FieldCross, c.shape.Columns, c.shape.Classes)
+	return sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
 }
 
 // firstLengths returns how far the first step goes, of each class. A Gram matrix, also of a sample, is about the curvature
-// of J: the step goes all of it. From a diagonal matrix it would go much too far, on texts to a hundred times the loss, so it goes as far as J surely
-// falls.
-func (q *quadratic) firstLengths(sums schemas.Tensors[float64]) ([]float64, error) {
+// of J: the step goes all of it. From a diagonal matrix it would go much too far, on texts to a hundred times the loss,
+// so it goes as far as J surely falls.
+func (q *quadratic) firstLengths(sums wire.Tensors[float64]) ([]float64, error) {
 	length := 1.0
-	if own, ok := q.factor.(*diagonal); ok {
+	if own, ok := q.factor.(*linear.Diagonal); ok {
 		above, err := q.above(sums)
 		if err != nil {
 			return nil, err
 		}
-		length = own.length(q.gradient, q.shape.Classes, above)
+		length = own.Length(q.gradient, q.shape.Classes, above)
 	}
 	return slices.Repeat([]float64{length}, q.shape.Classes), nil
 }
@@ -108,15 +112,15 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 	if last.d == nil {
 		*last = conjugate{make([]float64, len(q.w)), make([]float64, len(q.w)), make([]float64, k)}
 	}
-	along := sumsByClass(len(q.w)/k, k, func(from, to int, sums []float64) { // ⟨visited − w, H d⟩ of the direction before
+	along := linear.SumsByClass(len(q.w)/k, k, func(from, to int, sums []float64) { // ⟨visited − w, H d⟩ of the direction before
 		for i := from * k; i < to*k; i += k {
 			for c := range sums {
 				sums[c] += (float64(visited[i+c]) - q.w[i+c]) * last.hd[i+c]
 			}
 		}
 	})
-	lengths := quotients(along, last.curvature)
-	onCores(len(q.w)/k, k, func(from, to int) {
+	lengths := linear.Quotients(along, last.curvature)
+	linear.OnCores(len(q.w)/k, k, func(from, to int) {
 		for i := from * k; i < to*k; i += k {
 			for c, length := range lengths {
 				d, hd := float64(visited[i+c])-q.w[i+c], gradient[i+c]-q.gradient[i+c]
@@ -128,8 +132,8 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 			}
 		}
 	})
-	last.curvature = dots(last.d, last.hd, k)
-	slope := dots(q.gradient, last.d, k)
+	last.curvature = linear.Dots(last.d, last.hd, k)
+	slope := linear.Dots(q.gradient, last.d, k)
 	for class, curvature := range last.curvature {
 		if !(curvature > 0) || math.IsInf(curvature, 0) {
 			last.curvature[class] = 0 // only rounding is left of this class
@@ -137,40 +141,14 @@ func (q *quadratic) step(visited []float32, gradient []float64) {
 		}
 		q.objective -= slope[class] * slope[class] / curvature / 2
 	}
-	lengths = quotients(slope, last.curvature)
-	addByClass(q.w, lengths, last.d)
-	addByClass(q.gradient, lengths, last.hd)
+	lengths = linear.Quotients(slope, last.curvature)
+	linear.AddByClass(q.w, lengths, last.d)
+	linear.AddByClass(q.gradient, lengths, last.hd)
 	for class, length := range lengths {
 		if length > 0 {
 			q.lengths[class] *= length
 		}
 	}
-}
-
-// quotients returns −a/b of each class, and 0 where b is not above 0.
-func quotients(a, b []float64) []float64 {
-	q := make([]float64, len(a))
-	for c, v := range b {
-		if v > 0 {
-			q[c] = -a[c] / v
-		}
-	}
-	return q
-}
-
-// addByClass adds x (p × k) to dst, each column times the length of its class. Where the length is 0, x may hold anything.
-func addByClass(dst, lengths, x []float64) {
-	k := len(lengths)
-	onCores(len(dst)/k, k, func(first, end int) {
-		for i := first * k; i < end*k; i += k {
-			to, from := dst[i:i+k:i+k], x[i:i+k:i+k]
-			for c, length := range lengths {
-				if length != 0 {
-					to[c] += length * from[c]
-				}
-			}
-		}
-	})
 }
 
 // ended reports whether no visit follows those observed so far.
@@ -193,7 +171,7 @@ func (q *quadratic) Next() (Step, error) {
 // trial returns the weights at the end of the next step.
 func (q *quadratic) trial(direction []float64) []float32 {
 	w, k := make([]float32, len(q.w)), q.shape.Classes
-	onCores(len(w)/k, k, func(from, to int) {
+	linear.OnCores(len(w)/k, k, func(from, to int) {
 		for i := from * k; i < to*k; i += k {
 			for c, length := range q.lengths {
 				w[i+c] = float32(q.w[i+c] - length*direction[i+c])
@@ -201,16 +179,4 @@ func (q *quadratic) trial(direction []float64) []float32 {
 		}
 	})
 	return w
-}
-
-// dots returns the inner products of the columns of two p × k matrices.
-func dots(a, b []float64, k int) []float64 {
-	return sumsByClass(len(a)/k, k, func(from, to int, sums []float64) {
-		for i := from * k; i < to*k; i += k {
-			x, y := a[i:i+k:i+k], b[i:i+k:i+k]
-			for c := range sums {
-				sums[c] += x[c] * y[c]
-			}
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // A stop rule ends conjugate gradients and blocks too, with the weights of the visit at which the split's loss was smallest.
@@ -15,7 +16,7 @@ func TestStopRuleOnSparseRows(t *testing.T) {
 		for _, patience := range []int{1, 3} {
 			pr := sparseProblem(7, 120, 40, 2)
 			for i := range pr.split {
-				pr.split[i] = schemas.Split(i % 2) // with half of the rows held out the fit overfits
+				pr.split[i] = examples.Split(i % 2) // with half of the rows held out the fit overfits
 			}
 			stage := Defaults()
 			stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 50, 1e-6
@@ -23,7 +24,7 @@ func TestStopRuleOnSparseRows(t *testing.T) {
 			visits, final, _ := sparseVisits(t, pr, stage, size)
 			best, at := math.Inf(1), 0
 			for v, visit := range visits {
-				if loss := visit.losses[schemas.Holdout].MeanLoss(); loss < best {
+				if loss := visit.losses[examples.Holdout].MeanLoss(); loss < best {
 					best, at = loss, v
 				}
 			}
@@ -43,14 +44,14 @@ func TestStopRuleOnSparseRows(t *testing.T) {
 	}
 }
 
-// With passes as the limit, a rule that has not ended the stage still chooses among the visits. Of a split without rows there is no rule: the last
-// minimum is final, which was not visited.
+// With passes as the limit, a rule that has not ended the stage still chooses among the visits. Of a split without rows
+// there is no rule: the last minimum is final, which was not visited.
 func TestStopRuleAtTheLastPass(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		pr := sparseProblem(8, 200, 12, 2)
 		for i := range pr.split {
 			if held {
-				pr.split[i] = schemas.Split(i % 2)
+				pr.split[i] = examples.Split(i % 2)
 			}
 		}
 		stage := Defaults()
@@ -69,7 +70,7 @@ func TestConjugateGradientsVisitWhereTheyGo(t *testing.T) {
 	stage := Defaults()
 	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 12, 1e-3
 	visits, _, _ := sparseVisits(t, pr, stage, 0)
-	loss := func(v int) float64 { return visits[v].losses[schemas.Train].MeanLoss() }
+	loss := func(v int) float64 { return visits[v].losses[examples.Train].MeanLoss() }
 	for v := 1; v < len(visits); v++ {
 		if loss(v) > loss(v-1)*1.001 {
 			t.Errorf("the loss rises from %v to %v at visit %d", loss(v-1), loss(v), v)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // The ridges that are tried: 1 and 3 times the powers of ten from 1e-4 to 10. They are numbers that a user may write, and few
@@ -61,7 +62,7 @@ type validation struct {
 	sampled   float64   // Σw of all rows over that of the rows behind the Gram matrix
 	unit      float64   // λ of the ridge 1
 	curvature float64   // h
-	buffer    *Buffer
+	buffer    *linear.Buffer
 	definite  float64 // S + definite·I is positive definite; 0: not known
 }
 
@@ -166,7 +167,7 @@ func (v *validation) score(ridge float64) float64 {
 // factor factors S + shift·I over the penalised columns. It returns false if that is not positive definite.
 func (v *validation) factor(shift float64) (kernel.Cholesky, bool) {
 	q := v.shape.Penalised
-	full := v.buffer.square(q)
+	full := v.buffer.Square(q)
 	for i, at := 0, 0; i < q; i, at = i+1, at+i+1 {
 		row := full[i*q : i*q+i+1]
 		floats.ScaleTo(row, 1/v.weight, v.gram[at:at+i+1])

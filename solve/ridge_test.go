@@ -10,6 +10,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // penalty returns μ on the diagonal of the penalised columns.
@@ -26,7 +30,7 @@ func (pr *problem) weighted(l schemas.Link, without int) (x, r *mat.Dense) {
 	n, k, p := len(pr.weight), pr.shape.Classes, pr.shape.Columns
 	x, r = mat.NewDense(n, p, nil), mat.NewDense(n, k, nil)
 	for i := range n {
-		if i == without || pr.split[i] != schemas.Train {
+		if i == without || pr.split[i] != examples.Train {
 			continue
 		}
 		g := pr.offset.RawRowView(i)
@@ -61,7 +65,7 @@ func leastSquares(x, r *mat.Dense, weight float64, penalty *mat.DiagDense) (w, h
 // total returns Σw of the training rows.
 func (pr *problem) total() (weight, squares float64) {
 	for i, w := range pr.weight {
-		if pr.split[i] == schemas.Train {
+		if pr.split[i] == examples.Train {
 			weight, squares = weight+w, squares+w*w
 		}
 	}
@@ -73,12 +77,12 @@ func (pr *problem) validationOf(t *testing.T, l schemas.Link) *validation {
 	t.Helper()
 	sums := pr.sums(l, pr.scores(nil))
 	weight, _ := pr.total()
-	gram, _ := sums.Find(schemas.FieldGram)
-	cross, _ := sums.Find(schemas.FieldCross)
-	residual, _ := sums.Find(schemas.FieldResidual)
+	gram, _ := sums.Find(statistics.FieldGram)
+	cross, _ := sums.Find(statistics.FieldCross)
+	residual, _ := sums.Find(statistics.FieldResidual)
 	v := &validation{
 		shape: pr.shape, gram: gram.Data, weight: weight, cross: slices.Clone(cross.Data), residual: residual.Data[0] / weight,
-		rows: effectiveRows(weight, residual.Data[1]), sampled: 1, unit: pr.wantLambda(1), curvature: 1, buffer: new(Buffer),
+		rows: effectiveRows(weight, residual.Data[1]), sampled: 1, unit: pr.wantLambda(1), curvature: 1, buffer: new(linear.Buffer),
 	}
 	for i := range v.cross {
 		v.cross[i] /= weight
@@ -159,9 +163,9 @@ func TestRidgeAgainstLeavingOneOut(t *testing.T) {
 }
 
 // rounded rounds the Gram matrix to float32, as its record has it.
-func rounded(sums schemas.Tensors[float64]) schemas.Tensors[float64] {
+func rounded(sums wire.Tensors[float64]) wire.Tensors[float64] {
 	for i, t := range sums {
-		if t.Name == schemas.FieldGram {
+		if t.Name == statistics.FieldGram {
 			for j, v := range t.Data {
 				sums[i].Data[j] = float64(float32(v))
 			}
@@ -188,10 +192,10 @@ func TestRidgeIsAboveRounding(t *testing.T) {
 	problems["constant columns"] = constant
 	absent := problemOf(4, 100, 20, 3)
 	for i, class := range absent.class {
-		if absent.split[i] = schemas.Train; class == 2 {
-			absent.split[i] = schemas.Holdout
+		if absent.split[i] = examples.Train; class == 2 {
+			absent.split[i] = examples.Holdout
 		} else if i%4 == 0 {
-			absent.split[i] = schemas.Test
+			absent.split[i] = examples.Test
 		}
 	}
 	problems["a class only in the holdout"] = absent
@@ -250,14 +254,14 @@ func TestAutoRidgeIsThatNumber(t *testing.T) {
 func TestRidgeWithASampledGramMatrix(t *testing.T) {
 	for _, size := range []struct{ n, p, k, rows int }{{4000, 40, 3, 800}, {4000, 64, 10, 500}, {1000, 20, 2, 1000}} {
 		pr := problemOf(9, size.n, size.p, size.k)
-		chosen := func(sums schemas.Tensors[float64]) float64 {
+		chosen := func(sums wire.Tensors[float64]) float64 {
 			fit := pr.fit(stageOf(link.Softmax, 5, float64(schemas.RidgeAuto)))
 			if _, err := observe(fit, 0, Step{}, rounded(sums)); err != nil {
 				t.Fatal(err)
 			}
 			return float64(fit.Ridge())
 		}
-		sums := func() schemas.Tensors[float64] { return pr.sums(link.Softmax, pr.scores(nil)) }
+		sums := func() wire.Tensors[float64] { return pr.sums(link.Softmax, pr.scores(nil)) }
 		all, part := chosen(sums()), chosen(pr.sampled(sums(), size.rows))
 		if !(part <= 10.01*all && all <= 10.01*part) || size.rows == size.n && part != all {
 			t.Errorf("%v: ridge %v with a sample, %v with all rows", size, part, all)

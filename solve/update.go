@@ -9,6 +9,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Update is the state of one stage's part of an update: it goes on from the weights of the version before, and sees the rows of a few
@@ -27,7 +30,7 @@ type Update struct {
 	link     link.Link
 	shape    Shape
 	passes   int
-	buffer   *Buffer
+	buffer   *linear.Buffer
 	before   *Moments // of the window, without the terms of what is visited; with the new rows' Gram matrix
 	visited  []Visited
 	weights  []float64 // Σw of the training rows of each visited increment
@@ -36,7 +39,7 @@ type Update struct {
 	scale    float64   // nλ
 	most     float64   // the largest curvature, L of the link
 	used     float64   // L of this update
-	factor   *preconditioner
+	factor   *linear.Preconditioner
 	met      []float64 // curvatures along the steps of this update
 	seen     int       // visits
 	restarts bool      // nothing of the window stays but what is visited
@@ -58,14 +61,6 @@ type Moments struct {
 func NewMoments(s Shape) *Moments {
 	p, k := s.Columns, s.Classes
 	return &Moments{Gram: make([]float64, p*(p+1)/2), Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
-}
-
-// Clone returns a copy that shares no memory.
-func (m *Moments) Clone() *Moments {
-	return &Moments{
-		Gram: append([]float64(nil), m.Gram...), Scores: append([]float64(nil), m.Scores...),
-		Gradient: append([]float64(nil), m.Gradient...), Curvature: m.Curvature,
-	}
 }
 
 // Decay multiplies the sums.
@@ -121,9 +116,10 @@ const (
 )
 
 // NewUpdate starts the update of a stage. before is the moments of the window before the update, decayed and without the increments that
-// leave, which it takes over. weight is Σ w_c Σw over all increments that stay, without the new one, which is the first of visited. The update uses buffer until the next fit is
-// started with it.
-func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64, visited []Visited, passes int, buffer *Buffer) *Update {
+// leave, which it takes over. weight is Σ w_c Σw over all increments that stay, without the new one, which is the first
+// of visited. The update uses buffer until the next fit is started with it.
+func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64, visited []Visited, passes int,
+	buffer *linear.Buffer) *Update {
 	l := link.Named(stage.Link)
 	if l.Learnt {
 		panic(fmt.Sprintf("solve: an update of a stage with link %s", l.Name))
@@ -137,9 +133,9 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 	return u
 }
 
-// NewRestart starts the update of a stage of which nothing stays but what is visited: the stream has changed. The field gram of Precondition
-// then has the rows of all that is visited, whose weights are 1.
-func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int, buffer *Buffer) *Update {
+// NewRestart starts the update of a stage of which nothing stays but what is visited: the stream has changed. The field
+// gram of Precondition then has the rows of all that is visited, whose weights are 1.
+func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int, buffer *linear.Buffer) *Update {
 	weight := 0.0
 	for _, v := range visited[1:] {
 		weight += v.Rows
@@ -149,18 +145,19 @@ func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int,
 	return u
 }
 
-// EndVisited has the update make one more visit, with the weights that it ends with, so that their loss is known. It changes nothing else: who makes
-// the version again need not know of the gate. Call it before the first visit.
+// EndVisited has the update make one more visit, with the weights that it ends with, so that their loss is known. It
+// changes nothing else: who makes the version again need not know of the gate. Call it before the first visit.
 func (u *Update) EndVisited() { u.judges = true }
 
-// Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of increments that leave, the
-// field leave, which is already times their weights. Both may be absent. The field gram_rows is Σw of the new training rows, leave_rows that of
-// the forgotten ones, which leave increments that stay. It factors the matrix of the update's steps.
-func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
+// Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of
+// increments that leave, the field leave, which is already times their weights. Both may be absent. The field gram_rows
+// is Σw of the new training rows, leave_rows that of the forgotten ones, which leave increments that stay. It factors
+// the matrix of the update's steps.
+func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 	for _, part := range []struct {
 		field  string
 		weight float64
-	}{{schemas.FieldGram, u.visited[0].Weight}, {schemas.FieldLeave, -1}} {
+	}{{statistics.FieldGram, u.visited[0].Weight}, {statistics.FieldLeave, -1}} {
 		if _, any := sums.Find(part.field); !any {
 			continue
 		}
@@ -170,15 +167,15 @@ func (u *Update) Precondition(sums schemas.Tensors[float64]) error {
 		}
 		floats.AddScaled(u.before.Gram, part.weight, gram)
 	}
-	rows, err := sums.Shaped(schemas.FieldGramRows, 1)
+	rows, err := sums.Shaped(statistics.FieldGramRows, 1)
 	if err != nil {
 		return err
 	}
 	if u.visited[0].Rows = rows[0]; u.restarts {
 		u.visited[0].Rows = max(rows[0]-u.weight, 0)
 	}
-	if _, any := sums.Find(schemas.FieldLeaveRows); any {
-		forgotten, err := sums.Shaped(schemas.FieldLeaveRows, 1)
+	if _, any := sums.Find(statistics.FieldLeaveRows); any {
+		forgotten, err := sums.Shaped(statistics.FieldLeaveRows, 1)
 		if err != nil {
 			return err
 		}
@@ -197,17 +194,17 @@ func (u *Update) Weight() schemas.Weight { return 0 }
 // field terms. Where [schemas.KeepsTerms] says so, that has each increment's, elsewhere their sum, each times
 // the increment's weight. Accepted is false if the step to the weights of the visit has raised the objective: the next step is from the
 // weights before it, with the link's full curvature.
-func (u *Update) Observe(visit int, w Step, sums schemas.Tensors[float64]) (*Evaluation, error) {
+func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	p, k, m := u.shape.Columns, u.shape.Classes, 1
 	apart := schemas.KeepsTerms(visit, u.passes)
 	if apart {
 		m = len(u.visited)
 	}
-	both, err := sums.Shaped(schemas.FieldTerms, m, 2, p, k)
+	both, err := sums.Shaped(statistics.FieldTerms, m, 2, p, k)
 	if err != nil {
 		return nil, err
 	}
-	visited, err := sums.Shaped(schemas.FieldVisited, len(u.visited), 2)
+	visited, err := sums.Shaped(statistics.FieldVisited, len(u.visited), 2)
 	if err != nil {
 		return nil, err
 	}
@@ -225,9 +222,9 @@ func (u *Update) Observe(visit int, w Step, sums schemas.Tensors[float64]) (*Eva
 	} else {
 		here.scores, here.gradient = terms[0].Scores, terms[0].Gradient
 	}
-	losses := make([]schemas.Losses, len(u.visited))
+	losses := make([]statistics.Losses, len(u.visited))
 	for i, v := range u.visited {
-		losses[i] = schemas.Losses{Weight: visited[2*i], Loss: visited[2*i+1]}
+		losses[i] = statistics.Losses{Weight: visited[2*i], Loss: visited[2*i+1]}
 		here.loss += v.Weight * losses[i].Loss
 	}
 	if u.judges && u.at.terms != nil {
@@ -256,9 +253,9 @@ func TermsOf(scores, residuals []float64) Terms {
 }
 
 // observe takes a visit, and the losses of each visited increment.
-func (u *Update) observe(here tangent, losses []schemas.Losses) (*Evaluation, error) {
-	if !finite(here.loss) || !finite(floats.Sum(here.gradient)) {
-		return nil, &NotFiniteError{"the loss of the visited rows"}
+func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation, error) {
+	if !linear.Finite(here.loss) || !linear.Finite(floats.Sum(here.gradient)) {
+		return nil, &linear.NotFiniteError{What: "the loss of the visited rows"}
 	}
 	if u.seen == 0 {
 		for _, l := range losses {
@@ -302,8 +299,8 @@ func (u *Update) canShorten() bool {
 	return u.used < u.most || u.lbfgs != nil && len(u.lbfgs.pairs) > 0
 }
 
-// choose lets L-BFGS choose the step from a visit. Where all of the window is visited, the objective is J, and its gradient is known without
-// S. before is the last accepted point; nil: there is none.
+// choose lets L-BFGS choose the step from a visit. Where all of the window is visited, the objective is J, and its
+// gradient is known without S. before is the last accepted point; nil: there is none.
 func (u *Update) choose(before *point, t *tangent) {
 	k := u.shape.Classes
 	t.point = &point{w: narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w))}
@@ -312,7 +309,7 @@ func (u *Update) choose(before *point, t *tangent) {
 			t.point.gradient[i] += u.scale / u.weight * t.w[i]
 		}
 	}
-	t.point.preconditioned = solved(u.factor, t.point.gradient, k)
+	t.point.preconditioned = linear.Solved(u.factor, t.point.gradient, k)
 	t.point.decrement = floats.Dot(t.point.gradient, t.point.preconditioned)
 	t.point.step = u.lbfgs.accept(before, t.point)
 }
@@ -355,7 +352,7 @@ func (u *Update) begin() error {
 
 // refactor factors (L·S + nλI)/n.
 func (u *Update) refactor() (err error) {
-	u.factor, err = newPreconditioner(u.before.Gram, u.shape.Columns, u.shape.Penalised, u.weight, u.scale/u.weight, u.used, u.buffer)
+	u.factor, err = linear.NewPreconditioner(u.before.Gram, u.shape.Columns, u.shape.Penalised, u.weight, u.scale/u.weight, u.used, u.buffer)
 	return err
 }
 
@@ -370,7 +367,8 @@ type tangent struct {
 }
 
 // curvature returns the mean curvature of the visited rows' loss along the step between two visits:
-// h = 2 (loss(W') − loss(W) − ⟨∇, W' − W⟩) / Σ w |x'(W' − W)|². The sum is ⟨W' − W, A' − A⟩, as A is linear in W. It returns false if the step is so short that this would be rounding.
+// h = 2 (loss(W') − loss(W) − ⟨∇, W' − W⟩) / Σ w |x'(W' − W)|². The sum is ⟨W' − W, A' − A⟩, as A is linear in W. It
+// returns false if the step is so short that this would be rounding.
 func (t *tangent) curvature(next *tangent, weight float64) (h float64, ok bool) {
 	step := floats.SubTo(make([]float64, len(t.w)), next.w, t.w)
 	length := floats.Dot(step, next.scores) - floats.Dot(step, t.scores)
@@ -385,11 +383,13 @@ func (t *tangent) curvature(next *tangent, weight float64) (h float64, ok bool) 
 // those that are. It is bounded below, as S has the visited rows with the same weights.
 func (u *Update) objective(t *tangent) float64 {
 	k, l := u.shape.Classes, u.used
-	return u.weight*u.factor.Energy(t.w, k)/2 - l*floats.Dot(t.w, u.before.Scores) + floats.Dot(t.w, u.before.Gradient) - l/2*floats.Dot(t.w, t.scores) + t.loss
+	return u.weight*u.factor.Energy(t.w, k)/2 - l*floats.Dot(t.w, u.before.Scores) +
+		floats.Dot(t.w, u.before.Gradient) - l/2*floats.Dot(t.w, t.scores) + t.loss
 }
 
-// Next returns the weights after the visits so far. The last step is that of Algorithm 1, as nobody sees whether it raises the objective. The weights are final after the last pass, or the one after it if the last was not accepted:
-// no visit is made with them before the next update, but that of [Update.EndVisited].
+// Next returns the weights after the visits so far. The last step is that of Algorithm 1, as nobody sees whether it
+// raises the objective. The weights are final after the last pass, or the one after it if the last was not accepted: no
+// visit is made with them before the next update, but that of [Update.EndVisited].
 func (u *Update) Next() (Step, error) {
 	if u.final != nil {
 		return Step{W: u.final, Final: true, Of: u.seen}, nil
@@ -402,7 +402,7 @@ func (u *Update) Next() (Step, error) {
 	for i := range target {
 		target[i] = (u.used*(u.before.Scores[i]+u.at.scores[i]) - u.before.Gradient[i] - u.at.gradient[i]) / u.weight
 	}
-	return Step{W: narrow(solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
+	return Step{W: narrow(linear.Solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The

@@ -11,6 +11,9 @@ import (
 	"gonum.org/v1/gonum/optimize"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // increment is some rows in memory: what workers would sum.
@@ -45,7 +48,7 @@ func (c *increment) setGram() {
 }
 
 // visit returns the terms of an increment at W, and its losses.
-func (c *increment) visit(w []float32, softmax bool) (Terms, schemas.Losses) {
+func (c *increment) visit(w []float32, softmax bool) (Terms, statistics.Losses) {
 	p, k := c.shape()
 	if w == nil {
 		w = make([]float32, p*k)
@@ -60,7 +63,7 @@ func (c *increment) shape() (p, k int) {
 }
 
 // at is visit for weights in double precision.
-func (c *increment) at(w mat.Matrix, ofSoftmax bool) (Terms, schemas.Losses) {
+func (c *increment) at(w mat.Matrix, ofSoftmax bool) (Terms, statistics.Losses) {
 	var score, a, g mat.Dense
 	score.Mul(c.x, w)
 	n, k := score.Dims()
@@ -83,7 +86,7 @@ func (c *increment) at(w mat.Matrix, ofSoftmax bool) (Terms, schemas.Losses) {
 	}
 	a.Mul(c.x.T(), &score)
 	g.Mul(c.x.T(), residual)
-	return Terms{a.RawMatrix().Data, g.RawMatrix().Data}, schemas.Losses{Weight: float64(n), Loss: loss}
+	return Terms{a.RawMatrix().Data, g.RawMatrix().Data}, statistics.Losses{Weight: float64(n), Loss: loss}
 }
 
 // window is a stage that is updated, with its increments in memory.
@@ -103,7 +106,7 @@ func newWindow(link schemas.Link, p, k int, ridge float64) *window {
 }
 
 // visit returns the sums of a visit, with the terms of each increment or of all.
-func (o *window) visit(visited []*increment, apart bool) schemas.Tensors[float64] {
+func (o *window) visit(visited []*increment, apart bool) wire.Tensors[float64] {
 	p, k := o.shape.Columns, o.shape.Classes
 	var terms, losses []float64
 	for _, c := range visited {
@@ -121,9 +124,9 @@ func (o *window) visit(visited []*increment, apart bool) schemas.Tensors[float64
 			floats.AddScaled(terms, c.weight, both)
 		}
 	}
-	return schemas.Tensors[float64]{
-		{Name: schemas.FieldTerms, Shape: []int{len(terms) / (2 * p * k), 2, p, k}, Data: terms},
-		{Name: schemas.FieldVisited, Shape: []int{len(visited), 2}, Data: losses},
+	return wire.Tensors[float64]{
+		{Name: statistics.FieldTerms, Shape: []int{len(terms) / (2 * p * k), 2, p, k}, Data: terms},
+		{Name: statistics.FieldVisited, Shape: []int{len(visited), 2}, Data: losses},
 	}
 }
 
@@ -141,8 +144,9 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 		weight += c.weight * float64(n)
 	}
 	rows := list[0].Rows
-	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &Buffer{})
-	if err := u.Precondition(schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, fresh.gram), schemas.Vector(schemas.FieldGramRows, []float64{rows})}); err != nil {
+	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &linear.Buffer{})
+	if err := u.Precondition(wire.Tensors[float64]{wire.Vector(statistics.FieldGram, fresh.gram), wire.Vector(statistics.FieldGramRows,
+		[]float64{rows})}); err != nil {
 		t.Fatal(err)
 	}
 	for visit, done := 0, false; !done; visit++ {
@@ -252,7 +256,8 @@ func (o *window) minimum(t *testing.T) []float64 {
 	found, err := optimize.Minimize(optimize.Problem{
 		Func: func(w []float64) float64 { return o.objectiveAt(w, nil) },
 		Grad: func(gradient, w []float64) { o.objectiveAt(w, gradient) },
-	}, make([]float64, o.shape.Columns*o.shape.Classes), &optimize.Settings{GradientThreshold: 1e-4, MajorIterations: 3000}, &optimize.LBFGS{Store: 30})
+	}, make([]float64, o.shape.Columns*o.shape.Classes), &optimize.Settings{GradientThreshold: 1e-4, MajorIterations: 3000},
+		&optimize.LBFGS{Store: 30})
 	if found == nil {
 		t.Fatal(err)
 	}
@@ -362,8 +367,8 @@ func everything() map[string]func(r *rand.Rand, c *increment, number int) {
 	}
 }
 
-// An update that visits all of the window goes to the minimum that a full run finds with many more passes, whatever the labels are. The steps
-// of Algorithm 1 alone leave J up to 72 % above it after as many passes.
+// An update that visits all of the window goes to the minimum that a full run finds with many more passes, whatever the
+// labels are. The steps of Algorithm 1 alone leave J up to 72 % above it after as many passes.
 func TestUpdateOfEverythingIsAFullRun(t *testing.T) {
 	for name, change := range everything() {
 		for _, k := range []int{2, 100} {

@@ -1,6 +1,9 @@
 package stages
 
-import "github.com/stagewise/stagewise/schemas"
+import (
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
 
 // Variant is an image that is made of another one: mirrored from left to right or not, and then moved. The zero value is the image itself.
 type Variant struct {
@@ -26,7 +29,7 @@ func Variants(a schemas.Augment) []Variant {
 
 // Of writes the variant of an image of that shape into dst. Where the image that is moved has no pixel, the nearest one at its edge is
 // repeated: a photograph has no colour of its background.
-func (v Variant) Of(dst, pixels []float32, image schemas.Image) {
+func (v Variant) Of(dst, pixels []float32, image examples.Image) {
 	height, width, channels := image.Height(), image.Width(), image.Channels()
 	for y := range height {
 		from := min(max(y-v.down, 0), height-1) * width

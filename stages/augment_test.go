@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 func TestVariants(t *testing.T) {
@@ -22,7 +23,7 @@ func TestVariants(t *testing.T) {
 		var got [][]float32
 		for _, v := range Variants(a) {
 			dst := make([]float32, len(image))
-			v.Of(dst, image, schemas.Image{2, 3, 1})
+			v.Of(dst, image, examples.Image{2, 3, 1})
 			got = append(got, dst)
 		}
 		if len(got) != a.Rows()-1 {
@@ -40,7 +41,7 @@ func TestVariants(t *testing.T) {
 		}
 	}
 	colours, dst := []float32{1, 10, 2, 20}, make([]float32, 4)
-	Variant{mirrored: true}.Of(dst, colours, schemas.Image{1, 2, 2})
+	Variant{mirrored: true}.Of(dst, colours, examples.Image{1, 2, 2})
 	if want := []float32{2, 20, 1, 10}; !slices.Equal(dst, want) {
 		t.Errorf("two channels mirrored: %v, expected %v", dst, want)
 	}

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// An axis is how the positions along one side of an image fall into the cells of a grid. Cells may overlap, so sums are first made of segments: positions
-// beside each other that are in the same cells.
+// An axis is how the positions along one side of an image fall into the cells of a grid. Cells may overlap, so sums are
+// first made of segments: positions beside each other that are in the same cells.
 type axis struct {
 	segment []int    // of each position
 	cells   [][2]int // of each cell its first segment, and the one after its last
 }
 
-// newAxis divides positions, of which there are at least as many as cells. Cells are as equal as can be, and then longer by overlap positions at each
-// of their ends that is none of the axis.
+// newAxis divides positions, of which there are at least as many as cells. Cells are as equal as can be, and then
+// longer by overlap positions at each of their ends that is none of the axis.
 func newAxis(positions, grid, overlap int) axis {
 	a := axis{segment: make([]int, positions), cells: make([][2]int, grid)}
 	edge := func(c int) int { return int(math.RoundToEven(float64(positions*c) / float64(grid))) }
@@ -72,8 +72,8 @@ type tile struct {
 	regions []region
 }
 
-// A region is positions of an image that are in the same segment of both axes: those from left on, and below, row by row. Segments have the numbers of
-// down · segments of across + across.
+// A region is positions of an image that are in the same segment of both axes: those from left on, and below, row by
+// row. Segments have the numbers of down · segments of across + across.
 type region struct {
 	top, left, rows, cols int
 	segment, mirrored     int // of an image and of its mirror image

@@ -2,8 +2,8 @@ package stages
 
 import "testing"
 
-// Cells are as equal as can be, and reach overlap positions into those beside them. Positions of a segment are in the same cells, and those of two
-// segments beside each other are not.
+// Cells are as equal as can be, and reach overlap positions into those beside them. Positions of a segment are in the
+// same cells, and those of two segments beside each other are not.
 func TestAxis(t *testing.T) {
 	for _, positions := range []int{4, 5, 20, 63, 64, 65} {
 		for _, grid := range []int{1, 2, 3, 4} {
@@ -26,7 +26,8 @@ func TestAxis(t *testing.T) {
 						same = same && want == a.within(max(i-1, 0), c)
 					}
 					if i > 0 && same != (a.segment[i] == a.segment[i-1]) {
-						t.Errorf("%d positions, %d cells, overlap %d: position %d is in segment %d, the one before in %d", positions, grid, overlap, i, a.segment[i], a.segment[i-1])
+						t.Errorf("%d positions, %d cells, overlap %d: position %d is in segment %d, the one before in %d", positions, grid, overlap,
+							i, a.segment[i], a.segment[i-1])
 					}
 				}
 			}

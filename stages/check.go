@@ -4,21 +4,20 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // maxSize bounds the features of a block and the principal components: the Gram matrix of more features would not fit into
 // the memory of a worker.
 const maxSize = 32768
 
-// maxIDF bounds the power of the inverse document frequency, so that a factor is no overflow: it is the logarithm of a number of rows.
-const maxIDF = 10
-
 // Check returns what is wrong with features, by the keys under `features`. It also checks keys that the kind does not read:
 // a value out of range is a mistake there too.
-func Check(f schemas.Features) (problems []schemas.Problem) {
+func Check(f schemas.Features) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
-		problems = append(problems, schemas.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	minSize := 1
 	if k, ok := find(f.Kind); ok {
@@ -28,7 +27,7 @@ func Check(f schemas.Features) (problems []schemas.Problem) {
 		for k := range kinds {
 			names = append(names, k.name)
 		}
-		bad("kind", f.Kind, alternatives(names))
+		bad("kind", f.Kind, option.Enumerate(names, "or"))
 	}
 	if f.Size < minSize || f.Size > maxSize {
 		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", minSize, maxSize))
@@ -48,35 +47,20 @@ func Check(f schemas.Features) (problems []schemas.Problem) {
 	return problems
 }
 
-// CheckPrepare returns what is wrong with a preparation, by the keys under `prepare`.
-func CheckPrepare(p schemas.Prepare) (problems []schemas.Problem) {
-	switch p.Scale {
-	case ScaleNone, ScaleStandard, ScaleUnit:
-	default:
-		problems = append(problems, schemas.Problem{Key: "scale", Value: p.Scale, Want: alternatives([]string{ScaleNone, ScaleStandard, ScaleUnit})})
+// CheckInputs returns what is wrong with features beside a preparation, by the keys under `features`. Both must pass their own checks.
+func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
+	if k, ok := find(f.Kind); ok && k.pixels && (p.PCA > 0 || p.Scale == prepare.ScaleUnit || p.Scale == prepare.ScaleRanks) {
+		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are made of pixels"
+		return []option.Problem{{Key: "kind", Value: f.Kind, Want: want}}
 	}
-	if p.PCA < 0 || p.PCA > maxSize {
-		problems = append(problems, schemas.Problem{Key: "pca", Value: fmt.Sprint(p.PCA), Want: fmt.Sprintf("a whole number from 0 to %d", maxSize)})
-	}
-	if p.MinRows < 0 {
-		problems = append(problems, schemas.Problem{Key: "min_rows", Value: fmt.Sprint(p.MinRows), Want: "a whole number ≥ 0"})
-	}
-	switch p.Values {
-	case "", ValuesNone, ValuesLog, ValuesSqrt, ValuesBinary:
-	default:
-		problems = append(problems, schemas.Problem{Key: "values", Value: p.Values, Want: alternatives([]string{ValuesNone, ValuesLog, ValuesSqrt, ValuesBinary})})
-	}
-	if !(p.IDF >= 0 && p.IDF <= maxIDF) {
-		problems = append(problems, schemas.Problem{Key: "idf", Value: fmt.Sprint(p.IDF), Want: fmt.Sprintf("a number from 0 to %d", maxIDF)})
-	}
-	return problems
+	return nil
 }
 
-// CheckInputs returns what is wrong with features beside a preparation, by the keys under `features`. Both must pass their own checks.
-func CheckInputs(f schemas.Features, p schemas.Prepare) []schemas.Problem {
-	if k, ok := find(f.Kind); ok && k.pixels && (p.PCA > 0 || p.Scale == ScaleUnit) {
-		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are made of pixels"
-		return []schemas.Problem{{Key: "kind", Value: f.Kind, Want: want}}
+// CheckScores returns what is wrong with features beside the scores of a stage, by the stage's keys.
+func CheckScores(f schemas.Features, scores bool) []option.Problem {
+	if scores && Grown(f) {
+		want := "false with kind " + f.Kind + ", because leaves are all columns of such a block"
+		return []option.Problem{{Key: "scores", Value: "true", Want: want}}
 	}
 	return nil
 }

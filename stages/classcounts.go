@@ -3,7 +3,9 @@ package stages
 import (
 	"fmt"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // ClassCounts is the kind of features that are the inputs of sparse rows, with weights that are counted and not fitted.
@@ -12,11 +14,13 @@ const ClassCounts = "class_counts"
 func classCounts() kind {
 	return kind{
 		name: ClassCounts,
-		meaning: "the inputs of sparse rows themselves, whose weights are not fitted: the logarithm of how often each is in a class, as naive Bayes has it, and less of it for an input that all classes have. " +
-			"After a stage of columns, it makes predictions of texts better",
+		meaning: "the inputs of sparse rows, with weights from counts instead of a fit: as in naive Bayes, the logarithm of the " +
+			"frequency of each input in a class, reduced for inputs that all classes have. After a stage of columns, it improves " +
+			"predictions of texts",
 		keys: []key{{
-			Key: schemas.Key{Name: "weight", Meaning: "what the logarithms are multiplied by before they are added to the scores: a number, or `auto` (its default), the number that predicts the holdout rows " +
-				"best, 0 if they don't help. Without the key `examples.holdout` a tenth of the training rows is then held out"},
+			Key: option.Key{Name: "weight", Meaning: "factor of the logarithms before they are added to the scores: a number, or " +
+				"`auto` (its default), the number with the best predictions of the holdout rows, 0 if the logarithms don't help. " +
+				"Without the key `examples.holdout`, `auto` holds out a tenth of the training rows"},
 			value: func(f schemas.Features) any { return f.Weight },
 			valid: func(f schemas.Features) bool { return f.Weight.Valid() },
 			want:  "auto or a number ≥ 0",
@@ -32,17 +36,19 @@ func classCounts() kind {
 	}
 }
 
-// DefaultHoldout is the fraction of the training rows that features with a weight that is chosen need, if no key says another. On NEWS20 without
-// a tenth of its training rows, the test error is 11.7 to 11.8 % whichever of the best weights is chosen; without a fifth, 12.1 %.
+// DefaultHoldout is the fraction of the training rows that features with a weight that is chosen need, if no key says
+// another. On NEWS20 without a tenth of its training rows, the test error is 11.7 to 11.8 % whichever of the best
+// weights is chosen; without a fifth, 12.1 %.
 const DefaultHoldout = 0.1
 
 // Chooses reports whether something about features is chosen by how well holdout rows are predicted.
 func Chooses(f schemas.Features) bool { return f.Weight == schemas.WeightAuto }
 
 // CheckTask returns what is wrong with features of a run that predicts what the task says, by the keys under `features`.
-func CheckTask(f schemas.Features, task schemas.Task) []schemas.Problem {
-	if k, ok := find(f.Kind); ok && k.counted && task != schemas.OneLabel {
-		return []schemas.Problem{{Key: "kind", Value: f.Kind, Want: "another kind, because these features count the rows of each class, and rows have one label each"}}
+func CheckTask(f schemas.Features, task examples.Task) []option.Problem {
+	if k, ok := find(f.Kind); ok && k.counted && task != examples.OneLabel {
+		return []option.Problem{{Key: "kind", Value: f.Kind,
+			Want: "another kind, because these features count the rows of each class, and rows have one label each"}}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
@@ -19,10 +20,11 @@ func columns() kind {
 		name:    Columns,
 		meaning: "the inputs themselves",
 		keys: []key{
-			{Key: schemas.Key{Name: "size", Meaning: "0 (its default) takes all inputs"}},
-			{Key: schemas.Key{Name: "replacement", Meaning: "drawn with replacement"}},
+			{Key: option.Key{Name: "size", Meaning: "0 (its default) takes all inputs"}},
+			{Key: option.Key{Name: "replacement", Meaning: "draw with replacement"}},
 		},
 		minSize:  0,
+		suits:    []Examples{Tables, SparseRows},
 		sparse:   true,
 		defaults: func(f *schemas.Features) { f.Size = 0 },
 		describe: func(f schemas.Features) string {

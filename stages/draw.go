@@ -3,7 +3,7 @@ package stages
 import (
 	"math"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Stream is an endless sequence of random draws. Draw i depends on i alone, so draws can be made in any order. To repeat them
@@ -37,11 +37,11 @@ const (
 
 // NewStream returns the draws of one stage for one purpose.
 func NewStream(seed uint64, stage int, purpose uint64) Stream {
-	return Stream{schemas.Hash(seed, uint64(stage), purpose)}
+	return Stream{wire.Hash(seed, uint64(stage), purpose)}
 }
 
 // Word returns 64 random bits, draw i.
-func (s Stream) Word(i uint64) uint64 { return schemas.Mix(s.key + i*0x9e3779b97f4a7c15) }
+func (s Stream) Word(i uint64) uint64 { return wire.Mix(s.key + i*0x9e3779b97f4a7c15) }
 
 // Uniform returns draw i from the uniform distribution on (0, 1). It is never 0 or 1.
 func (s Stream) Uniform(i uint64) float64 { return (float64(s.Word(i)>>12) + 0.5) / (1 << 52) }

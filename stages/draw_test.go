@@ -112,7 +112,8 @@ func unmix(z uint64) uint64 {
 // deviations of its expectation.
 func TestDrawsAreRandom(t *testing.T) {
 	const n = 100_000
-	streams := []Stream{NewStream(7, 0, drawDirections), NewStream(7, 1, drawDirections), NewStream(8, 0, drawDirections), NewStream(7, 0, drawOffsets)}
+	streams := []Stream{NewStream(7, 0, drawDirections), NewStream(7, 1, drawDirections), NewStream(8, 0, drawDirections),
+		NewStream(7, 0, drawOffsets)}
 	near := func(what string, got, want, deviation float64) {
 		if math.Abs(got-want) > 5*deviation/math.Sqrt(n) {
 			t.Errorf("%s is %v, expected %v", what, got, want)

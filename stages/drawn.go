@@ -6,5 +6,5 @@ import "github.com/stagewise/stagewise/schemas"
 // worth averaging.
 func Drawn(f schemas.Features) bool {
 	k, ok := find(f.Kind)
-	return ok && (k.draw != nil || k.learn != nil) && !(k.sparse && f.Size == 0)
+	return ok && (k.draw != nil || k.learn != nil || k.grown) && !(k.sparse && f.Size == 0)
 }

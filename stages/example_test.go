@@ -6,12 +6,15 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // A block has a row of features for each row of inputs, and in the first stage an intercept.
 func ExampleMap_Expand() {
-	prepared := &stages.Preparation{Center: []float32{0, 0}, Scale: []float32{1, 1}, Spread: 2}
+	prepared := &prepare.Preparation{Center: []float32{0, 0}, Scale: []float32{1, 1}, Spread: 2}
 	features := schemas.Features{Kind: stages.RFF, Size: 4, BandwidthScale: 1, Degree: 2}
 	m, err := stages.NewMap(features, 1, 0, prepared, 0, true)
 	if err != nil {
@@ -33,7 +36,7 @@ func ExampleMap_Expand() {
 
 // Later stages may take the predictions of the stage before as features too. They follow the others.
 func ExampleMap_Expand_scores() {
-	prepared := &stages.Preparation{Center: []float32{0, 0, 0}, Scale: []float32{1, 1, 1}, Spread: 1}
+	prepared := &prepare.Preparation{Center: []float32{0, 0, 0}, Scale: []float32{1, 1, 1}, Spread: 1}
 	features := stages.DefaultsOf(stages.Columns)
 	m, err := stages.NewMap(features, 1, 1, prepared, 2, false)
 	if err != nil {
@@ -65,11 +68,11 @@ func ExampleStream() {
 
 // A preparation centres and scales each feature. A missing value becomes the mean, which is 0 then.
 func ExamplePreparation_Apply() {
-	prepared, err := stages.NewPreparation(schemas.Prepare{Scale: stages.ScaleStandard}, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, []float32{10, 100}),
-		schemas.Vector(schemas.TensorScale, []float32{0.5, 0.01}),
-		schemas.Vector(schemas.TensorSpread, []float32{4}),
-		schemas.Words[float32](schemas.TensorLabels, []string{"cat", "dog"}),
+	prepared, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleStandard}, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, []float32{10, 100}),
+		wire.Vector(statistics.TensorScale, []float32{0.5, 0.01}),
+		wire.Vector(statistics.TensorSpread, []float32{4}),
+		wire.Words[float32](statistics.TensorLabels, []string{"cat", "dog"}),
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -94,7 +97,7 @@ func ExampleCheck() {
 		fmt.Println(p)
 	}
 	// Output:
-	// kind: fourier: expected rff, sorf, logits, polynomial, columns, gradient, class_counts, patches or patch_polynomial
+	// kind: fourier: expected rff, sorf, logits, polynomial, columns, gradient, class_counts, patches, patch_polynomial or trees
 	// size: 0: expected a whole number from 1 to 32768
 	// degree: 9: expected a whole number from 1 to 8
 }

@@ -7,7 +7,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Map makes the features of one stage from prepared inputs. It is made by [NewMap], immutable, and safe for concurrent use.
@@ -26,6 +29,12 @@ type Map struct {
 	counted  bool
 	inBlocks bool
 	products bool
+	grown    bool
+
+	coder     *prepare.Coder // of trees
+	structure wire.Tensors[float32]
+	forest    tree.Forest
+	finder    *tree.Finder
 
 	make  func() drawn
 	once  sync.Once
@@ -34,9 +43,9 @@ type Map struct {
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
 // predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError], a
-// *[DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a *[schemas.ShapeError] if the preparation lacks
-// what they have learnt, or says why the images have no such patches.
-func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, scores int, intercept bool) (*Map, error) {
+// *[prepare.DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a *[wire.ShapeError] if the
+// preparation lacks what they have learnt, or says why the images have no such patches.
+func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Preparation, scores int, intercept bool) (*Map, error) {
 	k, ok := find(f.Kind)
 	if !ok {
 		panic("stages: unknown kind of features " + f.Kind)
@@ -44,7 +53,9 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *Preparation, s
 	if err := checkSparse(f, prepared, scores); err != nil {
 		return nil, err
 	}
-	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, products: k.products, features: f, seed: seed, stage: stage, inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
+	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, products: k.products, grown: k.grown,
+		coder: prepared.Coder, features: f, seed: seed, stage: stage,
+		inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
 	}
@@ -96,7 +107,7 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	dst.Reshape(x.Rows, m.Size())
 	m.drawn.expand(blas, *dst, scratch, x)
 	if m.products {
-		overflowed = clearLong(*dst, m.size)
+		overflowed = prepare.ClearLong(*dst, m.size)
 	}
 	for i := range x.Rows {
 		row := dst.Row(i)

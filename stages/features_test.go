@@ -10,16 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 const seed = 5
 
 // plain returns a preparation that changes nothing, for m inputs with a median squared distance of spread.
-func plain(m int, spread float64) *Preparation {
-	p := &Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
+func plain(m int, spread float64) *prepare.Preparation {
+	p := &prepare.Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
 	for j := range p.Scale {
 		p.Scale[j] = 1
 	}
@@ -34,7 +36,7 @@ func normals(rows, cols int, scale float64) kernel.Dense {
 	return x
 }
 
-func mustMap(t *testing.T, f schemas.Features, stage int, p *Preparation, scores int, intercept bool) *Map {
+func mustMap(t *testing.T, f schemas.Features, stage int, p *prepare.Preparation, scores int, intercept bool) *Map {
 	t.Helper()
 	m, err := NewMap(f, seed, stage, p, scores, intercept)
 	if err != nil {
@@ -191,7 +193,8 @@ func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 func TestFourierFeaturesApproximateTheKernel(t *testing.T) {
 	const size, spread, bandwidth = 8192, 7.0, 1.5
 	x := normals(12, 6, 1)
-	block := expand(mustMap(t, schemas.Features{Kind: RFF, Size: size, BandwidthScale: bandwidth}, 0, plain(6, spread), 0, false), x, kernel.Dense{})
+	block := expand(mustMap(t, schemas.Features{Kind: RFF, Size: size, BandwidthScale: bandwidth}, 0, plain(6, spread), 0, false), x,
+		kernel.Dense{})
 	for i := range x.Rows {
 		for j := range i + 1 {
 			squared, product := 0.0, 0.0
@@ -304,8 +307,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v", key, problems)
 		}
 	}
-	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: ScaleNone, PCA: -1}, {Scale: ScaleNone, MinRows: -1}, {Scale: ScaleNone, Values: "log"}, {Scale: ScaleNone, IDF: -1}, {Scale: ScaleNone, IDF: math.NaN()}} {
-		if problems := CheckPrepare(p); len(problems) != 1 {
+	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: prepare.ScaleNone, PCA: -1}, {Scale: prepare.ScaleNone, MinRows: -1},
+		{Scale: prepare.ScaleNone, Values: "log"}, {Scale: prepare.ScaleNone, IDF: -1}, {Scale: prepare.ScaleNone, IDF: math.NaN()}} {
+		if problems := prepare.Check(p); len(problems) != 1 {
 			t.Errorf("%+v: %v", p, problems)
 		}
 	}
@@ -315,8 +319,8 @@ func TestCheck(t *testing.T) {
 func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		fields any
-		keys   []schemas.Key
-	}{{schemas.Features{}, Keys()}, {schemas.Prepare{}, PrepareKeys()}} {
+		keys   []option.Key
+	}{{schemas.Features{}, Keys()}, {schemas.Prepare{}, prepare.Keys()}} {
 		var fields, names []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(c.fields)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -337,7 +341,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("the meaning of kind lacks %s", k.name)
 		}
 		for _, key := range k.keys {
-			if !slices.ContainsFunc(Keys(), func(s schemas.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }) {
+			if !slices.ContainsFunc(Keys(), func(s option.Key) bool { return s.Name == key.Name && strings.Contains(s.Meaning, key.Meaning) }) {
 				t.Errorf("%s: the documentation of %s lacks what it means to this kind", k.name, key.Name)
 			}
 		}

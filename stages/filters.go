@@ -5,6 +5,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Values of the key `source`: where the filters are from.
@@ -17,7 +20,7 @@ const (
 func sources() []string { return []string{SourceData, SourceGaussian, SourceKMeans} }
 
 // learnPatches finds the whitening, the filters and the moments of pooled responses in the survey's sample.
-func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparation) (schemas.Tensors[float32], error) {
+func learnPatches(l Learner, f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error) {
 	b, err := newFilterBank(f, prepared)
 	if err != nil {
 		return nil, err
@@ -44,11 +47,12 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *Preparatio
 	filters := b.choose(l, stage, sample)
 	b.filterBy(filters)
 	pooled, factor := b.measurePooled(l)
-	of := func(name string) string { return schemas.OfStage(name, stage) }
-	return schemas.Tensors[float32]{
-		schemas.Matrix(of(schemas.TensorWhitening), q, q, whitening), schemas.Vector(of(schemas.TensorOffset), offset.Data),
-		schemas.Matrix(of(schemas.TensorFilters), q, f.Filters, filters.Data), schemas.Vector(of(schemas.TensorContrast), []float32{float32(contrast)}),
-		schemas.Vector(of(schemas.TensorMean), pooled), schemas.Vector(of(schemas.TensorFactor), factor),
+	of := func(name string) string { return statistics.OfStage(name, stage) }
+	return wire.Tensors[float32]{
+		wire.Matrix(of(statistics.TensorWhitening), q, q, whitening), wire.Vector(of(statistics.TensorOffset), offset.Data),
+		wire.Matrix(of(statistics.TensorFilters), q, f.Filters, filters.Data), wire.Vector(of(statistics.TensorContrast),
+			[]float32{float32(contrast)}),
+		wire.Vector(of(statistics.TensorMean), pooled), wire.Vector(of(statistics.TensorFactor), factor),
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -12,12 +13,14 @@ const Gradient = "gradient"
 func gradient() kind {
 	return kind{
 		name: Gradient,
-		meaning: "the inputs of sparse rows themselves, fitted a block at a time with the Gram matrix of the block: a pass in 33 finds those with the largest gradient, by their own norm, of the " +
-			"inputs that have not had their turn, and each of the others fits a block of them. When all have had their turn, another round begins",
+		meaning: "the inputs of sparse rows, fitted in blocks with the Gram matrix of each block: of 33 passes, one selects the " +
+			"inputs with the largest gradient relative to their norm, and each of the others fits a block of them. A round ends " +
+			"when each input has been fitted once",
 		keys: []key{
-			{Key: schemas.Key{Name: "size", Meaning: "inputs of a block (its default is 1000)"}},
+			{Key: option.Key{Name: "size", Meaning: "inputs of a block (its default is 1000)"}},
 			{
-				Key:   schemas.Key{Name: "rounds", Meaning: "how often each input has its turn, at most; 0: as often as `passes` allow, which is the default with that key"},
+				Key: option.Key{Name: "rounds", Meaning: "maximum number of rounds, each of which fits every input once; 0: as many " +
+					"as `passes` allow, the default if that key is set"},
 				value: func(f schemas.Features) any { return f.Rounds },
 				valid: func(f schemas.Features) bool { return f.Rounds >= 0 },
 				want:  "a whole number ≥ 0",

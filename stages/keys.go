@@ -4,24 +4,26 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/config/option"
 )
 
 // Keys documents the keys under `features` of a stage, in the order of the fields of [schemas.Features]. The text about a
 // kind is the kind's own.
-func Keys() []schemas.Key {
+func Keys() []option.Key {
 	var names []string
 	for k := range kinds {
 		names = append(names, fmt.Sprintf("`%s` (%s)", k.name, k.meaning))
 	}
-	return []schemas.Key{
-		{Name: "kind", Meaning: alternatives(names)},
+	return []option.Key{
+		{Name: "kind", Meaning: option.Enumerate(names, "or")},
 		{Name: "size", Meaning: "features of the block; " + meaning("size")},
 		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
 		{Name: "degree", Meaning: meaning("degree")},
 		{Name: "replacement", Meaning: meaning("replacement")},
 		{Name: "weight", Meaning: meaning("weight")},
 		{Name: "rounds", Meaning: meaning("rounds")},
+		{Name: "leaves", Meaning: meaning("leaves")},
+		{Name: "sample", Meaning: meaning("sample")},
 		{Name: "patch", Meaning: meaning("patch")},
 		{Name: "filters", Meaning: meaning("filters")},
 		{Name: "grid", Meaning: meaning("grid")},
@@ -54,15 +56,4 @@ func meaning(name string) string {
 		meanings[i] = strings.Join(readers[m], ", ") + ": " + m
 	}
 	return strings.Join(meanings, "; ")
-}
-
-// PrepareKeys documents the keys under `prepare`, in the order of the fields of [schemas.Prepare].
-func PrepareKeys() []schemas.Key {
-	return []schemas.Key{
-		{Name: "scale", Meaning: "`none`, `standard` (each feature by its deviation) or `unit` (each example by its length)"},
-		{Name: "pca", Meaning: "principal components; 0: the features themselves"},
-		{Name: "min_rows", Meaning: "sparse rows: a column that is not 0 in at least so many training rows is a feature"},
-		{Name: "values", Meaning: "sparse rows: what becomes of each value, such as a count of words: `none`, `log1p` (its logarithm, of 1 more), `sqrt` or `binary` (1)"},
-		{Name: "idf", Meaning: "sparse rows: a column is multiplied by (log((n+1)/(r+1))+1) to this power, if it is not 0 in r of n training rows. Then `scale: unit` applies"},
-	}
 }

@@ -3,11 +3,13 @@ package stages
 import (
 	"fmt"
 	"math"
-	"strings"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // A kind is one way to make features from inputs. Each kind is one value in a file of its own, which holds its name, its
@@ -20,9 +22,13 @@ type kind struct {
 	minSize int    // the smallest size that a configuration may ask for
 	pixels  bool   // the features are made of each raw feature, so the preparation must not mix them
 
+	suits []Examples // which examples the kind is tried for, if nobody names one
+	opens bool       // a block of it is worth a try before trees
+
 	onlySparse bool // dense inputs are no features of the kind
 	counted    bool // weights are counted, and not fitted: see [Map.Counted]
 	inBlocks   bool // Features.Size inputs are fitted at a time: see [Map.FittedAtATime]
+	grown      bool // features are leaves of trees: see [Grown]
 	products   bool // features are products, which may overflow where the inputs do not
 
 	// defaults changes the package's defaults where this kind has others. Nil changes nothing.
@@ -36,8 +42,8 @@ type kind struct {
 	draw func(m *Map) drawn
 	// learn finds what the features depend on beside the draws in the survey's sample, for the survey's result. read reads it there, and
 	// returns a function as draw. Both are nil for a kind that learns nothing.
-	learn func(l Learner, f schemas.Features, stage int, prepared *Preparation) (schemas.Tensors[float32], error)
-	read  func(m *Map, prepared *Preparation) (func() drawn, error)
+	learn func(l Learner, f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error)
+	read  func(m *Map, prepared *prepare.Preparation) (func() drawn, error)
 }
 
 // drawn is the features of a map after its random draws.
@@ -54,7 +60,7 @@ type expander func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x
 
 // A key is a key under `features` as one kind reads it.
 type key struct {
-	schemas.Key
+	option.Key
 	// value and valid read the key's value and check its range, and want describes that range. The range is the same for
 	// every kind that reads the key. A nil valid allows every value.
 	value func(schemas.Features) any
@@ -74,6 +80,7 @@ func kinds(yield func(kind) bool) {
 		classCounts,
 		patches,
 		patchPolynomial,
+		trees,
 	} {
 		if !yield(made()) {
 			return
@@ -120,7 +127,7 @@ func Describe(f schemas.Features) string {
 // bandwidthScale is the key of that name. Its range is the same for all kinds, its meaning is not.
 func bandwidthScale(meaning string) key {
 	return key{
-		Key:   schemas.Key{Name: "bandwidth_scale", Meaning: meaning},
+		Key:   option.Key{Name: "bandwidth_scale", Meaning: meaning},
 		value: func(f schemas.Features) any { return f.BandwidthScale },
 		valid: func(f schemas.Features) bool { return f.BandwidthScale > 0 && !math.IsInf(f.BandwidthScale, 1) },
 		want:  "a number > 0",
@@ -130,10 +137,4 @@ func bandwidthScale(meaning string) key {
 // describeBandwidth describes a kind whose features approximate a kernel.
 func describeBandwidth(f schemas.Features) string {
 	return fmt.Sprintf("%d %s bandwidth %g", f.Size, f.Kind, f.BandwidthScale)
-}
-
-// alternatives joins words as in "a, b or c".
-func alternatives(words []string) string {
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -5,10 +5,13 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // ErrNoImages says that features are made of images, but nobody knows the shape of the examples.
-var ErrNoImages = errors.New("features of kind patches are made of images, but neither the examples nor the configuration say their shape: set examples.image to height, width and channels, such as [28, 28, 1]")
+var ErrNoImages = errors.New("features of kind patches need images, but neither the examples nor the configuration " +
+	"has their shape: set examples.image to height, width and channels, such as [28, 28, 1]")
 
 // Learner is what features are learnt from that depend on the data: the survey's sample of examples. Package pipeline joins it.
 type Learner struct {
@@ -27,7 +30,7 @@ func Learns(f schemas.Features) bool {
 
 // Learn returns what the features of a stage learn of the survey's sample, for the survey's result; nothing for features that learn
 // nothing. prepared need not have the tensors of any stage. f must pass [Check].
-func (l Learner) Learn(f schemas.Features, stage int, prepared *Preparation) (schemas.Tensors[float32], error) {
+func (l Learner) Learn(f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error) {
 	k, ok := find(f.Kind)
 	if !ok {
 		panic("stages: unknown kind of features " + f.Kind)

@@ -6,10 +6,10 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// When an image is mirrored, the values of a patch change places. If patches are as often mirrored as not, their covariance is the same for mirrored
-// patches, and so is its inverse square root: the whitened patch of a mirrored image is the mirrored whitened patch. Then the sums of two whitened
-// values that change places are the same, their differences have the other sign, and the responses of an image and of its mirror image take the products of
-// one.
+// When an image is mirrored, the values of a patch change places. If patches are as often mirrored as not, their
+// covariance is the same for mirrored patches, and so is its inverse square root: the whitened patch of a mirrored
+// image is the mirrored whitened patch. Then the sums of two whitened values that change places are the same, their
+// differences have the other sign, and the responses of an image and of its mirror image take the products of one.
 
 // placesOfMirrored returns the place that each value of a patch has when the image is mirrored.
 func placesOfMirrored(size, channels int) []int {
@@ -65,8 +65,8 @@ func turned(x kernel.Dense, places []int) kernel.Dense {
 	return x
 }
 
-// fold writes, for each row of an image and each position across, what sumsAndDifferences makes of the row of a patch there: copying them makes patches of sums,
-// and patches of differences.
+// fold writes, for each row of an image and each position across, what sumsAndDifferences makes of the row of a patch
+// there: copying them makes patches of sums, and patches of differences.
 func (b *filterBank) fold(sums, differences, pixels []float32) {
 	const factor = 1 / math.Sqrt2
 	size, channels := b.features.Patch, b.image.Channels()
@@ -101,8 +101,8 @@ func evenValues(places []int) int {
 	return n
 }
 
-// sumsAndDifferences replaces the values of a patch by the sums of those that change places, and by those that stay, and then by the differences. Both are
-// divided by √2, so that inner products stay the same.
+// sumsAndDifferences replaces the values of a patch by the sums of those that change places, and by those that stay,
+// and then by the differences. Both are divided by √2, so that inner products stay the same.
 func sumsAndDifferences(values []float32, places []int) {
 	sums, differences := make([]float32, 0, len(values)), make([]float32, 0, len(values)/2)
 	for i, j := range places {

@@ -1,77 +1,21 @@
 package stages
 
 import (
-	"math"
 	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
-
-// What a row of features may be depends on what the preparation does to it.
-func TestOverflows(t *testing.T) {
-	nan := float32(math.NaN())
-	none, standard := schemas.Prepare{Scale: ScaleNone}, schemas.Prepare{Scale: ScaleStandard}
-	components, unit, counts := schemas.Prepare{Scale: ScaleStandard, PCA: 2}, schemas.Prepare{Scale: ScaleUnit}, schemas.Prepare{Scale: ScaleNone, Values: ValuesLog}
-	for i, test := range []struct {
-		prepare schemas.Prepare
-		row     []float32
-		want    bool
-	}{
-		{none, nil, false},
-		{none, []float32{1 << 52, 0}, false},
-		{none, []float32{1 << 52, 1 << 50}, true},
-		{none, []float32{nan, 1 << 52}, false},
-		{none, []float32{nan, -(1 << 53)}, true},
-		{none, []float32{3e38, 1}, true},
-		{standard, []float32{1 << 63, nan}, false},
-		{standard, []float32{1.7e18, 2}, false}, // a time in nanoseconds
-		{standard, []float32{nan, 1e20}, true},
-		{components, []float32{1.7e18, 2}, true},
-		{unit, []float32{3e38, 3e38, 3e38}, false},
-		{unit, []float32{float32(math.Inf(1))}, true},
-		{counts, []float32{3e38}, false},
-	} {
-		if got := Overflows(test.prepare, test.row); got != test.want {
-			t.Errorf("%d: %+v, row %v: %v, expected %v", i, test.prepare, test.row, got, test.want)
-		}
-	}
-}
-
-// A row whose inputs overflow has none, and the others are as without it.
-func TestInputsThatOverflow(t *testing.T) {
-	tensors := schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, []float32{1, 0}), schemas.Vector(schemas.TensorScale, []float32{1, 1e10}),
-		schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
-	}
-	p, err := NewPreparation(schemas.Prepare{Scale: ScaleStandard}, tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := kernel.Dense{Rows: 4, Cols: 2, Data: []float32{2, 3e38, 3, 1, -1e16, 1, 5, 0}}
-	overflowed := p.Apply(kernel.Gonum(), x, x)
-	if want := []float32{0, 0, 2, 1e10, 0, 0, 4, 0}; !slices.Equal(x.Data, want) || !slices.Equal(overflowed, []int{0, 2}) {
-		t.Errorf("inputs %v, of which %v overflow; expected %v", x.Data, overflowed, want)
-	}
-
-	p, err = NewPreparation(schemas.Prepare{Scale: ScaleNone}, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorFactors, []float32{1, 1e10}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, sparse := schemas.SparseRows{Ends: []int{1, 3}, Indices: []int32{0, 0, 1}, Values: []float32{7, 1, 1e7}}, kernel.Sparse{}
-	if overflowed := p.ApplySparse(&sparse, &rows); !slices.Equal(overflowed, []int{1}) || sparse.Rows != 2 || !slices.Equal(sparse.Values, []float32{7}) {
-		t.Errorf("inputs %+v, of which %v overflow", sparse, overflowed)
-	}
-}
 
 // Monomials overflow where their inputs do not. Then the row has none, but its intercept.
 func TestBlockThatOverflows(t *testing.T) {
-	p, err := NewPreparation(schemas.Prepare{Scale: ScaleNone}, schemas.Tensors[float32]{
-		schemas.Vector(schemas.TensorCenter, []float32{0, 0}), schemas.Vector(schemas.TensorScale, []float32{1, 1}),
-		schemas.Vector(schemas.TensorSpread, []float32{2}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
+	p, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
+		wire.Vector(statistics.TensorSpread, []float32{2}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +30,8 @@ func TestBlockThatOverflows(t *testing.T) {
 	var block, alone, scratch kernel.Dense
 	overflowed := m.Expand(kernel.Gonum(), &block, &scratch, x, kernel.Dense{})
 	m.Expand(kernel.Gonum(), &alone, &scratch, x.Slice(0, 1), kernel.Dense{})
-	if want := append(make([]float32, 8), 1); !slices.Equal(overflowed, []int{1}) || !slices.Equal(block.Row(1), want) || !slices.Equal(block.Row(0), alone.Row(0)) {
+	if want := append(make([]float32, 8), 1); !slices.Equal(overflowed, []int{1}) || !slices.Equal(block.Row(1), want) ||
+		!slices.Equal(block.Row(0), alone.Row(0)) {
 		t.Errorf("block %v, of which %v overflow", block, overflowed)
 	}
 	if n := m.Overflowed(block, x); n != 1 { // the last row is 0 as its inputs are

@@ -8,11 +8,12 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// PatchPolynomial is the kind of random monomials of pooled patches: feature j is a product of 1 … degree projections w·z, where z are the features of
-// [Patches] of the image, P of them, and w is from N(0, I/(P·bandwidth_scale)). The moments of z are 0 and 1, so that a projection has a variance of about
-// 1 / bandwidth_scale.
+// PatchPolynomial is the kind of random monomials of pooled patches: feature j is a product of 1 … degree projections
+// w·z, where z are the features of [Patches] of the image, P of them, and w is from N(0, I/(P·bandwidth_scale)). The
+// moments of z are 0 and 1, so that a projection has a variance of about 1 / bandwidth_scale.
 const PatchPolynomial = "patch_polynomial"
 
 func patchPolynomial() kind {
@@ -29,7 +30,7 @@ func patchPolynomial() kind {
 		return fmt.Sprintf("%d %s degree %d of %s", f.Size, f.Kind, f.Degree, patches().describe(f))
 	}
 	k.blockSize = nil
-	k.read = func(m *Map, prepared *Preparation) (func() drawn, error) {
+	k.read = func(m *Map, prepared *prepare.Preparation) (func() drawn, error) {
 		bank, err := readPatches(m, prepared)
 		if err != nil {
 			return nil, err

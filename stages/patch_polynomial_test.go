@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // Feature j is the product of the first projections of the features that the same patches have without monomials.
@@ -15,8 +15,8 @@ func TestPatchPolynomial(t *testing.T) {
 	f.Size, f.Degree, f.BandwidthScale, f.Patch, f.Filters, f.Grid, f.Mirror = 65, 3, 2, 3, 4, 2, true
 	pooled := f
 	pooled.Kind, pooled.Size = Patches, 0
-	p, x := photographs(12, schemas.Image{9, 8, 1})
-	p.learnt = learn(t, f, stage, p, x)
+	p, x := photographs(12, examples.Image{9, 8, 1})
+	p.Learnt = learn(t, f, stage, p, x)
 	block := expand(mustMap(t, f, stage, p, 0, true), x, kernel.Dense{})
 	z := expand(mustMap(t, pooled, stage, p, 0, false), x, kernel.Dense{})
 	const columns = 2 * 4 * 2 * 2

@@ -6,15 +6,20 @@ import (
 	"math"
 	"slices"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Patches is the kind of pooled responses of images to filters (Coates, Ng and Lee 2011). A patch is patch × patch pixels with all
 // channels. It loses its mean, is divided by its deviation, whitened, and scaled to length √q, q its number of values. Its response
 // z to a filter of length 1 is an inner product, and gives max(0, z − rectify) and max(0, −z − rectify). Each is summed over the cells
-// of a grid × grid partition of the positions, which may reach into each other. The sums, or the square roots of 1 + them, are centred and scaled by their moments in the survey's sample.
+// of a grid × grid partition of the positions, which may reach into each other. The sums, or the square roots of 1 +
+// them, are centred and scaled by their moments in the survey's sample.
 const Patches = "patches"
 
 // Purposes of the draws of patches.
@@ -46,7 +51,7 @@ func patches() kind {
 	}
 	whole := func(name, meaning string, maximum int, value func(schemas.Features) int) key {
 		return key{
-			Key:   schemas.Key{Name: name, Meaning: meaning},
+			Key:   option.Key{Name: name, Meaning: meaning},
 			value: func(f schemas.Features) any { return value(f) },
 			valid: ofPatches(func(f schemas.Features) bool { return value(f) >= 1 && value(f) <= maximum }),
 			want:  fmt.Sprintf("a whole number from 1 to %d", maximum),
@@ -54,7 +59,7 @@ func patches() kind {
 	}
 	number := func(name, meaning, want string, value func(schemas.Features) float64, valid func(v float64) bool) key {
 		return key{
-			Key:   schemas.Key{Name: name, Meaning: meaning},
+			Key:   option.Key{Name: name, Meaning: meaning},
 			value: func(f schemas.Features) any { return value(f) },
 			valid: ofPatches(func(f schemas.Features) bool { return valid(value(f)) && !math.IsInf(value(f), 1) }),
 			want:  want,
@@ -67,38 +72,50 @@ func patches() kind {
 		keys: []key{
 			whole("patch", "height and width of a patch, in pixels; 9 if not given", maxPatch, func(f schemas.Features) int { return f.Patch }),
 			{
-				Key:   schemas.Key{Name: "filters", Meaning: "number of filters; the block has 2 · filters · grid² features, at most 32768; 128 if not given"},
+				Key: option.Key{Name: "filters", Meaning: "number of filters; the block has 2 · filters · grid² features, at most " +
+					"32768; 128 if not given"},
 				value: func(f schemas.Features) any { return f.Filters },
 				valid: ofPatches(func(f schemas.Features) bool {
 					return f.Filters >= 1 && f.Filters <= maxFilters && (f.Grid < 1 || f.Grid > maxGrid || patchColumns(f) <= maxSize)
 				}),
 				want: fmt.Sprintf("a whole number ≥ 1, so that 2 · filters · grid² is at most %d", maxSize),
 			},
-			whole("grid", "the responses are summed over grid × grid cells; 4 if not given", maxGrid, func(f schemas.Features) int { return f.Grid }),
+			whole("grid", "the responses are summed over grid × grid cells; 4 if not given", maxGrid,
+				func(f schemas.Features) int { return f.Grid }),
 			{
-				Key:   schemas.Key{Name: "overlap", Meaning: "positions by which a cell reaches into those beside it, from 0 to 32; 0 if not given"},
+				Key: option.Key{Name: "overlap", Meaning: "positions by which a cell extends into its neighbours, from 0 to 32; 0 " +
+					"if not given"},
 				value: func(f schemas.Features) any { return f.Overlap },
 				valid: func(f schemas.Features) bool { return f.Overlap >= 0 && f.Overlap <= maxPatch },
 				want:  fmt.Sprintf("a whole number from 0 to %d", maxPatch),
 			},
 			{
-				Key:   schemas.Key{Name: "root", Meaning: "takes the square root of 1 + each sum, so that few responses of a cell count for more, and many for less"},
+				Key: option.Key{Name: "root", Meaning: "take the square root of 1 + each sum, which gives few responses of a cell " +
+					"more weight and many responses less"},
 				value: func(f schemas.Features) any { return f.Root },
 			},
-			number("rectify", "what is taken from the absolute value of a response, which then is at least 0; 0.5 if not given", "a number ≥ 0", func(f schemas.Features) float64 { return f.Rectify }, notNegative),
-			number("whiten", "what is added to the variances of patches before they are whitened; small: fine detail counts more; 0.3 if not given", "a number > 0", func(f schemas.Features) float64 { return f.Whiten }, positive),
-			number("contrast", "what is added to the variance of a patch before it is divided by its deviation, as part of the mean variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0", func(f schemas.Features) float64 { return f.Contrast }, positive),
+			number("rectify", "threshold subtracted from the absolute value of a response, with a result of at least 0; 0.5 if not "+
+				"given",
+				"a number ≥ 0", func(f schemas.Features) float64 { return f.Rectify }, notNegative),
+			number("whiten", "constant added to the variances of patches before whitening; small: fine detail counts more; 0.3 if not "+
+				"given", "a number > 0", func(f schemas.Features) float64 { return f.Whiten }, positive),
+			number("contrast", "what is added to the variance of a patch before it is divided by its deviation, as part of the mean "+
+				"variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0",
+				func(f schemas.Features) float64 { return f.Contrast }, positive),
 			{
-				Key:   schemas.Key{Name: "mirror", Meaning: "adds the responses of the mirrored image, so that an image and its mirror image have the same features"},
+				Key: option.Key{Name: "mirror", Meaning: "add the responses of the mirrored image, so that an image and its mirror " +
+					"image have the same features"},
 				value: func(f schemas.Features) any { return f.Mirror },
 			},
 			{
-				Key:   schemas.Key{Name: "source", Meaning: "where filters are from: `data` (patches of the survey's sample), `gaussian` (random directions) or `kmeans` (centroids of patches); `data` if not given"},
+				Key: option.Key{Name: "source", Meaning: "origin of the filters: `data` (patches of the survey's sample), `gaussian` " +
+					"(random directions) or `kmeans` (centroids of patches); `data` if not given"},
 				value: func(f schemas.Features) any { return f.Source },
 				valid: ofPatches(func(f schemas.Features) bool { return slices.Contains(sources(), f.Source) }),
-				want:  alternatives(sources()),
+				want:  option.Enumerate(sources(), "or"),
 			},
 		},
+		suits:  []Examples{Images},
 		pixels: true,
 		defaults: func(f *schemas.Features) {
 			f.Size, f.Patch, f.Filters, f.Grid, f.Rectify, f.Whiten, f.Contrast, f.Source = 0, 9, 128, 4, 0.5, 0.3, 0.1, SourceData
@@ -112,7 +129,7 @@ func patches() kind {
 		},
 		blockSize: func(f schemas.Features, _ int) (int, error) { return patchColumns(f), nil },
 		learn:     learnPatches,
-		read: func(m *Map, prepared *Preparation) (func() drawn, error) {
+		read: func(m *Map, prepared *prepare.Preparation) (func() drawn, error) {
 			p, err := readPatches(m, prepared)
 			if err != nil {
 				return nil, err
@@ -129,7 +146,7 @@ func patchColumns(f schemas.Features) int { return 2 * f.Filters * f.Grid * f.Gr
 // filterBank is the features of a stage of patches.
 type filterBank struct {
 	features schemas.Features
-	image    schemas.Image
+	image    examples.Image
 	center   []float32 // what the preparation took from pixels
 	divided  []float32 // what it divided them by then; 0 for a constant one
 
@@ -153,9 +170,9 @@ type filterBank struct {
 }
 
 // newFilterBank returns a bank without filters. The error says why there are no such patches of the images.
-func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, error) {
+func newFilterBank(f schemas.Features, prepared *prepare.Preparation) (*filterBank, error) {
 	image := prepared.Image
-	if image == (schemas.Image{}) {
+	if image == (examples.Image{}) {
 		return nil, ErrNoImages
 	}
 	if prepared.Unit || prepared.Basis.Cols > 0 {
@@ -170,7 +187,8 @@ func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, erro
 	}
 	rows, cols := image.Height()-f.Patch+1, image.Width()-f.Patch+1
 	if min(rows, cols) < f.Grid {
-		return nil, fmt.Errorf("patches of %d × %[1]d pixels have %d × %d positions in images of %d × %d, fewer than the %d × %[6]d cells of the grid: choose a smaller patch or grid",
+		return nil, fmt.Errorf("patches of %d × %[1]d pixels have %d × %d positions in images of %d × %d, fewer than the %d × "+
+			"%[6]d cells of the grid: choose a smaller patch or grid",
 			f.Patch, max(rows, 0), max(cols, 0), image.Height(), image.Width(), f.Grid)
 	}
 	b.down, b.across = newAxis(rows, f.Grid, f.Overlap), newAxis(cols, f.Grid, f.Overlap)
@@ -178,7 +196,8 @@ func newFilterBank(f schemas.Features, prepared *Preparation) (*filterBank, erro
 	return b, nil
 }
 
-// whitenBy sets the whitening. That of a version may be of patches without their mirror images: then mirrored images are pooled by themselves.
+// whitenBy sets the whitening. That of a version may be of patches without their mirror images: then mirrored images
+// are pooled by themselves.
 func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 	q := b.values
 	b.whitening, b.offset, b.contrast, b.shift, b.even = whitening, offset, contrast, slices.Clone(offset), q
@@ -242,7 +261,7 @@ type moments struct {
 }
 
 // measure sums the pixels of an image. The sums are of float64: exact for whole numbers.
-func (m *moments) measure(pixels []float32, image schemas.Image) {
+func (m *moments) measure(pixels []float32, image examples.Image) {
 	m.stride = image.Width() + 1
 	n := (image.Height() + 1) * m.stride
 	if len(m.sums) != n {
@@ -301,8 +320,8 @@ func (b *filterBank) mirror(pixels []float32) {
 	}
 }
 
-// pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only the patches of one tile of positions
-// are in memory at a time.
+// pool writes the sums of rectified responses of the rows of inputs into the first columns of dst. Only the patches of
+// one tile of positions are in memory at a time.
 func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, inputs kernel.Dense) {
 	q, rows := b.values, 0
 	for _, t := range b.tiles {
@@ -361,8 +380,8 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 	}
 }
 
-// windows are where the patches of an image are copied from: each has height rows of width values, which begin stride values apart, and the next patch begins
-// step values later.
+// windows are where the patches of an image are copied from: each has height rows of width values, which begin stride
+// values apart, and the next patch begins step values later.
 type windows struct {
 	from                        []float32
 	height, width, step, stride int
@@ -451,7 +470,7 @@ func (b *filterBank) takeThresholds(out []float32) {
 }
 
 // readPatches reads what the features of a map have learnt.
-func readPatches(m *Map, prepared *Preparation) (*filterBank, error) {
+func readPatches(m *Map, prepared *prepare.Preparation) (*filterBank, error) {
 	b, err := newFilterBank(m.features, prepared)
 	if err != nil {
 		return nil, err
@@ -462,10 +481,10 @@ func readPatches(m *Map, prepared *Preparation) (*filterBank, error) {
 		name  string
 		shape []int
 	}{
-		{schemas.TensorWhitening, []int{q, q}}, {schemas.TensorOffset, []int{q}}, {schemas.TensorFilters, []int{q, f}},
-		{schemas.TensorContrast, []int{1}}, {schemas.TensorMean, []int{columns}}, {schemas.TensorFactor, []int{columns}},
+		{statistics.TensorWhitening, []int{q, q}}, {statistics.TensorOffset, []int{q}}, {statistics.TensorFilters, []int{q, f}},
+		{statistics.TensorContrast, []int{1}}, {statistics.TensorMean, []int{columns}}, {statistics.TensorFactor, []int{columns}},
 	} {
-		if found[i], err = prepared.learnt.Shaped(schemas.OfStage(t.name, m.stage), t.shape...); err != nil {
+		if found[i], err = prepared.Learnt.Shaped(statistics.OfStage(t.name, m.stage), t.shape...); err != nil {
 			return nil, err
 		}
 	}
@@ -533,7 +552,8 @@ func (b *filterBank) nodeOf(g *onnx.Graph, pixels onnx.Value, mirrored bool) onn
 	last := g.Integers(2)
 	centred := g.Node("Sub", patches, g.Node("ReduceMean", patches, last))
 	variance := g.Node("Mul", g.Node("ReduceSumSquare", centred, last), g.Number(1/float32(max(q-1, 1))))
-	white := g.Node("MatMul", g.Node("Div", centred, g.Node("Sqrt", g.Node("Add", variance, g.Number(float32(b.contrast))))), g.Floats(b.whitening, q, q))
+	white := g.Node("MatMul", g.Node("Div", centred, g.Node("Sqrt", g.Node("Add", variance, g.Number(float32(b.contrast))))),
+		g.Floats(b.whitening, q, q))
 	white = g.Node("Sub", white, g.Row(b.offset))
 	length := g.Node("Max", g.Node("ReduceL2", white, last), g.Number(1e-6))
 	white = g.Node("Mul", g.Node("Div", white, length), g.Number(float32(math.Sqrt(float64(q)))))

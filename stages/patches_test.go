@@ -10,12 +10,16 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // photographs returns the preparation of images of that shape, and some of them, prepared. Pixel 1 never changes.
-func photographs(n int, image schemas.Image) (*Preparation, kernel.Dense) {
+func photographs(n int, image examples.Image) (*prepare.Preparation, kernel.Dense) {
 	r, d := rand.New(rand.NewPCG(5, uint64(image.Size()))), image.Size()
-	p := &Preparation{Center: make([]float32, d), Scale: make([]float32, d), Image: image}
+	p := &prepare.Preparation{Center: make([]float32, d), Scale: make([]float32, d), Image: image}
 	for j := range d {
 		p.Center[j], p.Scale[j] = float32(100+10*r.NormFloat64()), 0.5
 	}
@@ -38,7 +42,7 @@ func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) 
 	return w, nil
 }
 
-func learn(t *testing.T, f schemas.Features, stage int, p *Preparation, x kernel.Dense) schemas.Tensors[float32] {
+func learn(t *testing.T, f schemas.Features, stage int, p *prepare.Preparation, x kernel.Dense) wire.Tensors[float32] {
 	t.Helper()
 	learnt, err := Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p)
 	if err != nil {
@@ -54,10 +58,10 @@ func smallPatches(filters int, mirror bool, source string) schemas.Features {
 }
 
 // responses computes the features of an image by their definition in FORMAT.md, in float64.
-func responses(f schemas.Features, p *Preparation, stage int, x []float32) []float64 {
-	find := func(name string) []float32 { t, _ := p.learnt.Find(schemas.OfStage(name, stage)); return t.Data }
-	whitening, offset, filters := find(schemas.TensorWhitening), find(schemas.TensorOffset), find(schemas.TensorFilters)
-	contrast, mean, factor := float64(find(schemas.TensorContrast)[0]), find(schemas.TensorMean), find(schemas.TensorFactor)
+func responses(f schemas.Features, p *prepare.Preparation, stage int, x []float32) []float64 {
+	find := func(name string) []float32 { t, _ := p.Learnt.Find(statistics.OfStage(name, stage)); return t.Data }
+	whitening, offset, filters := find(statistics.TensorWhitening), find(statistics.TensorOffset), find(statistics.TensorFilters)
+	contrast, mean, factor := float64(find(statistics.TensorContrast)[0]), find(statistics.TensorMean), find(statistics.TensorFactor)
 	height, width, channels := p.Image.Height(), p.Image.Width(), p.Image.Channels()
 	q, n := f.Patch*f.Patch*channels, f.Filters
 	v := make([]float64, 2*n*f.Grid*f.Grid)
@@ -131,25 +135,25 @@ func responses(f schemas.Features, p *Preparation, stage int, x []float32) []flo
 // tile has. They are the same in blocks of any number of rows, and for a mirrored image if they should be.
 func TestPatches(t *testing.T) {
 	for _, c := range []struct {
-		image   schemas.Image
+		image   examples.Image
 		filters int
 		overlap int
 		root    bool
 		mirror  bool
 		source  string
 	}{
-		{schemas.Image{9, 8, 1}, 5, 0, false, false, SourceData},
-		{schemas.Image{7, 10, 3}, 7, 1, true, true, SourceGaussian},
-		{schemas.Image{8, 8, 1}, 6, 0, true, true, SourceKMeans},
-		{schemas.Image{8, 9, 1}, 17, 0, false, true, SourceData},  // seven positions, so that a cell is not as wide as its mirror image
-		{schemas.Image{16, 19, 1}, 3, 0, false, true, SourceData}, // regions of more rows than a tile
-		{schemas.Image{30, 30, 1}, 257, 5, true, false, SourceData},
-		{schemas.Image{6, 9, 1}, 3, 32, false, false, SourceData}, // each cell has all positions
+		{examples.Image{9, 8, 1}, 5, 0, false, false, SourceData},
+		{examples.Image{7, 10, 3}, 7, 1, true, true, SourceGaussian},
+		{examples.Image{8, 8, 1}, 6, 0, true, true, SourceKMeans},
+		{examples.Image{8, 9, 1}, 17, 0, false, true, SourceData},  // seven positions, so that a cell is not as wide as its mirror image
+		{examples.Image{16, 19, 1}, 3, 0, false, true, SourceData}, // regions of more rows than a tile
+		{examples.Image{30, 30, 1}, 257, 5, true, false, SourceData},
+		{examples.Image{6, 9, 1}, 3, 32, false, false, SourceData}, // each cell has all positions
 	} {
 		f, stage := smallPatches(c.filters, c.mirror, c.source), 2
 		f.Overlap, f.Root = c.overlap, c.root
 		p, x := photographs(12, c.image)
-		p.learnt = learn(t, f, stage, p, x)
+		p.Learnt = learn(t, f, stage, p, x)
 		block := expand(mustMap(t, f, stage, p, 0, true), x, kernel.Dense{})
 		if want := 8*c.filters + 1; block.Cols != want {
 			t.Fatalf("%v: %d columns, expected %d", c, block.Cols, want)
@@ -182,11 +186,11 @@ func TestPatches(t *testing.T) {
 
 // A whitening that is another for mirrored patches, as that of a version may be, has the features of its definition too.
 func TestPatchesOfAnotherWhitening(t *testing.T) {
-	p, x := photographs(6, schemas.Image{7, 10, 3})
+	p, x := photographs(6, examples.Image{7, 10, 3})
 	f := smallPatches(5, true, SourceData)
-	p.learnt = learn(t, f, 0, p, x)
-	for _, name := range []string{schemas.TensorWhitening, schemas.TensorOffset} {
-		learnt, _ := p.learnt.Find(schemas.OfStage(name, 0))
+	p.Learnt = learn(t, f, 0, p, x)
+	for _, name := range []string{statistics.TensorWhitening, statistics.TensorOffset} {
+		learnt, _ := p.Learnt.Find(statistics.OfStage(name, 0))
 		same := learnt.Data[0]
 		learnt.Data[0] = 1.5*same + 0.1
 		block := expand(mustMap(t, f, 0, p, 0, true), x, kernel.Dense{})
@@ -266,15 +270,15 @@ func TestTiles(t *testing.T) {
 
 // What a stage learns depends on its number and its sample alone.
 func TestLearnPatches(t *testing.T) {
-	p, x := photographs(9, schemas.Image{9, 8, 1})
+	p, x := photographs(9, examples.Image{9, 8, 1})
 	for _, source := range sources() {
 		f := smallPatches(6, false, source)
 		first, again, other := learn(t, f, 0, p, x), learn(t, f, 0, p, x), learn(t, f, 1, p, x)
 		if schemas.WeightsDigest(first) != schemas.WeightsDigest(again) {
 			t.Errorf("%s: learnt twice, the filters differ", source)
 		}
-		a, _ := first.Find(schemas.OfStage(schemas.TensorFilters, 0))
-		b, _ := other.Find(schemas.OfStage(schemas.TensorFilters, 1))
+		a, _ := first.Find(statistics.OfStage(statistics.TensorFilters, 0))
+		b, _ := other.Find(statistics.OfStage(statistics.TensorFilters, 1))
 		if slices.Equal(a.Data, b.Data) {
 			t.Errorf("%s: two stages have the same filters", source)
 		}
@@ -295,13 +299,13 @@ func TestLearnPatches(t *testing.T) {
 
 // Images of one colour have no variance: their features are finite.
 func TestPatchesOfOneColour(t *testing.T) {
-	p, x := photographs(5, schemas.Image{6, 6, 1})
+	p, x := photographs(5, examples.Image{6, 6, 1})
 	clear(x.Data)
 	for j := range p.Center {
 		p.Center[j] = 7
 	}
 	f := smallPatches(4, true, SourceData)
-	p.learnt = learn(t, f, 0, p, x)
+	p.Learnt = learn(t, f, 0, p, x)
 	for _, v := range expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{}).Data {
 		if math.Abs(float64(v)) > 1e-3 {
 			t.Fatalf("a feature is %v, expected 0", v)
@@ -311,31 +315,32 @@ func TestPatchesOfOneColour(t *testing.T) {
 
 func TestPatchesNeedImages(t *testing.T) {
 	f := smallPatches(4, false, SourceData)
-	p, _ := photographs(2, schemas.Image{6, 6, 1})
-	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.As(err, new(*schemas.ShapeError)) {
+	p, _ := photographs(2, examples.Image{6, 6, 1})
+	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.As(err, new(*wire.ShapeError)) {
 		t.Errorf("a preparation without filters: %v", err)
 	}
 	small := *p
-	small.Image = schemas.Image{2, 18, 1}
+	small.Image = examples.Image{2, 18, 1}
 	if _, err := NewMap(f, seed, 0, &small, 0, false); err == nil {
 		t.Error("images smaller than a patch have features")
 	}
-	p.Image = schemas.Image{}
+	p.Image = examples.Image{}
 	if _, err := NewMap(f, seed, 0, p, 0, false); !errors.Is(err, ErrNoImages) {
 		t.Errorf("examples without a shape: %v", err)
 	}
-	for _, prepare := range []schemas.Prepare{{Scale: ScaleNone, PCA: 5}, {Scale: ScaleUnit}} {
+	for _, prepare := range []schemas.Prepare{{Scale: prepare.ScaleNone, PCA: 5}, {Scale: prepare.ScaleUnit}} {
 		if problems := CheckInputs(f, prepare); len(problems) != 1 {
 			t.Errorf("patches of inputs prepared by %+v: %v", prepare, problems)
 		}
 	}
-	if problems := CheckInputs(f, schemas.Prepare{Scale: ScaleStandard}); len(problems) > 0 {
+	if problems := CheckInputs(f, schemas.Prepare{Scale: prepare.ScaleStandard}); len(problems) > 0 {
 		t.Errorf("patches of standardized pixels: %v", problems)
 	}
 	for key, change := range map[string]func(*schemas.Features){
 		"patch": func(f *schemas.Features) { f.Patch = 0 }, "filters": func(f *schemas.Features) { f.Filters = 20_000 },
-		"grid": func(f *schemas.Features) { f.Grid = -1 }, "overlap": func(f *schemas.Features) { f.Overlap = 33 }, "rectify": func(f *schemas.Features) { f.Rectify = math.NaN() },
-		"whiten": func(f *schemas.Features) { f.Whiten = 0 }, "contrast": func(f *schemas.Features) { f.Contrast = math.Inf(1) },
+		"grid": func(f *schemas.Features) { f.Grid = -1 }, "overlap": func(f *schemas.Features) { f.Overlap = 33 },
+		"rectify": func(f *schemas.Features) { f.Rectify = math.NaN() },
+		"whiten":  func(f *schemas.Features) { f.Whiten = 0 }, "contrast": func(f *schemas.Features) { f.Contrast = math.Inf(1) },
 		"source": func(f *schemas.Features) { f.Source = "noise" },
 	} {
 		f := DefaultsOf(Patches)
@@ -356,20 +361,20 @@ func BenchmarkPatches(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name    string
-		image   schemas.Image
+		image   examples.Image
 		patch   int
 		filters int
 		grid    int
 		overlap int
 		mirror  bool
 	}{
-		{"digits", schemas.Image{28, 28, 1}, 9, 128, 4, 0, false}, {"overlap", schemas.Image{28, 28, 1}, 9, 128, 4, 2, false},
-		{"colours", schemas.Image{32, 32, 3}, 6, 256, 3, 0, false}, {"mirrored", schemas.Image{32, 32, 3}, 6, 256, 3, 0, true},
+		{"digits", examples.Image{28, 28, 1}, 9, 128, 4, 0, false}, {"overlap", examples.Image{28, 28, 1}, 9, 128, 4, 2, false},
+		{"colours", examples.Image{32, 32, 3}, 6, 256, 3, 0, false}, {"mirrored", examples.Image{32, 32, 3}, 6, 256, 3, 0, true},
 	} {
 		p, x := photographs(16, c.image)
 		f := DefaultsOf(Patches)
 		f.Patch, f.Filters, f.Grid, f.Overlap, f.Root, f.Mirror = c.patch, c.filters, c.grid, c.overlap, c.overlap > 0, c.mirror
-		if p.learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
+		if p.Learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
 			b.Fatal(err)
 		}
 		bank, err := readPatches(&Map{features: f, size: patchColumns(f)}, p)

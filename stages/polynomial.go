@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
@@ -24,7 +25,7 @@ func polynomial() kind {
 		keys: []key{
 			bandwidthScale(projectionBandwidth),
 			{
-				Key:   schemas.Key{Name: "degree", Meaning: "the maximum number of factors of a monomial"},
+				Key:   option.Key{Name: "degree", Meaning: "the maximum number of factors of a monomial"},
 				value: func(f schemas.Features) any { return f.Degree },
 				valid: func(f schemas.Features) bool { return f.Degree >= 1 && f.Degree <= maxDegree },
 				want:  fmt.Sprintf("a whole number from 1 to %d", maxDegree),

@@ -17,6 +17,8 @@ func rff() kind {
 		name:     RFF,
 		meaning:  "random Fourier features",
 		keys:     []key{bandwidthScale(gaussianBandwidth)},
+		suits:    []Examples{Vectors},
+		opens:    true,
 		minSize:  1,
 		describe: describeBandwidth,
 		draw: func(m *Map) drawn {

@@ -1,5 +1,5 @@
-// Command ask sends the images of an idx file to a server of stagewise, batch after batch, and prints how many rows a second it answers, how
-// long answers take, and how many requests failed:
+// Command ask sends the images of an idx file to a server of stagewise, batch after batch, and prints how many rows a
+// second it answers, how long answers take, and how many requests failed:
 //
 //	stagewise serve --model mnist.model &
 //	go run ./bench/ask -i t10k-images-idx3-ubyte -format arrow
@@ -21,8 +21,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve"
 )
 
@@ -50,14 +51,14 @@ func encodings() map[string]encoding {
 
 type encoding struct {
 	contentType string
-	body        func(*schemas.ExampleRows) ([]byte, error)
+	body        func(*examples.Rows) ([]byte, error)
 }
 
 // bodies returns the requests for the rows of a file.
 func bodies(input string, rows int, e encoding) (list [][]byte, err error) {
 	o := ingest.Defaults()
 	o.BatchRows = rows
-	for batch, err := range ingest.File(context.Background(), input, o, ingest.Features{Width: features}) {
+	for batch, err := range ingest.File(context.Background(), input, o, layout.Features{Width: features}) {
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +77,7 @@ func bodies(input string, rows int, e encoding) (list [][]byte, err error) {
 	return list, nil
 }
 
-func asJSON(batch *schemas.ExampleRows) ([]byte, error) {
+func asJSON(batch *examples.Rows) ([]byte, error) {
 	body := []byte(`{"rows": [`)
 	for i, pixel := range batch.Bytes {
 		switch {
@@ -92,12 +93,12 @@ func asJSON(batch *schemas.ExampleRows) ([]byte, error) {
 	return append(body, "]]}"...), nil
 }
 
-func asArrow(batch *schemas.ExampleRows) ([]byte, error) {
-	floats := schemas.ExampleRows{Rows: batch.Rows, Cols: batch.Cols, Floats: make([]float32, len(batch.Bytes))}
+func asArrow(batch *examples.Rows) ([]byte, error) {
+	floats := examples.Rows{Rows: batch.Rows, Cols: batch.Cols, Floats: make([]float32, len(batch.Bytes))}
 	kernel.FromBytes(floats.Floats, batch.Bytes)
 	record := floats.Record(memory.DefaultAllocator)
 	defer record.Release()
-	return schemas.EncodeExamples(record, memory.DefaultAllocator)
+	return examples.Encode(record, memory.DefaultAllocator)
 }
 
 // seen is what one connection has seen.

@@ -83,7 +83,8 @@ func main() {
 	}
 	seconds := f.seconds
 	out := json.NewEncoder(os.Stdout)
-	if err := out.Encode(map[string]any{"blas": blas.Name(), "vector": blas.Vector(), "cores": runtime.GOMAXPROCS(0), "seconds": seconds}); err != nil {
+	if err := out.Encode(map[string]any{"blas": blas.Name(), "vector": blas.Vector(), "cores": runtime.GOMAXPROCS(0),
+		"seconds": seconds}); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)
 	}
@@ -127,7 +128,8 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 			n := min(rows, s.message)
 			m := &message{
 				raw: filled(n, s.raw, 1), inputs: filled(n, s.inputs, 1), block: filled(n, s.columns, 1),
-				score: filled(n, s.classes, 0.1), prediction: filled(n, s.classes, 1), logs: make([]float64, n), first: make([]int32, n), ones: make([]float32, n), train: train,
+				score: filled(n, s.classes, 0.1), prediction: filled(n, s.classes, 1), logs: make([]float64, n), first: make([]int32, n),
+				ones: make([]float32, n), train: train,
 			}
 			for i := range m.ones {
 				m.ones[i] = 1

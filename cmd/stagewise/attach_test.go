@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -64,7 +64,7 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 		began, out, ended := time.Now(), watch(until), make(chan int, 1)
 		go func() { ended <- execute(ctx, append([]string{"train", "--attach", id}, on...), io.Discard, out) }()
 		<-out.seen
-		if took := time.Since(began); took >= run.MinPatience {
+		if took := time.Since(began); took >= protocol.MinPatience {
 			t.Errorf("it takes %v to say %q", took, until)
 		}
 		stop()
@@ -72,7 +72,8 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 		return out.String()
 	}
 	text := attach("no solver")
-	for _, want := range []string{"which other processes work on\n", "it waits for visit 0 of the survey\n", "no worker: start stagewise work -c FILE; no solver: start stagewise solve -c FILE\n"} {
+	for _, want := range []string{", on other processes\n", "it waits for the survey\n",
+		"no worker: start stagewise work -c FILE; no solver: start stagewise solve -c FILE\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -99,7 +100,7 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	client := run.NewClient(log, "blobs", nil)
+	client := protocol.NewClient(log, "blobs", nil)
 	ledger, err := client.ReadLedger(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,8 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 		if a, ok := record["metrics"].(string); ok {
 			address = a
 		}
-		if record["msg"] == "stands aside" && (record["for"] != old.Run() || record["level"] != "WARN" || !strings.Contains(record["because"].(string), "numerics 0")) {
+		if record["msg"] == "stands aside" && (record["for"] != old.Run() || record["level"] != "WARN" ||
+			!strings.Contains(record["because"].(string), "numerics 0")) {
 			t.Errorf("%v", record)
 		}
 	}
@@ -135,7 +137,8 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(body), "standing aside: run "+old.Run()+" goes first") {
+	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(body), "standing aside for run "+
+		old.Run()+": ") {
 		t.Errorf("/ready: %d, %s, %v", response.StatusCode, body, err)
 	}
 	if !strings.Contains(metricsOf(t, logs.String()), `stagewise_standing_aside{pipeline="blobs"} 1`) {

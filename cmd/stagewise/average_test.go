@@ -9,12 +9,13 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// A version that averages has the errors of the mean, in the report, on the screen and where it predicts. The screen says which member a stage is
-// of.
+// A version that averages has the errors of the mean, in the report, on the screen and where it predicts. The screen
+// says which member a stage is of.
 func TestAverage(t *testing.T) {
 	schema := reportSchema(t)
 	inFolder(t, map[string]string{"blobs.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(100, 2)})
-	code, _, stderr := stagewise("train", "-c", "blobs.yaml", "--set", "average=2", "--set", "examples.holdout=0.1", "--report", "report.json", "--model", "model")
+	code, _, stderr := stagewise("train", "-c", "blobs.yaml", "--set", "average=2", "--set", "examples.holdout=0.1", "--report",
+		"report.json", "--model", "model")
 	if code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -33,7 +34,8 @@ func TestAverage(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := report.Stages[5]
-	if last.Average == nil || report.TrainError != last.Average.TrainError || *report.TestError != *last.Average.TestError || report.Splits["holdout"].Error != *last.Average.HoldoutError {
+	if last.Average == nil || report.TrainError != last.Average.TrainError || *report.TestError != *last.Average.TestError ||
+		report.Splits["holdout"].Error != *last.Average.HoldoutError {
 		t.Errorf("train error %g and test error %v, the last stage says %+v", report.TrainError, report.TestError, last.Average)
 	}
 	_, predicted, _ := stagewise("predict", "--model", "model", "-i", "test.csv")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A stage of class counts after one of columns has the weight that predicts the holdout rows best: a run with that weight has the same digest, and
-// one with another weight has no fewer wrong holdout rows.
+// A stage of class counts after one of columns has the weight that predicts the holdout rows best: a run with that
+// weight has the same digest, and one with another weight has no fewer wrong holdout rows.
 func TestTrainClassCounts(t *testing.T) {
 	inCounted(t)
 	stages := func(weight string) []string {
@@ -18,17 +18,20 @@ func TestTrainClassCounts(t *testing.T) {
 		t.Fatalf("the weight of the second stage is %v", weight)
 	}
 	for _, memory := range []string{"1", "20000", "1GB"} {
-		if same := reportOf(t, append(stages(", weight: "+weight.String()), "--set", "memory="+memory)...); same.WeightsDigest != chosen.WeightsDigest {
+		if same := reportOf(t, append(stages(", weight: "+weight.String()), "--set", "memory="+
+			memory)...); same.WeightsDigest != chosen.WeightsDigest {
 			t.Errorf("memory %s: another digest with the weight %v that was chosen", memory, weight)
 		}
 	}
 	for _, other := range []string{"0", "0.001", "0.3", "4"} {
 		report := reportOf(t, stages(", weight: "+other)...)
 		if *report.Stages[1].HoldoutError < *chosen.Stages[1].HoldoutError {
-			t.Errorf("weight %s: holdout error %v %%, that of the weight %v that was chosen is %v %%", other, *report.Stages[1].HoldoutError, weight, *chosen.Stages[1].HoldoutError)
+			t.Errorf("weight %s: holdout error %v %%, that of the weight %v that was chosen is %v %%", other, *report.Stages[1].HoldoutError,
+				weight, *chosen.Stages[1].HoldoutError)
 		}
 		if other == "0" && *report.Stages[1].HoldoutError != *report.Stages[0].HoldoutError {
-			t.Errorf("a stage with the weight 0 changes the holdout error from %v to %v %%", *report.Stages[0].HoldoutError, *report.Stages[1].HoldoutError)
+			t.Errorf("a stage with the weight 0 changes the holdout error from %v to %v %%", *report.Stages[0].HoldoutError,
+				*report.Stages[1].HoldoutError)
 		}
 	}
 	labels, wrong := predicted(t, "-i", "test.libsvm"), 0.0
@@ -61,9 +64,11 @@ func TestClassCountsRefusals(t *testing.T) {
 	inCounted(t)
 	kind := []string{"train", "-c", "counted.yaml", "--set", "stages.0.method=auto", "--set", "stages.0.features.kind=class_counts"}
 	for set, want := range map[string]string{
-		"examples.holdout=0":          "no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set examples.holdout, or the weight",
+		"examples.holdout=0": "no holdout row has a label and a weight above 0, so the weight of class_counts can't be " +
+			"chosen: set examples.holdout, or the weight",
 		"stages.0.features.weight=-1": "stages.0.features.weight: -1: expected auto or a number ≥ 0",
-		"examples.labels=several":     "stages.0.features.kind: class_counts: expected another kind, because these features count the rows of each class, and rows have one label each",
+		"examples.labels=several": "stages.0.features.kind: class_counts: expected another kind, because these features count " +
+			"the rows of each class, and rows have one label each",
 		"examples.train=train.csv examples.test= prepare.min_rows=0 prepare.values=none prepare.idf=0 prepare.scale=none name=t": "features.kind: class_counts: the examples are dense, and this is for sparse rows",
 	} {
 		args := kind

@@ -90,7 +90,8 @@ func TestUpdatesKeepClassWeights(t *testing.T) {
 	rareRows(t, "test.csv", 2, 1000)
 	found := map[string]float64{}
 	for _, weight := range []string{"none", "balanced"} {
-		sets := []string{"-c", "rare.yaml", "--set=data_dir=" + weight, "--set=examples.class_weight=" + weight, "--set=retrain.rows=500", "--set=retrain.full.growth=0"}
+		sets := []string{"-c", "rare.yaml", "--set=data_dir=" + weight, "--set=examples.class_weight=" + weight, "--set=retrain.rows=500",
+			"--set=retrain.full.growth=0"}
 		code, stdout, stderr := stagewise(append([]string{"run", "--quiet", "--until", "end", "--report", "-"}, sets...)...)
 		if code != exitDone || strings.Count(stdout, `"kind":"update"`)+strings.Count(stdout, `"kind": "update"`) < 3 {
 			t.Fatalf("class_weight %s: exit code %d: %s%s", weight, code, stdout, stderr)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 )
 
 // Runs are compared by their versions and ids, also those of another pipeline, after the topics that only a run needs are empty.
@@ -31,20 +33,23 @@ func TestRunsAreCompared(t *testing.T) {
 		"stages.0.passes": "stages.0.passes 4 3 4",
 		"seed":            "seed 1 1 2",
 		"topic":           "topic - - blobs.examples",
-		"test error":      "test error " + percent(first.TestError),
+		"test error":      "test error " + screen.Percent(first.TestError),
 		"weights digest":  "weights digest " + first.WeightsDigest.Short(),
 	} {
 		if !strings.HasPrefix(lines[name], want) {
 			t.Errorf("%s: expected %s in\n%s", name, want, stdout)
 		}
 	}
-	if page, err := os.ReadFile("compared.html"); err != nil || !strings.Contains(string(page), "Loss of the test rows by pass") || !strings.Contains(string(page), "reader version 1: test rows") {
+	if page, err := os.ReadFile("compared.html"); err != nil || !strings.Contains(string(page), "Loss of the test rows by pass") ||
+		!strings.Contains(string(page), "reader version 1: test rows") {
 		t.Errorf("%v: the page lacks a diagram or a confusion matrix: %.300s", err, page)
 	}
-	if code, stdout, stderr := stagewise("runs", "show", "-c", "good.yaml", "1"); code != exitDone || !strings.Contains(stdout, "3/3 calibrated") || !strings.Contains(stdout, first.WeightsDigest.Short()) {
+	if code, stdout, stderr := stagewise("runs", "show", "-c", "good.yaml", "1"); code != exitDone || !strings.Contains(stdout,
+		"3/3 calibrated") || !strings.Contains(stdout, first.WeightsDigest.Short()) {
 		t.Errorf("runs show: exit code %d: %s%s", code, stdout, stderr)
 	}
-	for args, want := range map[string]string{"1": "expected two runs or more", "1 9": "there is no run 9 on blobs.plans", "1 other/2": "pipeline other:"} {
+	for args, want := range map[string]string{"1": "expected two or more runs", "1 9": "there is no run 9 on blobs.plans",
+		"1 other/2": "pipeline other:"} {
 		code, _, stderr := stagewise(append([]string{"runs", "compare", "-c", "good.yaml"}, strings.Fields(args)...)...)
 		if code == exitDone || !strings.Contains(stderr, want) {
 			t.Errorf("runs compare %s: exit code %d: %s", args, code, stderr)

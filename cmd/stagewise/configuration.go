@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 // configFlags are the flags that name the configuration and override its keys.
@@ -33,10 +33,12 @@ const pipelineOf = "pipeline"
 func (f *configFlags) add(cmd *cobra.Command) {
 	f.cmd = cmd
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "read the configuration from a YAML `file`")
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key of the configuration (`key=value`), as in --set stages.0.passes=3; can be repeated")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a configuration key (`key=value`), such as --set stages.0.passes=3; "+
+		"repeatable")
 	markRequired(cmd, "config")
 	must(cmd.MarkFlagFilename("config", "yaml", "yml"))
-	must(cmd.RegisterFlagCompletionFunc("set", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc("set", func(
+		_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completeKeys(typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}))
 }
@@ -64,6 +66,17 @@ func (f *configFlags) load() (*config.Config, error) {
 		f.cmd.Annotations = map[string]string{pipelineOf: c.Name}
 	}
 	return c, err
+}
+
+// run returns what loads the configuration for a command, and then runs it.
+func (f *configFlags) run(do func(cmd *cobra.Command, args []string, c *config.Config) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := f.load()
+		if err != nil {
+			return err
+		}
+		return do(cmd, args, c)
+	}
 }
 
 // markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
@@ -108,7 +121,7 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 // withPipeline is withLog for commands that need a pipeline that is there. If it has no topics, the error says what to do.
 func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) error {
 	return withLog(ctx, c, rec, func(log *kafkalog.Log) error {
-		plans := run.TopicsOf(c.Name).Plans
+		plans := protocol.TopicsOf(c.Name).Plans
 		exists, err := log.Exists(ctx, plans)
 		if err != nil {
 			return err
@@ -127,7 +140,8 @@ func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do 
 // requireCluster returns an error if the configuration names no Kafka cluster, which other processes could reach too.
 func requireCluster(c *config.Config) error {
 	if len(c.Brokers) == 0 {
-		return schemas.Problem{Key: "brokers", Value: "not set", Want: "the addresses of a Kafka cluster: the embedded broker serves a single process"}
+		return option.Problem{Key: "brokers", Value: "not set",
+			Want: "the addresses of a Kafka cluster: the embedded broker serves a single process"}
 	}
 	return nil
 }
@@ -138,11 +152,11 @@ func requireOwnExamples(c *config.Config, why string) error {
 	if c.Examples.Topic == "" {
 		return nil
 	}
-	want := "no topic for this command: " + why
-	if owner, ok := pipeline.OwnerOf(c.Examples.Topic); ok {
+	want := "no value for this command: " + why
+	if owner, ok := topics.OwnerOf(c.Examples.Topic); ok {
 		want += "; use a configuration with name: " + owner
 	}
-	return schemas.Problem{Key: "examples.topic", Value: c.Examples.Topic, Want: want}
+	return option.Problem{Key: "examples.topic", Value: c.Examples.Topic, Want: want}
 }
 
 // openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds. STAGEWISE_VECTOR

@@ -17,7 +17,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 	for typed, want := range map[string][]string{
 		"see":              {"seed="},
 		"seed=":            {"seed="},
-		"stages.0.stop":    {"stages.0.stop.split=", "stages.0.stop.patience="},
+		"stages.0.stop":    {"stages.0.stop.split=", "stages.0.stop.patience=", "stages.0.stop.stages="},
 		"stages.12.method": {"stages.12.method="},
 		"stages.1":         nil, // of stage 1, 10 or 11?
 		"sede":             nil,

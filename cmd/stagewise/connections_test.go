@@ -39,7 +39,8 @@ func TestProcessesThatFollowOpenNoConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	on := []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=1000000", "--set", "retrain.after=10h", "--set", "examples.partitions=1"}
+	on := []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=1000000", "--set",
+		"retrain.after=10h", "--set", "examples.partitions=1"}
 	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, on...)...); code != exitDone {
 		t.Fatal(stderr)
 	}

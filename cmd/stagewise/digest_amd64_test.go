@@ -10,7 +10,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 // The weights of examples/digits.yaml, computed in Go without a BLAS and without vector instructions, are the same in each
@@ -36,7 +37,7 @@ func TestDigitsDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), pipeline.TrainOptions{}, event.Ignore{})
+	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

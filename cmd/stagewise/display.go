@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
+	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 // displayFlags are the flags that choose how a command shows its progress. The zero value shows it on the screen.
@@ -27,9 +29,9 @@ const (
 
 // add defines the flags of cmd. The value of f.log is the default of --log.
 func (f *displayFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "show errors, and what was asked for, as with --report -, but no progress and no summary")
-	cmd.Flags().StringVar(&f.log, "log", f.log, "show progress as logs on standard error, in this `format`: text or json")
-	cmd.Flags().StringVar(&f.level, "log-level", "", "log nothing below this `level`: debug, info, warn or error (default info)")
+	cmd.Flags().BoolVar(&f.quiet, "quiet", false, "show errors and requested output, such as --report -, but no progress or summary")
+	cmd.Flags().StringVar(&f.log, "log", f.log, "log progress to standard error in this `format`: text or json")
+	cmd.Flags().StringVar(&f.level, "log-level", "", "minimum log `level`: debug, info, warn or error (default info)")
 }
 
 func (f *displayFlags) check() error {
@@ -40,7 +42,7 @@ func (f *displayFlags) check() error {
 		return fmt.Errorf("--log-level: %s: expected debug, info, warn or error", f.level)
 	}
 	if f.level != "" && f.log == "" {
-		return fmt.Errorf("--log-level: %s: expected --log too, as only logs have levels", f.level)
+		return fmt.Errorf("--log-level: %s: expected --log too: only logs have levels", f.level)
 	}
 	return nil
 }
@@ -61,17 +63,17 @@ func (f *displayFlags) recorder(pipeline string, stderr io.Writer) (recorder eve
 	case f.quiet:
 		return event.Ignore{}, func() {}
 	case f.log == logJSON:
-		return event.Serialised(newLogs(slog.NewJSONHandler(stderr, options), pipeline)), func() {}
+		return event.Serialised(telemetry.NewLogs(slog.NewJSONHandler(stderr, options), pipeline)), func() {}
 	case f.log == logText:
-		return event.Serialised(newLogs(slog.NewTextHandler(stderr, options), pipeline)), func() {}
+		return event.Serialised(telemetry.NewLogs(slog.NewTextHandler(stderr, options), pipeline)), func() {}
 	}
-	p := newProgress(stderr, time.Now)
-	return event.Serialised(p), p.finish
+	p := screen.NewProgress(stderr, time.Now)
+	return event.Serialised(p), p.Finish
 }
 
 // waitRecorder returns the recorder of a short command, which only shows the operations that wait for brokers.
 func waitRecorder(cmd *cobra.Command) event.Recorder {
-	return event.Serialised(newProgress(cmd.ErrOrStderr(), time.Now))
+	return event.Serialised(screen.NewProgress(cmd.ErrOrStderr(), time.Now))
 }
 
 // printError writes the error that ended a command to stderr, a line for each line of it: as a log if the command logs JSON, so that

@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/export"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 // exportFlags are the flags of weights export.
@@ -26,8 +27,9 @@ type exportFlags struct {
 func newWeightsExport() *cobra.Command {
 	var f exportFlags
 	cmd := &cobra.Command{
-		Use: "export (-c FILE | --model FILE) -o FILE", Short: "Write a version as a model file, which predict reads, or in a format of other programs", Args: cobra.NoArgs,
-		Long: "Write a version of a pipeline, or a model file, in a format:\n\n" + formats(),
+		Use: "export (-c FILE | --model FILE) -o FILE", Short: "Export a version as a model file for predict, or in a format of other " +
+			"programs", Args: cobra.NoArgs,
+		Long: "Export a version of a pipeline, or a model file, in one of these formats:\n\n" + formats(),
 		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
 			"  stagewise weights export -c digits.yaml --version 7 --format " + export.Names()[1] + " -o digits." + export.Names()[1] + "\n" +
 			"  stagewise weights export --model digits.model --format " + export.Names()[1] + " -o digits." + export.Names()[1],
@@ -35,9 +37,10 @@ func newWeightsExport() *cobra.Command {
 	}
 	f.from.add(cmd)
 	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
-	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: its number, the id of its run, or "+run.Latest+", the one that is pinned, or else the newest that is offered (default "+run.Latest+")")
-	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, and connect to no broker")
-	cmd.Flags().StringVar(&f.format, "format", export.Names()[0], "the `format` to write: "+strings.Join(export.Names(), ", "))
+	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
+		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
+	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
+	cmd.Flags().StringVar(&f.format, "format", export.Names()[0], "output `format`: "+strings.Join(export.Names(), ", "))
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp)))
@@ -59,17 +62,17 @@ func (f *exportFlags) check() (export.Format, error) {
 	switch {
 	case !ok:
 		names, last := export.Names(), len(export.Names())-1
-		return format, schemas.Problem{Key: "--format", Value: f.format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
+		return format, option.Problem{Key: "--format", Value: f.format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
 	case f.from.file == "" && f.modelFile == "":
 		return format, errors.New("expected -c FILE, or --model FILE")
 	case f.from.file != "" && f.modelFile != "":
 		return format, errors.New("expected either -c FILE or --model FILE, not both")
 	case f.modelFile != "" && f.version != "":
-		return format, schemas.Problem{Key: "--version", Value: f.version, Want: "no value, as --model has the version"}
+		return format, option.Problem{Key: "--version", Value: f.version, Want: "no value: --model selects the version"}
 	case f.modelFile != "" && len(f.from.set) > 0:
-		return format, errors.New("--set: expected -c FILE, whose keys it overrides")
+		return format, errors.New("--set: expected -c FILE: --set overrides its keys")
 	}
-	return format, checkWritable(f.output)
+	return format, artifact.CheckWritable(f.output)
 }
 
 func (f *exportFlags) run(cmd *cobra.Command) error {
@@ -89,7 +92,7 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-		m, err := pipeline.LoadModel(cmd.Context(), log, c.Name, cmp.Or(f.version, run.Latest))
+		m, err := topics.Open(log, c.Name, nil).Model(cmd.Context(), cmp.Or(f.version, protocol.Latest))
 		if err != nil {
 			return err
 		}
@@ -98,5 +101,5 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *exportFlags) write(cmd *cobra.Command, format export.Format, m *model.Model) error {
-	return write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
+	return artifact.Write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
 }

@@ -33,7 +33,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s and %s are the same file", format, other)
 		}
 		seen[file] = format
-		if stdout, stderr := typed(t, exitDone, "weights", "export", "--model", "model", "--format", format, "-o", "-"); stdout != file || stderr != "" {
+		if stdout, stderr := typed(t, exitDone, "weights", "export", "--model", "model", "--format", format, "-o", "-"); stdout != file ||
+			stderr != "" {
 			t.Errorf("%s: on the standard output are %d other bytes, %q", format, len(stdout), stderr)
 		}
 	}

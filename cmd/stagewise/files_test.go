@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -11,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -46,6 +49,35 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 	return cmd, stdout, stderr
 }
 
+// started starts a program, and returns the lines that it writes to its standard error. wait waits until it has ended,
+// and all of them are read.
+func started(t *testing.T, cmd *exec.Cmd) (lines *bufio.Scanner, wait func()) {
+	t.Helper()
+	read, write := io.Pipe()
+	cmd.Stderr = write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // who has started it looks at how it ended
+		write.Close()
+	}()
+	return bufio.NewScanner(read), func() { <-ended }
+}
+
+// startBroker starts an embedded broker in the folder broker, which other processes reach.
+func startBroker(t *testing.T) *kafkalog.Log {
+	t.Helper()
+	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	return broker
+}
+
 // A disk on which a file can't grow ends a run with a sentence that says so. With room, the same command finishes the run.
 func TestFullDisk(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(3000, 1), "test.csv": blobs(30, 2)})
@@ -55,7 +87,8 @@ func TestFullDisk(t *testing.T) {
 		cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "stages.0.features.size=200", "--quiet")
 		err := cmd.Run()
 		text := stderr.String()
-		if err == nil || cmd.ProcessState.ExitCode() != exitFailed || stdout.Len() > 0 || !strings.Contains(text, where) || !strings.Contains(text, ": file too large; make room") || strings.Contains(text, "[-1]") {
+		if err == nil || cmd.ProcessState.ExitCode() != exitFailed || stdout.Len() > 0 || !strings.Contains(text, where) ||
+			!strings.Contains(text, ": file too large; make room") || strings.Contains(text, "[-1]") {
 			t.Errorf("files of %s bytes: %v: %s%s", size, err, stdout, text)
 		}
 	}
@@ -69,7 +102,8 @@ func TestFullDisk(t *testing.T) {
 func TestFilesAreBesideTheConfiguration(t *testing.T) {
 	inFolder(t, nil)
 	for name, content := range map[string]string{
-		"job/job.yaml":         strings.Replace(good, "{train: [train.csv], test: [test.csv]}", `{train: "data/train-*.csv", test: data/test.csv}`, 1),
+		"job/job.yaml": strings.Replace(good, "{train: [train.csv], test: [test.csv]}",
+			`{train: "data/train-*.csv", test: data/test.csv}`, 1),
 		"job/data/train-2.csv": blobs(60, 2), "job/data/train-1.csv": blobs(30, 1), "job/data/test.csv": blobs(30, 3),
 		"here.csv": blobs(90, 4),
 	} {
@@ -116,18 +150,21 @@ func TestStandardInput(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "test.csv": blobs(30, 2)})
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, known := range []string{"", ", already on the topic"} {
-		train, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "examples.train=-", "--set", "examples.format=csv", "--report", "-", "--model", "model")
+		train, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "examples.train=-", "--set", "examples.format=csv",
+			"--report", "-", "--model", "model")
 		train.Stdin = strings.NewReader(blobs(60, 1))
 		err := train.Run()
 		var report schemas.Report
-		if err != nil || json.Unmarshal(stdout.Bytes(), &report) != nil || report.Rows != 60 || !strings.Contains(stderr.String(), "standard input: 60 train rows"+known+"\n") {
+		if err != nil || json.Unmarshal(stdout.Bytes(), &report) != nil || report.Rows != 60 || !strings.Contains(stderr.String(),
+			"standard input: 60 train rows"+known+"\n") {
 			t.Fatalf("train: %v: %s%s", err, stdout, stderr)
 		}
 	}
 	predict, stdout, stderr := program(t, "predict", "--model", "model", "-i", "-")
 	predict.Stdin = strings.NewReader(blobs(30, 2))
 	err := predict.Run()
-	if _, want, _ := stagewise("predict", "--model", "model", "-i", "test.csv"); err != nil || stdout.String() != want || strings.Count(want, "\n") != 31 {
+	if _, want, _ := stagewise("predict", "--model", "model", "-i", "test.csv"); err != nil || stdout.String() != want ||
+		strings.Count(want, "\n") != 31 {
 		t.Errorf("predict: %v: %s%s", err, stdout, stderr)
 	}
 	predict, _, stderr = program(t, "predict", "--model", "model", "-i", "-")

@@ -80,7 +80,8 @@ func (e *events) write(t *testing.T, from, to int) {
 	var records []*kgo.Record
 	for i := from; i < to; i++ {
 		records = append(records, &kgo.Record{
-			Topic: e.topic, Partition: int32(i % partitions), Key: fmt.Append(nil, "u", i%10), Value: fmt.Appendf(nil, "%c,%d,%d", 'a'+rune(i%2), i%2, i%7),
+			Topic: e.topic, Partition: int32(i % partitions), Key: fmt.Append(nil, "u", i%10), Value: fmt.Appendf(nil, "%c,%d,%d", 'a'+
+				rune(i%2), i%2, i%7),
 			Timestamp: time.UnixMilli(1_700_000_000_000).Add(time.Duration(i) * time.Second),
 		})
 	}
@@ -134,7 +135,8 @@ func TestKafkaTopicThatHasChanged(t *testing.T) {
 	e.write(t, 0, 100)
 	typed(t, exitDone, ingest...)
 	e.again(t, 99)
-	if _, stderr := typed(t, exitFailed, ingest...); !strings.Contains(stderr, "[0] no longer has what was read last, at offset 99: it ends at offset 99") || !strings.Contains(stderr, "examples.on_changed_topic") {
+	if _, stderr := typed(t, exitFailed, ingest...); !strings.Contains(stderr,
+		"[0] no longer has the message read last, at offset 99: it ends at offset 99") || !strings.Contains(stderr, "examples.on_changed_topic") {
 		t.Errorf("%s, expected an error that names the choice", stderr)
 	}
 	if rows := learnt(t); rows != 100 {
@@ -148,7 +150,7 @@ func TestKafkaTopicThatHasChanged(t *testing.T) {
 		t.Errorf("%d rows count, expected 139 or 140", rows)
 	}
 	stdout, _ := typed(t, exitDone, "forget", "-c", "clicks.yaml", "--key", "u7")
-	if want := "14 rows of "; !strings.HasPrefix(stdout, want) {
+	if want := "forgot 14 rows of "; !strings.HasPrefix(stdout, want) {
 		t.Errorf("%s, expected %s", stdout, want)
 	}
 }
@@ -167,18 +169,18 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		follows, read := make(chan struct{}), make(chan string, 1)
+		serves, read := make(chan struct{}), make(chan string, 1) // one of two follows the topic, the other stands by
 		go func() {
 			var text strings.Builder
 			defer func() { read <- text.String() }()
 			for lines := bufio.NewScanner(stderr); lines.Scan(); {
-				if fmt.Fprintln(&text, lines.Text()); strings.Contains(lines.Text(), "msg=follows") {
-					close(follows)
+				if fmt.Fprintln(&text, lines.Text()); strings.Contains(lines.Text(), "msg=serving") {
+					close(serves)
 				}
 			}
 		}()
 		select {
-		case <-follows:
+		case <-serves:
 		case text := <-read:
 			t.Fatalf("ingest has ended: %s", text)
 		}
@@ -236,7 +238,8 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	if rows := learnt(t); rows != 716 {
 		t.Errorf("a run learnt %d rows, expected 716", rows)
 	}
-	if _, stderr := typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end"); !strings.Contains(stderr, "predictions for 16 rows of 2 messages") {
+	if _, stderr := typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end"); !strings.Contains(stderr,
+		"predictions for 16 rows of 2 messages") {
 		t.Errorf("%s, expected predictions for 16 rows", stderr)
 	}
 }

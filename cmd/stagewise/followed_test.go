@@ -43,7 +43,8 @@ func TestForgetEvents(t *testing.T) {
 	writeEvents(t, 40)
 	typed(t, exitDone, "ingest", "-c", "clicks.yaml", "--until", "end")
 	stdout, _ := typed(t, exitDone, "forget", "-c", "clicks.yaml", "--key", "u4", "--key", "u7", "events/0/7-10")
-	if want := "17 rows of 1 message are forgotten\n"; !strings.HasPrefix(stdout, want) { // u4 has 8 rows, u7 has 4; 8 to 10 have 5, 7 is of u7
+	// u4 has 8 rows, u7 has 4; 8 to 10 have 5, 7 is of u7
+	if want := "forgot 17 rows of 1 message\n"; !strings.HasPrefix(stdout, want) {
 		t.Errorf("%s, expected %s", stdout, want)
 	}
 	_, stderr := typed(t, exitDone, "train", "-c", "clicks.yaml")
@@ -64,15 +65,26 @@ func TestIngestTopicThatHasChanged(t *testing.T) {
 	typed(t, exitDone, ingest...)
 	writeEvents(t, 30)
 	_, stderr := typed(t, exitFailed, ingest...)
-	for _, want := range []string{"events[0] no longer has what was read last, at offset 39: it ends at offset 30", "Set examples.on_changed_topic to behind", "or to anew"} {
+	for _, want := range []string{"events[0] no longer has the message read last, at offset 39: it ends at offset 30",
+		"Set examples.on_changed_topic to behind", "or to anew"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%s, expected %s", stderr, want)
 		}
 	}
-	if _, stderr = typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=behind")...); !strings.Contains(stderr, "topic events: 0 train rows") {
+	if stdout, stderr := typed(t, exitDone, "train", "-c", "clicks.yaml", "--report", "-"); !strings.Contains(stderr,
+		"no longer has the message read last") || !strings.Contains(stdout, `"rows": 60,`) {
+		t.Errorf("train says %s and learns %.200s, expected the choice, and the 60 rows that were read", stderr, stdout)
+	}
+	if _, stderr := typed(t, exitFailed, "run", "-c", "clicks.yaml", "--until", "end"); !strings.Contains(stderr,
+		"Set examples.on_changed_topic to behind") {
+		t.Errorf("run: %s, expected an error that names the choice", stderr)
+	}
+	if _, stderr = typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=behind")...); !strings.Contains(stderr,
+		"topic events: 0 train rows") {
 		t.Errorf("behind: %s, expected no rows", stderr)
 	}
-	if _, stderr = typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=anew")...); !strings.Contains(stderr, "topic events: 45 train rows") {
+	if _, stderr = typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=anew")...); !strings.Contains(stderr,
+		"topic events: 45 train rows") {
 		t.Errorf("anew: %s, expected 45 rows", stderr)
 	}
 	if _, stderr = typed(t, exitDone, ingest...); !strings.Contains(stderr, "topic events: 0 train rows") {

@@ -67,7 +67,8 @@ func TestTrainOnDataFrames(t *testing.T) {
 	}
 	code, stdout, stderr := stagewise("train", "-c", "foreign.yaml", "--quiet", "--report", "-")
 	var report schemas.Report
-	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 8 || report.Classes != 2 || report.TrainError != 0 {
+	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 8 || report.Classes != 2 ||
+		report.TrainError != 0 {
 		t.Errorf("exit code %d, %s, report %s; expected 8 rows of 2 classes without errors", code, stderr, stdout)
 	}
 }
@@ -76,7 +77,8 @@ func TestTrainOnDataFrames(t *testing.T) {
 func TestTrainOnAColumnForEachFeature(t *testing.T) {
 	inFolder(t, map[string]string{"foreign.yaml": foreign})
 	number := arrow.PrimitiveTypes.Float64
-	producedJSON(t, `[{"length":1,"width":2,"species":"a"}]`, arrow.Field{Name: "length", Type: number}, arrow.Field{Name: "width", Type: number},
+	producedJSON(t, `[{"length":1,"width":2,"species":"a"}]`, arrow.Field{Name: "length", Type: number}, arrow.Field{Name: "width",
+		Type: number},
 		arrow.Field{Name: "species", Type: arrow.BinaryTypes.LargeString})
 	code, _, stderr := stagewise("train", "-c", "foreign.yaml", "--quiet")
 	if want := `The first is foreign.examples[0]@0: damaged or foreign bytes: no column "features": expected a column of this name with a list of numbers in ` +

@@ -8,13 +8,16 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // A person asks that her rows be forgotten, and later a whole file.
 func TestForget(t *testing.T) {
 	inFolder(t, map[string]string{
-		"good.yaml": "name: blobs\nexamples: {train: train.csv, batch_rows: 25, partitions: 1}\nstages: [{features: {kind: columns}}]\nretrain: {rows: 100, full: {growth: 0}}\n",
+		"good.yaml": "name: blobs\nexamples: {train: train.csv, batch_rows: 25, partitions: 1}\nstages: [{features: {kind: " +
+			"columns}}]\nretrain: {rows: 100, full: {growth: 0}}\n",
 		"train.csv": blobs(300, 1), "more.csv": blobs(100, 2),
 	})
 	learn := func(args ...string) (r pipeline.Retraining) {
@@ -30,7 +33,8 @@ func TestForget(t *testing.T) {
 	}
 	stdout, stderr := typed(t, exitDone, "forget", "-c", "good.yaml", "blobs.examples/0/5/3-5", "blobs.examples/0/7")
 	for _, want := range []string{
-		"28 rows of 2 messages are forgotten\n", "versions that have learnt from forgotten rows: 2, 3; ", "blobs.examples    the rows stay for ever\n", "blobs.statistics  samples of them stay until 2",
+		"forgot 28 rows of 2 messages\n", "versions that learnt from forgotten rows: 2, 3; ",
+		"blobs.examples    the rows stay forever\n", "blobs.statistics  samples of them stay until 2",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%s%s: expected %s", stdout, stderr, want)
@@ -51,19 +55,21 @@ func TestForget(t *testing.T) {
 	typed(t, exitDone, "ingest", "-c", "good.yaml", "--set", "examples.train=[train.csv, more.csv]")
 	id := listed(t, "sources", "list", "-c", "good.yaml")[0][0]
 	stdout, _ = typed(t, exitDone, "forget", "-c", "good.yaml", "--source", id, "--now")
-	if want := "300 rows of 12 messages are forgotten\nversions that had learnt from forgotten rows are removed: 1, 4\n"; !strings.HasPrefix(stdout, want) {
+	if want := "forgot 300 rows of 12 messages\nremoved versions that learnt from forgotten rows: 1, 4\n"; !strings.HasPrefix(stdout, want) {
 		t.Errorf("%s, expected %s", stdout, want)
 	}
-	if sources := listed(t, "sources", "list", "-c", "good.yaml"); sources[0][1] != pipeline.Forgotten || sources[1][1] != pipeline.Sealed {
+	if sources := listed(t, "sources", "list", "-c", "good.yaml"); sources[0][1] != source.Forgotten || sources[1][1] != source.Sealed {
 		t.Errorf("%v", sources)
 	}
 	_, stderr = typed(t, exitFailed, "run", "-c", "good.yaml", "--until", "end")
-	if want := `stagewise: ["train.csv"]: source ` + id + " was forgotten, as blobs.forget says: no run learns it. Leave it out of the configuration"; !strings.Contains(stderr, want) {
+	if want := `stagewise: ["train.csv"]: source ` + id +
+		" is forgotten (on blobs.forget), and no run learns it: remove it from the configuration"; !strings.Contains(stderr, want) {
 		t.Errorf("%s, expected %s", stderr, want)
 	}
 	var report schemas.Report
 	stdout, stderr = typed(t, exitDone, "train", "-c", "good.yaml", "--set", "examples.train=", "--report", "-")
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.PassedOver[schemas.ForgottenRow] != 300 || !strings.Contains(stderr, "passed over: 300 rows that were forgotten") {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.PassedOver[coverage.ForgottenRow] != 300 ||
+		!strings.Contains(stderr, "passed over: 300 rows that were forgotten") {
 		t.Errorf("%+v, %v: %s", report, err, stderr)
 	}
 	_, stderr = typed(t, exitFailed, "forget", "-c", "good.yaml", "--key", "nobody")
@@ -85,10 +91,11 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := []string{"train", "-c", "good.yaml", "--set", "examples.train="}
-	if _, stderr = typed(t, exitFailed, again...); !strings.Contains(stderr, "blobs.forget has lost rows that were forgotten") {
+	if _, stderr = typed(t, exitFailed, again...); !strings.Contains(stderr, "blobs.forget has lost forgotten rows") {
 		t.Errorf("%s", stderr)
 	}
-	if stdout, _ = typed(t, exitDone, "forget", "-c", "good.yaml", "--lost", "restore"); !strings.HasPrefix(stdout, "300 rows of 12 messages are forgotten\n") {
+	if stdout, _ = typed(t, exitDone, "forget", "-c", "good.yaml", "--lost", "restore"); !strings.HasPrefix(stdout,
+		"forgot 300 rows of 12 messages\n") {
 		t.Errorf("%s", stdout)
 	}
 	if _, stderr = typed(t, exitDone, again...); !strings.Contains(stderr, "passed over: 300 rows that were forgotten") {

@@ -82,7 +82,8 @@ func TestTrainPatches(t *testing.T) {
 	if first.TestError > 2 {
 		t.Errorf("the test error is %v %%", first.TestError)
 	}
-	if again := reportOfImages(t, "-c", "images.yaml", "--set", "memory=64MB", "--set", "data_dir=again"); again.WeightsDigest != first.WeightsDigest {
+	if again := reportOfImages(t, "-c", "images.yaml", "--set", "memory=64MB", "--set",
+		"data_dir=again"); again.WeightsDigest != first.WeightsDigest {
 		t.Error("a run with little memory has other weights")
 	}
 	labels, wrong := predicted(t, "-i", "test-idx3-ubyte"), 0
@@ -121,10 +122,14 @@ func writeFolders(t *testing.T, folder, images, labels string) {
 // A folder of images for each class is learnt as idx files are. The model predicts folders, whose images need no class, and single images.
 func TestFoldersOfImages(t *testing.T) {
 	files := imageFiles()
-	files["folders.yaml"] = strings.NewReplacer("[train-idx3-ubyte, train-idx1-ubyte]", "[train]", "[test-idx3-ubyte, test-idx1-ubyte]", "[test]").Replace(imagesConfig)
+	files["folders.yaml"] = strings.NewReplacer("[train-idx3-ubyte, train-idx1-ubyte]", "[train]",
+		"[test-idx3-ubyte, test-idx1-ubyte]", "[test]").Replace(imagesConfig)
 	inFolder(t, files)
 	writeFolders(t, "train", files["train-idx3-ubyte"], files["train-idx1-ubyte"])
 	writeFolders(t, "test", files["test-idx3-ubyte"], files["test-idx1-ubyte"])
+	if code, stdout, stderr := stagewise("check", "-c", "folders.yaml"); code != exitDone || !strings.Contains(stdout, "features    72\n") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
 	if report := reportOfImages(t, "-c", "folders.yaml", "--model", "model"); report.TestError > 4 {
 		t.Errorf("the test error is %v %%", report.TestError)
 	}
@@ -184,16 +189,18 @@ stages: [{features: {kind: patches, patch: 3, filters: 16, grid: 2, source: kmea
 	reportOfImages(t, "-c", "digits.yaml", "--set", "examples.image=[8, 8, 1]", "--set", "data_dir=third")
 }
 
-// Rows that are made of images are rows of the run alone. Weights do not depend on how much memory there is for them, nor on partitions being
-// computed again, and a mirrored training set is learnt as well as it would be from files.
+// Rows that are made of images are rows of the run alone. Weights do not depend on how much memory there is for them,
+// nor on partitions being computed again, and a mirrored training set is learnt as well as it would be from files.
 func TestAugment(t *testing.T) {
 	files := imageFiles()
 	files["table.csv"] = "a,1,2\nb,2,1\na,1,3\nb,3,1\n"
-	files["table.yaml"] = "name: table\ndata_dir: table\nexamples: {train: [table.csv], augment: {shift: 1}}\nstages: [{features: {size: 4}}]\n"
+	files["table.yaml"] = "name: table\ndata_dir: table\nexamples: {train: [table.csv], augment: {shift: 1}}\nstages: " +
+		"[{features: {size: 4}}]\n"
 	inFolder(t, files)
 	augment := []string{"-c", "images.yaml", "--set", "examples.augment={mirror: true, shift: 1}"}
 	first := reportOfImages(t, augment...)
-	if again := reportOfImages(t, append(augment, "--set", "memory=1MB", "--set", "data_dir=again")...); again.WeightsDigest != first.WeightsDigest {
+	if again := reportOfImages(t, append(augment, "--set", "memory=1MB", "--set",
+		"data_dir=again")...); again.WeightsDigest != first.WeightsDigest {
 		t.Error("a run with little memory has other weights")
 	}
 	if plain := reportOfImages(t, "-c", "images.yaml", "--set", "data_dir=plain"); plain.WeightsDigest == first.WeightsDigest {
@@ -206,7 +213,8 @@ func TestAugment(t *testing.T) {
 	if reportOfImages(t, augment...); !sameRows(t, text) {
 		t.Error("rows that are made of images are counted as rows")
 	}
-	code, _, stderr := stagewise("run", "-c", "images.yaml", "--until", "end", "--set", "examples.augment.mirror=true", "--set", "data_dir=chain")
+	code, _, stderr := stagewise("run", "-c", "images.yaml", "--until", "end", "--set", "examples.augment.mirror=true", "--set",
+		"data_dir=chain")
 	if code != exitWrong || !strings.Contains(stderr, "examples.augment: 2 rows for each image: expected no value for run") {
 		t.Errorf("a chain: exit code %d: %s", code, stderr)
 	}
@@ -251,7 +259,8 @@ func TestPatchesInConfigurations(t *testing.T) {
 		"examples.augment.shift=9":        "examples.augment.shift: 9: expected a whole number from 0 to 8",
 	} {
 		code, _, stderr := stagewise("check", "-c", "images.yaml", "--set", set)
-		if lines := strings.Split(stderr, "\n"); code != exitWrong || !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }) {
+		if lines := strings.Split(stderr, "\n"); code != exitWrong || !slices.ContainsFunc(lines,
+			func(line string) bool { return strings.Contains(line, want) }) {
 			t.Errorf("%s: exit code %d, expected %q: %s", set, code, want, stderr)
 		}
 	}

@@ -6,8 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 )
 
 func newIngest() *cobra.Command {
@@ -17,19 +20,16 @@ func newIngest() *cobra.Command {
 		until string
 	)
 	cmd := &cobra.Command{
-		Use: "ingest -c FILE", Short: "Write the configured files, or the values of a topic, to the examples topic, except what is already there", Args: cobra.NoArgs,
-		Example: `  stagewise ingest -c digits.yaml              write the files of examples.train and examples.test
-  stagewise ingest -c clicks.yaml              follow the topic examples.from_topic, until it is interrupted
-  stagewise ingest -c clicks.yaml --until end  write what that topic has now`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := from.load()
-			if err != nil {
-				return err
-			}
+		Use: "ingest -c FILE", Args: cobra.NoArgs,
+		Short: "Ingest the configured files or topic into the examples topic, skipping what is already there",
+		Example: `  stagewise ingest -c digits.yaml              ingest the files of examples.train and examples.test
+  stagewise ingest -c clicks.yaml              follow the topic examples.from_topic until interrupted
+  stagewise ingest -c clicks.yaml --until end  stop at the current end of that topic`,
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			if err := show.check(); err != nil {
 				return err
 			}
-			if err := requireOwnExamples(c, "nothing is written there"); err != nil {
+			if err := requireOwnExamples(c, "it is read-only here"); err != nil {
 				return err
 			}
 			follows := c.Examples.FromTopic != ""
@@ -37,7 +37,7 @@ func newIngest() *cobra.Command {
 			case until != "" && until != untilEnd:
 				return fmt.Errorf("--until: %s: expected end", until)
 			case until != "" && !follows:
-				return errors.New("--until: expected examples.from_topic too: files end by themselves")
+				return errors.New("--until: expected examples.from_topic: only a topic can be followed")
 			case !follows && len(c.Examples.Train)+len(c.Examples.Test) == 0:
 				return errors.New("nothing to ingest: set examples.train, examples.test or examples.from_topic")
 			}
@@ -48,16 +48,27 @@ func newIngest() *cobra.Command {
 			defer remove()
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
-			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
-				if follows {
-					return pipeline.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
+			if follows && until == "" { // a service
+				var stop func()
+				if recorder, stop, err = telemetry.Serve(cmd.Context(), c, protocol.RoleIngest, recorder); err != nil {
+					return err
 				}
-				return pipeline.Ingest(cmd.Context(), log, c.Job(), recorder)
-			}))
-		},
+				defer stop()
+			}
+			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+				if follows {
+					return source.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
+				}
+				return source.Ingest(cmd.Context(), log, c.Job(), recorder)
+			})
+			if follows && until == "" && terminated(cmd.Context()) {
+				return nil
+			}
+			return failed(err)
+		}),
 	}
 	from.add(cmd)
 	show.add(cmd)
-	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the end that the topic has now")
+	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the topic")
 	return cmd
 }

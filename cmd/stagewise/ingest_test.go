@@ -52,7 +52,8 @@ func TestIngestTopic(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, _ := stagewise("check", "-c", "clicks.yaml"); code != exitDone || !strings.Contains(stdout, " ingest follows the topic events\n") {
+	if code, stdout, _ := stagewise("check", "-c", "clicks.yaml"); code != exitDone || !strings.Contains(stdout,
+		" the topic events is ingested\n") {
 		t.Errorf("exit code %d: check does not name the topic:\n%s", code, stdout)
 	}
 	for _, want := range []string{
@@ -67,7 +68,8 @@ func TestIngestTopic(t *testing.T) {
 	if len(rows) != 1 || strings.Join(slices.Delete(rows[0], 2, 3), " ") != "topic:events followed train - - - read to [0]@41" {
 		t.Errorf("sources %v, expected the topic, and how far it was read", rows)
 	}
-	if _, stderr := typed(t, exitFailed, "sources", "remove", "-c", "clicks.yaml", "topic:events"); !strings.Contains(stderr, "topic:events is a topic that ingest follows: expected files") {
+	if _, stderr := typed(t, exitFailed, "sources", "remove", "-c", "clicks.yaml", "topic:events"); !strings.Contains(stderr,
+		"topic:events is a topic that ingest follows: expected files") {
 		t.Errorf("remove a topic: %s", stderr)
 	}
 	code, stdout, stderr := stagewise("train", "-c", "clicks.yaml", "--quiet", "--report", "-", "--model", "clicks.model")
@@ -79,8 +81,71 @@ func TestIngestTopic(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	text, err := os.ReadFile("predictions.csv")
-	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") ||
+		!strings.HasPrefix(lines[2], "tall,") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// A topic of which no message can be used is no success: ingest and train say why, and what helps. One message that can
+// be used makes it one.
+func TestTopicThatCannotBeUsed(t *testing.T) {
+	const event = `{"kind":"tall","length":1,"width":2}`
+	for name, test := range map[string]struct{ value, want string }{
+		"framed": {"\x00\x00\x00\x00\x07" + event, "begins with a 0 and the schema ID 7, as the serializers of a schema registry write"},
+		"CloudEvent": {`{"specversion":"1.0","id":"1","source":"/x","type":"t","data":` + event + `}`,
+			`no column "kind": the object has "data", "id", "source", "specversion" and "type". It is in "data"`},
+		"Debezium": {`{"schema":{},"payload":{"before":null,"after":` + event + `,"op":"c"}}`, `It is in "payload.after"`},
+		"no label": {`{"length":1,"width":2}`,
+			`no column "kind": the object has "length" and "width": examples.label names the label column`},
+		"no JSON": {"kind=tall", "not JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFolder(t, map[string]string{"clicks.yaml": clicked})
+			write := func(values ...string) {
+				t.Helper()
+				log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1})
+				for _, value := range values {
+					if err == nil {
+						_, err = log.Append(t.Context(), "events", 0, kafkalog.Message{Value: []byte(value)})
+					}
+				}
+				if err := errors.Join(err, log.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write()
+			if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone { // nobody has written yet
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			code, _, stderr := stagewise("train", "-c", "clicks.yaml")
+			if code != exitFailed || !strings.Contains(stderr, "`stagewise ingest` writes those of events there") {
+				t.Errorf("train: exit code %d: %s", code, stderr)
+			}
+			write(test.value, test.value)
+			code, _, stderr = stagewise("ingest", "-c", "clicks.yaml", "--until", "end")
+			if code != exitFailed || !strings.Contains(stderr, "stagewise: 2 messages of events: none could be used. events[0]@0: ") ||
+				!strings.Contains(stderr, test.want) {
+				t.Errorf("ingest: exit code %d: %s, expected %s", code, stderr, test.want)
+			}
+			code, _, stderr = stagewise("train", "-c", "clicks.yaml")
+			if code != exitFailed || !strings.Contains(stderr, "2 messages of events: none could be used. events[0]@0: ") ||
+				!strings.Contains(stderr, test.want) {
+				t.Errorf("train: exit code %d: %s, expected %s", code, stderr, test.want)
+			}
+			write(event)
+			if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+			write(test.value)
+			if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone {
+				t.Errorf("after a message that was used: exit code %d: %s", code, stderr)
+			}
+		})
 	}
 }
 
@@ -95,10 +160,10 @@ func TestIngestIsInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ flags, follows, interrupted string }{
-		{"", "topic events is followed until you interrupt this\n", "stagewise: interrupted; to resume, run the same command again\n"},
+		{"", "following topic events until interrupted\n", "stagewise: interrupted; to resume, run the same command again\n"},
 		{"--log text", "msg=follows pipeline=clicks topic=events\n", "to resume, run the same command again"},
 	} {
-		cmd, _, _ := program(t, strings.Fields("ingest -c clicks.yaml "+test.flags)...)
+		cmd, _, _ := program(t, strings.Fields("ingest -c clicks.yaml --set metrics.listen= "+test.flags)...)
 		cmd.Stderr = nil // a pipe instead
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
@@ -130,7 +195,8 @@ func TestIngestIsInterrupted(t *testing.T) {
 func TestIngestMissingTopic(t *testing.T) {
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--quiet")
-	if want := "stagewise: examples.from_topic: count the partitions of events: unknown topic or partition"; code != exitFailed || !strings.HasPrefix(stderr, want) {
+	if want := "stagewise: examples.from_topic: count the partitions of events: unknown topic or partition"; code != exitFailed ||
+		!strings.HasPrefix(stderr, want) {
 		t.Errorf("exit code %d: %s\nexpected %s", code, stderr, want)
 	}
 }

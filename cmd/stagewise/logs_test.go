@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -54,7 +54,8 @@ func TestLogStreamIsJSON(t *testing.T) {
 
 	code, stdout, stderr := stagewise("train", "-c", "good.yaml", "--log", "json", "--set", "examples.train=[none.csv]")
 	lines := logged(t, stderr)
-	if last := lines[len(lines)-1]; code != exitFailed || stdout != "" || last["level"] != "ERROR" || !strings.Contains(last["msg"].(string), "none.csv") {
+	if last := lines[len(lines)-1]; code != exitFailed || stdout != "" || last["level"] != "ERROR" ||
+		!strings.Contains(last["msg"].(string), "none.csv") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	// The configuration is wrong, so the name of the pipeline is not known.
@@ -67,7 +68,8 @@ func TestLogStreamIsJSON(t *testing.T) {
 
 // --log-level leaves out what is below the level.
 func TestLogLevel(t *testing.T) {
-	events := []event.Event{event.Progressed{Rows: 1, Of: 2}, event.Began{Run: "abc"}, event.Noticed{Text: "careful"}, event.Ended{State: schemas.Failed}}
+	events := []event.Event{event.Progressed{Rows: 1, Of: 2}, event.Began{Run: "abc"}, event.Noticed{Text: "careful"},
+		event.Ended{State: schemas.Failed}}
 	for level, want := range map[string]int{"debug": 4, "info": 3, "": 3, "warn": 2, "error": 1} {
 		var stderr strings.Builder
 		show := displayFlags{log: logJSON, level: level}

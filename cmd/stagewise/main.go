@@ -2,7 +2,7 @@
 // package pipeline, and shows the results. docs/configuration.md describes the keys of a configuration.
 //
 // The exit code is 0 for success, 1 if the run failed, 2 if the configuration or the command line is wrong, 130 if SIGINT (Ctrl-C)
-// interrupted it, and 143 if SIGTERM did. A service ends with 0 after either.
+// interrupted it, and 143 if SIGTERM did. A service ends with 0 after SIGTERM.
 package main
 
 import (
@@ -14,9 +14,10 @@ import (
 	"syscall"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // The exit codes of the program.
@@ -29,7 +30,7 @@ const (
 )
 
 func main() {
-	limitGarbage()
+	garbage.Limit()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -46,6 +47,12 @@ type interruption struct{ signal os.Signal }
 
 func (i *interruption) Error() string { return i.signal.String() }
 
+// terminated reports whether a context ended by SIGTERM, by which services are ended: that is no failure of theirs.
+func terminated(ctx context.Context) bool {
+	i, ok := errors.AsType[*interruption](context.Cause(ctx))
+	return ok && i.signal == syscall.SIGTERM
+}
+
 // execute runs the command that args name and returns the exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -57,7 +64,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	// After a signal, err depends on what was under way. The signal is what the user wants to read about.
 	if ctx.Err() != nil {
 		printError(command, stderr, interrupted(command.Name()))
-		if i, ok := errors.AsType[*interruption](context.Cause(ctx)); ok && i.signal == syscall.SIGTERM {
+		if terminated(ctx) {
 			return exitTerminated
 		}
 		return exitInterrupted
@@ -87,7 +94,8 @@ func (f *failure) Unwrap() error { return f.error }
 func failed(err error) error {
 	switch {
 	case err == nil,
-		errors.As(err, new(*config.Error)), errors.As(err, new(schemas.Problem)), errors.As(err, new(*kernel.OpenError)), errors.As(err, new(*kernel.VectorError)),
+		errors.As(err, new(*config.Error)), errors.As(err, new(option.Problem)), errors.As(err, new(*kernel.OpenError)),
+		errors.As(err, new(*kernel.VectorError)),
 		errors.As(err, new(*kafkalog.SecurityError)):
 		return err
 	}

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -62,58 +60,59 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"solve -c good.yaml --log xml", "--log: xml: expected text or json"},
 		{"train -c good.yaml --detach", "brokers: not set: expected the addresses of a Kafka cluster: the embedded broker serves a single process"},
 		{"train -c good.yaml --detach --attach 0123", "--detach and --attach: expected only one of them"},
-		{"train -c good.yaml --report - --model -", "--report and --model: expected only one of them to be -"},
+		{"train -c good.yaml --report - --model -", "--report and --model: expected - for only one of them"},
 		{"weights", "no command; see stagewise weights --help"},
 		{"weights follow", `unknown command "follow" for stagewise weights; see stagewise weights --help`},
 		{"train", `required flag(s) "config" not set`},
 		{"train -c good.yaml extra", `unknown command "extra" for "stagewise train"`},
 		{"train -c good.yaml --colour", "unknown flag: --colour"},
 		{"train -c none.yaml", "read configuration: open none.yaml: no such file or directory"},
-		{"train -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
-		{"check -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
+		{"run -c empty.yaml", "empty.yaml: stages: not set: expected a list of at least one stage"},
+		{"search -c empty.yaml --over seed=[1]", "empty.yaml: stages: not set: expected a list of at least one stage"},
+		{"runs compare -c good.yaml 1 2 --by size", "--by: size: expected error, loss, auc"},
 		{"ingest -c empty.yaml", "nothing to ingest: set examples.train, examples.test or examples.from_topic"},
-		{"ingest -c good.yaml --until end", "--until: expected examples.from_topic too: files end by themselves"},
+		{"ingest -c good.yaml --until end", "--until: expected examples.from_topic: only a topic can be followed"},
 		{"ingest -c topic.yaml --until now", "--until: now: expected end"},
-		{"ingest -c topic.yaml --set examples.train=[a.csv]", "topic.yaml:2: examples.from_topic: clicks: expected no files under examples.train and examples.test beside it: ingest files first, or follow the topic"},
-		{"train -c syntax.yaml", "syntax.yaml:2: YAML: no value where one must be: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
+		{"ingest -c topic.yaml --set examples.train=[a.csv]", "topic.yaml:2: examples.from_topic: clicks: expected no files under examples.train and examples.test with it: ingest files first, or follow the topic"},
+		{"train -c syntax.yaml", "syntax.yaml:2: YAML: a missing value: expected a value, brackets in pairs, and quotes around a text that begins with : or a bracket"},
 		{"train -c bad.yaml", "bad.yaml:2: stages.0.pases: 3: expected a known key; did you mean passes?\n" +
 			"bad.yaml:2: stages.0.link: probit: expected identity, softmax, logistic or calibrated\n" +
 			"bad.yaml:3: seed: x: expected a whole number from 0 to 2^64-1"},
-		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage: the list has those from 0 to 1"},
+		{"check -c good.yaml --set stages.2.passes=3", "--set: stages.2.passes: 3: expected the number of a stage: the list has 0 to 1"},
 		{"check -c good.yaml --set stages.0.passes=0", "--set: stages.0.passes: 0: expected a whole number from 1 to 10000"},
 		{"train -c secure.yaml", "secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory"},
 		{"topics list -c secure.yaml --set security.sasl.password=hunter2", "secure.yaml:3: security.tls.ca: none.pem: expected a PEM file that can be read: no such file or directory\n" +
 			"--set: security.sasl.password: (not shown): expected the password in the environment"},
 		{"train -c good.yaml --log xml", "--log: xml: expected text or json"},
 		{"train -c good.yaml --log text --log-level all", "--log-level: all: expected debug, info, warn or error"},
-		{"train -c good.yaml --log-level warn", "--log-level: warn: expected --log too, as only logs have levels"},
+		{"train -c good.yaml --log-level warn", "--log-level: warn: expected --log too: only logs have levels"},
 		{"train -c good.yaml --report none/report.json", "write none/report.json: stat none: no such file or directory"},
 		{"train -c good.yaml --model .", "write .: it is a directory"},
 		{"weights export -c good.yaml", `required flag(s) "output" not set`},
 		{"weights export -o model", "expected -c FILE, or --model FILE"},
 		{"weights export -c good.yaml --model model -o other", "expected either -c FILE or --model FILE, not both"},
-		{"weights export --model model --version 3 -o other", "--version: 3: expected no value, as --model has the version"},
-		{"weights export --model model --set seed=2 -o other", "--set: expected -c FILE, whose keys it overrides"},
+		{"weights export --model model --version 3 -o other", "--version: 3: expected no value: --model selects the version"},
+		{"weights export --model model --set seed=2 -o other", "--set: expected -c FILE: --set overrides its keys"},
 		{"weights export -c good.yaml -o model --format pickle", "--format: pickle: expected arrow, safetensors or onnx"},
 		{"weights export -c good.yaml -o none/model --format safetensors", "write none/model: stat none: no such file or directory"},
-		{"weights pin -c good.yaml", "expected a version, or --off; weights list has the versions"},
-		{"weights pin -c good.yaml 1 --off", "expected a version, or --off; weights list has the versions"},
+		{"weights pin -c good.yaml", "expected a version or --off; see weights list"},
+		{"weights pin -c good.yaml 1 --off", "expected a version or --off; see weights list"},
 		{"weights pin -c good.yaml 1 2", "accepts at most 1 arg(s), received 2"},
-		{"weights remove -c good.yaml", "expected versions; weights list has them"},
+		{"weights remove -c good.yaml", "expected versions; see weights list"},
 		{"forget -c good.yaml", "expected rows, --source, --key or --lost"},
 		{"forget -c good.yaml blobs.examples/0/5-3", `"blobs.examples/0/5-3": expected blobs.examples/PARTITION/OFFSET/ROW, or without /ROW`},
 		{"forget -c good.yaml other.examples/0/3", `"other.examples/0/3": expected blobs.examples/PARTITION/OFFSET/ROW, or without /ROW`},
-		{"verify -c good.yaml", "expected a version: its number, the id of its run, or latest; weights list has them"},
+		{"verify -c good.yaml", "expected a version: a version number, a run id, or latest; see weights list"},
 		{"verify -c good.yaml 1 2", "accepts at most 1 arg(s), received 2"},
 		{"repair -c good.yaml x", `unknown command "x" for "stagewise repair"`},
-		{"repair -c good.yaml --set brokers=[localhost:9092]", "brokers: localhost:9092: expected no value, as repair is for the files of the embedded broker"},
+		{"repair -c good.yaml --set brokers=[localhost:9092]", "brokers: localhost:9092: expected no value: repair is for the files of the embedded broker"},
 		{"verify -c good.yaml 1 --log xml", "--log: xml: expected text or json"},
 		{"runs list", `required flag(s) "config" not set`},
-		{"runs cancel -c good.yaml", "expected the id of a run, or --all; runs list has the ids"},
-		{"runs cancel -c good.yaml 0123 --all", "expected the id of a run, or --all; runs list has the ids"},
+		{"runs cancel -c good.yaml", "expected a run id or --all; see runs list"},
+		{"runs cancel -c good.yaml 0123 --all", "expected a run id or --all; see runs list"},
 		{"sources", "no command; see stagewise sources --help"},
 		{"sources list -c good.yaml extra", `unknown command "extra" for "stagewise sources list"`},
-		{"sources remove -c good.yaml", "expected the ids of sources, or their first digits; sources list has the ids"},
+		{"sources remove -c good.yaml", "expected source ids, or their first digits; see sources list"},
 		{"predict", `required flag(s) "input", "model" not set`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -143,7 +142,8 @@ func TestUnknownBLAS(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good})
 	t.Setenv("STAGEWISE_BLAS", "no/such/library")
 	for _, command := range []string{"check", "serve"} {
-		if code, _, stderr := stagewise(command, "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, `stagewise: open BLAS "no/such/library"`) {
+		if code, _, stderr := stagewise(command, "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr,
+			`stagewise: open BLAS "no/such/library"`) {
 			t.Errorf("%s: exit code %d: %s", command, code, stderr)
 		}
 	}
@@ -167,7 +167,8 @@ func TestCheck(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
-		"blobs on the embedded broker in .stagewise", "gonum", "1.0 GiB", fmt.Sprintf("train: train.csv (%d B)\n", len(blobs(30, 1))), "features    3\n", "blobs.examples (4)",
+		"blobs on the embedded broker in .stagewise", "gonum", "1.0 GiB", fmt.Sprintf("train: train.csv (%d B)\n", len(blobs(30, 1))),
+		"features    3\n", "blobs.examples (4)",
 		"1-2    40 rff bandwidth 1  softmax     4", "3      all columns         calibrated  12", "test, patience 2",
 	} {
 		if !strings.Contains(stdout, want) {
@@ -193,31 +194,42 @@ func TestCheckOfState(t *testing.T) {
 		stages = "stages=[{features: {size: 1024}, repeat: 10}]; intercept=false; retrain.window.increments=100"
 		large  = "stages=[{features: {size: 4096}, repeat: 10}]; intercept=false"
 	)
-	classes := "; examples.classes=[0"
-	for i := range 99 {
-		classes += fmt.Sprintf(", %d", i+1)
+	classes := "; examples.classes=[blue, green, red"
+	for i := range 97 {
+		classes += fmt.Sprintf(", %d", i)
 	}
 	classes += "]"
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
 	for settings, want := range map[string]string{
 		stages: "164 kB for each increment and class, and 42 MB for a snapshot, on blobs.state; at most 100 increments\n",
-		stages + "; examples.classes=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]": "1.6 MB for each increment, and 42 MB for a snapshot, on blobs.state; 206 MB with 100 increments\n",
-		large + classes: "66 MB for each increment, and 671 MB for a snapshot, on blobs.state; retrain.window sets no number of increments, so neighbours are merged where topics.state has no room for all\n",
-		large + classes + "; retrain.window.rows=40000; retrain.rows=1000":          "; 3.4 GB with 41 increments\n",
-		large + classes + "; retrain.window.rows=90000; retrain.rows=1000":          "stagewise: topics.state: 4.0 GiB: expected at least 6.6 GB, for a snapshot",
-		large + "; topics.state=100MB":                                              "stagewise: topics.state: 95 MiB: expected at least 673 MB, for a snapshot",
-		"stages=[{features: {size: 20000}, repeat: 10}]":                            ": more than topics.state, which matters for stagewise run\n",
+		stages + "; examples.classes=[blue, green, red, 3, 4, 5, 6, 7, 8, 9]": "1.6 MB for each increment, and 42 MB for a " +
+			"snapshot, on blobs.state; 206 MB with 100 increments\n",
+		large + classes: "66 MB for each increment, and 671 MB for a snapshot, on blobs.state; retrain.window does not limit " +
+			"increments: adjacent ones are merged when topics.state is full\n",
+		large + classes + "; retrain.window.rows=40000; retrain.rows=1000": "; 3.4 GB with 41 increments\n",
+		large + classes + "; retrain.window.rows=90000; retrain.rows=1000": "stagewise: topics.state: 4.0 GiB: expected " +
+			"at least 6.6 GB, for a snapshot",
+		large + "; topics.state=100MB": "stagewise: topics.state: 95 MiB: expected " +
+			"at least 673 MB, for a snapshot",
+		"stages=[{features: {size: 20000}, repeat: 10}]": ": more than topics.state, which limits only " +
+			"stagewise run\n",
 		"stages=[{features: {kind: columns}}]; examples.classes=[blue, green, red]": "192 B for each increment, and 80 B for a snapshot",
-		"stages=[{features: {kind: columns}}]; examples.train=; examples.test=":     "depends on the number of features, which is not known yet\n",
-		"seed=1": "every version of a chain is full, as stage 2 has the link calibrated: no update can go on from it\n",
-		"stages=[{features: {size: 20}}, {features: {size: 20}, scores: true}]": "every version of a chain is full, as stage 1 has scores: true: ",
+		"stages=[{features: {kind: columns}}]; examples.train=; examples.test=": "depends on the number of features, which is " +
+			"not known yet\n",
+		stages + "; examples.holdout=0.1": "an update compares versions on about 5,000 holdout rows\n",
+		stages + "; examples.holdout=0.1; retrain.rows=1000; retrain.refresh=2": "on about 300 holdout rows; with fewer than " +
+			"1,000, the gate withholds less than 90 % of the versions",
+		"seed=1": "every version of a chain is full, as stage 2 has the link calibrated: updates are not possible\n",
+		"stages=[{features: {size: 20}}, {features: {size: 20}, scores: true}]": "every version of a chain is full, as stage 1 " +
+			"has scores: true: ",
 	} {
 		args := []string{"check", "-c", "good.yaml"}
 		for setting := range strings.SplitSeq(settings, "; ") {
 			args = append(args, "--set", setting)
 		}
 		code, stdout, stderr := stagewise(args...)
-		if refused := strings.HasPrefix(want, "stagewise: "); !strings.Contains(stdout+stderr, want) || refused != (code == exitWrong) || refused != (stderr != "") {
+		if refused := strings.HasPrefix(want, "stagewise: "); !strings.Contains(stdout+stderr, want) || refused != (code == exitWrong) ||
+			refused != (stderr != "") {
 			t.Errorf("%s: exit code %d: %s%s\nexpected %s", settings, code, stdout, stderr, want)
 		}
 	}
@@ -227,7 +239,8 @@ func TestCheckOfState(t *testing.T) {
 func TestCheckFindsMissingFiles(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n"})
 	code, stdout, stderr := stagewise("check", "-c", "good.yaml")
-	if code != exitFailed || stderr != "stagewise: examples.test: stat test.csv: no such file or directory\n" || !strings.Contains(stdout, "test.csv (missing)") {
+	if code != exitFailed || stderr != "stagewise: examples.test: stat test.csv: no such file or directory\n" ||
+		!strings.Contains(stdout, "test.csv (missing)") {
 		t.Errorf("exit code %d: %s\n%s", code, stderr, stdout)
 	}
 }
@@ -235,7 +248,8 @@ func TestCheckFindsMissingFiles(t *testing.T) {
 // What train would refuse by the first rows of the files, check refuses too.
 func TestCheckReadsFirstRows(t *testing.T) {
 	inFolder(t, map[string]string{
-		"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2), "wide.csv": "red,1,2,3,4\n", "named.csv": "digit,a,b,c\nred,1,2,3\n",
+		"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2), "wide.csv": "red,1,2,3,4\n",
+		"named.csv": "digit,a,b,c\nred,1,2,3\n",
 	})
 	for args, want := range map[string]string{
 		"--set examples.train=[train.csv,wide.csv]":                                     "wide.csv: 4 features, but train.csv has 3",
@@ -264,35 +278,55 @@ func TestCheckReadsFirstRows(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
-	if code, stdout, _ := stagewise("version"); code != exitDone || !strings.HasPrefix(stdout, "stagewise ") {
-		t.Errorf("exit code %d: %s", code, stdout)
+// check reads the rows as train would, and names the trouble of every column at once, each with the key that helps: in
+// files of every kind, and behind the first rows. What it has no word against, train takes.
+func TestCheckNamesEveryColumn(t *testing.T) {
+	const head = "name,size,colour,day,age,kind,weight\n"
+	rows := strings.Repeat("7,1,0,1,1,iris,1\n8,2,0,2,2,rose,1\n", 600)
+	inFolder(t, map[string]string{
+		"table.yaml": "name: table\nexamples: {train: [table.csv], label: kind, weight: weight}\nstages: [{features: {kind: columns}}]\n",
+		"table.csv":  head + rows + "ann,1,red,2026-01-02,,iris,1\nbob,2,blue,2026-01-03,x,\xff,heavy\n",
+		"table.jsonl": `{"name": "ann", "size": 1, "day": "2026-01-02", "age": null, "kind": [1], "weight": "heavy"}` + "\n" +
+			`{"name": "bob", "size": 2, "day": "2026-01-03", "age": 7, "kind": [2], "weight": "light"}` + "\n",
+	})
+	check := func(file string, set ...string) (code int, stderr string) {
+		args := []string{"check", "-c", "table.yaml", "--set", "examples.train=" + file}
+		for _, s := range set {
+			args = append(args, "--set", s)
+		}
+		code, _, stderr = stagewise(args...)
+		return code, stderr
+	}
+	code, stderr := check("table.csv")
+	wants := []string{
+		`column 0 ("name"): "ann" is not a number: examples.categorical`, `column 2 ("colour"): "red" is not a number: examples.categorical`,
+		`column 3 ("day"): "2026-01-02" is not a number: examples.columns.drop`, `column 4 ("age"): an empty field: examples.missing`,
+		`column 4 ("age"): "x" is not a number`, `column 5 ("kind"): label "\xff" is not UTF-8`, `column 6 ("weight"): "heavy" is not a number`,
+	}
+	for _, want := range wants {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("no %s in\n%s", want, stderr)
+		}
+	}
+	if lines := strings.Count(stderr, "\n"); code != exitFailed || lines != len(wants) || strings.Contains(stderr, `"size"`) {
+		t.Errorf("exit code %d, %d lines, expected %d:\n%s", code, lines, len(wants), stderr)
+	}
+	code, stderr = check("table.jsonl")
+	for _, want := range []string{`("name"): type`, `("day"): type`, `("age"): `, `("kind"): labels of type`, `("weight"): weights of type`} {
+		if code != exitFailed || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d: no %s in\n%s", code, want, stderr)
+		}
+	}
+	remedies := []string{"examples.categorical=[colour, age]", "examples.columns.drop=[name, day]", "examples.missing=mean",
+		"examples.label=size", "examples.weight="}
+	if code, stderr = check("table.csv", append(remedies[:3:3], "examples.label=size", "examples.weight=",
+		"examples.columns.drop=[name, day, kind, weight]")...); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
 
-// After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
-func TestWriteIsAtomic(t *testing.T) {
-	inFolder(t, map[string]string{"old": "old"})
-	if err := os.Symlink("old", "link"); err != nil {
-		t.Fatal(err)
-	}
-	half := func(w io.Writer) {
-		if _, err := w.Write([]byte("half")); err != nil {
-			t.Error(err)
-		}
-	}
-	// A failed write leaves the file alone. A write through a link replaces what the link points to.
-	err := write("old", nil, func(w io.Writer) error { half(w); return os.ErrClosed })
-	if content, _ := os.ReadFile("old"); err == nil || string(content) != "old" {
-		t.Errorf("%q, error %v", content, err)
-	}
-	if err := write("link", nil, func(w io.Writer) error { half(w); return nil }); err != nil {
-		t.Error(err)
-	}
-	if content, _ := os.ReadFile("old"); string(content) != "half" {
-		t.Errorf("%q behind the link", content)
-	}
-	if files, _ := filepath.Glob("*"); len(files) != 2 {
-		t.Errorf("files %v", files)
+func TestVersion(t *testing.T) {
+	if code, stdout, _ := stagewise("version"); code != exitDone || !strings.HasPrefix(stdout, "stagewise ") {
+		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // newMan returns the command that packagers call: make release does.
 func newMan() *cobra.Command {
 	return &cobra.Command{
-		Use: "man FOLDER", Short: "Write a manual page of each command into a folder", Args: cobra.ExactArgs(1),
-		Long: "Write a manual page of each command into a folder, which is made if it is not there. The date of the pages is that of the environment\n" +
-			"variable SOURCE_DATE_EPOCH, so that they can be made again to the bit.",
+		Use: "man FOLDER", Short: "Write a manual page for each command into a folder", Args: cobra.ExactArgs(1),
+		Long: "Write a manual page for each command into a folder, which is created if needed. The environment\nvariable " +
+			"SOURCE_DATE_EPOCH sets the date of the pages, for reproducible builds.",
 		Example: "  stagewise man /usr/local/share/man/man1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

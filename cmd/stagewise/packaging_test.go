@@ -51,7 +51,8 @@ func TestHealth(t *testing.T) {
 	if code, stdout, stderr := stagewise("health", server.URL+"/live"); code != 0 || stdout+stderr != "" {
 		t.Errorf("/live: exit code %d: %s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := stagewise("health", server.URL+"/ready"); code != 1 || !strings.Contains(stderr, "503 Service Unavailable: brokers fail") {
+	if code, _, stderr := stagewise("health", server.URL+"/ready"); code != 1 || !strings.Contains(stderr,
+		"503 Service Unavailable: brokers fail") {
 		t.Errorf("/ready: exit code %d: %s", code, stderr)
 	}
 	if code, _, stderr := stagewise("health", "localhost:9464"); code != 2 || !strings.Contains(stderr, "expected a URL") {

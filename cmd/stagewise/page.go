@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/page"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 func newPage() *cobra.Command {
@@ -22,23 +23,21 @@ func newPage() *cobra.Command {
 		listen string
 	)
 	cmd := &cobra.Command{
-		Use: "page -c FILE", Short: "Show a pipeline to a browser on this machine: what it does, how well, and what needs you", Args: cobra.NoArgs,
-		Long: "Show a pipeline to a browser on this machine until stopped. The page only reads topics, so it may run beside any number of other processes on\n" +
-			"Kafka. The embedded broker has room for one process: there, train --page and run --page show what they do.",
+		Use: "page -c FILE", Short: "Serve a live page of a pipeline to browsers on this machine",
+		Args: cobra.NoArgs,
+		Long: "Serve a live page of a pipeline to browsers on this machine until stopped: progress, model quality\nand problems. The " +
+			"page only reads topics: on Kafka it can run beside any number of other processes.\nThe embedded broker serves a " +
+			"single process: there, use train --page or run --page.",
 		Example: "  stagewise page -c clicks.yaml\n" +
 			"  stagewise page -c clicks.yaml --listen 127.0.0.1:8475\n" +
 			"  stagewise train -c digits.yaml --page 127.0.0.1:0",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := from.load()
-			if err != nil {
-				return err
-			}
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			if err := errors.Join(show.check(), checkPage("--listen", listen)); err != nil {
 				return err
 			}
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
-			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			err := withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
 				if err != nil {
 					return err
@@ -50,17 +49,19 @@ func newPage() *cobra.Command {
 				return nil
 			}
 			return failed(err)
-		},
+		}),
 	}
 	from.add(cmd)
 	show.add(cmd)
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "show it at this `host:port` of the loopback interface; port 0 is a free one")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "serve the page at this `host:port` of the loopback interface; port 0: "+
+		"any free port")
 	return cmd
 }
 
 // addPage defines the flag --page of a command that also shows what it does.
 func addPage(cmd *cobra.Command, address *string) {
-	cmd.Flags().StringVar(address, "page", "", "show what goes on to a browser, at this `host:port` of the loopback interface; 127.0.0.1:0 is a free port")
+	cmd.Flags().StringVar(address, "page", "", "serve a live page at this `host:port` of the loopback interface; port 0: any free "+
+		"port")
 }
 
 // checkPage returns an error if a page can't be at the address that a flag has; empty: there is none.
@@ -69,7 +70,7 @@ func checkPage(flag, address string) error {
 		return nil
 	}
 	if err := page.CheckListen(address); err != nil {
-		if p, ok := errors.AsType[schemas.Problem](err); ok {
+		if p, ok := errors.AsType[option.Problem](err); ok {
 			p.Key = flag
 			return p
 		}
@@ -78,21 +79,23 @@ func checkPage(flag, address string) error {
 	return nil
 }
 
-// showPage shows a pipeline at an address, which a flag has, until ctx ends or stop is called; an empty address: it shows nothing. stop returns when
-// nothing is read any more.
-func showPage(ctx context.Context, log *kafkalog.Log, c *config.Config, flag, address string, recorder event.Recorder) (stop func() error, err error) {
+// showPage shows a pipeline at an address, which a flag has, until ctx ends or stop is called; an empty address: it
+// shows nothing. stop returns when nothing is read any more.
+func showPage(ctx context.Context, log *kafkalog.Log, c *config.Config, flag, address string,
+	recorder event.Recorder) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, schemas.Problem{Key: flag, Value: address, Want: fmt.Sprintf("host:port on which this process can listen (%v)", err)}
+		return nil, option.Problem{Key: flag, Value: address, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	board, read, served := page.NewBoard(), make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(read)
-		page.Read(ctx, log, page.Options{Name: c.Name, Examples: c.Examples.Topic, Brokers: brokers(c)}, board)
+		page.Read(ctx, log, page.Options{Name: c.Name, Examples: c.Examples.Topic, Source: c.Examples.FromTopic,
+			Brokers: screen.Brokers(c)}, board)
 	}()
 	go func() { served <- page.NewServer(board).Serve(ctx, listener) }()
 	recorder.Record(event.Shown{URL: fmt.Sprintf("http://%s/", listener.Addr())})

@@ -54,7 +54,8 @@ func TestPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(state.Versions) == 1 && state.Versions[0].Run == report.Run && state.Versions[0].Latest && state.Summary.Pipeline == "blobs" && state.Summary.Brokers == "the embedded broker in .stagewise" {
+		if len(state.Versions) == 1 && state.Versions[0].Run == report.Run && state.Versions[0].Latest &&
+			state.Summary.Pipeline == "blobs" && state.Summary.Brokers == "the embedded broker in .stagewise" {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -26,7 +26,8 @@ stages: [{features: {kind: columns}, passes: 3}]
 	}
 	code, stdout, stderr := stagewise("train", "-c", "frame.yaml", "--quiet", "--report", "-", "--model", "frame.model")
 	var report schemas.Report
-	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 4 || strings.Join(report.Labels, "") != "ab" {
+	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 4 ||
+		strings.Join(report.Labels, "") != "ab" {
 		t.Fatalf("exit code %d, %s, report %s; expected 4 rows of a and b", code, stderr, stdout)
 	}
 	code, stdout, stderr = stagewise("predict", "--model", "frame.model", "-i", "frame.parquet")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,21 +13,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 func newPredict() *cobra.Command {
 	var (
-		modelFile, input, output, format, label, delimiter string
-		header                                             bool
+		modelFile, input, output, format, label, delimiter, encoding string
+		header                                                       bool
 	)
 	cmd := &cobra.Command{
-		Use: "predict --model FILE -i FILE", Short: "Predict the label and the probabilities of each row of a file, as CSV", Args: cobra.NoArgs,
+		Use: "predict --model FILE -i FILE", Args: cobra.NoArgs,
+		Short: "Predict the label and the class probabilities of each row of a file, as CSV",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkWritable(output); err != nil {
+			if err := artifact.CheckWritable(output); err != nil {
 				return err
 			}
 			blas, err := openBLAS()
@@ -38,10 +43,11 @@ func newPredict() *cobra.Command {
 				return failed(err)
 			}
 			o := ingest.TrainedOn(m.Manifest.Plan)
-			o.Format, o.Label, o.Delimiter = cmp.Or(format, o.Format), cmp.Or(ingest.Column(label), o.Label), cmp.Or(delimiter, o.Delimiter)
+			o.Format, o.Label, o.Delimiter = cmp.Or(format, o.Format), cmp.Or(layout.Column(label), o.Label), cmp.Or(delimiter, o.Delimiter)
+			o.Encoding = cmp.Or(encoding, o.Encoding)
 			if cmd.Flags().Changed("header") {
-				if o.Header = &header; !header && ingest.Column(label).IsName() {
-					return schemas.Problem{Key: "--header", Value: "false", Want: "true, as --label gives a column by its name"}
+				if o.Header = &header; !header && layout.Column(label).IsName() {
+					return option.Problem{Key: "--header", Value: "false", Want: "true: --label gives a column by name"}
 				}
 			}
 			if input == ingest.StandardInput {
@@ -51,10 +57,10 @@ func newPredict() *cobra.Command {
 				}
 				defer remove()
 			}
-			err = write(output, cmd.OutOrStdout(), func(w io.Writer) error {
+			err = artifact.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
 				return predict(cmd.Context(), w, blas, m, input, o)
 			})
-			if problem, ok := err.(schemas.Problem); ok && cmd.Flags().Lookup(problem.Key) != nil {
+			if problem, ok := errors.AsType[option.Problem](err); ok && cmd.Flags().Lookup(problem.Key) != nil {
 				problem.Key = "--" + problem.Key // the options of ingest are flags here
 				return problem
 			}
@@ -62,12 +68,18 @@ func newPredict() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in a format that ingest reads; columns with names may be in any order")
-	cmd.Flags().StringVarP(&output, "output", "o", standardOutput, "write the predictions to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&format, "format", "", "the `format` of the rows; by default that of the training files or of the file name's extension")
-	cmd.Flags().StringVar(&label, "label", "", "the `column` of the label; by default that of the training files")
-	cmd.Flags().StringVar(&delimiter, "delimiter", "", "the `character` between the fields of a row; by default that of the training files, or told by the first rows")
-	cmd.Flags().BoolVar(&header, "header", false, "the first row has the names of the columns (--header=false: it has an example); by default the row itself tells")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in any "+
+		"ingest format; named columns may be in any order")
+	cmd.Flags().StringVarP(&output, "output", "o", artifact.StandardOutput, "write the predictions to a `file` (-: standard output)")
+	cmd.Flags().StringVar(&format, "format", "", "input `format`; default: the format of the training files or of the file name's "+
+		"extension")
+	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")
+	cmd.Flags().StringVar(&delimiter, "delimiter", "",
+		"field delimiter `character`; default: as in the training files, or detected from the first rows")
+	cmd.Flags().StringVar(&encoding, "encoding", "", "the `name` of the text encoding, such as latin-1; default: as in the training "+
+		"files, or UTF-8")
+	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names (--header=false: it is an example); default: "+
+		"detected from the row")
 	markRequired(cmd, "model", "input")
 	return cmd
 }
@@ -87,7 +99,8 @@ func readModel(path string) (*model.Model, error) {
 }
 
 // predict reads a file batch by batch and writes a row for each of its rows: the most probable label, then the probabilities
-// of all classes; of a model of several labels a row, the labels that it is given and the probabilities; of a model of numbers, the numbers.
+// of all classes; of a model of several labels a row, the labels that it is given and the probabilities; of a model of
+// numbers, the numbers.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, o ingest.Options) error {
 	out := csv.NewWriter(w)
 	decision := decision{m}
@@ -98,18 +111,28 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	first := len(decision.heads())
 	predictor := m.Predictor(blas)
 	var features kernel.Dense
-	for rows, err := range ingest.File(ctx, input, o, ingest.Features{Width: m.Width(), Image: m.Image(), Sparse: m.Sparse(), Columns: m.Columns()}) {
+	trained := layout.Features{Width: m.Width(), Image: m.Image(), Sparse: m.Sparse(), Columns: m.Columns(), Labels: m.Labels()}
+	for rows, err := range ingest.File(ctx, input, o, trained) {
 		if err != nil {
 			return err
 		}
-		var probabilities kernel.Dense
-		if rows.Sparse != nil {
-			probabilities = predictor.ProbabilitiesSparse(rows.Sparse)
-		} else {
+		if rows.Sparse == nil {
 			features.Reshape(rows.Rows, rows.Cols)
 			fill(features.Data, rows)
-			probabilities = predictor.Probabilities(features)
 		}
+		if m.Task() == examples.Numbers {
+			numbers := numbersOf(predictor, rows, features)
+			for i := range rows.Rows {
+				for c := range fields {
+					fields[c] = strconv.FormatFloat(numbers[i*len(fields)+c], 'g', -1, 64)
+				}
+				if err := out.Write(fields); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		probabilities := probabilitiesOf(predictor, rows, features)
 		for i := range rows.Rows {
 			p := probabilities.Row(i)
 			decision.decide(fields[:first], p)
@@ -125,6 +148,22 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	return out.Error()
 }
 
+// numbersOf predicts the numbers of rows. features has those of dense rows.
+func numbersOf(predictor *model.Predictor, rows *examples.Rows, features kernel.Dense) []float64 {
+	if rows.Sparse != nil {
+		return predictor.NumbersSparse(rows.Sparse)
+	}
+	return predictor.Numbers(features)
+}
+
+// probabilitiesOf is numbersOf for the probabilities of labels.
+func probabilitiesOf(predictor *model.Predictor, rows *examples.Rows, features kernel.Dense) kernel.Dense {
+	if rows.Sparse != nil {
+		return predictor.ProbabilitiesSparse(rows.Sparse)
+	}
+	return predictor.Probabilities(features)
+}
+
 // decision is what stands before the probabilities of a row: the most probable label, or the labels that it is given. Before numbers stands
 // nothing.
 type decision struct{ model *model.Model }
@@ -132,9 +171,9 @@ type decision struct{ model *model.Model }
 // heads returns the names of the columns.
 func (d decision) heads() []string {
 	switch d.model.Task() {
-	case schemas.Numbers:
+	case examples.Numbers:
 		return nil
-	case schemas.SeveralLabels:
+	case examples.SeveralLabels:
 		return []string{"labels"}
 	}
 	return []string{"label"}
@@ -146,22 +185,15 @@ const labelSeparator = ";"
 // decide writes the fields of a row with these probabilities.
 func (d decision) decide(fields []string, probabilities []float32) {
 	switch d.model.Task() {
-	case schemas.Numbers:
-	case schemas.SeveralLabels:
+	case examples.SeveralLabels:
 		fields[0] = strings.Join(d.model.Given(probabilities), labelSeparator)
 	default:
-		best := 0
-		for c, v := range probabilities {
-			if v > probabilities[best] {
-				best = c
-			}
-		}
-		fields[0] = d.model.Labels()[best]
+		fields[0] = d.model.Labels()[d.model.Decide(probabilities)]
 	}
 }
 
 // fill converts the features of rows to float32 in dst, which holds rows.Rows × rows.Cols values.
-func fill(dst []float32, rows *schemas.ExampleRows) {
+func fill(dst []float32, rows *examples.Rows) {
 	if rows.Bytes != nil {
 		kernel.FromBytes(dst, rows.Bytes)
 		return

@@ -118,12 +118,15 @@ func TestPredictRefusesDoubt(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"a column is missing":       {columnsOf(header, lines, true, "width", "depth", "target"), nil, `rows.csv: line 1: the file lacks columns that the model needs: "height"`},
-		"a column is there twice":   {"width,height,depth,width\n1,2,3,4\n", nil, `line 1, column 3 ("width"): another column has the same name`},
-		"other names":               {"a,b,c\n1,2,3\n", nil, "--header or --header=false decides"},
-		"a word in the first row":   {columnsOf(header, lines, false, "width", "height", "depth", "target"), nil, "--header or --header=false decides"},
-		"no header, with the label": {columnsOf(header, lines, false, "width", "height", "depth", "target"), []string{"--header=false"}, "4 columns: expected 3 features, with or without the label"},
-		"too few columns":           {"1,2\n", nil, "2 columns: expected 3 features"},
+		"a column is missing": {columnsOf(header, lines, true, "width", "depth", "target"), nil,
+			`rows.csv: line 1: the file lacks columns that the model needs: "height"`},
+		"a column is there twice": {"width,height,depth,width\n1,2,3,4\n", nil, `line 1, column 3 ("width"): another column has the same name`},
+		"other names":             {"a,b,c\n1,2,3\n", nil, "set --header or --header=false"},
+		"a word in the first row": {columnsOf(header, lines, false, "width", "height", "depth", "target"), nil,
+			"set --header or --header=false"},
+		"no header, with the label": {columnsOf(header, lines, false, "width", "height", "depth", "target"), []string{"--header=false"},
+			"4 columns: expected 3 features, with or without the label"},
+		"too few columns": {"1,2\n", nil, "2 columns: expected 3 features"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trainNamed(t, map[string]string{"rows.csv": test.content})
@@ -149,9 +152,10 @@ func TestWordsAsFeatures(t *testing.T) {
 		fmt.Fprintf(&rows, "%s;%s;%s\n", colour, size, map[string]string{"red": "stop", "green": "go", "blue": "other"}[colour])
 	}
 	inFolder(t, map[string]string{
-		"signals.csv":  rows.String(),
-		"signals.yaml": "name: signals\nexamples: {train: [signals.csv], label: kind, categorical: [colour], missing: mean, missing_values: [n/a]}\nstages: [{features: {kind: columns}, passes: 50, ridge: 1e-4}]\n",
-		"rows.csv":     "size,colour\n1,red\nn/a,green\n3,blue\n2,purple\n",
+		"signals.csv": rows.String(),
+		"signals.yaml": "name: signals\nexamples: {train: [signals.csv], label: kind, categorical: [colour], missing: mean, " +
+			"missing_values: [n/a]}\nstages: [{features: {kind: columns}, passes: 50, ridge: 1e-4}]\n",
+		"rows.csv": "size,colour\n1,red\nn/a,green\n3,blue\n2,purple\n",
 	})
 	if code, _, stderr := stagewise("train", "-c", "signals.yaml", "--model", "model", "--report", "report"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -174,17 +178,20 @@ func TestTrainRefusesWhatCantBeMeant(t *testing.T) {
 		indexed += fmt.Sprintf("%d,%d,%s\n", i, i%3, []string{"a", "b"}[i%2])
 	}
 	for name, test := range map[string]struct{ content, examples, want string }{
-		"fractions as labels":   {measurements, "", "set examples.label"},
-		"row numbers as labels": {numbers, "", "50 different values in 50 rows do not look like labels, and no key says which column has the label: set examples.label"},
-		"decimal commas":        {decimals, "label: 2", `"0,5" is not a number: write decimals with a point`},
-		"two delimiters":        {"a;b,c;d\ne;f,g;h\n", "", "set examples.delimiter"},
-		"words":                 {"x,y\nred,a\nblue,b\n", "label: y", `"red" is not a number: examples.categorical takes columns of words`},
-		"a missing value":       {"x,y\n1,a\nNA,b\n", "label: y", `a missing value, "NA": examples.missing: mean`},
-		"an index":              {indexed, "label: y", "a column without a name, as the index of a data frame has none: leave it out with examples.columns.drop: [0]"},
-		"one class":             {"x,y\n1,a\n2,a\n3,a\n", "label: y", `all examples have the label "a"`},
+		"fractions as labels": {measurements, "", "set examples.label"},
+		"row numbers as labels": {numbers, "", "50 different values in 50 rows do not look like labels: " +
+			"set examples.label to the label column"},
+		"decimal commas":  {decimals, "label: 2", `"0,5" is not a number: write decimals with a point`},
+		"two delimiters":  {"a;b,c;d\ne;f,g;h\n", "", "set examples.delimiter"},
+		"words":           {"x,y\nred,a\nblue,b\n", "label: y", `"red" is not a number: examples.categorical accepts columns of words`},
+		"a missing value": {"x,y\n1,a\nNA,b\n", "label: y", `a missing value, "NA": examples.missing: mean`},
+		"an index": {indexed, "label: y", "an unnamed column, such as the index of a data frame: exclude it " +
+			"with examples.columns.drop: [0]"},
+		"one class": {"x,y\n1,a\n2,a\n3,a\n", "label: y", `all examples have the label "a"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inFolder(t, map[string]string{"rows.csv": test.content, "c.yaml": "name: c\nexamples:\n  train: [rows.csv]\n  " + test.examples + "\nstages: [{features: {size: 10}}]\n"})
+			inFolder(t, map[string]string{"rows.csv": test.content, "c.yaml": "name: c\nexamples:\n  train: [rows.csv]\n  " + test.examples +
+				"\nstages: [{features: {size: 10}}]\n"})
 			code, _, stderr := stagewise("train", "-c", "c.yaml")
 			if code == exitDone || !strings.Contains(stderr, test.want) {
 				t.Errorf("exit code %d: %s\nexpected %s", code, stderr, test.want)

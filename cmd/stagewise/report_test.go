@@ -11,7 +11,10 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // reportSchema returns the documented schema of a report.
@@ -75,18 +78,19 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 			}
 		}
 	}
-	check("report", schema, schemas.Report{}, report{})
+	check("report", schema, schemas.Report{}, artifact.Report{})
 	check("stage", schema.Defs["stage"], schemas.StageReport{})
-	check("split", schema.Defs["split"], schemas.SplitReport{})
+	check("split", schema.Defs["split"], schemas.SplitReport{}, statistics.ClassMeasures{})
+	check("decided", schema.Defs["split"].Properties["decided"], statistics.Decided{})
 	check("pass", schema.Defs["pass"], schemas.PassReport{})
 	check("average", schema.Defs["average"], schemas.AverageReport{})
 	check("reliability", schema.Defs["reliability"], schemas.ReliabilityBin{})
 	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
-	check("bin", schema.Defs["bin"], schemas.ErrorBin{})
-	check("bad messages", schema.Defs["bad_messages"], schemas.BadMessages{})
-	check("span", schema.Defs["span"], schemas.Span{})
+	check("bin", schema.Defs["bin"], statistics.ErrorBin{})
+	check("bad messages", schema.Defs["bad_messages"], coverage.BadMessages{})
+	check("span", schema.Defs["span"], coverage.Span{})
 	var reasons []string
-	for _, r := range schemas.PassOverReasons() {
+	for _, r := range coverage.PassOverReasons() {
 		reasons = append(reasons, string(r.Reason))
 		if got := schema.Properties["passed_over"].Properties[string(r.Reason)]; got == nil || got.Description != r.Meaning {
 			t.Errorf("passed_over: %s is not described as %q", r.Reason, r.Meaning)
@@ -140,7 +144,8 @@ func TestReportIsAsDocumented(t *testing.T) {
 	if err := os.WriteFile("again.json", first.Configuration, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := stagewise("train", "-c", "again.json", "--quiet", "--report", "second.json", "--set", "data_dir=other"); code != exitDone {
+	if code, _, stderr := stagewise("train", "-c", "again.json", "--quiet", "--report", "second.json", "--set",
+		"data_dir=other"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var second schemas.Report
@@ -149,36 +154,5 @@ func TestReportIsAsDocumented(t *testing.T) {
 	}
 	if second.WeightsDigest != first.WeightsDigest || second.Version != 1 {
 		t.Errorf("version %d with weights %s, expected %s", second.Version, second.WeightsDigest.Short(), first.WeightsDigest.Short())
-	}
-}
-
-// The layout changes no value, whatever is in a text.
-func TestLayOut(t *testing.T) {
-	value := map[string]any{"labels": []any{`a"[b`, `\`, "]{", ""}, "empty": []any{}, "none": map[string]any{}, "matrix": []any{[]any{1.0, 2.0}, []any{3.0, 4.5}}, "nested": map[string]any{"x": nil, "y": true, "z": []any{}}}
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	laidOut := layOut(text)
-	var back any
-	if err := json.Unmarshal(laidOut, &back); err != nil || !reflect.DeepEqual(back, any(value)) {
-		t.Errorf("%v in\n%s", err, laidOut)
-	}
-	want := `{
-  "empty": [],
-  "labels": ["a\"[b", "\\", "]{", ""],
-  "matrix": [
-    [1, 2],
-    [3, 4.5]
-  ],
-  "nested": {
-    "x": null,
-    "y": true,
-    "z": []
-  },
-  "none": {}
-}`
-	if string(laidOut) != want {
-		t.Errorf("got\n%s\nexpected\n%s", laidOut, want)
 	}
 }

@@ -50,7 +50,8 @@ stages: [{features: {size: 256}}]
 	if bound := 1.1*best + 0.2 + row; *auto.TestError > bound {
 		t.Errorf("test error %.2f %% with the ridge %v, expected at most %.2f", *auto.TestError, chosen, bound)
 	}
-	if code, stdout, stderr := stagewise("weights", "list", "-c", "digits.yaml"); code != exitDone || strings.Count(stdout, " "+chosen.String()+" ") < 3 {
+	if code, stdout, stderr := stagewise("weights", "list", "-c", "digits.yaml"); code != exitDone || strings.Count(stdout, " "+
+		chosen.String()+" ") < 3 {
 		t.Errorf("exit code %d: %s%s, expected the ridge %v", code, stdout, stderr, chosen)
 	}
 	if code, stdout, stderr := stagewise("check", "-c", "digits.yaml"); code != exitDone || !strings.Contains(stdout, " auto ") {

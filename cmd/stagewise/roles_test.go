@@ -13,24 +13,20 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // A worker and a solver work on all submitted runs, whether or not a process follows them, and exit with 0 when stopped.
 func TestServices(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
-	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	on := []string{"-c", "good.yaml", "--set", "brokers=" + broker.Addr()[0]}
 	services := map[string]chan int{}
 	logs := map[string]*lockedBuffer{}
-	for _, role := range []string{roleWork, roleSolve} {
+	for _, role := range []string{protocol.RoleWork, protocol.RoleSolve} {
 		ended, log := make(chan int, 1), &lockedBuffer{}
 		services[role], logs[role] = ended, log
 		args := append([]string{role, "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)
@@ -46,7 +42,8 @@ func TestServices(t *testing.T) {
 	if id == "" || strings.ContainsAny(id, " \n") || !strings.Contains(stderr, "train.csv: 300 train rows\n") {
 		t.Fatalf("train --detach prints %q, and %q on standard error", out, stderr)
 	}
-	if code, _, stderr := stagewise(append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"}, on...)...); code != exitDone {
+	if code, _, stderr := stagewise(append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"},
+		on...)...); code != exitDone {
 		t.Fatalf("train --attach: %d: %s", code, stderr)
 	}
 	report := func(file string) *schemas.Report {
@@ -76,14 +73,15 @@ func TestServices(t *testing.T) {
 			t.Errorf("%s: version %d, digest %s", file, r.Version, r.WeightsDigest)
 		}
 	}
-	if code, _, stderr := stagewise(append([]string{"train", "--attach", "0123"}, on...)...); code != exitFailed || !strings.Contains(stderr, "there is no run 0123") {
+	if code, _, stderr := stagewise(append([]string{"train", "--attach", "0123"}, on...)...); code != exitFailed ||
+		!strings.Contains(stderr, "there is no run 0123") {
 		t.Errorf("attach to no run: %d: %s", code, stderr)
 	}
 
 	// A role exports what it can have, about this pipeline.
 	for role, has := range map[string]struct{ metrics, lacks []string }{
-		roleWork:  {[]string{"partitions", "lag_rows", `runs_total{pipeline="blobs",state="done"}`}, []string{"objective", "active"}},
-		roleSolve: {[]string{"objective", "active", "error_ratio"}, []string{"partitions", "rows_total"}},
+		protocol.RoleWork:  {[]string{"partitions", "lag_rows", `runs_total{pipeline="blobs",state="done"}`}, []string{"objective", "active"}},
+		protocol.RoleSolve: {[]string{"objective", "active", "error_ratio"}, []string{"partitions", "rows_total"}},
 	} {
 		body := metricsOf(t, logs[role].String())
 		for _, name := range has.metrics {
@@ -133,7 +131,7 @@ func TestServiceWithoutMetrics(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good + "brokers: [127.0.0.1:1]\nmetrics: {listen: null}\n"})
 	stopped, stop := context.WithCancel(t.Context())
 	stop() // it listens before it looks for brokers, and does nothing more
-	for _, role := range []string{roleWork, roleSolve} {
+	for _, role := range []string{protocol.RoleWork, protocol.RoleSolve} {
 		for setting, serves := range map[string]bool{"seed=1": false, "metrics.listen=127.0.0.1:0": true} {
 			var log bytes.Buffer
 			code := execute(stopped, []string{role, "-c", "good.yaml", "--set", setting, "--log", "json"}, &bytes.Buffer{}, &log)

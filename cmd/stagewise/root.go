@@ -11,8 +11,11 @@ import (
 // newRoot returns the command stagewise with all commands below it.
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := newGroup("stagewise", "Train multi-class models from Kafka logs by stagewise least squares",
-		newTrain(), newRun(), newWork(), newSolve(), newIngest(), newPredict(), newServe(), newScore(), newPage(), newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newTopics(), newRepair(), newCheck(), newHealth(), newMan(), newVersion())
-	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong; 130 interrupted (143 by SIGTERM)."
+		newInit(), newTrain(), newRun(), newWork(), newSolve(), newIngest(), newPredict(), newExplain(), newServe(), newScore(), newPage(),
+		newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newTopics(), newRepair(), newCheck(), newHealth(), newMan(),
+		newVersion())
+	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong; 130 " +
+		"interrupted; 143 terminated by SIGTERM (services: 0)."
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceUsage, root.SilenceErrors = true, true

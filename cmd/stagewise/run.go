@@ -1,20 +1,21 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -30,27 +31,28 @@ func newRun() *cobra.Command {
 		pageAt string
 	)
 	cmd := &cobra.Command{
-		Use: "run -c FILE", Short: "Make a version after the other, for as long as examples arrive", Args: cobra.NoArgs,
-		Example: `  stagewise run -c clicks.yaml                                  a service: it updates the model as retrain says
-  stagewise run -c clicks.yaml --until end --report report.json  learn all that the topic has now, and stop`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := from.load()
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(show.check(), checkWritable(report), checkPage("--page", pageAt), c.CheckStages()); err != nil {
+		Use: "run -c FILE", Short: "Retrain continuously as examples arrive", Args: cobra.NoArgs,
+		Example: `  stagewise run -c clicks.yaml                                  a service: update the model as configured under retrain
+  stagewise run -c clicks.yaml --until end --report report.json  learn up to the current end of the topic, and stop`,
+		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
+			"other process.",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			if err := errors.Join(show.check(), artifact.CheckWritable(report), checkPage("--page", pageAt), c.CheckStages()); err != nil {
 				return err
 			}
 			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
 				if len(values) > 0 {
-					return schemas.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window says what a version learns"}
+					return option.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window " +
+						"selects the rows of a version"}
 				}
 			}
 			if a := schemas.Augment(c.Examples.Augment); a.Rows() > 1 {
-				return schemas.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()), Want: "no value for run: updates do not make rows of images yet. train does"}
+				return option.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()),
+					Want: "no value for run: run supports neither augmentation nor averaging, train does"}
 			}
 			if c.Average > 1 {
-				return schemas.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: updates do not average models yet. train does"}
+				return option.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: run supports neither " +
+					"augmentation nor averaging, train does"}
 			}
 			if until != "" && until != untilEnd {
 				return fmt.Errorf("--until: %s: expected end", until)
@@ -69,14 +71,14 @@ func newRun() *cobra.Command {
 			defer finish()
 			if until == "" { // a service
 				var stop func()
-				if recorder, stop, err = withMetrics(cmd.Context(), c, roleRun, recorder); err != nil {
+				if recorder, stop, err = telemetry.Serve(cmd.Context(), c, protocol.RoleRun, recorder); err != nil {
 					return err
 				}
 				defer stop()
 			}
-			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {
-					describe(cmd.ErrOrStderr(), c, blas)
+					screen.Describe(cmd.ErrOrStderr(), c, blas)
 				}
 				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
 				if err != nil {
@@ -88,44 +90,20 @@ func newRun() *cobra.Command {
 					return err
 				}
 				if show.onScreen() {
-					concludeChain(cmd.ErrOrStderr(), result)
+					screen.ConcludeChain(cmd.ErrOrStderr(), result)
 				}
-				return writeRetraining(report, cmd.OutOrStdout(), result, c)
-			}))
-		},
+				return artifact.WriteRetraining(report, cmd.OutOrStdout(), result, c)
+			})
+			if until == "" && terminated(cmd.Context()) {
+				return nil
+			}
+			return failed(err)
+		}),
 	}
 	from.add(cmd)
 	show.add(cmd)
-	cmd.Flags().StringVar(&until, "until", "", "`end`: stop when all that the examples topic has now is learnt")
+	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the examples topic and of examples.from_topic")
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	addPage(cmd, &pageAt)
 	return cmd
-}
-
-// concludeChain writes what a chain has learnt.
-func concludeChain(w io.Writer, r *pipeline.Retraining) {
-	if r.PrequentialError == nil {
-		fmt.Fprintf(w, "%s of %s rows in %.1f s\n", english.Plural(len(r.Updates), "version", ""), humanize.Comma(r.Rows), r.Seconds)
-		return
-	}
-	fmt.Fprintf(w, "%s of %s rows in %.1f s, %s rows a second: %.2f %% were predicted wrong before they were learnt\n",
-		english.Plural(len(r.Updates), "version", ""), humanize.Comma(r.Rows), r.Seconds, humanize.Comma(int64(r.RowsPerSecond)), *r.PrequentialError)
-}
-
-// writeRetraining writes the report of a chain as JSON. An empty path stands for no file.
-func writeRetraining(path string, stdout io.Writer, r *pipeline.Retraining, c *config.Config) error {
-	if path == "" {
-		return nil
-	}
-	return write(path, stdout, func(w io.Writer) error {
-		text, err := json.Marshal(struct {
-			*pipeline.Retraining
-			Configuration *config.Config `json:"configuration"`
-		}{r, c})
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(append(layOut(text), '\n'))
-		return err
-	})
 }

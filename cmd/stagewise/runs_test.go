@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 )
 
 // listed returns the columns of a table that a command writes, without the titles.
@@ -26,11 +26,7 @@ func listed(t *testing.T, args ...string) (rows [][]string) {
 // Runs that nobody works on wait, are listed with what they wait for, and can be cancelled.
 func TestRunsAreListedAndCancelled(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
-	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t)
 	on := []string{"-c", "good.yaml", "--set", "brokers=" + broker.Addr()[0]}
 	var ids []string
 	for _, seed := range []string{"1", "2", "3"} {
@@ -75,7 +71,8 @@ func TestRunsAreListedAndCancelled(t *testing.T) {
 
 	// A run that is done is listed with its version's rows, and its version with date, rows, errors and parameters.
 	report := trained(t)
-	if rows := listed(t, "runs", "list", "-c", "good.yaml"); len(rows) != 1 || rows[0][0] != report.Run || rows[0][1] != "done" || rows[0][3] != "300" || rows[0][4] != strconv.Itoa(report.Version) {
+	if rows := listed(t, "runs", "list", "-c", "good.yaml"); len(rows) != 1 || rows[0][0] != report.Run || rows[0][1] != "done" ||
+		rows[0][3] != "300" || rows[0][4] != strconv.Itoa(report.Version) {
 		t.Errorf("runs list: %v", rows)
 	}
 	code, stdout, stderr := stagewise("weights", "list", "-c", "good.yaml")
@@ -85,7 +82,7 @@ func TestRunsAreListedAndCancelled(t *testing.T) {
 	lines := strings.Split(stdout, "\n")
 	fields := strings.Fields(lines[1])
 	if _, err := time.Parse(time.RFC3339, fields[2]); err != nil || fields[1] != report.Run || fields[3] != "300" || fields[4] != "3" ||
-		!strings.Contains(lines[1], percent(&report.TrainError)) || !strings.Contains(lines[1], percent(report.TestError)) ||
+		!strings.Contains(lines[1], screen.Percent(&report.TrainError)) || !strings.Contains(lines[1], screen.Percent(report.TestError)) ||
 		!strings.HasSuffix(lines[1], "2 × 40 rff bandwidth 1 softmax, all columns calibrated") {
 		t.Errorf("weights list:\n%s", stdout)
 	}

@@ -5,22 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync/atomic"
-	"syscall"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/stagewise/stagewise/client"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/score"
 )
 
@@ -35,43 +34,42 @@ func newScore() *cobra.Command {
 	var f scoreFlags
 	cmd := &cobra.Command{
 		Use: "score -c FILE", Short: "Write predictions for the messages of a topic to another topic", Args: cobra.NoArgs,
-		Long: "Write predictions for each message of the examples topic, or of another topic with examples, by the newest version of the pipeline that is\n" +
-			"offered. Several processes share the partitions. Whatever ends meanwhile, each message has one prediction that counts: see docs/serving.md.",
-		Example: "  stagewise score -c clicks.yaml                              a service: predictions for what the topic has, and for what comes\n" +
-			"  stagewise score -c clicks.yaml --until end                  predictions for all that the topic has now\n" +
-			"  stagewise score -c clicks.yaml --topic visits --to guesses  from a topic of somebody else, by version 7: --version 7",
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Long: "Write predictions for each message of the examples topic, or of another topic with examples, by the\nnewest offered " +
+			"version of the pipeline. Several processes share the partitions. Exactly one\nprediction of each message counts, " +
+			"even if processes fail: see docs/serving.md.",
+		Example: "  stagewise score -c clicks.yaml                              a service: predict current and future messages\n  " +
+			"stagewise score -c clicks.yaml --until end                  predict up to the current end of the topic\n  stagewise " +
+			"score -c clicks.yaml --topic visits --to guesses  predict another topic; --version 7: by version 7",
+		RunE: f.from.run(f.run),
 	}
 	f.from.add(cmd)
 	f.show.add(cmd)
-	cmd.Flags().StringVar(&f.topic, "topic", "", "predict for the messages of this `topic` (default: the examples that runs read)")
+	cmd.Flags().StringVar(&f.topic, "topic", "", "predict the messages of this `topic` (default: the examples topic that runs read)")
 	cmd.Flags().StringVar(&f.to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")
-	cmd.Flags().StringVar(&f.version, "version", "", "predict by this `version` only: its number, or the id of its run (default "+run.Latest+")")
-	cmd.Flags().StringVar(&f.stop, "until", "", "`end`: stop when all that the topic has now has predictions, by the version that is the newest now")
+	cmd.Flags().StringVar(&f.version, "version", "", "predict by this `version` only: a version number or run id (default "+
+		protocol.Latest+")")
+	cmd.Flags().StringVar(&f.stop, "until", "", "`end`: stop at the current end of the topic, and predict by the currently newest "+
+		"version")
 	return cmd
 }
 
-func (f *scoreFlags) run(cmd *cobra.Command) error {
-	c, err := f.from.load()
-	if err != nil {
-		return err
-	}
+func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error {
 	if err := f.show.check(); err != nil {
 		return err
 	}
 	if f.stop != "" && f.stop != untilEnd {
 		return fmt.Errorf("--until: %s: expected end", f.stop)
 	}
-	topics := run.TopicsOf(c.Name)
+	topics := protocol.TopicsOf(c.Name)
 	o := score.Options{
 		From: cmp.Or(f.topic, c.Examples.Topic, topics.Examples), To: cmp.Or(f.to, topics.Predictions), UntilEnd: f.stop == untilEnd,
 	}
 	if o.From == o.To {
-		return fmt.Errorf("--to: %s: expected another topic than the one with the examples", o.To)
+		return fmt.Errorf("--to: %s: expected a topic other than the one with the examples", o.To)
 	}
 	for _, name := range topicNames(c) {
 		if o.To == name && name != topics.Predictions {
-			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline has this one for something else", o.To)
+			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
 		}
 	}
 	blas, err := openBLAS()
@@ -80,44 +78,48 @@ func (f *scoreFlags) run(cmd *cobra.Command) error {
 	}
 	recorder, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
 	defer finish()
-	counts := &scoreCounts{}
+	counts := &screen.ScoreCounts{}
 	if !o.UntilEnd {
 		var stop func()
-		if recorder, stop, err = withMetrics(cmd.Context(), c, roleScore, recorder); err != nil {
+		if recorder, stop, err = telemetry.Serve(cmd.Context(), c, protocol.RoleScore, recorder); err != nil {
 			return err
 		}
 		defer stop()
 		recorder.Record(event.Following{Topic: o.From})
 	}
-	recorder = tee{recorder, counts}
+	recorder = telemetry.Tee{recorder, counts}
 	err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 		return f.score(cmd.Context(), log, c, o, blas, recorder)
 	})
 	if finish(); err == nil && f.show.onScreen() {
-		counts.conclude(cmd.ErrOrStderr(), o)
+		counts.Conclude(cmd.ErrOrStderr(), o)
 	}
-	if i, ok := errors.AsType[*interruption](context.Cause(cmd.Context())); ok && i.signal == syscall.SIGTERM && !o.UntilEnd {
-		return nil // as a service is ended
+	if !o.UntilEnd && terminated(cmd.Context()) {
+		return nil
 	}
 	return failed(err)
 }
 
 // score predicts for the partitions that this process gets.
-func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, blas *kernel.BLAS, recorder event.Recorder) (err error) {
+func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, blas *kernel.BLAS,
+	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", o.From, err)
 	}
-	if err := log.Create(ctx, pipeline.PredictionsTopic(c.Job(), o.To, partitions)); err != nil {
+	if err := log.Create(ctx, topics.PredictionsTopic(c.Job(), o.To, partitions)); err != nil {
 		return err
 	}
-	if o.From == cmp.Or(c.Examples.Topic, run.TopicsOf(c.Name).Examples) {
-		o.Forgotten = pipeline.ForgottenRows(log, c.Job())
+	if o.From == cmp.Or(c.Examples.Topic, protocol.TopicsOf(c.Name).Examples) {
+		o.Forgotten = heed.ForgottenRows(log, c.Job())
+		if c.Examples.FromTopic != "" {
+			defer ingestBeside(ctx, log, c, o.UntilEnd, recorder)()
+		}
 	}
-	topics := run.NewClient(log, c.Name, nil)
+	topics := protocol.NewClient(log, c.Name, nil)
 	var versions score.Versions
 	if o.UntilEnd {
-		m, err := topics.Model(ctx, cmp.Or(f.version, run.Latest))
+		m, err := topics.Model(ctx, cmp.Or(f.version, protocol.Latest))
 		if err != nil {
 			return err
 		}
@@ -128,6 +130,7 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 			return err
 		}
 		defer func() { err = errors.Join(err, follower.Close()) }()
+		defer tellVersions(ctx, follower, recorder)()
 		versions = follower
 	}
 	var group *kafkalog.Member // of those who write there
@@ -139,37 +142,37 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 		if err := log.AddPartitions(ctx, o.To, partitions); err != nil {
 			return err
 		}
-		var owner run.Owner = group
+		var owner ownership.Owner = group
 		if group == nil {
-			owner = run.NewSoleOwner(partitions)
+			owner = ownership.NewSoleOwner(partitions)
 		}
 		err := score.Run(ctx, topics, o, versions, owner, blas, recorder)
 		added, grown := errors.AsType[*score.AddedError](err)
 		if !grown {
 			return err
 		}
-		event.Notice(recorder, "%s has %d partitions now, and had %d: %s gets as many, and predictions for all of them", added.From, added.Have, added.Had, o.To)
+		event.Notice(recorder, "%s grew from %d to %d partitions: %s grows too, and all of them get predictions", added.From,
+			added.Had, added.Have, o.To)
 		partitions = added.Have
 	}
 }
 
-// scoreCounts counts what this process has predicted.
-type scoreCounts struct{ messages, rows, bad atomic.Int64 }
-
-// Record counts predictions.
-func (s *scoreCounts) Record(e event.Event) {
-	if e, ok := e.(event.Scored); ok {
-		s.messages.Add(int64(e.Messages))
-		s.rows.Add(e.Rows)
-		s.bad.Add(int64(e.Bad))
+// ingestBeside ingests the topic that the examples come from, until stop is called or ctx ends; with untilEnd it
+// returns at the end that the topic has now. Who may not write examples predicts for those that others write.
+func ingestBeside(ctx context.Context, log *kafkalog.Log, c *config.Config, untilEnd bool, recorder event.Recorder) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := source.Follow(ctx, log, c.Job(), untilEnd, recorder); err != nil && ctx.Err() == nil {
+			event.Notice(recorder, "this process can't ingest %s, and predicts only what other processes ingest: %v", c.Examples.FromTopic, err)
+		}
+	}()
+	if untilEnd {
+		<-ended
 	}
-}
-
-// conclude writes what has predictions now.
-func (s *scoreCounts) conclude(w io.Writer, o score.Options) {
-	fmt.Fprintf(w, "predictions for %s rows of %s of %s are on %s", humanize.Comma(s.rows.Load()), english.Plural(int(s.messages.Load()), "message", ""), o.From, o.To)
-	if bad := s.bad.Load(); bad > 0 {
-		fmt.Fprintf(w, "; %s can't be used: their predictions say why", english.Plural(int(bad), "message", ""))
+	return func() {
+		cancel()
+		<-ended
 	}
-	fmt.Fprintln(w)
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/score"
 )
 
-// scored returns a digest of the predictions that count in a data folder, and how many rows they are of. It fails the test if they are not all of the
-// first version.
+// scored returns a digest of the predictions that count in a data folder, and how many rows they are of. It fails the
+// test if they are not all of the first version.
 func scored(t *testing.T, topic string) (digest string, rows int) {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
@@ -38,7 +38,7 @@ func scored(t *testing.T, topic string) (digest string, rows int) {
 			t.Error(err)
 		}
 	}()
-	client, sum := run.NewClient(log, "blobs", nil), sha256.New()
+	client, sum := protocol.NewClient(log, "blobs", nil), sha256.New()
 	partitions, err := log.Partitions(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,8 @@ func TestKilledScorers(t *testing.T) {
 	if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--set", "examples.batch_rows=16"); code != exitDone {
 		t.Fatal(stderr)
 	}
-	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--to", "undisturbed"); code != exitDone || !strings.Contains(stderr, "predictions for 12,090 rows of 756 messages of blobs.examples are on undisturbed") {
+	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--to", "undisturbed"); code != exitDone ||
+		!strings.Contains(stderr, "predictions for 12,090 rows of 756 messages of blobs.examples are on undisturbed") {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	want, rows := scored(t, "undisturbed")
@@ -83,23 +84,13 @@ func TestKilledScorers(t *testing.T) {
 			t.Fatalf("the program ended 100 times, and was killed only %d times before", kills)
 		}
 		cmd, _, _ := program(t, "score", "-c", "good.yaml", "--until", "end", "--log", "json")
-		read, write := io.Pipe()
-		cmd.Stderr = write
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = cmd.Wait() // how it ended is seen below
-			write.Close()
-		}()
-		for lines := bufio.NewScanner(read); lines.Scan(); {
+		lines, wait := started(t, cmd)
+		for lines.Scan() {
 			if strings.Contains(lines.Text(), `"scored"`) {
 				_ = cmd.Process.Kill() // it may have ended
 			}
 		}
-		<-ended
+		wait()
 		if !cmd.ProcessState.Exited() {
 			kills++
 			continue
@@ -138,7 +129,7 @@ func TestScoreOptionsThatAreWrong(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
 	for want, args := range map[string][]string{
 		"--until: now: expected end":                                                 {"--until", "now"},
-		"--to: x: expected another topic":                                            {"--topic", "x", "--to", "x"},
+		"--to: x: expected a topic other than":                                       {"--topic", "x", "--to", "x"},
 		"--to: blobs.plans: expected a topic for":                                    {"--to", "blobs.plans"},
 		"read blobs.examples: count the partitions of blobs.examples: unknown topic": {"--until", "end"},
 		"read visits: count the partitions of visits: unknown topic":                 {"--topic", "visits"},
@@ -149,7 +140,8 @@ func TestScoreOptionsThatAreWrong(t *testing.T) {
 		}
 	}
 	trained(t)
-	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--version", "7"); code != exitFailed || !strings.Contains(stderr, `version "7": the pipeline has 1 versions`) {
+	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--version", "7"); code != exitFailed ||
+		!strings.Contains(stderr, `version "7": the pipeline has 1 versions`) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -183,7 +175,8 @@ func TestSignalsToScore(t *testing.T) {
 			}
 		}
 		_ = cmd.Wait() // the exit code is checked below
-		if code := cmd.ProcessState.ExitCode(); code != want || (want == exitInterrupted) != strings.Contains(last, "interrupted; to resume, run the same command again") {
+		if code := cmd.ProcessState.ExitCode(); code != want || (want == exitInterrupted) != strings.Contains(last,
+			"interrupted; to resume, run the same command again") {
 			t.Errorf("%v: exit code %d, expected %d: %s", signal, code, want, last)
 		}
 		if _, rows := scored(t, "blobs.predictions"); rows != 330 {
@@ -210,7 +203,8 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	lines, log := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		code := execute(ctx, []string{"score", "-c", "good.yaml", "--log", "text", "--set", "listen=" + address, "--set", "metrics.listen=127.0.0.1:0"}, io.Discard, log)
+		code := execute(ctx, []string{"score", "-c", "good.yaml", "--log", "text", "--set", "listen=" + address, "--set",
+			"metrics.listen=127.0.0.1:0"}, io.Discard, log)
 		log.Close()
 		ended <- code
 	}()
@@ -238,7 +232,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples, err := schemas.DecodeExamples(message.Value, memory.DefaultAllocator)
+	examples, err := examples.Decode(message.Value, memory.DefaultAllocator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +251,8 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	}
 }
 
-// scoredBy writes the predictions for the examples of a pipeline, which are all of this model, and returns for how many rows. They must be what the model
-// file predicts for each message.
+// scoredBy writes the predictions for the examples of a pipeline, which are all of this model, and returns for how many
+// rows. They must be what the model file predicts for each message.
 func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	t.Helper()
 	if code, _, stderr := stagewise("score", "-c", configuration, "--until", "end"); code != exitDone {
@@ -282,7 +276,7 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 			t.Error(err)
 		}
 	}()
-	client, predictor := run.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
+	client, predictor := protocol.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
 	topics := client.Topics
 	partitions, err := log.Partitions(t.Context(), topics.Predictions)
 	if err != nil {
@@ -296,14 +290,21 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
 				t.Fatalf("%+v", p)
 			}
-			err := client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message run.Message) error {
-				examples, err := client.Codec.DecodeExamples(message.Value)
+			err := client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
+				batch, err := client.Codec.DecodeExamples(message.Value)
 				if err != nil {
 					return err
 				}
-				defer examples.Release()
-				features := kernel.NewDense(examples.Rows, examples.Width)
-				examples.Features(features.Data, examples.Width)
+				defer batch.Release()
+				features := kernel.NewDense(batch.Rows, batch.Width)
+				batch.Features(features.Data, batch.Width)
+				if p.Task == examples.Numbers {
+					if want := predictor.Numbers(features); !slices.Equal(p.Numbers, want) {
+						t.Fatalf("%v, expected %v", p.Numbers, want)
+					}
+					rows += p.Until - p.Row
+					return nil
+				}
 				want := predictor.Probabilities(features)
 				for i := range want.Data {
 					if want.Data[i] != p.Probabilities[i] {
@@ -313,11 +314,11 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 				for i := range p.Until - p.Row {
 					var given []string
 					for c, label := range p.Labels {
-						if p.Task == schemas.SeveralLabels && p.Given[i*len(p.Labels)+c] {
+						if p.Task == examples.SeveralLabels && p.Given[i*len(p.Labels)+c] {
 							given = append(given, label)
 						}
 					}
-					if p.Task == schemas.SeveralLabels && !slices.Equal(given, m.Given(want.Row(i))) && len(given)+len(m.Given(want.Row(i))) > 0 {
+					if p.Task == examples.SeveralLabels && !slices.Equal(given, m.Given(want.Row(i))) && len(given)+len(m.Given(want.Row(i))) > 0 {
 						t.Fatalf("row %d is given %q, expected %q", i, given, m.Given(want.Row(i)))
 					}
 				}

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/client"
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/serve"
 )
 
@@ -27,10 +29,11 @@ type serveFlags struct {
 func newServe() *cobra.Command {
 	f := serveFlags{show: displayFlags{log: logText}}
 	cmd := &cobra.Command{
-		Use: "serve (-c FILE | --model FILE)", Short: "Answer HTTP requests with predictions, by the newest version of a pipeline or by a model file", Args: cobra.NoArgs,
-		Long: "Answer HTTP requests with predictions until stopped. POST /predict takes rows as JSON, {\"rows\": [[…]]}, or as a stream of Arrow. Without --model\n" +
-			"the newest version of the pipeline answers that is offered, and a version that comes replaces it between two requests. GET /openapi.json\n" +
-			"describes all that is answered.",
+		Use: "serve (-c FILE | --model FILE)", Short: "Serve predictions over HTTP from the newest version of a pipeline or a model " +
+			"file", Args: cobra.NoArgs,
+		Long: "Serve predictions over HTTP until stopped. POST /predict takes rows as JSON, {\"rows\": [[…]]}, or\nas an Arrow " +
+			"stream. Without --model, the newest offered version of the pipeline answers, and a newer\nversion replaces it " +
+			"between requests. GET /openapi.json describes the API.",
 		Example: "  stagewise serve -c digits.yaml\n" +
 			"  stagewise serve -c digits.yaml --version 7 --listen 127.0.0.1:9000\n" +
 			"  stagewise serve --model digits.model\n" +
@@ -40,9 +43,10 @@ func newServe() *cobra.Command {
 	f.from.add(cmd)
 	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
 	f.show.add(cmd)
-	cmd.Flags().StringVar(&f.listen, "listen", "", "answer at this `host:port` (default "+serve.Defaults().Listen+")")
-	cmd.Flags().StringVar(&f.version, "version", "", "answer by this `version` only: its number, or the id of its run (default "+run.Latest+")")
-	cmd.Flags().StringVar(&f.modelFile, "model", "", "answer by the model in a `file`, and connect to no broker")
+	cmd.Flags().StringVar(&f.listen, "listen", "", "listen on this `host:port` (default "+serve.Defaults().Listen+")")
+	cmd.Flags().StringVar(&f.version, "version", "", "serve this `version` only: a version number or run id (default "+
+		protocol.Latest+")")
+	cmd.Flags().StringVar(&f.modelFile, "model", "", "serve the model in a `file`, without connecting to brokers")
 	return cmd
 }
 
@@ -52,9 +56,9 @@ func (f *serveFlags) load() (*config.Config, error) {
 	case f.from.file == "" && f.modelFile == "":
 		return nil, errors.New("expected -c FILE, or --model FILE")
 	case f.modelFile != "" && f.version != "":
-		return nil, schemas.Problem{Key: "--version", Value: f.version, Want: "no value, as --model has the version"}
+		return nil, option.Problem{Key: "--version", Value: f.version, Want: "no value: --model selects the version"}
 	case f.from.file == "" && len(f.from.set) > 0:
-		return nil, errors.New("--set: expected -c FILE too, whose keys it overrides")
+		return nil, errors.New("--set: expected -c FILE too: --set overrides its keys")
 	case f.from.file != "":
 		if f.listen != "" {
 			f.from.set = append(f.from.set, "serve.listen="+f.listen)
@@ -99,15 +103,14 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		told := make(chan struct{})
-		go func() {
-			defer close(told)
-			tellVersions(cmd.Context(), follower, recorder)
-		}()
-		err = answer(cmd.Context(), c.Serve, follower, c.Name, recorder)
-		if err == nil {
-			<-told // it ends with the context, as answer does
-		}
+		told := tellVersions(cmd.Context(), follower, recorder)
+		defer told()
+		ctx, stop := context.WithCancel(cmd.Context())
+		var beside sync.WaitGroup
+		beside.Go(func() { appear(ctx, log, c.Name, follower, recorder) })
+		err = answer(ctx, c.Serve, follower, c.Name, recorder)
+		stop()
+		beside.Wait()
 		return errors.Join(err, follower.Close())
 	})
 	if cmd.Context().Err() != nil {
@@ -118,14 +121,15 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 
 // answer answers requests until ctx ends.
 func answer(ctx context.Context, o serve.Options, versions serve.Versions, pipeline string, recorder event.Recorder) error {
-	registry, _ := newRegistry(pipeline)
+	registry, _ := telemetry.NewRegistry(pipeline, protocol.RoleServe)
 	server, err := serve.New(o, versions, registry, pipeline)
 	if err != nil {
 		return err
 	}
+	server.Notify(func(text string) { event.Notice(recorder, "%s", text) })
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return schemas.Problem{Key: "serve.listen", Value: o.Listen, Want: fmt.Sprintf("host:port on which this process can listen (%v)", err)}
+		return option.Problem{Key: "serve.listen", Value: o.Listen, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
 	}
 	scheme := "http"
 	if o.Certificate != "" {
@@ -135,19 +139,31 @@ func answer(ctx context.Context, o serve.Options, versions serve.Versions, pipel
 	return server.Serve(ctx, listener)
 }
 
-// tellVersions says which version answers, whenever that changes, until ctx ends.
-func tellVersions(ctx context.Context, follower *client.Follower, recorder event.Recorder) {
-	for {
-		changed := follower.Changed()
-		answers := event.Answers{}
-		if m := follower.Model(); m != nil {
-			answers.Version = m.Manifest.Version
-		}
-		recorder.Record(answers)
+// appear makes the server a member of a group once it has a version, until ctx ends: so the page of the pipeline shows
+// it. Nothing else depends on the group, so a server that may not be a member of it goes on.
+func appear(ctx context.Context, log *kafkalog.Log, pipeline string, follower *client.Follower, recorder event.Recorder) {
+	for changed := follower.Changed(); follower.Model() == nil; changed = follower.Changed() {
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return
 		}
+	}
+	if log.Embedded() {
+		return
+	}
+	topics := protocol.TopicsOf(pipeline)
+	member := log.Join(topics.Servers(), topics.Versions)
+	for member.Err() == nil && ctx.Err() == nil {
+		select {
+		case <-member.Changed():
+		case <-ctx.Done():
+		}
+	}
+	if err := member.Err(); err != nil {
+		event.Notice(recorder, "the page does not show this server: %v", err)
+	}
+	if err := member.Leave(); err != nil {
+		event.Notice(recorder, "leave the group of servers: %v", err)
 	}
 }

@@ -46,8 +46,8 @@ examples: {train: [train.csv], test: [test.csv], labels: several, label: tags, b
 stages: [{features: {kind: rff, size: 60}, link: LINK, repeat: 2}]
 `
 
-// What the report says of test rows is what the definitions say of the probabilities that predict writes, with every link. A label that only test rows
-// have, rows without labels and a label without rows are no trouble.
+// What the report says of test rows is what the definitions say of the probabilities that predict writes, with every
+// link. A label that only test rows have, rows without labels and a label without rows are no trouble.
 func TestSeveralLabels(t *testing.T) {
 	for _, link := range []string{"identity", "logistic", "calibrated"} {
 		t.Run(link, func(t *testing.T) {
@@ -113,7 +113,8 @@ func TestSeveralLabels(t *testing.T) {
 				}
 			}
 			for name, pair := range map[string][2]float64{
-				"hamming": {*test.Hamming, wrong / (n * k)}, "micro_f1": {*test.MicroF1, 2 * right / given}, "subset_accuracy": {*test.SubsetAccuracy, whole / n}, "precision_at 1": {test.PrecisionAt["1"], first / n},
+				"hamming": {*test.Hamming, wrong / (n * k)}, "micro_f1": {*test.MicroF1, 2 * right / given},
+				"subset_accuracy": {*test.SubsetAccuracy, whole / n}, "precision_at 1": {test.PrecisionAt["1"], first / n},
 			} {
 				if math.Abs(pair[0]-pair[1]) > 2e-3 { // a probability may be at the threshold
 					t.Errorf("%s: the report says %.4f, the predictions have %.4f", name, pair[0], pair[1])
@@ -131,7 +132,8 @@ func TestSeveralLabelsInAChain(t *testing.T) {
 	inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", "logistic")})
 	severalRows(t, "train.csv", 1, 2000, "")
 	severalRows(t, "test.csv", 2, 300, "")
-	code, stdout, stderr := stagewise("run", "-c", "several.yaml", "--quiet", "--until", "end", "--report", "-", "--set=retrain.rows=500", "--set=retrain.full.growth=0", "--set=retrain.gate.margin=1")
+	code, stdout, stderr := stagewise("run", "-c", "several.yaml", "--quiet", "--until", "end", "--report", "-",
+		"--set=retrain.rows=500", "--set=retrain.full.growth=0", "--set=retrain.gate.margin=1")
 	var report struct {
 		Updates []*schemas.RetrainReport `json:"updates"`
 	}
@@ -168,7 +170,8 @@ func TestSeveralLabelsInAChain(t *testing.T) {
 		t.Errorf("the server answers %s", answer.Body)
 	}
 	for _, format := range []string{"onnx", "safetensors"} {
-		if code, _, stderr := stagewise("weights", "export", "--model", "several.model", "--format", format, "-o", "x"); code == exitDone || !strings.Contains(stderr, "several labels") {
+		if code, _, stderr := stagewise("weights", "export", "--model", "several.model", "--format", format, "-o",
+			"x"); code == exitDone || !strings.Contains(stderr, "several labels") {
 			t.Errorf("%s: exit code %d: %s", format, code, stderr)
 		}
 	}
@@ -208,7 +211,8 @@ func TestSeveralLabelsInFiles(t *testing.T) {
 		{"--set=examples.train=[train-columns.csv]", "--set=examples.test=[test-columns.csv]", "--set=examples.label=", "--set=examples.label_columns=[right, up]"},
 		{"--set=examples.train=[train-slash.csv]", "--set=examples.test=[test-slash.csv]", "--set=examples.label_separator=/"},
 	} {
-		code, stdout, stderr := stagewise(append([]string{"train", "-c", "several.yaml", "--quiet", "--report", "-", fmt.Sprint("--set=data_dir=log", i)}, sets...)...)
+		code, stdout, stderr := stagewise(append([]string{"train", "-c", "several.yaml", "--quiet", "--report", "-",
+			fmt.Sprint("--set=data_dir=log", i)}, sets...)...)
 		report := new(schemas.Report)
 		if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
 			t.Fatalf("%v: exit code %d: %s%s", sets, code, stdout, stderr)
@@ -222,7 +226,7 @@ func TestSeveralLabelsInFiles(t *testing.T) {
 		"stages.0.link=softmax":          "expected identity, logistic, calibrated, as rows have several labels",
 		"examples.labels=many":           "one or several",
 		"examples.class_weight=balanced": "none, as a row may have several labels",
-		"examples.targets=[x]":           "one beside examples.targets",
+		"examples.targets=[x]":           "one with examples.targets",
 		"examples.label_columns=[x]":     "the labels are in several columns or in one",
 		"examples.train=[a.idx3-ubyte]":  "one, as files of the format idx have one label a row",
 	} {
@@ -239,7 +243,8 @@ func TestSeveralLabelsInFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr = stagewise("train", "-c", "several.yaml", "--quiet")
-	if code == exitDone || !strings.Contains(stderr, `train.csv: line 2, column 0 ("tags"): label 1 of "right|": an empty label`) {
+	if code == exitDone || !strings.Contains(stderr,
+		`train.csv: line 2, column 0 ("tags"): label 1 of "right|": an empty field: expected a label`) {
 		t.Errorf("a list with an empty entry: exit code %d: %s", code, stderr)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // unnamed is a configuration of a run that names no files.
@@ -29,13 +30,14 @@ func typed(t *testing.T, code int, args ...string) (stdout, stderr string) {
 
 // A file that was edited is two sources. The old one is seen, removed, and brought back.
 func TestSourcesAreListedAndRemoved(t *testing.T) {
-	inFolder(t, map[string]string{"named.yaml": unnamed + "examples: {train: train.csv, batch_rows: 50}\n", "unnamed.yaml": unnamed, "train.csv": blobs(300, 1)})
+	inFolder(t, map[string]string{"named.yaml": unnamed + "examples: {train: train.csv, batch_rows: 50}\n", "unnamed.yaml": unnamed,
+		"train.csv": blobs(300, 1)})
 	ingest := func() string {
 		t.Helper()
 		_, stderr := typed(t, exitDone, "ingest", "-c", "named.yaml")
 		return stderr
 	}
-	learn := func(configuration string, rows int64, passedOver schemas.PassedOver) (stderr string) {
+	learn := func(configuration string, rows int64, passedOver coverage.PassedOver) (stderr string) {
 		t.Helper()
 		stdout, stderr := typed(t, exitDone, "train", "-c", configuration, "--report", "-")
 		var report schemas.Report
@@ -90,27 +92,28 @@ func TestSourcesAreListedAndRemoved(t *testing.T) {
 	if stdout != ids[0]+"\n" || stderr != "" {
 		t.Errorf("removed %q, %q", stdout, stderr)
 	}
-	stderr = learn("unnamed.yaml", 270, schemas.PassedOver{schemas.Removed: 6})
+	stderr = learn("unnamed.yaml", 270, coverage.PassedOver{coverage.Removed: 6})
 	if !strings.Contains(stderr, "passed over: 6 messages of sources that were removed\n") {
 		t.Errorf("the screen does not say what is passed over:\n%s", stderr)
 	}
 	const removed = "removed train 300 6 6 train.csv"
 	list(edited, removed)
 	stdout, stderr = typed(t, exitDone, "sources", "remove", "-c", "unnamed.yaml", ids[0])
-	if want := "source " + ids[0] + " (train.csv) had been removed already\n"; stdout != "" || stderr != want {
+	if want := "source " + ids[0] + " (train.csv) was already removed\n"; stdout != "" || stderr != want {
 		t.Errorf("removed again: %q, %q", stdout, stderr)
 	}
 
 	// Ingest brings the old file back, without its messages, and so does a run of the file. It counts once.
 	edit(string(before))
-	if stderr := ingest(); !strings.Contains(stderr, "train.csv had been removed, and counts again\ntrain.csv: 300 train rows, already on the topic\n") {
+	if stderr := ingest(); !strings.Contains(stderr, "train.csv was removed earlier, and is restored\ntrain.csv: 300 train rows, "+
+		"already on the topic\n") {
 		t.Errorf("ingested again: %s", stderr)
 	}
 	list(edited, old)
 	learn("unnamed.yaml", 570, nil)
 	typed(t, exitDone, "sources", "remove", "-c", "unnamed.yaml", ids[0], ids[1])
 	learn("named.yaml", 300, nil)
-	learn("unnamed.yaml", 300, schemas.PassedOver{schemas.Removed: 6})
+	learn("unnamed.yaml", 300, coverage.PassedOver{coverage.Removed: 6})
 	learn("named.yaml", 300, nil)
 
 	typed(t, exitDone, "sources", "remove", "-c", "unnamed.yaml", ids[0])

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// counted is a LIBSVM file of texts as counts of words: each class has words that it uses more often, and one word in three is of no class. It
-// also returns the same rows as a CSV, of all columns.
+// counted is a LIBSVM file of texts as counts of words: each class has words that it uses more often, and one word in
+// three is of no class. It also returns the same rows as a CSV, of all columns.
 func counted(rows int, seed uint64) (sparse, dense string) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var lines, table strings.Builder
@@ -112,9 +112,11 @@ func TestTrainSparseOfSeveralLabels(t *testing.T) {
 			"train.libsvm": several.Replace(train), "test.libsvm": several.Replace(test),
 			"train.csv": tabbed(table, several), "test.csv": tabbed(testTable, several), "counted.yaml": countedConfig,
 		})
-		set := []string{"--set", "examples.labels=several", "--set", "prepare.min_rows=0", "--set", "prepare.values=none", "--set", "prepare.idf=0", "--set", "prepare.scale=none", "--set", "stages.0.ridge=0.01", "--set", "stages.0.link=" + link}
+		set := []string{"--set", "examples.labels=several", "--set", "prepare.min_rows=0", "--set", "prepare.values=none", "--set",
+			"prepare.idf=0", "--set", "prepare.scale=none", "--set", "stages.0.ridge=0.01", "--set", "stages.0.link=" + link}
 		sparse := reportOf(t, append(set, "--set", "stages.0.method=auto", "--set", "stages.0.passes=60", "--model", "model")...)
-		dense := reportOf(t, append(set, "--set", "name=dense", "--set", "stages.0.method=auto", "--set", "examples.train=train.csv", "--set", "examples.test=test.csv")...)
+		dense := reportOf(t, append(set, "--set", "name=dense", "--set", "stages.0.method=auto", "--set", "examples.train=train.csv",
+			"--set", "examples.test=test.csv")...)
 		got, want := sparse.Splits["test"], dense.Splits["test"]
 		if *got.MicroF1 < 0.9 || math.Abs(*got.MicroF1-*want.MicroF1) > 0.02 || math.Abs(*got.Hamming-*want.Hamming) > 0.02 {
 			t.Errorf("%s: micro-F1 %v and Hamming loss %v, as a table %v and %v", link, *got.MicroF1, *got.Hamming, *want.MicroF1, *want.Hamming)
@@ -148,11 +150,13 @@ func TestSparseDigest(t *testing.T) {
 	}
 }
 
-// A stop rule ends a stage of sparse rows before its passes are made, and its weights are those of the pass with the smallest loss of the split.
+// A stop rule ends a stage of sparse rows before its passes are made, and its weights are those of the pass with the
+// smallest loss of the split.
 func TestStopOfSparseRows(t *testing.T) {
 	for _, kind := range []string{"{kind: columns}", "{kind: gradient, size: 20}"} {
 		inCounted(t)
-		stage := reportOf(t, "--set", "stages=[{features: "+kind+", link: identity, passes: 60, ridge: 1e-3, stop: {patience: 2}}]", "--set", "examples.holdout=0.2").Stages[0]
+		stage := reportOf(t, "--set", "stages=[{features: "+kind+", link: identity, passes: 60, ridge: 1e-3, stop: {patience: 2}}]",
+			"--set", "examples.holdout=0.2").Stages[0]
 		least := math.Inf(1)
 		for _, pass := range stage.ByPass {
 			least = min(least, *pass.HoldoutLoss)
@@ -180,16 +184,26 @@ func TestSparseWarmStart(t *testing.T) {
 func TestSparseRefusals(t *testing.T) {
 	inCounted(t)
 	for args, want := range map[string]string{
-		"train --set stages.0.features.kind=rff --set stages.0.method=auto":      "features.kind: rff: the examples are sparse, and this needs dense rows: set it to columns or gradient or class_counts",
-		"train --set stages.0.features.size=10":                                  "features.size: 10: the examples are sparse, and this needs dense rows: set it to 0, which is all columns",
-		"train --set stages.0.link=calibrated --set stages.0.method=auto":        "link: calibrated: the examples are sparse, and this needs dense rows: set it to identity or softmax",
-		"train --set stages.0.scores=true":                                       "scores: true: the examples are sparse, and this needs dense rows: set it to false",
-		"train --set prepare.pca=2":                                              "prepare.pca: 2: the examples are sparse, and this needs dense rows: set it to 0",
-		"train --set prepare.scale=standard":                                     "prepare.scale: standard: the examples are sparse, and this needs dense rows: set it to none or unit",
-		"train --set prepare.min_rows=1000":                                      "prepare.min_rows: no feature is in 1000 training rows or more: set a smaller number",
-		"train --set stages.0.link=softmax":                                      "stages.0.method: cg: expected a method for the link softmax: auto is one",
-		"run --until end":                                                        "a chain of updates can't be trained on sparse rows yet: `train` can",
-		"train --set examples.train=train.csv --set examples.test= --set name=t": "prepare.min_rows: the examples are dense, and this is for sparse rows, as LIBSVM files have: leave it out",
+		"train --set stages.0.features.kind=rff --set stages.0.method=auto": "features.kind: rff: the examples are sparse, " +
+			"and this needs dense rows: set it to columns or gradient or class_counts",
+		"train --set stages.0.features.size=10": "features.size: 10: the examples are sparse, " +
+			"and this needs dense rows: set it to 0, which is all columns",
+		"train --set stages.0.link=calibrated --set stages.0.method=auto": "link: calibrated: the examples are sparse, and " +
+			"this needs dense rows: set it to identity or softmax",
+		"train --set stages.0.scores=true": "scores: true: the examples are sparse, and " +
+			"this needs dense rows: set it to false",
+		"train --set prepare.pca=2": "prepare.pca: 2: the examples are sparse, and " +
+			"this needs dense rows: set it to 0",
+		"train --set prepare.scale=standard": "prepare.scale: standard: the examples are " +
+			"sparse, and this needs dense rows: set it to none or unit",
+		"train --set prepare.min_rows=1000": "prepare.min_rows: no feature is in 1000 " +
+			"training rows or more: set a smaller number",
+		"train --set stages.0.link=softmax": "stages.0.method: cg: expected a method for the " +
+			"link softmax, such as auto",
+		"run --until end": "a chain of updates can't be trained on sparse " +
+			"rows yet: `train` can",
+		"train --set examples.train=train.csv --set examples.test= --set name=t": "prepare.min_rows: the examples are dense, and " +
+			"this is for sparse rows, such as those of LIBSVM files: remove it",
 	} {
 		if err := os.RemoveAll(".stagewise"); err != nil {
 			t.Fatal(err)
@@ -201,7 +215,8 @@ func TestSparseRefusals(t *testing.T) {
 		}
 	}
 	reportOf(t)
-	if code, _, stderr := stagewise("weights", "export", "-c", "counted.yaml", "--format", "onnx", "-o", "model.onnx"); code != exitFailed || !strings.Contains(stderr, "the model was trained on sparse rows") {
+	if code, _, stderr := stagewise("weights", "export", "-c", "counted.yaml", "--format", "onnx", "-o",
+		"model.onnx"); code != exitFailed || !strings.Contains(stderr, "the model was trained on sparse rows") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -211,7 +226,8 @@ func TestTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	var mail, texts strings.Builder
 	mail.WriteString("kind,message\n")
-	about := map[string][]string{"sport": strings.Fields("match goal team coach league win"), "food": strings.Fields("soup bread oven salt cook dish")}
+	about := map[string][]string{"sport": strings.Fields("match goal team coach league win"),
+		"food": strings.Fields("soup bread oven salt cook dish")}
 	kinds := []string{"sport", "food"}
 	for i := range 400 {
 		kind, words := kinds[i%2], []string{}
@@ -270,10 +286,11 @@ stages:
 		args []string
 		want string
 	}{
-		{[]string{"--set", "warm=latest", "--set", "examples.train=[mail.csv, more.csv]"}, "warm start from version 2: other words than this run's under examples.words: a warm start needs the same, as a hash always gives them"},
+		{[]string{"--set", "warm=latest", "--set", "examples.train=[mail.csv, more.csv]"}, "warm start from version 2: other words than this run's: a warm start needs the same words, which examples.words.vocabulary: hashed always has"},
 		{[]string{"--set", "examples.train=[]"}, "words.vocabulary: counted: expected files under examples.train, in which its words are found"},
 	} {
-		if code, _, stderr := stagewise(append([]string{"train", "-c", "counted.yaml"}, c.args...)...); code == exitDone || !strings.Contains(stderr, c.want) {
+		if code, _, stderr := stagewise(append([]string{"train", "-c", "counted.yaml"}, c.args...)...); code == exitDone ||
+			!strings.Contains(stderr, c.want) {
 			t.Errorf("%q: code %d: %s, expected %s", c.args, code, stderr, c.want)
 		}
 	}

@@ -50,7 +50,7 @@ retrain: {rows: 100, refresh: 1, full: {every: 0, growth: 0}%s}
 `, c.name, strings.Join(c.brokers, ", "), retrain)})
 	c.client = c.open()
 	c.stagewise("topics", "create")
-	t.Cleanup(func() { c.stagewise("topics", "delete") })
+	t.Cleanup(func() { c.stagewise("topics", "delete", "--yes") })
 	return c
 }
 
@@ -148,7 +148,8 @@ func (c *kafkaChain) deleteBefore(offset int64) {
 	c.Helper()
 	request := kmsg.NewPtrDeleteRecordsRequest()
 	request.TimeoutMillis = 10_000
-	request.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: c.name + ".examples", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: offset}}}}
+	request.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: c.name + ".examples",
+		Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: 0, Offset: offset}}}}
 	response, err := request.RequestWith(c.Context(), c.client)
 	if err == nil {
 		err = kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)
@@ -162,7 +163,8 @@ func (c *kafkaChain) deleteBefore(offset int64) {
 func TestKafkaChainOutlivesDeletedExamples(t *testing.T) {
 	c := newKafkaChain(t, "")
 	c.fill(c.client, 8, time.Time{})
-	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true", "update 100 of 400, 0 lost, 0 gone, true")
+	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true",
+		"update 100 of 300, 0 lost, 0 gone, true", "update 100 of 400, 0 lost, 0 gone, true")
 	c.stagewise("forget", c.name+".examples/0/0-1")
 	c.learn("full 0 of 400, 0 lost, 0 gone, true")
 	c.deleteBefore(3)
@@ -178,10 +180,11 @@ func TestKafkaChainOutlivesDeletedExamples(t *testing.T) {
 func TestKafkaChainOutlivesLostTopics(t *testing.T) {
 	c := newKafkaChain(t, ", window: {increments: 3}")
 	c.fill(c.client, 8, time.Time{})
-	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true")
+	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true",
+		"update 100 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true")
 	c.remove(c.name + ".state")
 	c.fill(c.client, 2, time.Time{})
-	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true"), ".state does not have")
+	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true"), "has lost the state of version")
 
 	topic, log := c.name+".versions", c.log()
 	defer log.Close()
@@ -203,7 +206,8 @@ func TestKafkaChainOutlivesLostTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.fill(c.client, 2, time.Time{})
-	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true"), "version 6 is passed over")
+	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true",
+		"update 100 of 300, 0 lost, 0 gone, true"), "skipped version 6")
 }
 
 // Aborted transactions, in the middle and at the end, and messages of a time to come cost a chain nothing.
@@ -225,7 +229,7 @@ func TestKafkaChainPassesOverGapsAndWrongTimes(t *testing.T) {
 	c.fill(c.client, 1, time.Now().Add(50*time.Minute))
 	c.fill(c.client, 2, time.Time{})
 	abort()
-	c.shows(c.learn("update 100 of 300, 0 lost, 0 gone, true", "update 50 of 350, 0 lost, 0 gone, true"), "written after now")
+	c.shows(c.learn("update 100 of 300, 0 lost, 0 gone, true", "update 50 of 350, 0 lost, 0 gone, true"), "timestamps in the future")
 	c.learn()
 }
 
@@ -237,6 +241,7 @@ func TestKafkaChainNoticesOtherExamples(t *testing.T) {
 	c.remove(c.name + ".examples")
 	c.stagewise("topics", "create")
 	c.fill(c.open(), 5, time.Time{})
-	c.shows(c.learn("full 100 of 100, 0 lost, 200 gone, false", "update 100 of 200, 0 lost, 0 gone, true", "update 50 of 250, 0 lost, 0 gone, true"), "is another topic")
+	c.shows(c.learn("full 100 of 100, 0 lost, 200 gone, false", "update 100 of 200, 0 lost, 0 gone, true",
+		"update 50 of 250, 0 lost, 0 gone, true"), "it was truncated or recreated")
 	c.learn()
 }

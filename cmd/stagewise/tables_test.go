@@ -85,7 +85,8 @@ func asParquet(t *testing.T, table []tableColumn) string {
 	var fields schema.FieldList
 	for _, c := range table {
 		if c.isText {
-			fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Optional, schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)))
+			fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Optional,
+				schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)))
 		} else {
 			fields = append(fields, schema.NewFloat64Node(c.name, parquet.Repetitions.Optional, -1))
 		}
@@ -210,16 +211,22 @@ func TestTrainRefusesTablesThatCantBeMeant(t *testing.T) {
 		examples string
 		want     string
 	}{
-		"fractions as labels":   {[]tableColumn{x, label(count("%d.25"))}, "", `column 1 ("label"): "0.25" looks like a measurement, and no key says which column has the label: set examples.label`},
-		"row numbers as labels": {[]tableColumn{x, label(count("%d"))}, "", "50 different values in 50 rows do not look like labels, and no key says which column has the label: set examples.label"},
-		"one class":             {[]tableColumn{x, label(count("", "a"))}, "", `all examples have the label "a"`},
-		"words":                 {[]tableColumn{colour, ab}, "", "examples.categorical takes columns of words, examples.columns.drop leaves a column out"},
-		"words of numbers":      {[]tableColumn{x, ab}, "categorical: [x]", `column 0 ("x"): words of type `},
-		"a missing value":       {[]tableColumn{{name: "x", values: count("", "1", "")}, ab}, "", `row 1, counted from 0: a missing value: examples.missing: mean`},
-		"a missing word":        {[]tableColumn{{name: "c", isText: true, values: count("", "red", "NA")}, ab}, "categorical: [c]", `row 1, counted from 0: a missing value, "NA": examples.missing: mean`},
-		"no name":               {[]tableColumn{{name: "", values: x.values}, ab}, "", "a column without a name, as the index of a data frame has none: leave it out with examples.columns.drop: [0]"},
-		"label and weight":      {[]tableColumn{ab, x}, "weight: 0", "both the label and the weight"},
-		"another label":         {[]tableColumn{x, {name: "kind", isText: true, values: ab.values}}, "", `no column "label": set examples.label to one of the columns "x" and "kind"`},
+		"fractions as labels": {[]tableColumn{x, label(count("%d.25"))}, "",
+			`column 1 ("label"): "0.25" looks like a measurement, not a label: set examples.label to the label column`},
+		"row numbers as labels": {[]tableColumn{x, label(count("%d"))}, "", "50 different values in 50 rows do not look like " +
+			"labels: set examples.label to the label column"},
+		"one class": {[]tableColumn{x, label(count("", "a"))}, "", `all examples have the label "a"`},
+		"words": {[]tableColumn{colour, ab}, "",
+			"examples.categorical accepts columns of words, examples.columns.drop excludes a column"},
+		"a missing value": {[]tableColumn{{name: "x", values: count("", "1", "")}, ab}, "",
+			`row 1, counted from 0: a missing value: examples.missing: mean`},
+		"a missing word": {[]tableColumn{{name: "c", isText: true, values: count("", "red", "NA")}, ab}, "categorical: [c]",
+			`row 1, counted from 0: a missing value, "NA": examples.missing: mean`},
+		"no name": {[]tableColumn{{name: "", values: x.values}, ab}, "",
+			"an unnamed column, such as the index of a data frame: exclude it with examples.columns.drop: [0]"},
+		"label and weight": {[]tableColumn{ab, x}, "weight: 0", "both the label and the weight"},
+		"another label": {[]tableColumn{x, {name: "kind", isText: true, values: ab.values}}, "",
+			`no column "label": set examples.label to one of the columns "x" and "kind"`},
 	} {
 		for _, format := range []string{"arrow", "parquet"} {
 			t.Run(name+", "+format, func(t *testing.T) {
@@ -237,11 +244,12 @@ func TestTrainRefusesTablesThatCantBeMeant(t *testing.T) {
 func TestPredictNamesItsFlags(t *testing.T) {
 	header, lines := named(3)
 	trainNamed(t, map[string]string{
-		"rows": columnsOf(header, lines, true, "width", "height", "depth"), "doubt.csv": "a;b,c;d\ne;f,g;h\n", "gap.csv": "width,height,depth\n1,,2\n",
+		"rows": columnsOf(header, lines, true, "width", "height", "depth"), "doubt.csv": "a;b,c;d\ne;f,g;h\n",
+		"gap.csv": "width,height,depth\n1,,2\n",
 	})
 	for name, want := range map[string]string{
-		"rows":      "rows: neither name nor content tells the format: set --format",
-		"doubt.csv": `can be read with the delimiters "," (2 columns) and ";" (3 columns): set --delimiter`,
+		"rows":      "rows: neither name nor content identifies the format: set --format",
+		"doubt.csv": `several delimiters fit its rows, "," (2 columns) and ";" (3 columns): set --delimiter`,
 		"gap.csv":   `column 1 ("height"): an empty field: the model was trained with examples.missing: error`,
 	} {
 		code, _, stderr := stagewise("predict", "--model", "model", "-i", name)

@@ -6,9 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -25,16 +30,13 @@ func newTrain() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "train -c FILE", Short: "Ingest the configured files, then train one version", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := from.load()
-			if err != nil {
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			if err := errors.Join(show.check(), artifact.CheckWritable(report), artifact.CheckWritable(modelFile),
+				checkPage("--page", pageAt)); err != nil {
 				return err
 			}
-			if err := errors.Join(show.check(), checkWritable(report), checkWritable(modelFile), checkPage("--page", pageAt)); err != nil {
-				return err
-			}
-			if report == standardOutput && modelFile == standardOutput {
-				return errors.New("--report and --model: expected only one of them to be -")
+			if report == artifact.StandardOutput && modelFile == artifact.StandardOutput {
+				return errors.New("--report and --model: expected - for only one of them")
 			}
 			if detach && attach != "" {
 				return errors.New("--detach and --attach: expected only one of them")
@@ -44,7 +46,7 @@ func newTrain() *cobra.Command {
 					return err
 				}
 			}
-			if attach == "" {
+			if detach { // whoever submits a run lists its stages: this process trains nothing
 				if err := c.CheckStages(); err != nil {
 					return err
 				}
@@ -69,13 +71,13 @@ func newTrain() *cobra.Command {
 			}
 			return failed(with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if show.onScreen() {
-					describe(cmd.ErrOrStderr(), c, blas)
+					screen.Describe(cmd.ErrOrStderr(), c, blas)
 				}
 				var (
 					result  *schemas.Report
 					trained *model.Model
 					id      = attach
-					options = pipeline.TrainOptions{Supersede: supersede, Trigger: trigger}
+					options = dispatch.TrainOptions{Supersede: supersede, Trigger: trigger}
 				)
 				defer finish()
 				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
@@ -84,7 +86,7 @@ func newTrain() *cobra.Command {
 				}
 				defer func() { _ = unshow() }() // the run is what counts
 				if detach {
-					if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
+					if id, err = dispatch.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
 						return err
 					}
 					if report == "" && modelFile == "" {
@@ -94,7 +96,7 @@ func newTrain() *cobra.Command {
 					}
 				}
 				if id != "" {
-					result, trained, err = pipeline.Attach(cmd.Context(), log, c.Name, id, recorder)
+					result, trained, err = dispatch.Attach(cmd.Context(), topics.Open(log, c.Name, nil), id, recorder)
 				} else {
 					result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
 				}
@@ -105,34 +107,37 @@ func newTrain() *cobra.Command {
 				if attach != "" {
 					configuration = nil // the run has that of who submitted it
 				}
-				if err := writeReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
+				if err := artifact.WriteReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
 					return err
 				}
-				if err := writeModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
+				if err := artifact.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
 					return err
 				}
 				if show.onScreen() {
 					summary := cmd.OutOrStdout()
-					if report == standardOutput || modelFile == standardOutput {
+					if report == artifact.StandardOutput || modelFile == artifact.StandardOutput {
 						summary = cmd.ErrOrStderr()
 					}
-					conclude(summary, result, report, modelFile)
+					screen.Conclude(summary, result, report, modelFile)
 					if modelFile == "" {
 						fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
 					}
 				}
 				return nil
 			}))
-		},
+		}),
 	}
 	from.add(cmd)
 	show.add(cmd)
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&modelFile, "model", "", "write the model, which predict reads, to a `file` (-: standard output)")
-	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run for other processes to work on, and print its id; with --report or --model, wait until it ends")
-	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, without submitting another")
-	cmd.Flags().BoolVar(&supersede, "supersede", false, "cancel the other unfinished runs of the pipeline, which go first otherwise; the embedded broker always cancels them")
-	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel the waiting runs that were also submitted with --trigger; a run that has begun goes on")
+	cmd.Flags().StringVar(&modelFile, "model", "", "write the model for predict to a `file` (-: standard output)")
+	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run to other processes, and print its id; with --report or --model, "+
+		"wait until it ends")
+	cmd.Flags().StringVar(&attach, "attach", "", "follow this `run` until it ends, instead of submitting a run")
+	cmd.Flags().BoolVar(&supersede, "supersede", false,
+		"cancel other unfinished runs of the pipeline, which otherwise go first; always on with the embedded broker")
+	cmd.Flags().BoolVar(&trigger, "trigger", false, "for timers and scripts: cancel waiting runs that were also submitted with "+
+		"--trigger; active runs continue")
 	addPage(cmd, &pageAt)
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -63,8 +64,8 @@ func digits(t *testing.T, configuration string) map[string]string {
 	return files
 }
 
-// A configuration that says only features, link and a small ridge is fitted to its minimum: its error is at most 0.2 points above that of 50
-// passes of L-BFGS. The passes that are set are a limit.
+// A configuration that says only features, link and a small ridge is fitted to its minimum: its error is at most 0.2
+// points above that of 50 passes of L-BFGS. The passes that are set are a limit.
 func TestOneStageIsFittedToItsMinimum(t *testing.T) {
 	inFolder(t, digits(t, `name: digits
 examples: {train: [digits-train.csv.gz], test: [digits-test.csv.gz], header: false}
@@ -89,7 +90,8 @@ stages: [{features: {kind: columns}, link: softmax, ridge: 1e-4}]
 	}
 	auto, fifty, twelve := train(), train("stages.0.method=lbfgs", "stages.0.passes=50"), train("stages.0.passes=12")
 	if *auto.TestError > *fifty.TestError+0.2 || auto.TrainLoss > fifty.TrainLoss {
-		t.Errorf("test error %.2f %% and train loss %.5f; 50 passes of L-BFGS have %.2f %% and %.5f", *auto.TestError, auto.TrainLoss, *fifty.TestError, fifty.TrainLoss)
+		t.Errorf("test error %.2f %% and train loss %.5f; 50 passes of L-BFGS have %.2f %% and %.5f", *auto.TestError, auto.TrainLoss,
+			*fifty.TestError, fifty.TrainLoss)
 	}
 	if auto.Passes <= 50 || auto.Passes >= solve.LastPasses(solve.Defaults()) {
 		t.Errorf("%d passes, expected more than 50, and fewer than the default of passes", auto.Passes)
@@ -108,7 +110,8 @@ func TestTrainTwiceAndPredict(t *testing.T) {
 		t.Errorf("%d and %d rows, splits %v, %d classes", first.Rows, second.Rows, first.Splits, first.Classes)
 	}
 	if first.WeightsDigest == "" || first.WeightsDigest != second.WeightsDigest || second.Version != first.Version+1 {
-		t.Errorf("versions %d and %d with weights %s and %s", first.Version, second.Version, first.WeightsDigest.Short(), second.WeightsDigest.Short())
+		t.Errorf("versions %d and %d with weights %s and %s", first.Version, second.Version, first.WeightsDigest.Short(),
+			second.WeightsDigest.Short())
 	}
 	if first.TestError == nil || *first.TestError > 5 || len(first.Stages) != 3 {
 		t.Errorf("test error %v after %d stages", first.TestError, len(first.Stages))
@@ -169,10 +172,12 @@ func TestOutputIsTheResult(t *testing.T) {
 	}
 	code, stdout, stderr = stagewise("train", "-c", "good.yaml")
 	lines := strings.Split(stdout, "\n")
-	if code != exitDone || len(lines) != 3 || !strings.HasPrefix(lines[0], "test error ") || lines[1] != "model: version 1 on the topic blobs.versions" {
+	if code != exitDone || len(lines) != 3 || !strings.HasPrefix(lines[0], "test error ") ||
+		lines[1] != "model: version 1 on the topic blobs.versions" {
 		t.Errorf("train: exit code %d, output %q", code, stdout)
 	}
-	for _, want := range []string{"blobs on the embedded broker", "train.csv: 60 train rows, already on the topic\n", " stage  link ", "to export it: "} {
+	for _, want := range []string{"blobs on the embedded broker", "train.csv: 60 train rows, already on the topic\n", " stage  link ",
+		"to export it: "} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("train: no %q on standard error:\n%s", want, stderr)
 		}
@@ -201,7 +206,8 @@ func TestHoldoutIsShown(t *testing.T) {
 	last := report.Stages[len(report.Stages)-1]
 	for _, want := range []string{
 		" stage link       passes   train holdout    test   train holdout    test seconds\n",
-		fmt.Sprintf("   3/3 %-10s %6d %7s %7s %7s %7.4f %7.4f %7.4f ", last.Link, last.Passes, percent(&last.TrainError), percent(last.HoldoutError), percent(last.TestError),
+		fmt.Sprintf("   3/3 %-10s %6d %7s %7s %7s %7.4f %7.4f %7.4f ", last.Link, last.Passes, screen.Percent(&last.TrainError),
+			screen.Percent(last.HoldoutError), screen.Percent(last.TestError),
 			last.TrainLoss, *last.HoldoutLoss, *last.TestLoss),
 	} {
 		if !strings.Contains(stderr, want) {
@@ -213,15 +219,17 @@ func TestHoldoutIsShown(t *testing.T) {
 			t.Errorf("more than 80 columns: %q", line)
 		}
 	}
-	if want := fmt.Sprintf("test error %s, holdout error %s, train error ", percent(last.TestError), percent(last.HoldoutError)); !strings.HasPrefix(stdout, want) {
+	if want := fmt.Sprintf("test error %s, holdout error %s, train error ", screen.Percent(last.TestError),
+		screen.Percent(last.HoldoutError)); !strings.HasPrefix(stdout, want) {
 		t.Errorf("%q does not begin with %q", stdout, want)
 	}
 	code, stdout, stderr = stagewise("weights", "list", "-c", "good.yaml")
-	if code != exitDone || !strings.Contains(stdout, "holdout error") || !strings.Contains(stdout, percent(last.HoldoutError)) {
+	if code != exitDone || !strings.Contains(stdout, "holdout error") || !strings.Contains(stdout, screen.Percent(last.HoldoutError)) {
 		t.Errorf("weights list: exit code %d: %s%s", code, stdout, stderr)
 	}
 	code, _, stderr = stagewise("train", "-c", "good.yaml", "--set", "examples.holdout=0.2", "--log", "text")
-	if code != exitDone || strings.Count(stderr, " holdout_error=") != strings.Count(stderr, " test_error=") || !strings.Contains(stderr, `msg="stage ended" `) {
+	if code != exitDone || strings.Count(stderr, " holdout_error=") != strings.Count(stderr, " test_error=") ||
+		!strings.Contains(stderr, `msg="stage ended" `) {
 		t.Errorf("the log: exit code %d: %s", code, stderr)
 	}
 }
@@ -250,7 +258,7 @@ func TestPredictWithWrongInput(t *testing.T) {
 		code         int
 	}{
 		{"-i none.csv", "stagewise: none.csv: no such file or directory\n", exitFailed},
-		{"-i test.csv --header=false --label digit", "stagewise: --header: false: expected true, as --label gives a column by its name\n", exitWrong},
+		{"-i test.csv --header=false --label digit", "stagewise: --header: false: expected true: --label gives a column by name\n", exitWrong},
 		{"-i test.csv --format xml", "stagewise: --format: xml: expected", exitWrong},
 	} {
 		code, stdout, stderr := stagewise(append([]string{"predict", "--model", "model", "-o", "out.csv"}, strings.Fields(test.args)...)...)

@@ -6,8 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/replay"
 )
 
 func newVerify() *cobra.Command {
@@ -16,16 +17,12 @@ func newVerify() *cobra.Command {
 		show displayFlags
 	)
 	cmd := &cobra.Command{
-		Use: "verify -c FILE VERSION", Short: "Make a version again from the log, and compare the weights", Args: cobra.MaximumNArgs(1),
-		Example: `  stagewise verify -c clicks.yaml 7        from its last full run on, on topics that are deleted at the end
+		Use: "verify -c FILE VERSION", Short: "Recompute a version from the log, and compare the weights", Args: cobra.MaximumNArgs(1),
+		Example: `  stagewise verify -c clicks.yaml 7        recompute from its last full run, on temporary topics
   stagewise verify -c clicks.yaml latest`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := from.load()
-			if err != nil {
-				return err
-			}
+		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if len(args) == 0 {
-				return errors.New("expected a version: its number, the id of its run, or latest; weights list has them")
+				return errors.New("expected a version: a version number, a run id, or latest; see weights list")
 			}
 			if err := show.check(); err != nil {
 				return err
@@ -38,14 +35,14 @@ func newVerify() *cobra.Command {
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withPipeline(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
-				same, err := pipeline.Verify(cmd.Context(), log, blas, c.Job(), args[0], recorder)
+				same, err := replay.Verify(cmd.Context(), log, blas, c.Job(), args[0], recorder)
 				finish()
 				for _, v := range same {
-					fmt.Fprintf(cmd.OutOrStdout(), "version %d, made again, has the same weights: %s\n", v.Version, v.Digest)
+					fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
 				}
 				return err
 			}))
-		},
+		}),
 	}
 	from.add(cmd)
 	show.add(cmd)

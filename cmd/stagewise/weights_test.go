@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -21,11 +20,7 @@ type weightsPipeline struct {
 
 func openWeights(t *testing.T) *weightsPipeline {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
-	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { broker.Close() })
+	broker := startBroker(t)
 	return &weightsPipeline{t, []string{"-c", "good.yaml", "--set", "brokers=" + broker.Addr()[0]}}
 }
 
@@ -147,14 +142,16 @@ func TestVersionsAreRemoved(t *testing.T) {
 	for range 5 {
 		runs = append(runs, w.train().Run)
 	}
-	w.refused("remove 9 1 word", `there is no version "9" on blobs.versions: weights list has them; there is no version "word" on blobs.versions: weights list has them. `+
-		"No version is removed")
+	w.refused("remove 9 1 word",
+		`there is no version "9" on blobs.versions: weights list has them; there is no version "word" on blobs.versions: weights list has them. `+
+			"No version is removed")
 	w.refused("remove 5 1", "version 5 is pinned, or the newest that is offered: --even-latest removes it too. No version is removed")
 	w.expect("4\n", "pin 4")
 	w.refused("remove 1 4 5", "version 4 is pinned, or the newest that is offered: --even-latest removes it too; "+
 		"version 5 is pinned, or the newest that is offered: --even-latest removes it too. No version is removed")
 	id, _ := typed(t, exitDone, slices.Concat([]string{"train", "--detach", "--set", "warm=2"}, w.on)...)
-	w.refused("remove 2 1 --even-latest", "version 2: the unfinished run "+strings.TrimSpace(id)+" needs it: let it end, or cancel it. No version is removed")
+	w.refused("remove 2 1 --even-latest", "version 2: the unfinished run "+strings.TrimSpace(id)+
+		" needs it: let it end, or cancel it. No version is removed")
 	w.listed("1 yes", "2 yes", "3 yes", "4 pinned", "5 yes")
 
 	w.expect("1\n3\n", "remove 1 "+runs[2]+" 3")
@@ -167,7 +164,8 @@ func TestVersionsAreRemoved(t *testing.T) {
 	w.expect("5\n", "remove --even-latest latest")
 	w.refused("export -o exported", `version "latest": the pipeline has no finished version yet`)
 	w.refused("pin latest", `version "latest": the pipeline has no finished version yet`)
-	if stdout, stderr := w.weights(exitDone, "pin --off"); stdout != "" || stderr != "no version was pinned\nno version is offered: subscribers get none as latest\n" {
+	if stdout, stderr := w.weights(exitDone, "pin --off"); stdout != "" ||
+		stderr != "no version was pinned\nno version is offered: subscribers get none as latest\n" {
 		t.Errorf("pinned off without versions: %q, %q", stdout, stderr)
 	}
 
@@ -181,21 +179,30 @@ func TestVersionsAreRemoved(t *testing.T) {
 // A version that the gate withholds is listed as one that is not offered. Subscribers get it by its number, or while it is pinned.
 func TestWithheldVersions(t *testing.T) {
 	w := openWeights(t)
-	settings := []string{"--set", "stages.1.link=softmax", "--set", "examples.holdout=0.3", "--set", "examples.batch_rows=20", "--set", "retrain.rows=40", "--set", "retrain.gate.margin=0", "--set", "keep=100"}
-	stdout, _ := typed(t, exitDone, slices.Concat([]string{"run", "--until", "end", "--quiet", "--report", "-"}, w.on, settings)...)
-	var report struct{ Updates []schemas.RetrainReport }
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+	if err := os.WriteFile("more.csv", []byte(blobs(200, 3)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var want []string
 	withheld, latest := 0, 0
-	for _, u := range report.Updates {
-		if u.Offered {
-			latest = u.Version
-			want = append(want, fmt.Sprint(u.Version, " yes"))
-		} else {
-			withheld = u.Version
-			want = append(want, fmt.Sprint(u.Version, " no"))
+	for _, settings := range [][]string{
+		{"--set", "retrain.rows=100"},
+		{"--set", "examples.train=[train.csv, more.csv]", "--set", "stages.0.features.size=41", "--set", "stages.0.ridge=1e6", "--set", "stages.1.ridge=1e6"}, // it learns little
+	} {
+		settings = append([]string{"run", "--until", "end", "--quiet", "--report", "-", "--set", "stages.1.link=softmax", "--set",
+			"examples.holdout=0.3", "--set", "examples.batch_rows=20", "--set", "keep=100"}, settings...)
+		stdout, _ := typed(t, exitDone, slices.Concat(settings, w.on)...)
+		var report struct{ Updates []schemas.RetrainReport }
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range report.Updates {
+			if u.Offered {
+				latest = u.Version
+				want = append(want, fmt.Sprint(u.Version, " yes"))
+			} else {
+				withheld = u.Version
+				want = append(want, fmt.Sprint(u.Version, " no"))
+			}
 		}
 	}
 	if withheld == 0 || latest == 0 {

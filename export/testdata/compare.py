@@ -41,7 +41,7 @@ def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
     k = len(known["labels"])
     wanted = {
         "features": ("tensor(float)", ["rows", len(known["features"][0])]),
-        "label": ("tensor(string)", ["rows"]),
+        "label": ("tensor(string)" if isinstance(known["labels"][0], str) else "tensor(int64)", ["rows"]),
         "probabilities": ("tensor(float)", ["rows", k]),
     }
     if shapes != wanted:
@@ -55,7 +55,9 @@ def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
         return np.inf, [*found, f"probabilities are {probabilities.dtype} {probabilities.shape}, expected {expected.shape}"]
     best = np.sort(expected)
     for i in np.flatnonzero(best[:, -1] - best[:, -2] > 1e-4 if k > 1 else np.ones(len(best))):
-        if label[i] != known["labels"][expected[i].argmax()]:
+        at = known["threshold"]
+        decided = int(float(expected[i][1]) >= at) if at else expected[i].argmax()
+        if label[i] != known["labels"][decided]:
             found.append(f"row {i} has label {label[i]}")
     for few in (0, 1):
         label, probabilities = session.run(["label", "probabilities"], {"features": features[:few]})

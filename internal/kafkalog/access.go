@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 
 	"github.com/segmentio/kafka-go"
@@ -48,7 +49,7 @@ func (l *Log) dialPlain(ctx context.Context, network, address string) (net.Conn,
 
 func (l *Log) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	if l.broker != nil {
-		return l.broker.listener.pipe(ctx)
+		return l.broker.Pipe(ctx)
 	}
 	return new(net.Dialer).DialContext(ctx, network, address)
 }
@@ -87,6 +88,9 @@ func (l *Log) mismatch(ctx context.Context, err error) error {
 			return &AccessError{Err: err, Check: "security.tls.enabled: " + address + " speaks TLS"}
 		case encrypted && answers(ctx, address, l.dialPlain):
 			return &AccessError{Err: err, Check: "security.tls.enabled: " + address + " does not speak TLS"}
+		case l.isController(ctx, address):
+			return &AccessError{Err: err, Check: "brokers: " + address + " is the port of a KRaft controller: expected the port of a broker, " +
+				"as in its listeners"}
 		case answers(ctx, address, l.dial): // it answers before the login and closes the connection at the login
 			return &AccessError{Err: err, Check: fmt.Sprintf("security.sasl: %s does not accept %s by mechanism %s",
 				address, l.identity.Principal(), l.identity.Mechanism())}
@@ -102,19 +106,34 @@ func (l *Log) speaksTLS(ctx context.Context, address string) bool {
 	return err == nil && secure.SpeaksTLS(ctx, conn, address)
 }
 
+// isController reports whether the listener at an address is one for controllers alone: it answers no request for metadata.
+func (l *Log) isController(ctx context.Context, address string) bool {
+	const metadata = 3 // https://kafka.apache.org/protocol#protocol_api_keys
+	requests := requestsOf(ctx, address, l.dial)
+	return len(requests) > 0 && !slices.ContainsFunc(requests, func(v kafka.ApiVersion) bool { return v.ApiKey == metadata })
+}
+
 // answers reports whether a broker answers an ApiVersions request, which needs no login.
 func answers(ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error)) bool {
+	return requestsOf(ctx, address, dial) != nil
+}
+
+// requestsOf returns which requests a broker answers; nil if it does not say.
+func requestsOf(ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error)) []kafka.ApiVersion {
 	ctx, cancel := context.WithTimeout(ctx, mismatchTimeout)
 	defer cancel()
 	conn, err := (&kafka.Dialer{ClientID: clientID, DialFunc: dial}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return false
+		return nil
 	}
-	_, err = conn.ApiVersions()
-	return err == nil
+	requests, err := conn.ApiVersions()
+	if err != nil {
+		return nil
+	}
+	return requests
 }

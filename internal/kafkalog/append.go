@@ -64,10 +64,10 @@ func fit(messages []Message, limit int) (n, size int) {
 func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
 	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) error {
 		if l.broker != nil {
-			if err := l.broker.writes.Acquire(ctx, 1); err != nil {
+			if err := l.broker.BeginWrite(ctx); err != nil {
 				return err
 			}
-			defer l.broker.writes.Release(1)
+			defer l.broker.EndWrite()
 		}
 		when, written := time.UnixMilli(time.Now().UnixMilli()), []Message(nil) // messages have milliseconds
 		if l.tail != nil {
@@ -87,7 +87,7 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 			written = messages
 		}
 		if l.broker != nil && errors.Is(response.Error, kafka.Unknown) {
-			return l.broker.explain(response.Error)
+			return l.broker.Explain(response.Error)
 		}
 		return response.Error
 	})

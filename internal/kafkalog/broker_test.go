@@ -161,7 +161,7 @@ func TestDeletedStaysDeleted(t *testing.T) {
 	l := openDir(t, dir)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	must(l.Append(ctx, "t", 0, numberedUpTo(10, 10)...))(t)
-	noError(t, l.broker.cluster.DeleteRecords("t", 0, 4))
+	noError(t, l.broker.Cluster().DeleteRecords("t", 0, 4))
 	noError(t, l.Close())
 	l = openDir(t, dir)
 	must(l.Append(ctx, "t", 0, numbered(10, 10)))(t)

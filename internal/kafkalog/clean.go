@@ -41,8 +41,9 @@ func (l *Log) Clean(ctx context.Context) error {
 	return nil
 }
 
-// Compact removes from the files of the embedded broker what later messages of compacted topics have replaced, and what tombstones have removed,
-// also from the file that is written to. Readers and writers wait, as with [Log.Clean]. On other brokers, which compact by themselves, it does nothing.
+// Compact removes from the files of the embedded broker what later messages of compacted topics have replaced, and what
+// tombstones have removed, also from the file that is written to. Readers and writers wait, as with [Log.Clean]. On
+// other brokers, which compact by themselves, it does nothing.
 func (l *Log) Compact(ctx context.Context, topics ...string) error {
 	if l.broker == nil {
 		return nil
@@ -52,7 +53,7 @@ func (l *Log) Compact(ctx context.Context, topics ...string) error {
 	}
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
-	dead, err := l.broker.restart(ctx, l.now(), topics...)
+	dead, err := l.broker.Restart(ctx, l.now(), topics...)
 	if dead {
 		l.end(err)
 	}
@@ -65,9 +66,9 @@ func (l *Log) Compact(ctx context.Context, topics ...string) error {
 func (l *Log) clean(ctx context.Context) error {
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
-	found, failure := l.broker.disk.Survey(l.now())
+	found, failure := l.broker.Survey(l.now())
 	for _, e := range found.Expired {
-		err := l.broker.cut(e.Topic, e.Partition, e.Before)
+		err := l.broker.Cut(e.Topic, e.Partition, e.Before)
 		// Others may delete topics and messages too.
 		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.OffsetOutOfRange) {
 			failure = errors.Join(failure, fmt.Errorf("delete the messages of %s[%d] before %d: %w", e.Topic, e.Partition, e.Before, err))
@@ -76,7 +77,7 @@ func (l *Log) clean(ctx context.Context) error {
 	if failure != nil || !found.Pays() { // with files that can't be read the broker might not start again
 		return failure
 	}
-	dead, err := l.broker.restart(ctx, l.now())
+	dead, err := l.broker.Restart(ctx, l.now())
 	if dead {
 		l.end(err)
 	}

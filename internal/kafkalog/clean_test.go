@@ -103,16 +103,17 @@ func TestRetentionBySize(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := openClocked(t, dir)
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.bytes": "5000000", "segment.bytes": "1000000"}}))
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.bytes": "5000000",
+		"segment.bytes": "1000000"}}))
 	must(l.Append(ctx, "t", 0, numberedUpTo(n, size)...))(t)
 	if before := logBytes(t, dir); before < n*size {
 		t.Fatalf("%d bytes are on disk, of %d", before, n*size)
 	}
 	f := l.Follow("t", 0, n)
 	defer f.Close()
-	running := l.broker.cluster
+	running := l.broker.Cluster()
 	noError(t, l.Clean(ctx))
-	if l.broker.cluster != running {
+	if l.broker.Cluster() != running {
 		t.Error("the broker was restarted")
 	}
 	if after := logBytes(t, dir); after < 5_000_000 || after > 7_100_000 {
@@ -182,9 +183,9 @@ func TestExpiredPartitionKeepsItsEnd(t *testing.T) {
 	dir, killed := t.TempDir(), t.TempDir()
 	l, clock := openClocked(t, dir)
 	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.ms": "1000", "segment.ms": "1000"}}))
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.ms": "3600000", "segment.ms": "3600000"}}))
 	must(l.Append(ctx, "t", 0, numberedUpTo(7, 1000)...))(t)
-	clock.forward(time.Minute)
+	clock.forward(3 * time.Hour)
 	noError(t, l.Clean(ctx))
 	if left := logBytes(t, dir); left > 100 {
 		t.Errorf("%d bytes are left", left)
@@ -370,9 +371,9 @@ func TestCleanWhileInUse(t *testing.T) {
 			done = true
 		default:
 		}
-		before := l.broker.cluster
+		before := l.broker.Cluster()
 		noError(t, l.Clean(ctx))
-		if l.broker.cluster != before {
+		if l.broker.Cluster() != before {
 			restarts++
 		}
 	}
@@ -397,9 +398,9 @@ func TestCleanThatDoesNotPay(t *testing.T) {
 		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
 	}
 	clock.forward(time.Hour)
-	running := l.broker.cluster
+	running := l.broker.Cluster()
 	noError(t, l.Clean(ctx))
-	if l.broker.cluster != running || len(all(t, l)) != 100 {
+	if l.broker.Cluster() != running || len(all(t, l)) != 100 {
 		t.Errorf("%d messages are left", len(all(t, l)))
 	}
 	noError(t, l.Close())
@@ -536,9 +537,9 @@ func TestCleanWithADamagedFile(t *testing.T) {
 	}
 	obstacle := filepath.Join(dir, "log", "partitions", "damaged-0", "5.dat")
 	noError(t, os.Mkdir(obstacle, 0o755))
-	running := l.broker.cluster
-	if err := l.Clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.cluster != running {
-		t.Errorf("%v, restarted %v", err, l.broker.cluster != running)
+	running := l.broker.Cluster()
+	if err := l.Clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.Cluster() != running {
+		t.Errorf("%v, restarted %v", err, l.broker.Cluster() != running)
 	}
 	if first, end, err := l.Bounds(ctx, "large", 0); first != 9 || end != 10 || err != nil {
 		t.Errorf("[%d, %d), %v", first, end, err)

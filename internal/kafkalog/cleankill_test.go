@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 )
 
 // history is what the killed processes write, step by step: to topic t, compacted, the numbers of a few keys and tombstones, and to
@@ -171,13 +173,12 @@ func TestEachStepOfCleaning(t *testing.T) {
 	copies := t.TempDir()
 	step := 0
 	copied := func() string { return filepath.Join(copies, fmt.Sprint(step)) }
-	b := &broker{}
-	b.disk.Dir = filepath.Join(dir, "log")
-	b.disk.Step = func() {
-		noError(t, os.CopyFS(filepath.Join(copied(), "log"), os.DirFS(b.disk.Dir)))
+	log := disk.Log{Dir: filepath.Join(dir, "log")}
+	log.Step = func() {
+		noError(t, os.CopyFS(filepath.Join(copied(), "log"), os.DirFS(log.Dir)))
 		step++
 	}
-	noError(t, b.disk.Clean(time.Now()))
+	noError(t, log.Clean(time.Now()))
 	if step < 10 {
 		t.Errorf("cleaning took %d steps", step)
 	}

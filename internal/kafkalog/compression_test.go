@@ -8,6 +8,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // Batches before a decompression bomb are read. The bomb is an error that names its offset, and decompression stops at the
@@ -18,7 +20,8 @@ func TestDecompressionBombs(t *testing.T) {
 	for _, codec := range []kafka.Compression{kafka.Lz4, kafka.Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
 			topic := "bombs." + codec.String()
-			if err := l.Create(t.Context(), Topic{Name: topic, Partitions: 1, Config: map[string]string{"max.message.bytes": "104857600"}}); err != nil {
+			if err := l.Create(t.Context(), Topic{Name: topic, Partitions: 1,
+				Config: map[string]string{"max.message.bytes": "104857600"}}); err != nil {
 				t.Fatal(err)
 			}
 			write := func(messages int) {
@@ -35,7 +38,7 @@ func TestDecompressionBombs(t *testing.T) {
 				}
 			}
 			write(3)
-			write(maxBatchBytes/len(zeros) + 1)
+			write(268435456/len(zeros) + 1)
 			r := l.Range(topic, 0, 0, 4)
 			defer r.Close()
 			for i := range 3 {
@@ -47,10 +50,10 @@ func TestDecompressionBombs(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := r.Next(t.Context())
 			runtime.ReadMemStats(&after)
-			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(*BatchError)) || err.Error()[:len(want)] != want {
+			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(*recordbatch.BatchError)) || err.Error()[:len(want)] != want {
 				t.Errorf("%v", err)
 			}
-			if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*maxBatchBytes {
+			if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*268435456 {
 				t.Errorf("%d bytes were allocated", spent)
 			}
 		})

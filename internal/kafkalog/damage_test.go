@@ -71,7 +71,8 @@ func TestDamagedLog(t *testing.T) {
 					}
 					left = append(left, numbers(n+i, n+i+1)...)
 					got, _ := read(t, l, "t", begins, int64(n+i+1))
-					if !slices.Equal(texts(got), left) || slices.ContainsFunc(got, func(m Message) bool { return number(m) != numbers(int(m.Offset), int(m.Offset)+1)[0] }) {
+					if !slices.Equal(texts(got), left) || slices.ContainsFunc(got,
+						func(m Message) bool { return number(m) != numbers(int(m.Offset), int(m.Offset)+1)[0] }) {
 						t.Fatalf("left are %v, want %v", texts(got), left)
 					}
 					noError(t, l.Close())

@@ -3,13 +3,16 @@ package kafkalog
 import (
 	"errors"
 	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/disk"
+	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
 var (
 	// ErrUnknownTopic means that the brokers do not have the topic, or the topic does not have the partition.
 	ErrUnknownTopic = errors.New("unknown topic or partition")
 	// ErrClosed means that the log or the reader was closed.
-	ErrClosed = errors.New("log is closed")
+	ErrClosed = embedded.ErrClosed
 )
 
 // DeletedError means that the partition no longer holds an offset that a reader needs: retention deleted it, or the topic
@@ -29,31 +32,19 @@ func (e *DeletedError) Error() string {
 }
 
 // WriteError means that the embedded broker could not write to its files, as when a disk is full.
-type WriteError struct {
-	// Path is the file or the folder.
-	Path string
-	// Err is the error of the file system.
-	Err error
-}
-
-func (e *WriteError) Error() string {
-	return fmt.Sprintf("the embedded broker could not write to %s: %v; make room or allow it there, or set data_dir to a folder on another disk", e.Path, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *WriteError) Unwrap() error { return e.Err }
+type WriteError = embedded.WriteError
 
 // LockedError means that another process uses the data directory.
-type LockedError struct {
-	// Dir is the data directory.
-	Dir string
-	// PID is the id of the process that uses it, or 0 if it is unknown.
-	PID int
-}
+type LockedError = embedded.LockedError
 
-func (e *LockedError) Error() string {
-	if e.PID == 0 {
-		return fmt.Sprintf("data directory %s is in use by another process", e.Dir)
-	}
-	return fmt.Sprintf("data directory %s is in use by process %d", e.Dir, e.PID)
-}
+// DamagedError means that a file of the embedded broker's log is not as it was written.
+type DamagedError = disk.DamagedError
+
+// Repaired is one place of the embedded broker's log that was damaged.
+type Repaired = disk.Repaired
+
+// Repair makes the log in the data directory of an embedded broker one that can be opened: see [embedded.Repair].
+func Repair(dir string) ([]Repaired, error) { return embedded.Repair(dir) }
+
+// IsLoopback reports whether an address is one at which an embedded broker may listen: see [embedded.IsLoopback].
+func IsLoopback(address string) bool { return embedded.IsLoopback(address) }

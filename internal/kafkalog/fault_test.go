@@ -35,7 +35,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 			l := openTopic(t)
 			ctx := testContext(t)
 			fault := func(key kmsg.Key) *kfake.FaultHandle {
-				return l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: 3})
+				return l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: 3})
 			}
 			hit := fault(kmsg.Produce)
 			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
@@ -61,8 +61,8 @@ func TestBoundsOutliveAConnection(t *testing.T) {
 		ctx := testContext(t)
 		must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
 		asked := 0
-		l.broker.cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
-			l.broker.cluster.KeepControl()
+		l.broker.Cluster().ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+			l.broker.Cluster().KeepControl()
 			asked++
 			return nil, errors.New("broken"), asked == lost+1
 		})
@@ -80,8 +80,8 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	ctx := testContext(t)
 	must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
 	behind := 4
-	l.broker.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.cluster.KeepControl()
+	l.broker.Cluster().ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.Cluster().KeepControl()
 		if behind == 0 {
 			return nil, nil, false
 		}
@@ -150,7 +150,7 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	for _, failure := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
 		l := openTopic(t)
 		ctx := testContext(t)
-		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
+		l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
 		if base != 1 {
 			t.Errorf("base offset %d, want that of the acknowledged write", base)
@@ -171,7 +171,7 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 		kmsg.Fetch:       func() error { _, err := read(t, l, "t", 0, 1); return err },
 		kmsg.ListOffsets: func() error { _, _, err := l.Bounds(ctx, "t", 0); return err },
 	} {
-		hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		err := call()
 		if !errors.Is(err, kafka.TopicAuthorizationFailed) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
 			t.Errorf("%s: %v after %d requests", key.Name(), err, hit.Hits())
@@ -187,7 +187,7 @@ func TestRefusedWriteIsAnError(t *testing.T) {
 		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.UnsupportedVersion, kerr.InvalidRequiredAcks, kerr.PolicyViolation,
 		kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.UnknownServerError,
 	} {
-		hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: -1})
+		hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: -1})
 		_, err := l.Append(testContext(t), "t", 0, numbered(0, 10))
 		if !errors.Is(err, kafka.Error(failure.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
 			t.Errorf("%s: %v after %d requests", failure.Message, err, hit.Hits())
@@ -200,7 +200,7 @@ func TestRefusedWriteIsAnError(t *testing.T) {
 func TestThrottling(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
-	l.broker.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+	l.broker.Cluster().ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		answer := r.ResponseKind().(*kmsg.ProduceResponse)
 		answer.ThrottleMillis = 60_000
 		topic := kmsg.NewProduceResponseTopic()
@@ -214,7 +214,7 @@ func TestThrottling(t *testing.T) {
 	if base, err := l.Append(ctx, "t", 0, numbered(0, 10)); base != 17 || err != nil {
 		t.Errorf("%d, %v", base, err)
 	}
-	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "u", Err: kerr.ThrottlingQuotaExceeded, Count: 2})
+	hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "u", Err: kerr.ThrottlingQuotaExceeded, Count: 2})
 	noError(t, l.Create(ctx, Topic{Name: "u", Partitions: 1}))
 	if hit.Hits() != 2 {
 		t.Errorf("creation met %d refusals", hit.Hits())
@@ -276,7 +276,7 @@ func TestOutageIsReported(t *testing.T) {
 func TestContextEndsRetries(t *testing.T) {
 	l := openTopic(t)
 	ctx, cancel := context.WithCancel(testContext(t))
-	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
+	hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
 	go func() {
 		defer cancel()
 		_ = hit.Wait(ctx, 3)
@@ -290,8 +290,8 @@ func TestContextEndsRetries(t *testing.T) {
 func TestCloseEndsRetries(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
-	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
-	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
+	hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
+	polls := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
 	ended := make(chan error, 2)
 	go func() {
 		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
@@ -324,7 +324,7 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	l := openEmbedded(t)
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "quiet", Partitions: 8}, Topic{Name: "t", Partitions: 1}))
-	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "quiet", Count: -1, Observe: true})
+	polls := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "quiet", Count: -1, Observe: true})
 	for p := range 8 {
 		f := l.Follow("quiet", p, 0)
 		defer f.Close()
@@ -348,8 +348,8 @@ func TestBrokenConnections(t *testing.T) {
 	ctx := testContext(t)
 	const n = 20
 	var fetches atomic.Int64
-	l.broker.cluster.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.cluster.KeepControl()
+	l.broker.Cluster().ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.Cluster().KeepControl()
 		if fetches.Add(1)%3 == 1 {
 			return nil, errors.New("cut"), true
 		}
@@ -486,8 +486,8 @@ func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	asked := 0
-	l.broker.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.cluster.KeepControl()
+	l.broker.Cluster().ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.Cluster().KeepControl()
 		if asked++; asked > 3 {
 			return nil, nil, false
 		}

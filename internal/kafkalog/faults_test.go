@@ -23,7 +23,8 @@ func TestRefusedWrite(t *testing.T) {
 	noError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
 	noError(t, os.WriteFile(folder, nil, 0o644))
 	_, err = l.Append(ctx, "x", 0, numbered(0, 10))
-	if !errors.Is(err, syscall.ENOTDIR) || !strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+folder+": not a directory; ") {
+	if !errors.Is(err, syscall.ENOTDIR) || !strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+
+		folder+": not a directory; ") {
 		t.Errorf("error %v", err)
 	}
 	noError(t, os.Remove(folder))

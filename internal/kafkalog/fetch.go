@@ -34,8 +34,9 @@ type batch struct {
 	messages []Message
 }
 
-// fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. If there is none it waits for one, no
-// longer than poll. It does not use kafka.Client.Fetch, which drops the list of aborted transactions.
+// fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. If there is
+// none it waits for one, no longer than poll. It does not use kafka.Client.Fetch, which drops the list of aborted
+// transactions.
 func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) ([]batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -74,39 +75,39 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 // decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
 // producer's records from the first offset of its aborted transaction to its abort marker. After an error in a batch the next fetch begins
 // with that batch.
-func decode(set recordSet, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
+func decode(set recordbatch.Set, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
 	slices.SortFunc(aborted, func(a, b fetchapi.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
 	aborting := map[int64]bool{} // by producer id
 	var batches []batch
 	var err error
-	for _, e := range set.batches {
-		for len(aborted) > 0 && aborted[0].FirstOffset <= e.base() {
+	for _, e := range set.Batches {
+		for len(aborted) > 0 && aborted[0].FirstOffset <= e.Base() {
 			aborting[aborted[0].ProducerID] = true
 			aborted = aborted[1:]
 		}
 		b := batch{next: from}
 		var headed bool
-		headed, err = e.headed()
+		headed, err = e.Headed()
 		switch {
 		case err != nil:
 		case !headed:
 			err = b.read(e, partition, from)
-		case e.has(recordbatch.Marker):
-			if abort, ok := e.aborts(); ok && abort {
-				delete(aborting, e.producer())
+		case e.Has(recordbatch.Marker):
+			if abort, ok := e.Aborts(); ok && abort {
+				delete(aborting, e.Producer())
 			}
-			b.next = e.next()
-		case e.has(recordbatch.Transactional) && aborting[e.producer()]:
-			b.next = e.next()
-		case e.has(recordbatch.Compressed):
+			b.next = e.Next()
+		case e.Has(recordbatch.Transactional) && aborting[e.Producer()]:
+			b.next = e.Next()
+		case e.Has(recordbatch.Compressed):
 			err = b.read(e, partition, from)
 			for i, m := range b.messages {
-				b.messages[i].Time = e.time(m.Time.UnixMilli())
+				b.messages[i].Time = e.Time(m.Time.UnixMilli())
 			}
-			b.next = e.next()
+			b.next = e.Next()
 		default:
-			b.messages, err = e.plain(partition, from)
-			b.next = e.next()
+			b.messages, err = plain(e, partition, from)
+			b.next = e.Next()
 		}
 		if err != nil {
 			break
@@ -120,8 +121,8 @@ func decode(set recordSet, aborted []fetchapi.ResponseTransaction, partition int
 }
 
 // read reads the messages of a batch from an offset on by kafka-go. It sets next to the offset after the last of its records.
-func (b *batch) read(e encoded, partition int, from int64) error {
-	records, err := e.records()
+func (b *batch) read(e recordbatch.Batch, partition int, from int64) error {
+	records, err := compressed(e)
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (b *batch) read(e encoded, partition int, from int64) error {
 			return err
 		}
 		b.next = record.Offset + 1
-		m := Message{Partition: partition, Offset: record.Offset, Time: timeOf(record.Time.UnixMilli())}
+		m := Message{Partition: partition, Offset: record.Offset, Time: recordbatch.TimeOf(record.Time.UnixMilli())}
 		wanted := record.Offset >= from
 		if m.Key, err = take(record.Key, wanted); err != nil {
 			return err

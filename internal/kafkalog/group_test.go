@@ -138,7 +138,8 @@ func testGroup(t *testing.T, l *Log, topic string) {
 // committedOffset returns what tools read: the offset that a group has committed for a partition, or -1.
 func committedOffset(t *testing.T, l *Log, group, topic string, partition int) int64 {
 	t.Helper()
-	response, err := l.client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: {partition}}})
+	response, err := l.client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group,
+		Topics: map[string][]int{topic: {partition}}})
 	noError(t, err)
 	noError(t, response.Error)
 	return response.Topics[topic][0].CommittedOffset
@@ -279,12 +280,18 @@ func TestPermanentErrorsOfGroups(t *testing.T) {
 		fault kfake.Fault
 		want  error
 	}{
-		"finding the coordinator is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"joining is not allowed":                 {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"the heartbeat is not allowed":           {kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
-		"the topic may not be described":         {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed}, kafka.TopicAuthorizationFailed},
-		"others have another protocol":           {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InconsistentGroupProtocol}, kafka.InconsistentGroupProtocol},
-		"brokers want longer sessions":           {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Err: kerr.InvalidSessionTimeout}, kafka.InvalidSessionTimeout},
+		"finding the coordinator is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Group: "g",
+			Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"joining is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g",
+			Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"the heartbeat is not allowed": {kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g",
+			Err: kerr.GroupAuthorizationFailed}, kafka.GroupAuthorizationFailed},
+		"the topic may not be described": {kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t",
+			Err: kerr.TopicAuthorizationFailed}, kafka.TopicAuthorizationFailed},
+		"others have another protocol": {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g",
+			Err: kerr.InconsistentGroupProtocol}, kafka.InconsistentGroupProtocol},
+		"brokers want longer sessions": {kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g",
+			Err: kerr.InvalidSessionTimeout}, kafka.InvalidSessionTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

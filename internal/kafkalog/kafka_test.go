@@ -102,7 +102,8 @@ func TestKafkaSecurity(t *testing.T) {
 		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: run `scripts/kafka.sh start --secure` and set it to the folder that the script prints")
 	}
 	brokers := strings.Split(strings.TrimSpace(string(must(os.ReadFile(filepath.Join(dir, "brokers")))(t))), ",")
-	trust := secure.TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"), Key: filepath.Join(dir, "client.key")}
+	trust := secure.TLS{Enabled: true, CA: filepath.Join(dir, "ca.pem"), Certificate: filepath.Join(dir, "client.pem"),
+		Key: filepath.Join(dir, "client.key")}
 	secret := filepath.Join(dir, "admin.password")
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256, mechanismScram512} {
 		l := openSecured(t, brokers, Security{TLS: trust, SASL: secure.SASL{Mechanism: mechanism, Username: "admin", PasswordFile: secret}})
@@ -119,12 +120,14 @@ func TestKafkaSecurity(t *testing.T) {
 		security Security
 		check    string
 	}{
-		"no TLS":                 {Security{SASL: admin}, "security.tls.enabled"},
-		"neither TLS nor user":   {Security{}, "security.tls.enabled"},
-		"no user":                {Security{TLS: trust}, "security.sasl"},
-		"another CA":             {Security{TLS: secure.TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate, Key: trust.Key}, SASL: admin}, "security.tls.ca"},
-		"no certificate":         {Security{TLS: secure.TLS{Enabled: true, CA: trust.CA}, SASL: admin}, "security.tls.certificate"},
-		"a client of another CA": {Security{TLS: secure.TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"), Key: other.file("client.key")}, SASL: admin}, "security.tls.certificate"},
+		"no TLS":               {Security{SASL: admin}, "security.tls.enabled"},
+		"neither TLS nor user": {Security{}, "security.tls.enabled"},
+		"no user":              {Security{TLS: trust}, "security.sasl"},
+		"another CA": {Security{TLS: secure.TLS{Enabled: true, CA: other.file("ca.pem"), Certificate: trust.Certificate,
+			Key: trust.Key}, SASL: admin}, "security.tls.ca"},
+		"no certificate": {Security{TLS: secure.TLS{Enabled: true, CA: trust.CA}, SASL: admin}, "security.tls.certificate"},
+		"a client of another CA": {Security{TLS: secure.TLS{Enabled: true, CA: trust.CA, Certificate: other.file("client.pem"),
+			Key: other.file("client.key")}, SASL: admin}, "security.tls.certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if denied := access(t, brokers, c.security); !strings.HasPrefix(denied.Check, c.check) {
@@ -133,7 +136,8 @@ func TestKafkaSecurity(t *testing.T) {
 		})
 	}
 	if open := os.Getenv("STAGEWISE_KAFKA"); open != "" {
-		if denied := access(t, strings.Split(open, ","), Security{TLS: trust, SASL: admin}); !strings.HasPrefix(denied.Check, "security.tls.enabled") {
+		if denied := access(t, strings.Split(open, ","), Security{TLS: trust, SASL: admin}); !strings.HasPrefix(denied.Check,
+			"security.tls.enabled") {
 			t.Errorf("TLS to a plain text port: %v", denied)
 		}
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
+	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
+	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
@@ -35,13 +37,14 @@ type Header struct {
 	Value []byte
 }
 
-// Message is one record of a partition. Readers share memory with each other and with the writer, so callers may keep messages, and change none.
+// Message is one record of a partition. Readers share memory with each other and with the writer, so callers may keep
+// messages, and change none.
 type Message struct {
 	// Partition and Offset are where the message is. Append ignores them.
 	Partition int
 	Offset    int64
-	// Time is when its producer wrote it, or if message.timestamp.type of the topic is LogAppendTime when the brokers got it. It is zero if the
-	// producer gave none, as those of old clients do. Append ignores it.
+	// Time is when its producer wrote it, or if message.timestamp.type of the topic is LogAppendTime when the brokers got
+	// it. It is zero if the producer gave none, as those of old clients do. Append ignores it.
 	Time time.Time
 	// Key and Value are the content. A nil Value is a tombstone.
 	Key, Value []byte
@@ -94,7 +97,7 @@ type Log struct {
 	identity  secure.Identity
 	cluster   *cluster.Cluster // all connections, but for those of groups
 	client    *kafka.Client    // kafka-go's requests, sent by cluster
-	broker    *broker          // nil if the brokers are not embedded
+	broker    *embedded.Broker // nil if the brokers are not embedded
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed for good
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
@@ -116,7 +119,7 @@ type Log struct {
 // or returns a *LockedError if another process has it open, or an error that wraps a *DamagedError if one of its files is damaged:
 // see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an *AccessError if the brokers refuse us.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	boundCompression()
+	recordbatch.BoundCompression()
 	l := &Log{
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, now: o.now,
 		unknownTimeout: unknownTimeout, stall: stallTime,
@@ -132,11 +135,14 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			return nil, wrong[0]
 		}
 	} else {
+		if o.DataDir == "" {
+			return nil, errors.New("open log: set brokers or a data directory")
+		}
 		var err error
-		if l.broker, cleaned, err = startBroker(o, l.now()); err != nil {
+		if l.broker, cleaned, err = embedded.Start(embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync}, l.now()); err != nil {
 			return nil, err
 		}
-		l.addresses = []string{l.broker.listener.address().String()}
+		l.addresses = []string{l.broker.Address().String()}
 		if o.Listen == "" {
 			l.tail = newTail()
 		}
@@ -150,7 +156,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		cleaning.Wait()
 		l.cluster.Close()
 		if l.broker != nil {
-			return l.broker.stop()
+			return l.broker.Stop()
 		}
 		return nil
 	})
@@ -192,7 +198,7 @@ func (l *Log) Close() error { return l.close() }
 // since, it removes the directory again: nothing is left of a mistake.
 func (l *Log) Discard() error {
 	if l.broker != nil {
-		l.broker.discardUnused()
+		l.broker.DiscardUnused()
 	}
 	return l.Close()
 }
@@ -203,7 +209,7 @@ func (l *Log) Embedded() bool { return l.broker != nil }
 // Addr returns the addresses of the brokers that the log was opened with, or the one at which the embedded broker listens: none
 // if it listens nowhere.
 func (l *Log) Addr() []string {
-	if l.broker != nil && l.broker.listener.port == nil {
+	if l.broker != nil && !l.broker.Listens() {
 		return nil
 	}
 	return slices.Clone(l.addresses)

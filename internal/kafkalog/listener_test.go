@@ -17,7 +17,7 @@ func TestPipeAndPort(t *testing.T) {
 		for l, want := range map[*Log]bool{inside: true, outside: false} {
 			conn, err := l.dialPlain(ctx, "tcp", inside.Addr()[0])
 			noError(t, err)
-			if _, piped := conn.(*connection).Conn.(*end); piped != want {
+			if _, socket := conn.(*connection).Conn.(*net.TCPConn); socket == want {
 				t.Errorf("embedded %v: a %T", l.Embedded(), conn.(*connection).Conn)
 			}
 			if got := conn.RemoteAddr().String(); got != inside.Addr()[0] {
@@ -27,7 +27,7 @@ func TestPipeAndPort(t *testing.T) {
 		}
 		noError(t, inside.Create(ctx, Topic{Name: "t", Partitions: 1}))
 		for n, l := range []*Log{inside, outside, inside} {
-			if base, err := l.Append(ctx, "t", 0, numbered(n, pipeBytes+1)); base != int64(n) || err != nil {
+			if base, err := l.Append(ctx, "t", 0, numbered(n, 64<<10+1)); base != int64(n) || err != nil {
 				t.Fatalf("append %d: %d, %v", n, base, err)
 			}
 		}
@@ -45,7 +45,8 @@ func TestListenRefuses(t *testing.T) {
 	noError(t, err)
 	defer taken.Close()
 	dir := t.TempDir()
-	for _, address := range []string{"localhost", ":9092", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1:70000", taken.Addr().String()} {
+	for _, address := range []string{"localhost", ":9092", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1:70000",
+		taken.Addr().String()} {
 		if l, err := Open(testContext(t), Options{DataDir: dir, Listen: address}); err == nil || !strings.Contains(err.Error(), address) {
 			t.Errorf("listen on %s: %v, %v", address, l, err)
 		}

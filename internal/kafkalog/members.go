@@ -9,10 +9,9 @@ import (
 	"strings"
 
 	"github.com/segmentio/kafka-go"
-)
 
-// embeddedCluster is the id of the cluster that an embedded broker says it is.
-const embeddedCluster = "stagewise-embedded"
+	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
+)
 
 // IsEmbedded reports whether the broker is the embedded one of a process: of this one, or of another that listens.
 func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
@@ -21,7 +20,7 @@ func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	}
 	err = l.retry(ctx, "ask which cluster it is", func(ctx context.Context) error {
 		found, err := l.metadata(ctx, []string{})
-		is = err == nil && found.ClusterID == embeddedCluster
+		is = err == nil && found.ClusterID == embedded.ClusterID
 		return err
 	})
 	return is, err
@@ -34,8 +33,8 @@ type Owner struct {
 	Partitions []int // ascending; none before the first assignment
 }
 
-// Owners returns the members of a consumer group as its coordinator knows them, in the order of their hosts. A group that does not exist has
-// none.
+// Owners returns the members of a consumer group as its coordinator knows them, in the order of their hosts. A group
+// that does not exist has none.
 func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err error) {
 	err = l.retry(ctx, "describe group "+group, func(ctx context.Context) error {
 		owners = nil

@@ -135,7 +135,8 @@ func TestOffsetsOfAFailingPartition(t *testing.T) {
 			t.Errorf("%s: %v, %v after %d faults", failure.Message, got, err, hit.Hits())
 		}
 	}
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: three, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: three, Err: kerr.TopicAuthorizationFailed,
+		Count: -1})
 	if got, err := l.AllBounds(ctx, "t"); !errors.As(err, new(*AccessError)) {
 		t.Errorf("denied: %v, %v", got, err)
 	}

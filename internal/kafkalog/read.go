@@ -35,7 +35,9 @@ type Follower struct {
 
 // Follow returns a reader of all committed messages from an offset on, without end.
 func (l *Log) Follow(topic string, partition int, from int64) *Follower {
-	return &Follower{stream: stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}, tail: l.tail, behind: true}}}
+	return &Follower{stream: stream{source: source{
+		log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}, tail: l.tail, behind: true,
+	}}}
 }
 
 // Next waits for the next message, and retries transient errors of the brokers until ctx ends. A fetch is always under way, so

@@ -37,7 +37,8 @@ func (e *ReplicationError) Error() string {
 	if e.Up > 1 {
 		allow = fmt.Sprintf("%d or fewer", e.Up)
 	}
-	return fmt.Sprintf("%s would get %d replicas, %s, but only %d of %d brokers can be reached: start the others, or set topics.replication to %s",
+	return fmt.Sprintf("%s would get %d replicas, %s, but only %d of %d brokers can be reached: start the others, or set "+
+		"topics.replication to %s",
 		topics, e.Replicas, why, e.Up, max(e.Up, e.Brokers), allow)
 }
 

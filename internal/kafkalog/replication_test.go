@@ -46,15 +46,18 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 		want            int  // replicas; 0: an error
 		says            string
 	}{
-		"one broker":                      {up: 1, want: 1},
-		"two brokers":                     {up: 2, want: 1},
-		"three brokers":                   {up: 3, want: 3},
-		"two of three":                    {up: 2, down: true, says: "t and 1 more would get 3 replicas, as the cluster has 3 brokers and topics.replication is 0, but only 2 of 3 brokers can be reached: start the others, or set topics.replication to 2 or fewer"},
-		"two of three, two asked for":     {up: 2, down: true, replication: 2, want: 2},
-		"two of three, one asked for":     {up: 2, down: true, replication: 1, want: 1},
-		"one of two":                      {up: 1, down: true, want: 1},
-		"three of four":                   {up: 3, down: true, want: 3},
-		"three asked for, but two exist":  {up: 2, replication: 3, says: "t and 1 more would get 3 replicas, as topics.replication says, but only 2 of 2 brokers"},
+		"one broker":    {up: 1, want: 1},
+		"two brokers":   {up: 2, want: 1},
+		"three brokers": {up: 3, want: 3},
+		"two of three": {up: 2, down: true, says: "t and 1 more would get 3 replicas, as the cluster has 3 " +
+			"brokers and topics.replication is 0, but only 2 of 3 brokers can be reached: start the others, or set " +
+			"topics.replication to 2 or fewer"},
+		"two of three, two asked for": {up: 2, down: true, replication: 2, want: 2},
+		"two of three, one asked for": {up: 2, down: true, replication: 1, want: 1},
+		"one of two":                  {up: 1, down: true, want: 1},
+		"three of four":               {up: 3, down: true, want: 3},
+		"three asked for, but two exist": {up: 2, replication: 3,
+			says: "t and 1 more would get 3 replicas, as topics.replication says, but only 2 of 2 brokers"},
 		"two asked for, but one is there": {up: 1, replication: 2, says: "set topics.replication to 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +67,8 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 			}
 			l := connect(t, addresses)
 			l.unknownTimeout = 0
-			err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1, Replication: c.replication}, Topic{Name: "t2", Partitions: 1, Replication: c.replication})
+			err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1, Replication: c.replication}, Topic{Name: "t2", Partitions: 1,
+				Replication: c.replication})
 			if c.want > 0 {
 				noError(t, err)
 			} else if short, ok := errors.AsType[*ReplicationError](err); !ok || short.Up != c.up || !strings.Contains(err.Error(), c.says) {

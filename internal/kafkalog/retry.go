@@ -137,6 +137,7 @@ func retriable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded of a single request
 		return true
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.ErrClosedPipe) ||
 		errors.Is(err, protocol.ErrNoLeader) || errors.Is(err, errPending)
 }

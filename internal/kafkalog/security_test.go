@@ -147,7 +147,8 @@ func TestMechanisms(t *testing.T) {
 
 			for _, wrong := range []secure.SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
 				denied := access(t, brokers, Security{TLS: ca.trusting(), SASL: wrong})
-				if !strings.HasPrefix(denied.Check, "security.sasl") || !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+mechanism) {
+				if !strings.HasPrefix(denied.Check, "security.sasl") || !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+
+					mechanism) {
 					t.Error(denied)
 				}
 			}
@@ -201,9 +202,10 @@ func TestTrust(t *testing.T) {
 		tls     secure.TLS
 		check   string // how AccessError.Check begins; "": the broker accepts the connection
 	}{
-		"the CA of the broker":     {secured, ca.trusting(), ""},
-		"the name of the broker":   {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "broker" }), ""},
-		"another name":             {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "example.org" }), "security.tls.server_name"},
+		"the CA of the broker":   {secured, ca.trusting(), ""},
+		"the name of the broker": {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "broker" }), ""},
+		"another name": {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "example.org" }),
+			"security.tls.server_name"},
 		"another CA":               {secured, other.trusting(), "security.tls.ca"},
 		"the CAs of the system":    {secured, secure.TLS{Enabled: true}, "security.tls.ca"},
 		"plain text to a TLS port": {secured, secure.TLS{}, "security.tls.enabled: " + secured[0] + " speaks TLS"},
@@ -211,8 +213,14 @@ func TestTrust(t *testing.T) {
 		"no client certificate":    {mutual, ca.trusting(), "security.tls.certificate"},
 		"plain text to mutual TLS": {mutual, secure.TLS{}, "security.tls.enabled: " + mutual[0] + " speaks TLS"},
 		"no user":                  {named, ca.trusting(), "security.sasl: " + named[0]},
-		"a client of another CA":   {mutual, with(ca.trusting(), func(t *secure.TLS) { t.Certificate, t.Key = other.file("client.pem"), other.file("client.key") }), "security.tls.certificate"},
-		"a client of the same CA":  {mutual, with(ca.trusting(), func(t *secure.TLS) { t.Certificate, t.Key = ca.file("client.pem"), ca.file("client.key") }), ""},
+		"a client of another CA": {mutual, with(ca.trusting(), func(t *secure.TLS) {
+			t.Certificate, t.Key = other.file("client.pem"),
+				other.file("client.key")
+		}), "security.tls.certificate"},
+		"a client of the same CA": {mutual, with(ca.trusting(), func(t *secure.TLS) {
+			t.Certificate, t.Key = ca.file("client.pem"),
+				ca.file("client.key")
+		}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,6 +230,30 @@ func TestTrust(t *testing.T) {
 				t.Errorf("%v; expected %q", denied, c.check)
 			}
 		})
+	}
+}
+
+// The port of a KRaft controller answers which requests it takes, and closes the connection at that for metadata. It is
+// no listener whose login is wrong.
+func TestControllerPort(t *testing.T) {
+	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
+	cluster.ControlKey(int16(kmsg.ApiVersions), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		response := request.ResponseKind().(*kmsg.ApiVersionsResponse)
+		for _, key := range []kmsg.Key{kmsg.Fetch, kmsg.ApiVersions, kmsg.CreateTopics, kmsg.Vote} {
+			one := kmsg.NewApiVersionsResponseApiKey()
+			one.ApiKey, one.MaxVersion = int16(key), 1
+			response.ApiKeys = append(response.ApiKeys, one)
+		}
+		return response, nil, true
+	})
+	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		return nil, errors.New("closed"), true
+	})
+	denied := access(t, brokers, Security{})
+	if want := "brokers: " + brokers[0] + " is the port of a KRaft controller"; !strings.HasPrefix(denied.Check, want) {
+		t.Errorf("%v; expected %q", denied, want)
 	}
 }
 
@@ -248,11 +280,13 @@ func TestPasswordChanges(t *testing.T) {
 	cluster.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-		response.ErrorCode, response.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr("Authentication failed: Invalid username or password")
+		response.ErrorCode, response.ErrorMessage = kerr.SaslAuthenticationFailed.Code,
+			kmsg.StringPtr("Authentication failed: Invalid username or password")
 		return response, nil, true
 	})
 	_, err := l.Append(ctx, "t", 0, numbered(1, 10))
-	if denied, ok := errors.AsType[*AccessError](err); !ok || !errors.Is(err, kafka.SASLAuthenticationFailed) || !strings.Contains(denied.Check, "User:alice by mechanism PLAIN") {
+	if denied, ok := errors.AsType[*AccessError](err); !ok || !errors.Is(err, kafka.SASLAuthenticationFailed) ||
+		!strings.Contains(denied.Check, "User:alice by mechanism PLAIN") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -261,7 +295,8 @@ func TestPasswordChanges(t *testing.T) {
 // needs no permission.
 func TestPermissions(t *testing.T) {
 	may := func(operation kmsg.ACLOperation, topic string) kfake.ACL {
-		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral,
+			Operation: operation, Allow: true}
 	}
 	_, brokers := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.Superuser(mechanismPlain, "admin", password),
@@ -289,7 +324,8 @@ func TestPermissions(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := l.Append(ctx, "hidden", 0, numbered(1, 10)); !errors.As(err, new(*AccessError)) || !errors.Is(err, kafka.TopicAuthorizationFailed) {
+	if _, err := l.Append(ctx, "hidden", 0, numbered(1, 10)); !errors.As(err, new(*AccessError)) ||
+		!errors.Is(err, kafka.TopicAuthorizationFailed) {
 		t.Errorf("a topic that it may not describe: %v", err)
 	}
 }
@@ -339,7 +375,8 @@ func TestSecretIsNeverShown(t *testing.T) {
 			encoded, _ := json.Marshal(thing) // some cannot be encoded
 			shown.Write(encoded)
 		}
-		for _, form := range []string{password, "hunter2", "horse", hex.EncodeToString([]byte("hunter2")), strings.ToUpper(hex.EncodeToString([]byte("hunter2"))), "104 117 110"} {
+		for _, form := range []string{password, "hunter2", "horse", hex.EncodeToString([]byte("hunter2")),
+			strings.ToUpper(hex.EncodeToString([]byte("hunter2"))), "104 117 110"} {
 			if at := strings.Index(shown.String(), form); at >= 0 {
 				t.Errorf("%s: %q appears in …%s", mechanism, form, shown.String()[max(0, at-200):at+len(form)])
 			}

@@ -116,8 +116,9 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 		claims     map[string]claim
 		want       map[string][]int
 	}{
-		"the same members":     {5, map[string]claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
-		"a member joins":       {6, map[string]claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2}, "b": {1, 3}, "c": {4, 5}}},
+		"the same members": {5, map[string]claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
+		"a member joins": {6, map[string]claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2},
+			"b": {1, 3}, "c": {4, 5}}},
 		"one joins, none free": {1, map[string]claim{"b": had(0), "a": {}}, map[string][]int{"a": {}, "b": {0}}},
 		"a member leaves":      {6, map[string]claim{"a": had(0, 2), "c": had(4, 5)}, map[string][]int{"a": {0, 1, 2}, "c": {3, 4, 5}}},
 		"partitions are added": {5, map[string]claim{"a": had(1), "b": had(0)}, map[string][]int{"a": {1, 2, 3}, "b": {0, 4}}},

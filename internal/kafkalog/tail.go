@@ -8,8 +8,11 @@ import (
 )
 
 // tail is what was written last to an embedded broker that listens nowhere. All writes are those of this process then, so whoever follows a
-// partition gets from memory what is written meanwhile, once the broker has acknowledged it. Otherwise each follower fetches the same bytes: the
-// broker reads them from a file, and they are copied six times until they are messages again.
+// partition gets from memory what is written meanwhile, once the broker has acknowledged it. Otherwise each follower
+// fetches the same bytes: the broker reads them from a file, and they are copied six times until they are messages
+// again.
+//
+// Without it, the training of three stages of 1,024 features takes 3 % more processor time and 40 MB more.
 //
 // Followers fetch what was written before, and what the broker may have written although it has not said so.
 type tail struct {
@@ -73,8 +76,8 @@ func (t *tail) forget(at place, p *partitionTail) {
 	}
 }
 
-// begin says that a request begins to write to a partition. The caller calls end when it has ended: with the offset of the first of its messages, or
-// without messages if the request has failed.
+// begin says that a request begins to write to a partition. The caller calls end when it has ended: with the offset of
+// the first of its messages, or without messages if the request has failed.
 func (t *tail) begin(at place) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -142,8 +145,8 @@ func (t *tail) await(ctx context.Context, s *source) []Message {
 	}
 }
 
-// take returns the messages at a follower's position that the tail has. Without any it reports whether the follower has to fetch, and returns what is
-// closed when that may have changed.
+// take returns the messages at a follower's position that the tail has. Without any it reports whether the follower has
+// to fetch, and returns what is closed when that may have changed.
 func (t *tail) take(s *source) (messages []Message, ended <-chan struct{}, fetch bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -19,8 +19,8 @@ func follow(t testing.TB, f *Follower, count int) (messages []Message) {
 	return messages
 }
 
-// Whoever follows a partition of a broker that listens nowhere gets each message once, in order, as a range reads it, from whatever place it begins at
-// and however many write at the same time.
+// Whoever follows a partition of a broker that listens nowhere gets each message once, in order, as a range reads it,
+// from whatever place it begins at and however many write at the same time.
 func TestFollowersGetWhatRangesRead(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
@@ -56,7 +56,8 @@ func TestFollowersGetWhatRangesRead(t *testing.T) {
 	for from, f := range map[int]*Follower{1: early, 4: within, 7: late} {
 		got := follow(t, f, all-from)
 		same := func(a, b Message) bool {
-			return a.Offset == b.Offset && a.Partition == b.Partition && a.Time.Equal(b.Time) && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
+			return a.Offset == b.Offset && a.Partition == b.Partition && a.Time.Equal(b.Time) && bytes.Equal(a.Key, b.Key) &&
+				bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
 				slices.EqualFunc(a.Headers, b.Headers, func(a, b Header) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) })
 		}
 		if !slices.EqualFunc(got, want[from:], same) {
@@ -121,8 +122,8 @@ func TestSlowFollowerMissesNothing(t *testing.T) {
 	}
 }
 
-// Whoever waits fetches once more after a write that has failed, as it may be applied, but not while the answer to another is not there yet: that one
-// may be what it waits for.
+// Whoever waits fetches once more after a write that has failed, as it may be applied, but not while the answer to
+// another is not there yet: that one may be what it waits for.
 func TestFailedWriteIsFetched(t *testing.T) {
 	tail, s := newTail(), &source{topic: "t", cursor: cursor{to: unbounded}}
 	tail.join(s)

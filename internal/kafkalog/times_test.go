@@ -2,6 +2,7 @@ package kafkalog
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"hash/crc32"
 	"os"
@@ -19,8 +20,9 @@ import (
 func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...int64) {
 	t.Helper()
 	b := kmsg.RecordBatch{
-		PartitionLeaderEpoch: -1, Magic: 2, Attributes: attributes, LastOffsetDelta: int32(len(times) - 1), FirstTimestamp: times[0], MaxTimestamp: times[0],
-		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(times)),
+		PartitionLeaderEpoch: -1, Magic: 2, Attributes: attributes, LastOffsetDelta: int32(len(times) - 1), FirstTimestamp: times[0],
+		MaxTimestamp: times[0],
+		ProducerID:   -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(times)),
 	}
 	for i, at := range times {
 		b.MaxTimestamp = max(b.MaxTimestamp, at)
@@ -31,13 +33,16 @@ func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...i
 	raw := b.AppendTo(nil)
 	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12))
 	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
-	answer, err := l.client.RawProduce(testContext(t), &kafka.RawProduceRequest{
-		Topic: topic, RequiredAcks: kafka.RequireAll, RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw))},
-	})
-	if err == nil {
-		err = answer.Error
-	}
-	noError(t, err)
+	noError(t, l.retry(testContext(t), "produce a batch", func(ctx context.Context) error { // a topic that was just made may have no leader
+		answer, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
+			Topic: topic, RequiredAcks: kafka.RequireAll,
+			RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw))},
+		})
+		if err == nil {
+			err = answer.Error
+		}
+		return err
+	}))
 }
 
 // times returns the times of the messages of a partition, as a Range and as a Follower have them.

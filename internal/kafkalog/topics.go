@@ -279,7 +279,7 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 	return configs, nil
 }
 
-// Delete deletes topics and waits until they are gone. A topic that does not exist is no error.
+// Delete deletes topics and waits until they are gone. It ignores topics that do not exist.
 func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	if len(topics) == 0 {
 		return nil

@@ -130,7 +130,8 @@ func (b *BLAS) mulInto(dst Dense, first int, x, w Dense, add bool) {
 	n, p, k := x.Rows, x.Cols, w.Cols
 	for from, step := 0, b.step(n, p*k); from < n; from += step {
 		rows := min(step, n-from)
-		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, beta(add), dst.Data[from*dst.Cols+first:], dst.Cols)
+		b.routines.Sgemm(blas.NoTrans, blas.NoTrans, rows, k, p, 1, x.Data[from*p:], p, w.Data, k, beta(add),
+			dst.Data[from*dst.Cols+first:], dst.Cols)
 	}
 }
 

@@ -263,7 +263,8 @@ func TestOpen(t *testing.T) {
 	if b, err := Open(""); err != nil || b.Name() == "" || b.fast != (b.Hint() == "") {
 		t.Errorf("best: %+v, %v", b, err)
 	}
-	if b, err := Open(""); err == nil && b.Vector() == "avx2" && os.Getenv("OPENBLAS_CORETYPE") == "" && strings.Contains(b.Name(), "Prescott") {
+	if b, err := Open(""); err == nil && b.Vector() == "avx2" && os.Getenv("OPENBLAS_CORETYPE") == "" && strings.Contains(b.Name(),
+		"Prescott") {
 		t.Errorf("%s: code without AVX on a processor with AVX2", b.Name())
 	}
 	var open *OpenError

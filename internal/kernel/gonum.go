@@ -17,7 +17,8 @@ func (goRoutines) lapack() lapack.Float64 { return lapackgonum.Implementation{} 
 const block = 64
 
 // Sgemm computes C = alpha·op(A)·B + beta·C in blocks of C, each summed over k in order. This package never transposes B.
-func (g goRoutines) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (g goRoutines) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int,
+	beta float32, c []float32, ldc int) {
 	if tB != blas.NoTrans {
 		panic("kernel: Sgemm: B is transposed")
 	}
@@ -29,7 +30,8 @@ func (g goRoutines) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a [
 }
 
 // Ssyrk computes the lower triangle of C = alpha·Aᵀ·A + beta·C. Blocks left of the diagonal are ordinary products.
-func (g goRoutines) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int) {
+func (g goRoutines) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32,
+	ldc int) {
 	if ul != blas.Lower || t != blas.Trans {
 		panic("kernel: Ssyrk: only the lower triangle of Aᵀ·A")
 	}
@@ -50,7 +52,8 @@ func (g goRoutines) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float3
 }
 
 // sum computes the rows×cols block of C at (i, j).
-func (g goRoutines) sum(tA blas.Transpose, i, j, rows, cols, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (g goRoutines) sum(tA blas.Transpose, i, j, rows, cols, k int, alpha float32, a []float32, lda int, b []float32, ldb int,
+	beta float32, c []float32, ldc int) {
 	for l := 0; l < k; l += block {
 		from := i*lda + l
 		if tA == blas.Trans {

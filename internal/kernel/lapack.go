@@ -29,7 +29,8 @@ func (f factorizations) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) bool {
 	c := f.library.call()
 	c.uplo, c.n, c.lda = otherTriangle(ul), int64(n), int64(lda)
 	info := new(int64)
-	f.library.do(f.library.dpotrf, c, unsafe.Pointer(&c.uplo), unsafe.Pointer(&c.n), unsafe.Pointer(&a[0]), unsafe.Pointer(&c.lda), unsafe.Pointer(info))
+	f.library.do(f.library.dpotrf, c, unsafe.Pointer(&c.uplo), unsafe.Pointer(&c.n), unsafe.Pointer(&a[0]), unsafe.Pointer(&c.lda),
+		unsafe.Pointer(info))
 	return int32(*info) == 0
 }
 
@@ -65,8 +66,10 @@ func (f factorizations) Dsyev(job lapack.EVJob, ul blas.Uplo, n int, a []float64
 	own, integers := make([]float64, 1+6*n+2*n*n), make([]int64, 3+5*n)
 	c.m, c.k = int64(len(own)), int64(len(integers))
 	info := new(int64)
-	f.library.do(f.library.dsyevd, c, unsafe.Pointer(&c.transA), unsafe.Pointer(&c.uplo), unsafe.Pointer(&c.n), unsafe.Pointer(&a[0]), unsafe.Pointer(&c.lda),
-		unsafe.Pointer(&w[0]), unsafe.Pointer(&own[0]), unsafe.Pointer(&c.m), unsafe.Pointer(&integers[0]), unsafe.Pointer(&c.k), unsafe.Pointer(info))
+	f.library.do(f.library.dsyevd, c, unsafe.Pointer(&c.transA), unsafe.Pointer(&c.uplo), unsafe.Pointer(&c.n), unsafe.Pointer(&a[0]),
+		unsafe.Pointer(&c.lda),
+		unsafe.Pointer(&w[0]), unsafe.Pointer(&own[0]), unsafe.Pointer(&c.m), unsafe.Pointer(&integers[0]), unsafe.Pointer(&c.k),
+		unsafe.Pointer(info))
 	// Fortran returns the eigenvectors as its columns, which are rows here.
 	for i := range n {
 		for j := range i {

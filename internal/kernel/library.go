@@ -97,8 +97,8 @@ func inPlace(handle uintptr, name string) int {
 	return 0
 }
 
-// load opens a shared library. It makes OpenBLAS use one thread, and code that fits the processor: OpenBLAS reads both from the environment, and
-// only while it is loaded.
+// load opens a shared library. It makes OpenBLAS use one thread, and code that fits the processor: OpenBLAS reads both
+// from the environment, and only while it is loaded.
 func load(path string) (uintptr, error) {
 	// With more threads OpenBLAS starts them while it is loaded, and each looks for work for a third of a second of processor time, although
 	// configure makes the library use one thread.

@@ -14,7 +14,8 @@ const accelerate = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
 func families() []family {
 	return []family{
 		{"accelerate", []string{accelerate}},
-		{"openblas", []string{"libopenblas.dylib", "/opt/homebrew/opt/openblas/lib/libopenblas.dylib", "/usr/local/opt/openblas/lib/libopenblas.dylib"}},
+		{"openblas", []string{"libopenblas.dylib", "/opt/homebrew/opt/openblas/lib/libopenblas.dylib",
+			"/usr/local/opt/openblas/lib/libopenblas.dylib"}},
 		{"blis", []string{"libblis.dylib", "/opt/homebrew/opt/blis/lib/libblis.dylib", "/usr/local/opt/blis/lib/libblis.dylib"}},
 	}
 }

@@ -13,8 +13,8 @@ const panel = 16
 // maxNarrow is the largest number of columns of a narrow product. The speed of a product with the k columns of scores is that of
 // reading x, and a BLAS copies x before it multiplies. The products below read each value of x once for each panel, without a copy.
 // Measured on 60,000 × 1024 by 10 with two cores and AVX-512: 17 GB of x a second for either product, the bandwidth of the
-// memory, against 7 for sgemm. BenchmarkNarrow on a Zen 3 of 3.2 GHz, AVX2 against OpenBLAS 0.3.21 on one core, µs for tiles of 64 × 1024, the least
-// of many times on a busy machine:
+// memory, against 7 for sgemm. BenchmarkNarrow on a Zen 3 of 3.2 GHz, AVX2 against OpenBLAS 0.3.21 on one core, µs for
+// tiles of 64 × 1024, the least of many times on a busy machine:
 //
 //	columns                 10    26    48    64    80   100   128
 //	product                 23    46    68    92   114   153   180
@@ -22,9 +22,9 @@ const panel = 16
 //	cross moment            27    52    79   106   129   171   206
 //	cross moment, sgemm     38    61    95   113   144   180   215
 //
-// So the gain falls with the columns, to a few percent of the cross moment of 128, whose sums no longer stay in the second-level cache. AVX-512
-// was not measured beyond 48: the cycles that llvm-mca counts for its loops are 107 µs for a product with 100 columns at 2.6 GHz, where sgemm at the
-// 94 GFLOP/s of its Gram matrices takes 139.
+// So the gain falls with the columns, to a few percent of the cross moment of 128, whose sums no longer stay in the
+// second-level cache. AVX-512 was not measured beyond 48: the cycles that llvm-mca counts for its loops are 107 µs for
+// a product with 100 columns at 2.6 GHz, where sgemm at the 94 GFLOP/s of its Gram matrices takes 139.
 const maxNarrow = 128
 
 const (

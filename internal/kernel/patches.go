@@ -7,8 +7,8 @@ import (
 	"github.com/viterin/vek/vek32"
 )
 
-// CopyWindows copies windows of src into the rows of dst. A window has height rows of as many values as fill a row of dst; they begin stride values
-// apart, and each window begins step values after the one before.
+// CopyWindows copies windows of src into the rows of dst. A window has height rows of as many values as fill a row of
+// dst; they begin stride values apart, and each window begins step values after the one before.
 func CopyWindows(dst Dense, src []float32, height, step, stride int) {
 	if dst.Rows == 0 || dst.Cols == 0 {
 		return

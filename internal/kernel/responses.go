@@ -1,6 +1,7 @@
 package kernel
 
-// Filters is a q×f matrix of filters, one a column, laid out for [BLAS.AddResponses]. The zero value is the 0×0 matrix. Filters are immutable.
+// Filters is a q×f matrix of filters, one a column, laid out for [BLAS.AddResponses]. The zero value is the 0×0 matrix.
+// Filters are immutable.
 type Filters struct {
 	rows, cols int
 	even       int       // how many rows do not change their sign
@@ -17,9 +18,10 @@ type filterPart struct {
 	direct, mirrored Dense
 }
 
-// NewFilters lays out w, which must not change afterwards. Patches and filters are given by sums of the values of pixels that change places when an image is
-// mirrored, in the first even rows of w, and by their differences, in the others: a mirrored patch has the same sums, and differences of the
-// other sign. If even is w.Rows, mirrored patches do not count.
+// NewFilters lays out w, which must not change afterwards. Patches and filters are given by sums of the values of
+// pixels that change places when an image is mirrored, in the first even rows of w, and by their differences, in the
+// others: a mirrored patch has the same sums, and differences of the other sign. If even is w.Rows, mirrored patches do
+// not count.
 func NewFilters(w Dense, even int) Filters {
 	w.check("NewFilters", "w", w.Rows, w.Cols)
 	f := Filters{rows: w.Rows, cols: w.Cols, even: even}
@@ -53,11 +55,13 @@ func (f Filters) Scratch(rows int) int {
 	return rows * min(f.cols, filtersPerPart)
 }
 
-// AddResponses multiplies x (n×q) by the filters. For each of the n·f responses z it adds max(z, threshold) to the first row of sums (2×f), and max(−z, threshold) to
-// the second. If mirrored patches count it adds the same of their responses to mirrored (2×f), which may be sums itself, and otherwise is not used. So the sums
-// of max(z − threshold, 0) are these less as many thresholds as there are responses, which takes two operations on vectors less.
+// AddResponses multiplies x (n×q) by the filters. For each of the n·f responses z it adds max(z, threshold) to the
+// first row of sums (2×f), and max(−z, threshold) to the second. If mirrored patches count it adds the same of their
+// responses to mirrored (2×f), which may be sums itself, and otherwise is not used. So the sums of max(z − threshold,
+// 0) are these less as many thresholds as there are responses, which takes two operations on vectors less.
 //
-// The products of sums and those of differences are made once for a patch and its mirror image: the responses are the sum of both, and their difference.
+// The products of sums and those of differences are made once for a patch and its mirror image: the responses are the
+// sum of both, and their difference.
 func (b *BLAS) AddResponses(sums, mirrored, x Dense, f Filters, threshold float32, scratch []float32) {
 	odd := f.rows - f.even
 	x.check("AddResponses", "x", x.Rows, f.rows)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The sums are those of the definition, of patches and of their mirror images, for all numbers of rows that the loops have at a time and of filters around
-// their width, and whether both have the same sums or not.
+// The sums are those of the definition, of patches and of their mirror images, for all numbers of rows that the loops
+// have at a time and of filters around their width, and whether both have the same sums or not.
 func TestAddResponses(t *testing.T) {
 	const threshold = 0.25
 	withEachAcceleration(t, func(t *testing.T) {

@@ -64,7 +64,8 @@ func (l *library) do(routine uintptr, c *call, arguments ...unsafe.Pointer) {
 	l.calls.Put(c)
 }
 
-func (l *library) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (l *library) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32,
+	c []float32, ldc int) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		l.Implementation.Sgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
@@ -72,7 +73,8 @@ func (l *library) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []f
 	gemm(l, l.sgemm, tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-func (l *library) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func (l *library) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64,
+	c []float64, ldc int) {
 	if m <= 0 || n <= 0 || k <= 0 {
 		l.Implementation.Dgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
@@ -80,7 +82,8 @@ func (l *library) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []f
 	gemm(l, l.dgemm, tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-func gemm[T float32 | float64](l *library, routine uintptr, tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+func gemm[T float32 | float64](l *library, routine uintptr, tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T,
+	ldb int, beta T, c []T, ldc int) {
 	checkOperand("gemm: A", a, tA, m, k, lda)
 	checkOperand("gemm: B", b, tB, k, n, ldb)
 	checkOperand("gemm: C", c, blas.NoTrans, m, n, ldc)
@@ -110,7 +113,8 @@ func (l *library) Dsyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64,
 	syrk(l, l.dsyrk, ul, t, n, k, alpha, a, lda, beta, c, ldc)
 }
 
-func syrk[T float32 | float64](l *library, routine uintptr, ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
+func syrk[T float32 | float64](l *library, routine uintptr, ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int,
+	beta T, c []T, ldc int) {
 	checkOperand("syrk: A", a, t, n, k, lda)
 	checkOperand("syrk: C", c, blas.NoTrans, n, n, ldc)
 	f := l.call()
@@ -123,7 +127,8 @@ func syrk[T float32 | float64](l *library, routine uintptr, ul blas.Uplo, t blas
 		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
 }
 
-func (l *library) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func (l *library) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int,
+	beta float64, c []float64, ldc int) {
 	if n <= 0 || k <= 0 {
 		l.Implementation.Dsyr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
@@ -140,7 +145,8 @@ func (l *library) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64
 		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
 }
 
-func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int,
+	b []float64, ldb int) {
 	if m <= 0 || n <= 0 {
 		l.Implementation.Dtrsm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 		return
@@ -152,7 +158,8 @@ func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 	l.triangular(l.dtrsm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 }
 
-func (l *library) Dtrmm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+func (l *library) Dtrmm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int,
+	b []float64, ldb int) {
 	if m <= 0 || n <= 0 {
 		l.Implementation.Dtrmm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 		return
@@ -162,7 +169,8 @@ func (l *library) Dtrmm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 
 // triangular calls dtrsm or dtrmm, which take the same arguments. A is a triangle of order m if it is on the left of the m×n
 // matrix B, of order n if it is on the right.
-func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64,
+	a []float64, lda int, b []float64, ldb int) {
 	order := m
 	if s == blas.Right {
 		order = n
@@ -178,7 +186,8 @@ func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas
 		unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&b[0]), unsafe.Pointer(&f.ldb))
 }
 
-func (l *library) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64, incY int) {
+func (l *library) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64,
+	y []float64, incY int) {
 	if m <= 0 || n <= 0 || incX <= 0 || incY <= 0 {
 		l.Implementation.Dgemv(tA, m, n, alpha, a, lda, x, incX, beta, y, incY)
 		return
@@ -199,7 +208,8 @@ func (l *library) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64,
 		unsafe.Pointer(&f.beta), unsafe.Pointer(&y[0]), unsafe.Pointer(&f.ldc))
 }
 
-func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64, incY int) {
+func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64,
+	incY int) {
 	if n <= 0 || incX <= 0 || incY <= 0 {
 		l.Implementation.Dsymv(ul, n, alpha, a, lda, x, incX, beta, y, incY)
 		return

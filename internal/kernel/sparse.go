@@ -31,13 +31,6 @@ func (s Sparse) Row(i int) (columns []int32, values []float32) {
 	return s.Columns[from:to:to], s.Values[from:to:to]
 }
 
-// Slice returns the rows [from, to), which share s's memory.
-func (s Sparse) Slice(from, to int) Sparse {
-	s.Rows = to - from
-	s.Starts = s.Starts[from : to+1 : to+1]
-	return s
-}
-
 // Begin makes s a matrix without rows, of that many columns. It reuses s's memory.
 func (s *Sparse) Begin(cols int) {
 	*s = Sparse{Cols: cols, Starts: append(s.Starts[:0], 0), Columns: s.Columns[:0], Values: s.Values[:0]}
@@ -143,7 +136,8 @@ func addWidened(dst []float64, f float32, x []float32) {
 // adds nothing, whatever it holds.
 func AddDiagonalSparse(squares, bounds []float64, x Sparse, weights []float32) {
 	if p := x.Width(); len(squares) != p || len(bounds) != p || len(weights) != x.Rows {
-		panic(fmt.Sprintf("kernel: AddDiagonalSparse: %d squares, %d bounds and %d weights, want %d×%d", len(squares), len(bounds), len(weights), x.Rows, p))
+		panic(fmt.Sprintf("kernel: AddDiagonalSparse: %d squares, %d bounds and %d weights, want %d×%d", len(squares), len(bounds),
+			len(weights), x.Rows, p))
 	}
 	for i, w := range weights {
 		if w == 0 {

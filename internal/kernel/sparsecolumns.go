@@ -2,7 +2,8 @@ package kernel
 
 import "slices"
 
-// SparseColumns is a matrix of which only the values that are not 0 are kept, column after column. [NewSparseColumns] makes it. It is immutable.
+// SparseColumns is a matrix of which only the values that are not 0 are kept, column after column. [NewSparseColumns]
+// makes it. It is immutable.
 type SparseColumns struct {
 	rows    int
 	columns []int32   // those that have values, ascending
@@ -46,10 +47,11 @@ func (s SparseColumns) Bytes() int64 {
 	return 4 * int64(cap(s.columns)+cap(s.starts)+cap(s.row)+cap(s.values))
 }
 
-// Choose writes the matrix of some columns, which ascend, into dst (n × their number). It reuses dst's memory, and takes as long as these columns
-// have values.
+// Choose writes the matrix of some columns, which ascend, into dst (n × their number). It reuses dst's memory, and
+// takes as long as these columns have values.
 func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
-	*dst = Sparse{Rows: s.rows, Cols: len(columns), Starts: slices.Grow(dst.Starts[:0], s.rows+1)[:s.rows+1], Columns: dst.Columns[:0], Values: dst.Values[:0]}
+	*dst = Sparse{Rows: s.rows, Cols: len(columns), Starts: slices.Grow(dst.Starts[:0], s.rows+1)[:s.rows+1], Columns: dst.Columns[:0],
+		Values: dst.Values[:0]}
 	clear(dst.Starts)
 	found := s.find(columns)
 	count := 0

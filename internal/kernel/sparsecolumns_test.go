@@ -13,7 +13,7 @@ func TestChooseColumns(t *testing.T) {
 	for _, cols := range []int{1, 63, 64, 65} {
 		for _, rows := range []int{0, 1, 40} {
 			x, _ := sparseOf(r, rows+2, cols, true)
-			x = x.Slice(1, 1+rows)
+			x = rowsOf(x, 1, 1+rows)
 			columns := NewSparseColumns(x)
 			for _, step := range []int{1, 2, 70} {
 				var chosen []int32

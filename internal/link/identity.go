@@ -24,7 +24,7 @@ func identity() Link {
 func squaredLoss(score kernel.Dense, truth Truth, loss []float32, predicted []int32, _ *Scratch) {
 	for i, class := range truth.Classes {
 		row := score.Row(i)
-		if predicted[i] = largest(row); class < 0 {
+		if predicted[i] = Largest(row); class < 0 {
 			loss[i] = 0
 			continue
 		}
@@ -47,15 +47,4 @@ func squaredLoss(score kernel.Dense, truth Truth, loss []float32, predicted []in
 		}
 		loss[i] = float32(sum / 2)
 	}
-}
-
-// largest returns the index of the largest value, the first of equal ones.
-func largest(row []float32) int32 {
-	best := 0
-	for c, v := range row {
-		if v > row[best] {
-			best = c
-		}
-	}
-	return int32(best)
 }

@@ -1,5 +1,5 @@
-// Package link defines the links of a stage: how a score becomes a prediction, which loss is measured, and what a solver
-// may conclude from the loss's shape.
+// Package link defines the links of a stage: how a score becomes a prediction, the loss, and the properties of the loss
+// that a solver may use.
 //
 //	score ──Predict──▶ prediction ──Probabilities──▶ probabilities
 //	score, truth ──Measure──▶ prediction, loss, predicted class
@@ -44,7 +44,9 @@ type Link struct {
 	region  Region
 	measure func(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch)
 	// lossOf is the loss of a labelled row's prediction; nil: measure takes predictions, as scores are their own.
-	lossOf func(prediction []float32, class int32, target []float32) float64
+	// curvature is the mean second derivative of the loss in the scores of a row, given its prediction; nil: 1.
+	curvature func(prediction []float32) float64
+	lossOf    func(prediction []float32, class int32, target []float32) float64
 }
 
 // A transform is a function of each row of a matrix. The zero value is none: it changes nothing.
@@ -89,7 +91,7 @@ func Names() []string {
 	return names
 }
 
-// Named returns the link of that name. It panics if there is none: names are checked with the configuration or plan that
+// Named returns the link with that name. It panics if there is none: names are checked with the configuration or plan that
 // they come from.
 func Named[S ~string](name S) Link {
 	all := All()
@@ -100,11 +102,26 @@ func Named[S ~string](name S) Link {
 	return all[i]
 }
 
+// leastCurvature keeps the rows that are predicted best in sums that the curvature multiplies.
+const leastCurvature = 1e-4
+
+// Curvature appends the mean second derivative of the loss in the scores of each row, given the rows' predictions. It is at least 1e-4.
+func (l Link) Curvature(dst []float32, predictions kernel.Dense) []float32 {
+	for i := range predictions.Rows {
+		h := float32(1)
+		if l.curvature != nil {
+			h = float32(max(l.curvature(predictions.Row(i)), leastCurvature))
+		}
+		dst = append(dst, h)
+	}
+	return dst
+}
+
 // Suits reports whether the link is for models whose predictions lie in a region.
 func (l Link) Suits(r Region) bool { return slices.Contains(l.Regions, r) }
 
-// On returns the link for models whose predictions lie in a region. Links are of the simplex at first. It panics if the link does not suit the
-// region: tasks are checked with the configuration or plan that they come from.
+// On returns the link for models whose predictions lie in a region. Links are of the simplex at first. It panics if the
+// link does not suit the region: tasks are checked with the configuration or plan that they come from.
 func (l Link) On(r Region) Link {
 	if !l.Suits(r) {
 		panic("link: " + l.Name + " on a region that it does not suit")
@@ -112,6 +129,9 @@ func (l Link) On(r Region) Link {
 	l.region = r
 	return l
 }
+
+// SameLoss reports whether both links measure the same loss, so that losses of one compare with losses of the other: a unit has one loss.
+func (l Link) SameLoss(o Link) bool { return l.unit == o.unit }
 
 // Region returns where predictions lie.
 func (l Link) Region() Region { return l.region }
@@ -185,7 +205,8 @@ func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx
 	return l.region.AddProject(g, prediction, k)
 }
 
-// leastProbability is the smallest probability that a loss of predictions takes the logarithm of, so that one confident mistake does not decide a mean.
+// leastProbability is the smallest probability that a loss of predictions takes the logarithm of, so that one confident
+// mistake does not decide a mean.
 const leastProbability = 1e-6
 
 // MeasurePredictions is Measure for predictions (n × k) that are of no score, such as a mean of several. They stay as they are.
@@ -196,7 +217,7 @@ func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []fl
 	}
 	for i, class := range truth.Classes {
 		row := prediction.Row(i)
-		if loss[i], predicted[i] = 0, largest(row); class < 0 {
+		if loss[i], predicted[i] = 0, Largest(row); class < 0 {
 			continue
 		}
 		var target []float32
@@ -211,4 +232,15 @@ func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []fl
 // if y is not known, and the class that the row predicts. loss and predicted have n values.
 func (l Link) Measure(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
 	l.measure(score, truth, loss, predicted, s)
+}
+
+// Largest returns the index of the largest value of a row, the first of equal ones.
+func Largest(row []float32) int32 {
+	best := 0
+	for c, v := range row {
+		if v > row[best] {
+			best = c
+		}
+	}
+	return int32(best)
 }

@@ -84,12 +84,12 @@ func TestConvertKeepsWhatWasLearnt(t *testing.T) {
 				}
 				want := make([]int32, 50)
 				for i := range want {
-					want[i] = largest(score.Row(i))
+					want[i] = Largest(score.Row(i))
 				}
 				before := clone(score)
 				Convert(score, from, to, new(Scratch))
 				for i := range want {
-					if got := largest(score.Row(i)); got != want[i] {
+					if got := Largest(score.Row(i)); got != want[i] {
 						t.Fatalf("%d classes, %s to %s: row %d predicts %d, before %d", k, from.Name, to.Name, i, got, want[i])
 					}
 				}
@@ -192,7 +192,7 @@ func TestResidualsAreTheGradientOfTheLoss(t *testing.T) {
 				continue
 			}
 			oracle.MustNear(t, "the loss", float64(loss[i]), naive(l, row, class), 1e-5)
-			if want := largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
+			if want := Largest(score.Row(i)); predicted[i] != want || slices.Max(row) != row[want] {
 				t.Errorf("%s: row %d predicts %d", l.Name, i, predicted[i])
 			}
 			for c := range row {

@@ -22,10 +22,11 @@ func logistic() Link {
 			rows: func(score kernel.Dense, _ *Scratch) { kernel.Sigmoid(score.Data) },
 			node: func(g *onnx.Graph, score onnx.Value, _ int) onnx.Value { return g.Node("Sigmoid", score) },
 		},
-		invert:  transform{rows: logarithmsOfOdds, node: addLogarithmsOfOdds},
-		project: true,
-		measure: logLosses,
-		lossOf:  logLossesOf,
+		invert:    transform{rows: logarithmsOfOdds, node: addLogarithmsOfOdds},
+		project:   true,
+		measure:   logLosses,
+		curvature: func(prediction []float32) float64 { return varianceOf(prediction) / float64(max(1, len(prediction))) },
+		lossOf:    logLossesOf,
 	}
 }
 
@@ -64,7 +65,7 @@ func addLogarithmsOfOdds(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value
 func logLosses(score kernel.Dense, truth Truth, loss []float32, predicted []int32, _ *Scratch) {
 	for i, class := range truth.Classes {
 		row := score.Row(i)
-		if predicted[i] = largest(row); class < 0 {
+		if predicted[i] = Largest(row); class < 0 {
 			loss[i] = 0
 			continue
 		}

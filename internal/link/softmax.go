@@ -25,6 +25,8 @@ func softmax() Link {
 		},
 		invert:  transform{rows: logarithms, node: addLogarithms},
 		measure: logLoss,
+		// The trace of the Hessian over the k−1 directions in which it is not 0.
+		curvature: func(prediction []float32) float64 { return varianceOf(prediction) / float64(max(1, len(prediction)-1)) },
 		lossOf: func(prediction []float32, class int32, _ []float32) float64 {
 			return -math.Log(max(float64(prediction[class]), leastProbability))
 		},
@@ -66,4 +68,12 @@ func logLoss(score kernel.Dense, truth Truth, loss []float32, predicted []int32,
 			loss[i] = float32(logs[i] - float64(loss[i]))
 		}
 	}
+}
+
+// varianceOf returns Σ p(1−p).
+func varianceOf(prediction []float32) (sum float64) {
+	for _, p := range prediction {
+		sum += float64(p) * (1 - float64(p))
+	}
+	return sum
 }

@@ -2,7 +2,7 @@ package link
 
 import "github.com/stagewise/stagewise/internal/kernel"
 
-// Truth is what the scores of n rows should have predicted, y.
+// Truth is the truth of n rows, y.
 type Truth struct {
 	// Classes are the classes of rows that have one each (n). A negative one says that y is not known.
 	Classes []int32

@@ -2,6 +2,7 @@
 //
 //	inputs, constants ──operators──▶ outputs ──Graph.WriteTo──▶ file
 //
-// It knows nothing of stages or links: they say which operators they are. The operators are those of the standard,
-// https://onnx.ai/onnx/operators, in the version [OperatorSet].
+// It does not depend on stages or links: they name their operators. The operators are those of the standard,
+// https://onnx.ai/onnx/operators, in the version [OperatorSet]; sums of trees
+// are of those for machine learning, https://onnx.ai/onnx/operators/index_ai_onnx_ml.html, in the version [LearningOperatorSet].
 package onnx

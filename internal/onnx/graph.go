@@ -19,7 +19,26 @@ type Value string
 type node struct {
 	operator        string
 	inputs, outputs []Value
-	axis            *int // the attribute of that name; nil: the operator's default
+	attributes      []attribute
+	domain          domain
+}
+
+// domain is a set of operators.
+type domain string
+
+const (
+	standard domain = ""
+	learning domain = "ai.onnx.ml"
+)
+
+// attribute is a constant that belongs to a node. One of the values is set.
+type attribute struct {
+	name     string
+	integer  *int
+	text     string
+	floats   []float32
+	integers []int64
+	texts    []string
 }
 
 // constant is a tensor that the graph has from the beginning. One of the three lists is set.
@@ -60,6 +79,9 @@ func (g *Graph) OutputMatrix(name string, v Value, columns int) {
 // OutputTexts makes v, a vector with one text for each row, an output of that name.
 func (g *Graph) OutputTexts(name string, v Value) { g.output(port{Value(name), text, 0}, v) }
 
+// OutputIntegers makes v, a vector with a whole number for each row, an output of that name.
+func (g *Graph) OutputIntegers(name string, v Value) { g.output(port{Value(name), integer, 0}, v) }
+
 func (g *Graph) output(p port, v Value) {
 	g.nodes = append(g.nodes, node{operator: "Identity", inputs: []Value{v}, outputs: []Value{p.name}})
 	g.outputs = append(g.outputs, p)
@@ -72,7 +94,7 @@ func (g *Graph) Node(operator string, inputs ...Value) Value {
 
 // Along is [Graph.Node] for an operator that works along an axis.
 func (g *Graph) Along(axis int, operator string, inputs ...Value) Value {
-	return g.add(node{operator: operator, inputs: inputs, axis: &axis}, 1)[0]
+	return g.add(node{operator: operator, inputs: inputs, attributes: []attribute{{name: "axis", integer: &axis}}}, 1)[0]
 }
 
 // add adds a node and names its outputs.

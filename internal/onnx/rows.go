@@ -9,8 +9,8 @@ func (g *Graph) Zeros(x Value, columns int) Value {
 }
 
 // Simplex adds the nearest point of the probability simplex to each row of x, which has that many columns. It is what
-// kernel.SimplexRows computes: max(x−θ, 0), where θ is (μ₁+…+μ_ρ−1)/ρ for the ρ largest values μ of the row. As a function of ρ that rises up
-// to the ρ sought and falls behind it, so θ is its maximum.
+// kernel.SimplexRows computes: max(x−θ, 0), where θ is (μ₁+…+μ_ρ−1)/ρ for the ρ largest values μ of the row. As a
+// function of ρ that rises up to the ρ sought and falls behind it, so θ is its maximum.
 func (g *Graph) Simplex(x Value, columns int) Value {
 	counts := make([]float32, columns)
 	for i := range counts {

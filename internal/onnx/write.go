@@ -15,6 +15,9 @@ import (
 // OperatorSet is the version of the standard's operators. ONNX 1.13 has it, and so onnxruntime from version 1.14 on.
 const OperatorSet = 18
 
+// LearningOperatorSet is the version of the operators of machine learning, which a file with trees has too. It is as old.
+const LearningOperatorSet = 3
+
 // format is the version of the file's format that came with the operators.
 const format = 8
 
@@ -33,19 +36,21 @@ const (
 // The numbers of the fields in https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 const (
 	modelFormat, modelProducer, modelGraph, modelOperators, modelMetadata protowire.Number = 1, 2, 7, 8, 14
-	operatorsVersion                                                      protowire.Number = 2
+	operatorsDomain, operatorsVersion                                     protowire.Number = 1, 2
 	entryKey, entryValue                                                  protowire.Number = 1, 2
 	graphNode, graphName, graphConstant, graphInput, graphOutput          protowire.Number = 1, 2, 5, 11, 12
 	nodeInput, nodeOutput, nodeName, nodeOperator, nodeAttribute          protowire.Number = 1, 2, 3, 4, 5
-	attributeName, attributeInteger, attributeType                        protowire.Number = 1, 3, 20
+	nodeDomain                                                            protowire.Number = 7
+	attributeName, attributeInteger, attributeText, attributeFloats       protowire.Number = 1, 3, 4, 7
+	attributeIntegers, attributeTexts, attributeType                      protowire.Number = 8, 9, 20
 	tensorShape, tensorType, tensorTexts, tensorName, tensorBytes         protowire.Number = 1, 2, 6, 8, 9
 	portName, portType                                                    protowire.Number = 1, 2
 	typeTensor, typeElements, typeShape                                   protowire.Number = 1, 1, 2
 	shapeDimension, dimensionSize, dimensionName                          protowire.Number = 1, 1, 2
 )
 
-// integerAttribute is the type of an attribute that is a whole number (AttributeProto.AttributeType).
-const integerAttribute = 2
+// The types of attributes (AttributeProto.AttributeType).
+const integerAttribute, textAttribute, floatsAttribute, integersAttribute, textsAttribute = 2, 3, 6, 7, 8
 
 // message is an encoded message, or a part of one.
 type message []byte
@@ -67,8 +72,8 @@ func (m *message) length(field protowire.Number, n int) {
 	*m = protowire.AppendVarint(protowire.AppendTag(*m, field, protowire.BytesType), uint64(n))
 }
 
-// WriteTo writes the graph as an ONNX file, and returns how many bytes it wrote. It wraps errors of w. Other errors say that the file would be
-// too large.
+// WriteTo writes the graph as an ONNX file, and returns how many bytes it wrote. It wraps errors of w. Other errors say
+// that the file would be too large.
 func (g *Graph) WriteTo(w io.Writer) (int64, error) {
 	// The values of large constants are written as they are, so that they are in memory once. All else of the graph is in parts before them.
 	var parts []message
@@ -82,7 +87,8 @@ func (g *Graph) WriteTo(w io.Writer) (int64, error) {
 	head := g.head()
 	head.length(modelGraph, size)
 	if total := len(head) + size; total > maxSize {
-		return 0, fmt.Errorf("write ONNX: the file would have %.1f GB: an ONNX file has less than 2.1 GB, as it is one message of Protocol Buffers", float64(total)/1e9)
+		return 0, fmt.Errorf("write ONNX: the file would have %.1f GB: an ONNX file has less than 2.1 GB, as it is one message of "+
+			"Protocol Buffers", float64(total)/1e9)
 	}
 	out := &counter{w: bufio.NewWriter(w)}
 	out.write(head)
@@ -113,9 +119,18 @@ func (c *counter) write(b []byte) {
 func (g *Graph) head() (m message) {
 	m.number(modelFormat, format)
 	m.text(modelProducer, "stagewise")
-	var operators message
-	operators.number(operatorsVersion, OperatorSet)
-	m.message(modelOperators, operators)
+	operators := func(of domain, version uint64) {
+		var operators message
+		if of != standard {
+			operators.text(operatorsDomain, string(of))
+		}
+		operators.number(operatorsVersion, version)
+		m.message(modelOperators, operators)
+	}
+	operators(standard, OperatorSet)
+	if slices.ContainsFunc(g.nodes, func(n node) bool { return n.domain == learning }) {
+		operators(learning, LearningOperatorSet)
+	}
 	for _, key := range slices.Sorted(maps.Keys(g.metadata)) {
 		var entry message
 		entry.text(entryKey, key)
@@ -149,12 +164,42 @@ func (n node) encode() (m message) {
 	}
 	m.text(nodeName, string(n.outputs[0]))
 	m.text(nodeOperator, n.operator)
-	if n.axis != nil {
-		var axis message
-		axis.text(attributeName, "axis")
-		axis.number(attributeInteger, uint64(*n.axis))
-		axis.number(attributeType, integerAttribute)
-		m.message(nodeAttribute, axis)
+	for _, a := range n.attributes {
+		m.message(nodeAttribute, a.encode())
+	}
+	if n.domain != standard {
+		m.text(nodeDomain, string(n.domain))
+	}
+	return m
+}
+
+func (a attribute) encode() (m message) {
+	m.text(attributeName, a.name)
+	var packed message
+	switch {
+	case a.integer != nil:
+		m.number(attributeInteger, uint64(*a.integer))
+		m.number(attributeType, integerAttribute)
+	case a.floats != nil:
+		for _, v := range a.floats {
+			packed = protowire.AppendFixed32(packed, math.Float32bits(v))
+		}
+		m.message(attributeFloats, packed)
+		m.number(attributeType, floatsAttribute)
+	case a.integers != nil:
+		for _, v := range a.integers {
+			packed = protowire.AppendVarint(packed, uint64(v))
+		}
+		m.message(attributeIntegers, packed)
+		m.number(attributeType, integersAttribute)
+	case a.texts != nil:
+		for _, v := range a.texts {
+			m.text(attributeTexts, v)
+		}
+		m.number(attributeType, textsAttribute)
+	default:
+		m.text(attributeText, a.text)
+		m.number(attributeType, textAttribute)
 	}
 	return m
 }

@@ -3,6 +3,8 @@ package onnx
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -89,7 +91,8 @@ func TestFile(t *testing.T) {
 		t.Errorf("nodes %q, expected %q", nodes, want)
 	}
 	row := decode(t, graph[graphConstant][0])
-	if values := row[tensorBytes][0]; math.Float32frombits(binary.LittleEndian.Uint32(values[4:])) != -2.5 || len(values) != 8 || row.number(tensorShape) != 2 {
+	if values := row[tensorBytes][0]; math.Float32frombits(binary.LittleEndian.Uint32(values[4:])) != -2.5 || len(values) != 8 ||
+		row.number(tensorShape) != 2 {
 		t.Errorf("constant of floats: %x", values)
 	}
 	if got := decode(t, graph[graphConstant][1]).texts(tensorTexts); !slices.Equal(got, []string{"a", "β"}) {
@@ -100,6 +103,69 @@ func TestFile(t *testing.T) {
 	}
 	if len(graph[graphInput]) != 1 || len(graph[graphOutput]) != 2 {
 		t.Errorf("%d inputs and %d outputs", len(graph[graphInput]), len(graph[graphOutput]))
+	}
+}
+
+// Trees are one node, of another set of operators, which the file names. Nodes and leaves have the numbers of their trees.
+func TestTrees(t *testing.T) {
+	g := New("trees", nil)
+	var trees Trees
+	trees.Begin()
+	leaf := trees.Leaf([]float32{7, 8})
+	trees.Begin()
+	root := trees.Node(3, 0.5, true)
+	left, right := trees.Leaf([]float32{1, 2}), trees.Leaf([]float32{3, 4})
+	trees.Lead(root, right, left)
+	if leaf != 0 || root != 0 || left != 1 || right != 2 {
+		t.Errorf("a leaf is node %d of its tree, a root %d, its leaves %d and %d", leaf, root, left, right)
+	}
+	g.OutputMatrix("y", g.Trees(g.Input("x", 4), &trees, 2), 2)
+	var file bytes.Buffer
+	if _, err := g.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	m := decode(t, file.Bytes())
+	if n := len(m[modelOperators]); n != 2 {
+		t.Fatalf("%d sets of operators", n)
+	}
+	if set := decode(t, m[modelOperators][1]); set.texts(operatorsDomain)[0] != "ai.onnx.ml" || set.number(operatorsVersion) != 3 {
+		t.Errorf("operators of %s, version %d", set.texts(operatorsDomain), set.number(operatorsVersion))
+	}
+	ensemble := decode(t, decode(t, m[modelGraph][0])[graphNode][0])
+	if ensemble.texts(nodeOperator)[0] != "TreeEnsembleRegressor" || ensemble.texts(nodeDomain)[0] != "ai.onnx.ml" {
+		t.Errorf("the operator %s of %s", ensemble.texts(nodeOperator), ensemble.texts(nodeDomain))
+	}
+	got := map[string]string{}
+	for _, m := range ensemble[nodeAttribute] {
+		a := decode(t, m)
+		var text []string
+		switch a.number(attributeType) {
+		case integerAttribute:
+			text = append(text, fmt.Sprint(a.number(attributeInteger)))
+		case textAttribute:
+			text = a.texts(attributeText)
+		case textsAttribute:
+			text = a.texts(attributeTexts)
+		case floatsAttribute:
+			for v := a[attributeFloats][0]; len(v) > 0; v = v[4:] {
+				text = append(text, fmt.Sprint(math.Float32frombits(binary.LittleEndian.Uint32(v))))
+			}
+		case integersAttribute:
+			for v := a[attributeIntegers][0]; len(v) > 0; {
+				number, n := protowire.ConsumeVarint(v)
+				text, v = append(text, fmt.Sprint(number)), v[n:]
+			}
+		}
+		got[a.texts(attributeName)[0]] = strings.Join(text, " ")
+	}
+	if want := map[string]string{
+		"aggregate_function": "SUM", "post_transform": "NONE", "n_targets": "2",
+		"nodes_treeids": "0 1 1 1", "nodes_nodeids": "0 0 1 2", "nodes_featureids": "0 3 0 0", "nodes_values": "0 0.5 0 0",
+		"nodes_modes": "LEAF BRANCH_LEQ LEAF LEAF", "nodes_truenodeids": "0 2 0 0", "nodes_falsenodeids": "0 1 0 0",
+		"nodes_missing_value_tracks_true": "0 1 0 0",
+		"target_treeids":                  "0 0 1 1 1 1", "target_nodeids": "0 0 1 1 2 2", "target_ids": "0 1 0 1 0 1", "target_weights": "7 8 1 2 3 4",
+	}; !maps.Equal(got, want) {
+		t.Errorf("attributes %q, expected %q", got, want)
 	}
 }
 

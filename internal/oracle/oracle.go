@@ -1,9 +1,11 @@
-// Package oracle has what tests compare kernels with: the definitions, in float64, slow and plain. Only tests import it.
+// Package oracle has reference implementations for tests, slow and plain: the definitions of kernels in float64, and of
+// hashed words. Only tests import it.
 //
 //	definition, inputs ──▶ expected values
 package oracle
 
 import (
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -58,4 +60,15 @@ func MustNear(t testing.TB, what string, got, want, tolerance float64) {
 	if !(math.Abs(got-want) <= tolerance) {
 		t.Errorf("%s is %v, expected %v", what, got, want)
 	}
+}
+
+// HashedColumns returns how often each of so many columns counts for words and phrases: the column is the FNV-1a hash modulo their number.
+func HashedColumns(columns int, phrases ...string) map[int32]float32 {
+	counts := map[int32]float32{}
+	for _, phrase := range phrases {
+		h := fnv.New64a()
+		h.Write([]byte(phrase))
+		counts[int32(h.Sum64()%uint64(columns))]++
+	}
+	return counts
 }

@@ -20,7 +20,7 @@ const g = (tag, attributes, ...children) => node(svgSpace, tag, attributes, chil
 
 const whole = new Intl.NumberFormat("en");
 const count = (n) => whole.format(n);
-const plural = (n, what) => count(n) + " " + what + (n === 1 ? "" : "s");
+const plural = (n, what, several) => count(n) + " " + (n === 1 ? what : several || what + "s");
 const missing = "–";
 const percent = (v) => (v === null || v === undefined ? missing : v.toFixed(2));
 const measured = (v) => (v === null || v === undefined ? missing : Math.abs(v) >= 1e4 ? v.toExponential(2) : v.toPrecision(4));
@@ -68,7 +68,7 @@ const short = (v) => (Math.abs(v) >= 1000 ? count(v) : String(Number(v.toPrecisi
 function plot(title, description, xName, series, size, more) {
   const f = { ...frame, ...size };
   const all = series.flatMap((s) => s.points);
-  if (!all.length) return h("p", { class: "muted empty" }, "Nothing is measured yet.");
+  if (!all.length) return h("p", { class: "muted empty" }, "No measurements yet.");
   let xLow = Infinity, xHigh = -Infinity, yHigh = 0;
   for (const [x, y] of all) {
     xLow = Math.min(xLow, x); xHigh = Math.max(xHigh, x); yHigh = Math.max(yHigh, y);
@@ -124,9 +124,9 @@ const draw = {
       h("dd", {}, h("strong", {}, f.answer), h("span", {}, [f.detail, f.when].filter(Boolean).join(", "), f.since ? " " : "", f.since ? time(f.since) : "")))));
   },
   topics(list) {
-    byId("topics").replaceChildren(...list.map((t) => h("tr", {}, h("th", { scope: "row" }, t.role), cell(t.partitions || "none"), cell(count(t.held)),
-      cell(perSecond(t.rate)), cell(t.lag === null ? missing : count(t.lag)), h("td", {}, t.lag === null ? "" : t.behind))));
-    byId("flow-picture").replaceChildren(flow(list));
+    fill("topics", list.map((t) => h("tr", {}, h("th", { scope: "row" }, t.role), cell(t.partitions || "none"), cell(count(t.held)),
+      cell(perSecond(t.rate)), cell(t.lag === null ? missing : count(t.lag)), h("td", { class: "wraps" }, t.lag === null ? missing : t.behind))));
+    drawFlow();
   },
   run(r) {
     const words = byId("run-words");
@@ -139,11 +139,14 @@ const draw = {
     words.replaceChildren(`The ${kind} `, h("code", {}, r.id), r.number ? `, number ${r.number} of its chain,` : "", " is ",
       h("span", { class: r.state === "failed" ? "trouble" : r.state === "cancelled" ? "notice" : going ? "" : "good" }, r.state), r.reason ? ": " + r.reason : "",
       going && r.waits ? ", and waits " + r.waits : "", ". ", r.queued ? plural(r.queued, "run") + " wait behind it: " + r.queue.join(", ") + (r.queued > r.queue.length ? " …" : "") + "." : "");
-    const visit = byId("visit");
-    if (going && r.stage < r.stages.length) {
-      const what = r.sealing ? "residuals" : r.stage < 0 ? "survey" : `visit ${r.visit} of stage ${r.stage}`;
-      visit.replaceChildren(h("label", { for: "visit-bar" }, `Partitions whose part of the ${what} is published: ${count(r.have)} of ${count(r.of)}` +
-        (r.missing.length && r.have ? "; missing: " + r.missing.join(", ") + (r.of - r.have > r.missing.length ? " …" : "") : "")), h("progress", { id: "visit-bar", max: Math.max(r.of, 1), value: r.have }));
+    const visit = byId("visit"), stages = r.stages.length;
+    const bar = (text, value, max) => visit.replaceChildren(h("label", { for: "visit-bar" }, text), h("progress", { id: "visit-bar", max, value }));
+    byId("run").dataset.going = going; // while it goes on its parts keep their height, so that what is below does not jump at each visit
+    if (going && r.stage < stages) {
+      const what = r.sealing ? `Residuals of stage ${r.stage} of ${stages}` : r.stage < 0 ? "Survey" : `Stage ${r.stage + 1} of ${stages}, visit ${r.visit + 1}`;
+      bar(`${what}: ${count(r.have)} of ${plural(r.of, "partition")} done` + (r.missing.length && r.have ? "; missing: " + r.missing.join(", ") + (r.of - r.have > r.missing.length ? " …" : "") : ""), r.have, Math.max(r.of, 1));
+    } else if (going || r.state === "done") {
+      bar(`${plural(stages, "stage")} of ${stages} fitted`, 1, 1);
     } else {
       visit.replaceChildren();
     }
@@ -155,46 +158,116 @@ const draw = {
   quarantine(q) {
     byId("quarantine-words").textContent = q.held ? `${plural(q.held, "message")} could not be used, and ${q.held === 1 ? "is" : "are"} kept with the reason.` : "Nothing is in quarantine.";
     byId("quarantine-tables").hidden = !q.recent.length;
-    byId("reasons").replaceChildren(...q.reasons.map((r) => h("tr", {}, cell(count(r.messages)), h("td", {}, time(r.last)), h("td", { class: "wraps" }, r.reason))));
-    byId("bad").replaceChildren(...q.recent.map((m) => h("tr", {}, h("th", { scope: "row" }, `${m.topic}[${m.partition}]@${m.offset}`), h("td", {}, time(m.at)), cell(count(m.bytes)), h("td", { class: "wraps" }, m.reason))));
+    fill("reasons", q.reasons.map((r) => h("tr", {}, cell(count(r.messages)), h("td", {}, time(r.last)), h("td", { class: "wraps" }, r.reason))));
+    fill("bad", q.recent.map((m) => h("tr", {}, h("th", { scope: "row" }, `${m.topic}[${m.partition}]@${m.offset}`), h("td", {}, time(m.at)), cell(count(m.bytes)), h("td", { class: "wraps" }, m.reason))));
   },
 };
 const cell = (text) => h("td", { class: "number" }, String(text));
+
+// fill puts rows into the body of a table. In a narrow window a row is a block, and each of its cells has the name of its column.
+function fill(id, rows) {
+  const body = byId(id), names = [...body.parentElement.tHead.rows[0].cells].map((c) => c.textContent);
+  for (const row of rows) {
+    row.setAttribute("role", "row"); // blocks are no rows for those who can't see them, unless they say so
+    [...row.cells].forEach((c, i) => {
+      c.dataset.name = names[i];
+      if (c.textContent === missing) c.classList.add("none");
+      c.setAttribute("role", c.tagName === "TH" ? "rowheader" : "cell");
+    });
+  }
+  body.replaceChildren(...rows);
+}
 
 function tell(text) {
   if (byId("news").textContent !== text) byId("news").textContent = text;
 }
 
-// flow draws how messages go from topic to topic.
+// waitsOf says what of a topic others have still to do.
+const waiting = {
+  source: "not ingested", examples: "not learnt", statistics: "partitions missing", residuals: "partitions missing", weights: "visit is due", versions: "newer than in use",
+};
+const waitsOf = (t) => t.lag === null ? count(t.held) + " held" : t.lag === 0 ? "nothing waits" : `${count(t.lag)} ${waiting[t.role] || "wait"}`;
+
+// spark is how a rate was lately.
+function spark(t, x, y, wide) {
+  const top = Math.max(...t.rates, 1e-9), n = t.rates.length;
+  return n > 1 ? g("path", { class: "spark", d: t.rates.map((v, i) => (i ? "L" : "M") + (x + (wide * i) / (n - 1)).toFixed(1) + " " + (y - (v / top) * 14).toFixed(1)).join("") }) : null;
+}
+
+// processes says how many processes a role has, if that is known.
+function processes(role, otherwise) {
+  const staff = state.staff;
+  if (!staff || staff.embedded || staff.unknown || staff.hidden.includes(role)) return otherwise;
+  const own = { ingest: staff.ingesters, work: staff.workers, solve: staff.solvers, score: staff.scorers, serve: staff.servers }[role];
+  return own.length ? plural(own.length, "process", "processes") : "no process";
+}
+
+// The flow: the roles, what they do, and which topics they read and write, in the order of the flow.
+const roles = [
+  ["ingest", "ingest", "reads events", "source", "examples, quarantine"], ["work", "workers", "visit rows", "examples, weights, residuals", "statistics, residuals, quarantine"],
+  ["solve", "solver", "fits stages", "statistics", "weights, versions, state, plans"], ["serve", "servers", "answer requests", "versions", ""], ["score", "scorers", "predict", "examples, versions", "predictions"],
+];
+
+function drawFlow() {
+  const list = state.topics;
+  if (!list) return;
+  byId("flow-picture").replaceChildren(byId("flow-picture").clientWidth >= 900 ? flow(list) : flowList(list));
+}
+
+// flow draws how messages go from topic to topic, for a window that is wide enough.
 function flow(list) {
   const of = Object.fromEntries(list.map((t) => [t.role, t]));
-  const svg = g("svg", { viewBox: "0 0 980 262", role: "img", "aria-labelledby": "flow-name flow-desc" }, g("title", { id: "flow-name" }, "The flow of messages"),
-    g("desc", { id: "flow-desc" }, "Examples go to workers, statistics from workers to the solver, weights back to the workers; residuals from a stage to the next; versions to subscribers. " +
+  const from = of.source ? 0 : 302, wide = 1180 - from;
+  const svg = g("svg", { viewBox: `${from} 0 ${wide} 290`, width: wide, height: 290, role: "img", "aria-labelledby": "flow-name flow-desc" }, g("title", { id: "flow-name" }, "The flow of messages"),
+    g("desc", { id: "flow-desc" }, roles.map(([, name, , reads, writes]) => `${name}: read ${reads}` + (writes ? `, write ${writes}` : "")).join("; ") + ". " +
       list.filter((t) => t.partitions).map((t) => `${t.role}: ${perSecond(t.rate)} a second` + (t.lag ? `, ${count(t.lag)} ${t.behind}` : "")).join("; ") + "."),
     g("defs", {}, g("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }, g("path", { class: "head", d: "M0 0L8 4L0 8z" }))));
   const arrow = (d) => svg.append(g("path", { class: "arrow", d, "marker-end": "url(#arrow)" }));
-  arrow("M176 61H238"); arrow("M338 61H400"); arrow("M576 61H638"); arrow("M738 61H800");
-  arrow("M688 96V139H580"); arrow("M400 139H312V98"); arrow("M264 98V177"); arrow("M278 177V98"); arrow("M238 82H206V139H90V177");
-  const role = (x, y, name, what) => svg.append(g("rect", { class: "role", x, y, width: 100, height: 68, rx: 34 }), g("text", { class: "strong", x: x + 50, y: y + 31, "text-anchor": "middle" }, name), g("text", { class: "small", x: x + 50, y: y + 47, "text-anchor": "middle" }, what));
+  const role = (x, y, name) => {
+    const [key, title, does] = roles.find((r) => r[0] === name);
+    svg.append(g("rect", { class: "role", x, y, width: 86, height: 66, rx: 33 }), g("text", { class: "strong", x: x + 43, y: y + 30, "text-anchor": "middle" }, title), g("text", { class: "small", x: x + 43, y: y + 46, "text-anchor": "middle" }, processes(key, does)));
+  };
   const topic = (x, y, name) => {
     const t = of[name];
-    svg.append(g("rect", { class: "box", x, y, width: 172, height: 70, rx: 6 }), g("text", { class: "strong", x: x + 10, y: y + 19 }, name));
+    svg.append(g("rect", { class: "box", x, y, width: 152, height: 70, rx: 6 }), g("text", { class: "strong", x: x + 10, y: y + 19 }, name === "source" ? "source topic" : name));
     if (!t || !t.partitions) {
-      svg.append(g("text", { class: "small", x: x + 10, y: y + 37 }, "does not exist"));
+      svg.append(g("text", { class: "small", x: x + 10, y: y + 38 }, "does not exist"));
       return;
     }
-    svg.append(g("text", { x: x + 10, y: y + 38 }, perSecond(t.rate) + " messages/s"));
-    const lag = t.lag === null ? plural(t.held, "message") + " held" : t.lag === 0 ? "nothing waits" : `${count(t.lag)} ` + ({ examples: "not learnt", statistics: "due of the visit", residuals: "due of the stage", weights: "visit due", versions: "newer than out" }[name] || "wait");
-    svg.append(g("text", { class: t.lag ? "late small" : "small", x: x + 10, y: y + 56 }, lag));
-    const top = Math.max(...t.rates, 1e-9), wide = 56, n = t.rates.length;
-    if (n > 1) svg.append(g("path", { class: "spark", d: t.rates.map((v, i) => (i ? "L" : "M") + (x + 108 + (wide * i) / (n - 1)).toFixed(1) + " " + (y + 22 - (v / top) * 14).toFixed(1)).join("") }));
+    svg.append(g("text", { x: x + 10, y: y + 38 }, perSecond(t.rate) + " messages/s"), g("text", { class: t.lag ? "late small" : "small", x: x + 10, y: y + 57 }, waitsOf(t)));
+    const line = spark(t, x + 104, y + 22, 38);
+    if (line) svg.append(line);
   };
-  topic(4, 26, "examples"); role(238, 27, "workers", "visit rows"); topic(404, 26, "statistics"); role(638, 27, "solver", "fits a stage"); topic(804, 26, "versions");
-  topic(404, 104, "weights"); topic(188, 180, "residuals"); topic(4, 180, "quarantine");
-  topic(804, 104, "state"); topic(404, 182, "plans");
-  arrow("M716 96V139H800"); arrow("M688 139V217H580");
-  svg.append(g("text", { class: "small", x: 889, y: 16, "text-anchor": "middle" }, "subscribers get these"), g("text", { class: "small", x: 889, y: 190, "text-anchor": "middle" }, "what a chain goes on from"), g("text", { class: "small", x: 588, y: 206 }, "what a run is,"), g("text", { class: "small", x: 588, y: 240 }, "how it ended"));
+  const top = 8, middle = 104, low = 212;
+  if (of.source) {
+    topic(2, top, "source"); role(186, top + 2, "ingest");
+    arrow(`M154 ${top + 35}H182`); arrow(`M272 ${top + 35}H300`); arrow(`M229 ${top + 68}V${middle + 8}`);
+    topic(186, middle + 12, "quarantine");
+    arrow(`M496 ${top + 62}C470 ${middle + 47} 440 ${middle + 47} 342 ${middle + 47}`);
+  } else {
+    topic(304, middle + 12, "quarantine"); arrow(`M496 ${top + 62}C490 ${middle + 47} 480 ${middle + 47} 460 ${middle + 47}`);
+  }
+  topic(304, top, "examples"); role(488, top + 2, "work"); topic(606, top, "statistics"); role(790, top + 2, "solve"); topic(908, top, "versions"); role(1092, top + 2, "serve");
+  arrow(`M456 ${top + 35}H484`); arrow(`M574 ${top + 35}H602`); arrow(`M758 ${top + 35}H786`); arrow(`M876 ${top + 35}H904`); arrow(`M1060 ${top + 35}H1088`);
+  topic(606, middle + 4, "weights"); topic(420, low, "residuals"); topic(606, low, "plans"); topic(908, middle + 4, "state"); role(1092, middle + 6, "score"); topic(1026, low, "predictions");
+  arrow(`M822 ${top + 68}V${middle + 39}H762`); arrow(`M606 ${middle + 39}H552V${top + 72}`);
+  arrow(`M518 ${top + 68}V${low - 4}`); arrow(`M532 ${low}V${top + 72}`);
+  arrow(`M833 ${top + 68}V${low + 35}H762`); arrow(`M844 ${top + 68}V${middle + 39}H904`);
+  arrow(`M1060 ${top + 50}H1076V${middle + 39}H1088`); arrow(`M1135 ${middle + 72}V${low - 4}`);
   return svg;
+}
+
+// flowList is the flow for a narrow window: each role between what it reads and what it writes.
+function flowList(list) {
+  const shown = list.filter((t) => t.partitions);
+  const card = (t) => h("li", { class: "topic" }, h("strong", {}, t.role === "source" ? "source topic" : t.role), h("span", {}, perSecond(t.rate) + " messages/s"),
+    h("span", { class: t.lag ? "notice" : "muted" }, waitsOf(t)));
+  const own = { ingest: ["source"], work: ["examples", "residuals", "quarantine"], solve: ["statistics", "weights", "plans", "state"], serve: ["versions"], score: ["predictions"] };
+  return h("ol", { class: "flow" }, ...roles.filter(([key]) => key !== "ingest" || shown.some((t) => t.role === "source")).flatMap(([key, title, does, reads, writes]) => {
+    const topics = own[key].map((name) => shown.find((t) => t.role === name)).filter(Boolean);
+    const process = h("li", { class: "process" }, h("strong", {}, title), h("span", {}, processes(key, does)), h("span", { class: "muted" }, `${reads} → ${writes || "answers"}`));
+    return key === "score" ? [process, ...topics.map(card)] : [...topics.map(card), process];
+  }));
 }
 
 // pointsOf are the passes of a stage, as they were reported or as they come.
@@ -229,15 +302,15 @@ function drawStages(r) {
       below: (x, y, f) => starts.flatMap(([from, n, stage], i) => {
         const left = Math.max(f.left, x(from + 0.5)), right = Math.min(f.width - f.right, x(from + n + 0.5));
         return [i % 2 ? g("rect", { class: "band", x: left, y: f.top, width: Math.max(0, right - left), height: f.height - f.top - f.bottom }) : null,
-          room > 46 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + stage) : null].filter(Boolean);
+          room > 52 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
       }),
     }), all.length ? legend(all.map((s) => [s.kind, s.name])) : "");
   }
-  byId("stages").replaceChildren(...r.stages.map((s) => {
+  fill("stages", r.stages.map((s) => {
     const passes = pointsOf(s), last = s.done || passes[passes.length - 1] || {};
     const now = !s.done && !s.planned && (r.state === "running" || r.state === "waiting");
-    return h("tr", now ? { "aria-current": "step" } : {}, h("th", { scope: "row" }, s.stage), h("td", {}, s.member ? `${s.block}, member ${s.member}` : s.block), h("td", {}, s.link), h("td", {}, s.done ? "done" : now ? h("strong", {}, "now") : missing),
-      cell(`${s.done ? s.done.passes : passes.length} / ${s.most}`), cell(percent(last.train_error)), cell(percent(last.holdout_error)), cell(percent(last.test_error)), cell(measured(last.train_loss)), cell(s.done ? s.done.seconds.toFixed(2) : missing));
+    return h("tr", now ? { "aria-current": "step" } : {}, h("th", { scope: "row" }, s.stage + 1), h("td", {}, s.member ? `${s.block}, member ${s.member}` : s.block), h("td", {}, s.link), h("td", {}, s.done ? "done" : now ? h("strong", {}, "now") : missing),
+      cell(s.done ? s.done.passes : s.planned ? missing : `${Math.min(passes.length, s.most)} of ≤ ${s.most}`), cell(percent(last.train_error)), cell(percent(last.holdout_error)), cell(percent(last.test_error)), cell(measured(last.train_loss)), cell(s.done ? s.done.seconds.toFixed(2) : missing));
   }));
 }
 
@@ -246,14 +319,15 @@ function drawStages(r) {
 const page = { size: 15, from: 0 }; // from counts versions from the newest
 function drawVersions() {
   const all = state.versions, n = all.length;
+  page.size = window.innerWidth < 1000 ? 5 : 15; // there a version is a block of several lines
   page.from = Math.max(0, Math.min(page.from, n - 1));
   const shown = all.slice(Math.max(0, n - page.from - page.size), n - page.from).reverse();
-  byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version} of ${count(n)}, the newest first: errors in percent` : "Versions: there is none yet";
+  byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version} of ${count(n)}, the newest first: errors in percent` : "No version yet";
   byId("newer").disabled = page.from === 0;
   byId("older").disabled = page.from + page.size >= n;
-  byId("version-rows").replaceChildren(...shown.map((v) => {
-    const notes = [v.drift && h("span", { class: "trouble" }, "alarm"), v.mostly_bad && h("span", { class: "trouble" }, "bad messages"), v.unknown_rows && h("span", { class: "notice" }, plural(v.unknown_rows, "row") + " of no class")].filter(Boolean);
-    const what = v.latest ? h("span", { class: "good" }, v.pinned ? "out, pinned" : "out") : v.pinned ? "pinned" : v.offered ? "offered" : h("span", { class: "notice" }, "withheld");
+  fill("version-rows", shown.map((v) => {
+    const notes = [v.drift && h("span", { class: "trouble" }, "alarm"), v.mostly_bad && h("span", { class: "trouble" }, "bad messages"), v.unknown_rows && h("span", { class: "notice" }, plural(v.unknown_rows, "row") + " with a label that is not a class")].filter(Boolean);
+    const what = v.latest ? h("span", { class: "good" }, v.pinned ? "in use, pinned" : "in use") : v.pinned ? "pinned" : v.offered ? "offered" : h("span", { class: "notice" }, "withheld");
     return h("tr", {}, h("th", { scope: "row", class: "number" }, v.version), h("td", {}, what), h("td", {}, v.kind), h("td", {}, v.parent || missing), cell(count(v.rows)),
       cell(percent(v.prequential_error)), cell(percent(v.holdout_error)), cell(percent(v.test_error)), cell(percent(v.train_error)), h("td", {}, time(v.written)), h("td", {}, ...(notes.length ? notes.flatMap((e, i) => (i ? [", ", e] : [e])) : [missing])), h("td", {}, h("code", {}, v.digest)));
   }));
@@ -268,7 +342,7 @@ function drawErrors() {
   const words = [plural(all.length, "version")];
   if (alarms.length) words.push(plural(alarms.length, "alarm"));
   words.push(withheld.length ? `${count(withheld.length)} withheld by the gate` : "none withheld by the gate");
-  byId("error-words").textContent = all.length ? words.join(", ") + "." : "There is no version yet.";
+  byId("error-words").textContent = all.length ? words.join(", ") + "." : "No version yet.";
   if (!all.length) return byId("error-chart").replaceChildren();
   const last = series.map((s) => `${s.name}: ${percent(s.points[s.points.length - 1][1])} percent`).join("; ");
   byId("error-chart").replaceChildren(plot("Error over versions, in percent", `${words.join(", ")}. Last: ${last}.`, "version", series, { width: widthOf("error-chart"), height: 240 }, {
@@ -283,7 +357,7 @@ function drawErrors() {
       ].filter(Boolean);
     },
   }), legend([...series.map((s) => [s.kind, s.name]),
-    ...(out ? [["", `out: version ${out.version}`, () => g("path", { class: "out", d: circle(13, 5, 4) })]] : []),
+    ...(out ? [["", `in use: version ${out.version}`, () => g("path", { class: "out", d: circle(13, 5, 4) })]] : []),
     ...(alarms.length ? [["", "alarm", () => g("path", { class: "alarm filled", d: triangleAt(13, 4, 4) })]] : []),
     ...(withheld.length ? [["", "withheld by the gate", () => g("path", { class: "withheld", d: crossAt(13, 5, 4) })]] : [])]));
 }
@@ -298,32 +372,33 @@ function drawQuality(q) {
     return;
   }
   words.textContent = `Version ${q.version}, ${plural(q.rows, q.split + " row")}${q.before ? ", before they were learnt" : ""}: error ${percent(q.error)} %, ` + (q.rmse === undefined
-    ? `log loss ${measured(q.log_loss)}, Brier score ${measured(q.brier)}, calibration error ${measured(q.ece)}.`
+    ? `log loss ${measured(q.log_loss)}, Brier score ${measured(q.brier)}, calibration error ${measured(q.ece)}${q.auc === undefined ? "" : `, AUC ${measured(q.auc)}`}${q.decided === undefined ? "" : `; at the threshold ${measured(q.decided.threshold)}: error ${percent(q.decided.error)} %, precision ${measured(q.decided.precision)}, recall ${measured(q.decided.recall)}`}${q.majority_error === undefined ? "" : `; always predicting the commonest class: ${percent(q.majority_error)} %`}.`
     : `of the variance; RMSE ${measured(q.rmse)}, MAE ${measured(q.mae)}, R² ${measured(q.r2)}.`);
   if (q.curve && q.curve.length > 1) {
-    curve.append(h("figure", {}, h("figcaption", {}, `Error along the messages of version ${q.version}, before they were learnt, in percent`), plot(`Error along the messages of version ${q.version}`, "By message, in the order of the log", "message", [{ kind: "", name: "error", points: q.curve.map((b) => [b.offset, b.error]) }], { width: widthOf("error-chart"), height: 130 })));
+    curve.append(h("figure", {}, h("figcaption", {}, `Prequential error of version ${q.version} in log order, in percent`), plot(`Error of the new rows of version ${q.version}`, "By row, in log order", "rows", [{ kind: "", name: "error", points: q.curve.map((b) => [b.rows, b.error]) }], { width: widthOf("error-chart"), height: 130 })));
     curve.classList.add("chart");
   }
   if (q.confusion) {
     const top = Math.max(1, ...q.confusion.flat()), worst = Math.max(1, ...q.confusion.flatMap((row, i) => row.filter((_, j) => i !== j)));
-    table.replaceChildren(h("caption", {}, "Confusion: rows by class, and by the class that was predicted"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "class"), ...q.labels.map((l) => h("th", { scope: "col" }, l)))),
+    const rates = [["precision", q.precision], ["recall", q.recall], ["F1", q.f1]].filter(([, values]) => values);
+    table.replaceChildren(h("caption", {}, "Confusion matrix: rows by true and predicted class"),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "class"), ...q.labels.map((l) => h("th", { scope: "col" }, l)), ...rates.map(([name]) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, ...q.confusion.map((row, i) => h("tr", {}, h("th", { scope: "row" }, q.labels[i]), ...row.map((n, j) => {
         const td = h("td", i === j ? {} : { class: "miss" }, n ? count(n) : "·");
         td.style.setProperty("--share", n ? (i === j ? 0.25 + (0.75 * n) / top : 0.25 + (0.75 * n) / worst) : 0);
         return td;
-      })))));
+      }), ...rates.map(([, values]) => cell(measured(values[i])))))));
   } else if (q.pairs) {
-    table.replaceChildren(h("caption", {}, "The classes that are confused most: there are too many for a matrix"),
+    table.replaceChildren(h("caption", {}, "Most confused classes: there are too many for a matrix"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "class"), h("th", { scope: "col" }, "predicted"), h("th", { scope: "col" }, "rows"))),
       h("tbody", {}, ...q.pairs.map((p) => h("tr", {}, h("th", { scope: "row" }, p.label), h("td", {}, p.predicted), cell(count(p.rows))))));
   } else {
-    table.replaceChildren(h("caption", {}, q.rmse === undefined ? "There are too many classes for a confusion matrix." : "Numbers have no classes."));
+    table.replaceChildren(h("caption", {}, q.rmse === undefined ? "There are too many classes for a confusion matrix." : "Numeric targets have no classes."));
   }
   const bins = q.reliability || [], size = 300, pad = 36;
   const at = (v) => pad + v * (size - pad - 10), down = (v) => size - pad - v * (size - pad - 10);
   const most = Math.max(...bins.map((b) => b.weight), 1e-9);
-  const svg = g("svg", { viewBox: `0 0 ${size} ${size}`, width: size, height: size, role: "img" }, g("title", {}, "Reliability diagram"), g("desc", {}, "On the diagonal, predictions are right as often as they are sure. Calibration error " + measured(q.ece)));
+  const svg = g("svg", { viewBox: `0 0 ${size} ${size}`, width: size, height: size, role: "img" }, g("title", {}, "Reliability diagram"), g("desc", {}, "On the diagonal, accuracy equals confidence. Calibration error " + measured(q.ece)));
   for (const v of [0, 0.25, 0.5, 0.75, 1]) {
     svg.append(g("path", { class: "grid", d: `M${at(0)} ${down(v)}H${at(1)}M${at(v)} ${down(0)}V${down(1)}` }), g("text", { class: "small", x: pad - 6, y: down(v) + 4, "text-anchor": "end" }, String(v)), g("text", { class: "small", x: at(v), y: down(0) + 14, "text-anchor": "middle" }, String(v)));
   }
@@ -331,9 +406,9 @@ function drawQuality(q) {
   const points = bins.map((b) => [at(Math.min(1, b.confidence)), down(b.accuracy), b]);
   svg.append(g("path", { class: "series", d: points.map(([x, y], i) => (i ? "L" : "M") + x.toFixed(1) + " " + y.toFixed(1)).join("") }),
     g("path", { class: "dots", d: points.map(([x, y, b]) => circle(x, y, 2 + 5 * Math.sqrt(b.weight / most))).join("") }),
-    g("text", { class: "small", x: at(1), y: size - 6, "text-anchor": "end" }, "confidence"), g("text", { class: "small", x: at(0) + 5, y: down(1) + 13 }, "part that is right"));
-  byId("reliability").replaceChildren(bins.length ? svg : h("p", { class: "muted" }, "The report has none."));
-  byId("reliability-rows").replaceChildren(...bins.map((b) => h("tr", {}, cell(b.confidence.toFixed(3)), cell(b.accuracy.toFixed(3)), cell(measured(b.weight)))));
+    g("text", { class: "small", x: at(1), y: size - 6, "text-anchor": "end" }, "confidence"), g("text", { class: "small", x: at(0) + 5, y: down(1) + 13 }, "accuracy"));
+  byId("reliability").replaceChildren(bins.length ? svg : h("p", { class: "muted" }, "Not in the report."));
+  fill("reliability-rows", bins.map((b) => h("tr", {}, cell(b.confidence.toFixed(3)), cell(b.accuracy.toFixed(3)), cell(measured(b.weight)))));
 }
 
 // ranges shortens a list of numbers: 0–3, 7.
@@ -349,14 +424,18 @@ function ranges(list) {
 }
 
 function drawStaff(s) {
-  const n = s.workers.length + s.solvers.length + s.runners.length;
+  const all = [["ingester", s.ingesters], ["worker", s.workers], ["solver", s.solvers], ["runner", s.runners], ["scorer", s.scorers], ["server", s.servers]];
   const words = [];
-  if (s.embedded) words.push("The brokers are embedded in a process, which works on the runs itself, as a member of no group.");
-  if (s.unknown) words.push("Who works is not known: " + s.unknown + ".");
-  if (n || !s.embedded) words.push(`${plural(s.workers.length, "worker")}, ${plural(s.solvers.length, "solver")}, ${plural(s.runners.length, "runner")}.`);
+  if (s.embedded) words.push("The broker is embedded in one process, which does all the work.");
+  if (s.unknown) words.push("The processes are unknown: " + s.unknown + ".");
+  const present = all.filter(([, list]) => list.length).map(([role, list]) => plural(list.length, role));
+  if (present.length || !s.embedded && !s.unknown) words.push(present.length ? present.join(", ") + "." : "No process of the pipeline is running.");
+  if (s.hidden.length) words.push("The brokers do not list the processes of stagewise " + s.hidden.join(", ") + ".");
   byId("staff-words").textContent = words.join(" ");
-  const rows = [["worker", s.workers], ["solver", s.solvers], ["runner", s.runners]].flatMap(([role, list]) => list.map((w) => h("tr", {}, h("td", {}, role), h("th", { scope: "row" }, w.host), h("td", {}, h("code", {}, w.id)), h("td", {}, role === "worker" ? ranges(w.partitions) : w.partitions.length ? "active" : "standby"), h("td", { class: "wraps" }, w.waits))));
-  byId("staff-rows").replaceChildren(...rows);
+  const shares = new Set(["worker", "scorer"]); // they divide the partitions of the examples
+  fill("staff-rows", all.flatMap(([role, list]) => list.map((w) => h("tr", {}, h("td", {}, role), h("th", { scope: "row" }, w.host), h("td", {}, h("code", {}, w.id)), h("td", {}, role === "server" ? missing : shares.has(role) ? ranges(w.partitions) : w.partitions.length ? "active" : "standby"), h("td", { class: "wraps" }, w.waits)))));
+  byId("staff-rows").closest(".scrolls").hidden = !present.length;
+  drawFlow();
 }
 
 // Events
@@ -383,12 +462,12 @@ function news(name, now) {
   if (before === undefined) return;
   if (name === "versions" && now.length && (!before.length || before[before.length - 1].version !== now[now.length - 1].version)) {
     const v = now[now.length - 1];
-    tell(`Version ${v.version} is ${v.latest ? "out" : v.offered ? "offered" : "withheld"}.`);
+    tell(`Version ${v.version} is ${v.latest ? "in use" : v.offered ? "offered" : "withheld"}.`);
   }
   if (name === "run" && now && before && before.id === now.id && before.state !== now.state) tell(`Run ${now.id} is ${now.state}.`);
 }
 
-const lost = "No connection. Trying again …";
+const lost = "No connection. Retrying …";
 function follow() {
   const source = new EventSource("events");
   for (const name of Object.keys(draw)) {
@@ -405,7 +484,7 @@ function follow() {
   source.onerror = () => {
     if (byId("live").textContent === lost) return;
     byId("live").textContent = lost;
-    state.summary = { ...state.summary, level: "notice", verdict: "No connection. What you see is from " + new Date(heard).toLocaleTimeString() + ".", needs: [], facts: (state.summary || {}).facts || [] };
+    state.summary = { ...state.summary, level: "notice", verdict: "No connection. The page is from " + new Date(heard).toLocaleTimeString() + ".", needs: [], facts: (state.summary || {}).facts || [] };
     plan("summary"); // when there is a connection again, all parts are sent again
   };
 }

@@ -11,14 +11,17 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // A worker and a solver bring a submitted run to its end. They share no memory: they meet on topics.
@@ -43,10 +46,10 @@ func Example() {
 
 func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
 	blas := kernel.Gonum()
-	if _, err := pipeline.Submit(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+	if _, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{}); err != nil {
 		return err
 	}
-	client := run.NewClient(log, "digits", nil)
+	client := protocol.NewClient(log, "digits", nil)
 	ledger, err := client.ReadLedger(ctx)
 	if err != nil {
 		return err
@@ -57,15 +60,15 @@ func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
 	}
 	roles, working := errgroup.WithContext(ctx)
 	roles.Go(func() error {
-		return worker.New(client, blas, plan, 0, run.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)
+		return worker.New(client, blas, plan, 0, ownership.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)
 	})
 	roles.Go(func() error {
-		return solver.New(client, blas, plan, 0, run.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
+		return solver.New(client, blas, plan, 0, ownership.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
 	})
 	if err := roles.Wait(); err != nil {
 		return err
 	}
-	m, err := client.Model(ctx, run.Latest)
+	m, err := client.Model(ctx, protocol.Latest)
 	if err != nil {
 		return err
 	}
@@ -74,13 +77,13 @@ func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
 }
 
 // digits is a job on the digits that the repository carries: one stage of the pixels themselves.
-func digits() pipeline.Job {
+func digits() topics.Job {
 	examples := ingest.Defaults()
 	examples.Train = []string{"../../examples/digits/digits-train.csv.gz"}
 	stage := solve.Defaults()
 	stage.Features = stages.DefaultsOf("columns")
-	return pipeline.Job{
-		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage},
+	return topics.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage},
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
 	}
 }

@@ -10,31 +10,34 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // gathering reduces the records of a visit in the order of partitions. It adds a partition's records as soon as its turn in its
 // group comes. So of a thousand partitions, memory holds only those whose records came before their turn.
 type gathering struct {
-	run.Visit
+	protocol.Visit
 	part
-	spans     schemas.Spans // one of each partition; see Solver.visited
+	spans     coverage.Spans // one of each partition; see Solver.visited
 	reduction *accumulate.Reduction
 }
 
 // part says which records of a span a gathering needs, and makes a sum of them.
 type part struct {
-	kinds []schemas.Kind
-	terms bool                                        // the terms of the increments that the span has too
-	sum   func(schemas.Span) (*accumulate.Sum, error) // called once all records of the span have come
+	kinds []wire.Kind
+	terms bool                                         // the terms of the increments that the span has too
+	sum   func(coverage.Span) (*accumulate.Sum, error) // called once all records of the span have come
 }
 
 // gathering returns a gathering of a visit's records that has none yet.
-func (s *Solver) gathering(v run.Visit, p part) *gathering {
+func (s *Solver) gathering(v protocol.Visit, p part) *gathering {
 	spans := s.plan.Spans.Hulls()
-	if v.Stage != schemas.Survey {
+	if v.Stage != wire.Survey {
 		spans = s.visited
 	}
 	reduction := accumulate.NewReduction(len(spans))
@@ -44,18 +47,18 @@ func (s *Solver) gathering(v run.Visit, p part) *gathering {
 
 // visitSum gathers the sums of a visit. withGram adds the Gram matrix, which is a record of its own: the visits that fit a
 // calibration need it.
-func (s *Solver) visitSum(v run.Visit, withGram bool) part {
-	p := part{kinds: []schemas.Kind{schemas.KindVisit}}
+func (s *Solver) visitSum(v protocol.Visit, withGram bool) part {
+	p := part{kinds: []wire.Kind{statistics.KindVisit}}
 	if withGram {
-		p.kinds = append(p.kinds, schemas.KindGram)
+		p.kinds = append(p.kinds, statistics.KindGram)
 	}
-	p.sum = func(span schemas.Span) (*accumulate.Sum, error) {
-		visit, err := schemas.VisitOf(s.inbox.double(s.identity(schemas.KindVisit, v, span.Partition)))
+	p.sum = func(span coverage.Span) (*accumulate.Sum, error) {
+		visit, err := statistics.VisitOf(s.inbox.Double(s.identity(statistics.KindVisit, v, span.Partition)))
 		if err != nil {
 			return nil, err
 		}
 		if withGram {
-			gram, err := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			gram, err := statistics.ExactGramOf(s.inbox.Double(s.identity(statistics.KindGram, v, span.Partition)))
 			if err != nil {
 				return nil, err
 			}
@@ -67,10 +70,10 @@ func (s *Solver) visitSum(v run.Visit, withGram bool) part {
 }
 
 // sealSum gathers the sums that the seals of a stage have.
-func (s *Solver) sealSum(v run.Visit) part {
+func (s *Solver) sealSum(v protocol.Visit) part {
 	terms := s.sealsTerms(v.Stage)
-	return part{kinds: []schemas.Kind{schemas.KindSeal}, terms: terms, sum: func(span schemas.Span) (*accumulate.Sum, error) {
-		seal, err := schemas.SealOf(s.inbox.double(s.identity(schemas.KindSeal, v, span.Partition)))
+	return part{kinds: []wire.Kind{statistics.KindSeal}, terms: terms, sum: func(span coverage.Span) (*accumulate.Sum, error) {
+		seal, err := statistics.SealOf(s.inbox.Double(s.identity(statistics.KindSeal, v, span.Partition)))
 		if err != nil {
 			return nil, err
 		}
@@ -83,37 +86,39 @@ func (s *Solver) sealSum(v run.Visit) part {
 }
 
 // blockGram gathers the Gram matrix of a stage's block.
-func (s *Solver) blockGram(v run.Visit) part {
-	kinds, leaves := []schemas.Kind{schemas.KindGram}, false
+func (s *Solver) blockGram(v protocol.Visit) part {
+	kinds, leaves := []wire.Kind{statistics.KindGram}, false
 	if s.plan.Update().TakesAway() {
-		kinds, leaves = append(kinds, schemas.KindLeave), true
+		kinds, leaves = append(kinds, statistics.KindLeave), true
 	}
-	return part{kinds: kinds, sum: func(span schemas.Span) (*accumulate.Sum, error) {
-		g, err := schemas.BlockGramOf(s.inbox.single(s.identity(schemas.KindGram, v, span.Partition)), s.scratch.grams.Get)
+	return part{kinds: kinds, sum: func(span coverage.Span) (*accumulate.Sum, error) {
+		g, err := statistics.BlockGramOf(s.inbox.Single(s.identity(statistics.KindGram, v, span.Partition)), s.scratch.grams.Get)
 		if err != nil {
 			return nil, err
 		}
-		weight := schemas.Vector(schemas.FieldGramRows, []float64{g.Weight})
+		weight := wire.Vector(statistics.FieldGramRows, []float64{g.Weight})
 		fields := append(gramFields(g), weight)
 		if leaves {
-			leave, err := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindLeave, v, span.Partition)))
+			leave, err := statistics.ExactGramOf(s.inbox.Double(s.identity(statistics.KindLeave, v, span.Partition)))
 			if err != nil {
 				return nil, err
 			}
 			for _, field := range gramFields(leave) {
-				field.Name = schemas.FieldLeave
-				fields = append(fields, field, schemas.Vector(schemas.FieldLeaveRows, []float64{leave.Weight}))
+				field.Name = statistics.FieldLeave
+				fields = append(fields, field, wire.Vector(statistics.FieldLeaveRows, []float64{leave.Weight}))
 			}
 		}
-		return accumulate.NewSum(schemas.Coverage{Spans: schemas.Spans{span}}, fields), nil
+		return accumulate.NewSum(coverage.Coverage{Spans: coverage.Spans{span}}, fields), nil
 	}}
 }
 
-// sumOf returns the sum of a record, which must cover all spans of the plan in the partition of a span, and in an update what is visited again of the partition.
-func (s *Solver) sumOf(id schemas.Identity, span schemas.Span, covered schemas.Coverage, sums schemas.Tensors[float64]) (*accumulate.Sum, error) {
+// sumOf returns the sum of a record, which must cover all spans of the plan in the partition of a span, and in an
+// update what is visited again of the partition.
+func (s *Solver) sumOf(id wire.Identity, span coverage.Span, covered coverage.Coverage,
+	sums wire.Tensors[float64]) (*accumulate.Sum, error) {
 	want := s.plan.Spans.On(span.Partition)
-	if u := s.plan.Update(); u != nil && id.Stage != schemas.Survey {
-		past := schemas.Spans{}
+	if u := s.plan.Update(); u != nil && id.Stage != wire.Survey {
+		past := coverage.Spans{}
 		for i := range u.Refresh {
 			if c, any := u.Refresh[i].On(span.Partition); any {
 				past = append(past, c.Spans...)
@@ -134,23 +139,23 @@ func (s *Solver) sumOf(id schemas.Identity, span schemas.Span, covered schemas.C
 }
 
 // gramFields returns a Gram matrix as a field of a sum; no field if it is of no rows.
-func gramFields(g *schemas.Gram) schemas.Tensors[float64] {
+func gramFields(g *statistics.Gram) wire.Tensors[float64] {
 	if g.Matrix == nil {
 		return nil
 	}
-	return schemas.Tensors[float64]{schemas.Vector(schemas.FieldGram, g.Matrix)}
+	return wire.Tensors[float64]{wire.Vector(statistics.FieldGram, g.Matrix)}
 }
 
 // identity returns the identity of a partition's record for a visit.
-func (s *Solver) identity(kind schemas.Kind, v run.Visit, partition int) schemas.Identity {
-	return schemas.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: partition, Parent: v.Parent}
+func (s *Solver) identity(kind wire.Kind, v protocol.Visit, partition int) wire.Identity {
+	return wire.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: partition, Parent: v.Parent}
 }
 
 // errAccepted says that another solver was faster: the weights that statistics were gathered for are accepted.
 var errAccepted = errors.New("the weights are accepted")
 
 // GoneError says that statistics were deleted during the run: statistics of a later visit, which come after them, are there.
-type GoneError struct{ schemas.Identity } // of the statistics that are gone
+type GoneError struct{ wire.Identity } // of the statistics that are gone
 
 // Error returns which statistics are gone.
 func (e *GoneError) Error() string {
@@ -161,15 +166,15 @@ func (e *GoneError) Error() string {
 // records of others, so that these do not wait in memory. The error is errAccepted if the records are no longer needed.
 func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
 	alone := s.owner.Changed() == nil // the only worker is in this process
-	wait, waited := run.MinPatience, time.Duration(0)
-	for deadline := time.Now().Add(wait); ; {
+	wait, waited := protocol.MinPatience, time.Duration(0)
+	for deadline := s.Clock.Now().Add(wait); ; {
 		for _, other := range others {
 			if _, err := s.reduce(other); err != nil {
 				return nil, fmt.Errorf("reduce visit %d: %w", other.Number, err)
 			}
 		}
-		if err := s.lookAhead(s.inbox.stage); err != nil {
-			return nil, fmt.Errorf("look ahead of stage %d: %w", s.inbox.stage, err)
+		if err := s.lookAhead(s.inbox.Solves()); err != nil {
+			return nil, fmt.Errorf("look ahead of stage %d: %w", s.inbox.Solves(), err)
 		}
 		missing, err := s.reduce(g)
 		if err != nil {
@@ -178,51 +183,71 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		if missing == nil {
 			return g.reduction.Sum()
 		}
-		if missing.Kind != schemas.KindSeal && s.isAccepted(g.Stage) {
+		if missing.Kind != statistics.KindSeal && s.isAccepted(g.Stage) {
 			return nil, errAccepted
 		}
 		failure := s.failure(g)
 		if failure != nil && alone { // nobody else can make the visit
 			return nil, &FailureError{*failure}
 		}
-		known, claims := len(s.inbox.digests), s.claims
-		late, err := s.receive(ctx, time.Until(deadline))
+		known, claims := s.inbox.Count(), s.claims
+		late, err := s.receive(ctx, s.Clock.Until(deadline))
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case late && failure != nil:
 			return nil, &FailureError{*failure}
-		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && len(s.inbox.digests) == 0 && g.Stage == schemas.Survey:
-			return nil, &run.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
+		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && s.inbox.Count() == 0 && g.Stage == wire.Survey:
+			return nil, &protocol.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
 			waited += wait
 			if err := s.checkGoesOn(ctx); err != nil {
 				return nil, err
 			}
+			passed := s.hasPassed(*missing)
+			s.missed = s.missed || passed
 			if err := s.readMissed(ctx); err != nil {
 				return nil, err
+			}
+			if _, come := s.inbox.Digest(*missing); passed && !come {
+				return nil, &GoneError{*missing}
 			}
 			if !alone { // otherwise the visit takes long
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
 			}
-			wait = run.Patience(wait)
+			wait = protocol.Patience(wait)
 		case s.claims > claims:
-			wait, waited = run.MinPatience, 0
-		case len(s.inbox.digests) > known, failure == nil && s.failure(g) != nil:
-			wait = run.MinPatience
+			wait, waited = protocol.MinPatience, 0
+		case s.inbox.Count() > known, failure == nil && s.failure(g) != nil:
+			wait = protocol.MinPatience
 		default:
 			continue
 		}
-		deadline = time.Now().Add(wait)
+		deadline = s.Clock.Now().Add(wait)
 	}
+}
+
+// hasPassed reports whether no worker repeats a record: it is of a visit before the one that is due, whose weights another solver has
+// published, or this process before it was started again. So it has been on the topic, and is gone if it is not there.
+func (s *Solver) hasPassed(id wire.Identity) bool {
+	due, _ := s.chain.Due()
+	switch id.Kind {
+	case statistics.KindSeal, statistics.KindIncrement: // missing knows
+		return false
+	case statistics.KindGram, statistics.KindLeave:
+		if s.plan.Update() != nil && id.Stage == due.Stage {
+			return false // they are repeated with each visit to the stage
+		}
+	}
+	return id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
 }
 
 // failure returns the failure of a partition whose records have not come; nil if there is none.
 func (s *Solver) failure(g *gathering) *schemas.Failure {
 	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
 		for _, id := range s.identities(g, partition) {
-			if _, come := s.inbox.digests[id]; !come {
+			if _, come := s.inbox.Digest(id); !come {
 				return s.failures[partition]
 			}
 		}
@@ -231,7 +256,7 @@ func (s *Solver) failure(g *gathering) *schemas.Failure {
 }
 
 // reduce adds the records that have come, and returns the first that has not come; nil if all have.
-func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
+func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 	for group := range g.reduction.Groups() {
 		for ordinal, more := g.reduction.Next(group); more; ordinal, more = g.reduction.Next(group) {
 			span := g.spans[ordinal]
@@ -256,7 +281,7 @@ func (s *Solver) reduce(g *gathering) (missing *schemas.Identity, err error) {
 }
 
 // identities returns those of the records of a partition that a gathering needs.
-func (s *Solver) identities(g *gathering, partition int) (list []schemas.Identity) {
+func (s *Solver) identities(g *gathering, partition int) (list []wire.Identity) {
 	for _, kind := range g.kinds {
 		list = append(list, s.identity(kind, g.Visit, partition))
 	}
@@ -268,14 +293,14 @@ func (s *Solver) identities(g *gathering, partition int) (list []schemas.Identit
 
 // missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if a record
 // will never come.
-func (s *Solver) missing(records []schemas.Identity) (*schemas.Identity, error) {
+func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
 	for _, id := range records {
-		if s.inbox.has(id) {
+		if s.inbox.Has(id) {
 			continue
 		}
 		// A worker makes the visits of a partition in order, and seals a stage before it visits the next one.
-		last, any := s.inbox.latest[id.Partition]
-		seals := id.Kind == schemas.KindSeal || id.Kind == schemas.KindIncrement
+		last, any := s.inbox.Last(id.Partition)
+		seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
 		if any && (last.Stage > id.Stage || !seals && id.Before(last)) {
 			return nil, &GoneError{id}
 		}

@@ -7,9 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -20,26 +25,27 @@ func TestSealThatIsGone(t *testing.T) {
 	stage := solve.Defaults()
 	stage.Features = stages.Defaults()
 	plan := &schemas.Plan{
-		Name: "gone", Foreign: true, Spans: schemas.Spans{{Partition: 0, From: 0, To: 1}},
+		Name: "gone", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&run.Client{Codec: run.NewCodec(nil, 0)}, nil, plan, 0, run.NewSoleOwner(0), Options{}, event.Ignore{})
+	s := New(&protocol.Client{Codec: codec.New(nil, 0)}, nil, plan, 0, ownership.NewSoleOwner(0), Options{}, event.Ignore{})
 	parent := accept(t, s, surveyResult(s))
-	final := func(stage int) *schemas.Record[float32] {
-		return (&schemas.Weights{Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1, Parent: parent}, Final: &schemas.Final{}}).Record()
+	final := func(stage int) *wire.Record[float32] {
+		return (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1, Parent: parent},
+			Final: &schemas.Final{}}).Record()
 	}
 	first := accept(t, s, final(0))
 	parent = first
 	accept(t, s, final(1))
 
-	sealed := run.Visit{Stage: 0, Parent: first}
-	missing := func() (*schemas.Identity, error) {
-		return s.missing([]schemas.Identity{s.identity(schemas.KindSeal, sealed, 0)})
+	sealed := protocol.Visit{Stage: 0, Parent: first}
+	missing := func() (*wire.Identity, error) {
+		return s.missing([]wire.Identity{s.identity(statistics.KindSeal, sealed, 0)})
 	}
 	if id, err := missing(); id == nil || err != nil {
 		t.Fatalf("before anything has come: %v, %v", id, err)
 	}
-	later := schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: 1, Parent: first}}
+	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
 	messages, err := s.Codec.EncodeDouble(later.Record())
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +59,7 @@ func TestSealThatIsGone(t *testing.T) {
 }
 
 // accept has the solver's chain accept a record, and returns the record's digest.
-func accept(t *testing.T, s *Solver, r *schemas.Record[float32]) schemas.Digest {
+func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
 	messages, err := s.Codec.EncodeSingle(r)
 	if err != nil {
@@ -72,29 +78,29 @@ func accept(t *testing.T, s *Solver, r *schemas.Record[float32]) schemas.Digest 
 
 // plansLog is a log with messages on the plans topic, and nothing else.
 type plansLog struct {
-	run.Log
-	messages []schemas.Message
+	protocol.Log
+	messages []wire.Message
 }
 
 func (l plansLog) Bounds(context.Context, string, int) (first, end int64, err error) {
 	return 0, int64(len(l.messages)), nil
 }
 
-func (l plansLog) Range(_ string, _ int, from, to int64) run.Reader {
+func (l plansLog) Range(_ string, _ int, from, to int64) protocol.Reader {
 	return &plansReader{l.messages[from:to], from}
 }
 
 // plansReader reads the messages of a plansLog.
 type plansReader struct {
-	messages []schemas.Message
+	messages []wire.Message
 	offset   int64
 }
 
-func (r *plansReader) Next(context.Context) (run.Message, error) {
+func (r *plansReader) Next(context.Context) (protocol.Message, error) {
 	if len(r.messages) == 0 {
-		return run.Message{}, io.EOF
+		return protocol.Message{}, io.EOF
 	}
-	m := run.Message{Message: r.messages[0], Offset: r.offset}
+	m := protocol.Message{Message: r.messages[0], Offset: r.offset}
 	r.messages, r.offset = r.messages[1:], r.offset+1
 	return m, nil
 }
@@ -104,35 +110,35 @@ func (r *plansReader) Close() error { return nil }
 // A worker's failure ends the run if it is of the visit that is due and nobody makes the visit within patience. It does not if the
 // worker did not know what is due, or if another worker makes the visit.
 func TestFailureThatCounts(t *testing.T) {
-	visit := func(s *Solver) *schemas.Record[float64] {
-		return (&schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
-			Covered: schemas.Coverage{Spans: s.plan.Spans[:1]}}).Record()
+	visit := func(s *Solver) *wire.Record[float64] {
+		return (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
+			Covered: coverage.Coverage{Spans: s.plan.Spans[:1]}}).Record()
 	}
 	for name, test := range map[string]struct {
 		alone     bool
 		partition int // of the failure; the plan has 0 and 1, and nobody makes the visit of 1
-		parent    func(*Solver) schemas.Digest
+		parent    func(*Solver) wire.Digest
 		come      bool // the visit of another worker comes
 		late      int  // waits that pass before the end of the test
 		fails     bool
 	}{
-		"alone":             {true, 0, func(s *Solver) schemas.Digest { return s.chain.Root }, false, 0, true},
-		"nobody else":       {false, 0, func(s *Solver) schemas.Digest { return s.chain.Root }, false, 1, true},
-		"within patience":   {false, 0, func(s *Solver) schemas.Digest { return s.chain.Root }, false, 0, false},
-		"another has it":    {false, 0, func(s *Solver) schemas.Digest { return s.chain.Root }, true, 3, false},
-		"of the other":      {false, 1, func(s *Solver) schemas.Digest { return s.chain.Root }, true, 1, true},
-		"of another visit":  {false, 0, func(*Solver) schemas.Digest { return "earlier" }, false, 3, false},
+		"alone":             {true, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 0, true},
+		"nobody else":       {false, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 1, true},
+		"within patience":   {false, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 0, false},
+		"another has it":    {false, 0, func(s *Solver) wire.Digest { return s.chain.Root }, true, 3, false},
+		"of the other":      {false, 1, func(s *Solver) wire.Digest { return s.chain.Root }, true, 1, true},
+		"of another visit":  {false, 0, func(*Solver) wire.Digest { return "earlier" }, false, 3, false},
 		"no failure at all": {false, 0, nil, false, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
-			s.plan.Spans = append(s.plan.Spans, schemas.Span{Partition: 1, To: 1})
+			s.plan.Spans = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1})
 			if !test.alone {
 				s.owner = groupOwner{make(chan struct{})}
 			}
-			var deliveries []*run.Delivery
-			deliver := func(m schemas.Message) {
-				deliveries = append(deliveries, &run.Delivery{Topic: s.Topics.Statistics, Message: run.Message{Message: m}})
+			var deliveries []*protocol.Delivery
+			deliver := func(m wire.Message) {
+				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
 			}
 			if test.parent != nil {
 				deliver((&schemas.Failure{Run: s.run, Parent: test.parent(s), Partitions: []int{test.partition}, Reason: "offsets are gone"}).Message())
@@ -153,8 +159,8 @@ func TestFailureThatCounts(t *testing.T) {
 			}
 			s.Log = plansLog{messages: plan}
 			s.scratch = &scratch{}
-			s.inbox.begin(schemas.Survey)
-			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+			s.inbox.Begin(wire.Survey)
+			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
 			var failure *FailureError
 			if failed := errors.As(err, &failure); failed != test.fails {
@@ -166,24 +172,24 @@ func TestFailureThatCounts(t *testing.T) {
 
 // topicsLog is a log of one partition a topic. Nothing else can be done with it than to read it.
 type topicsLog struct {
-	run.Log
-	topics map[string][]schemas.Message
+	protocol.Log
+	topics map[string][]wire.Message
 }
 
 func (l topicsLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {
 	return 0, int64(len(l.topics[topic])), nil
 }
 
-func (l topicsLog) Range(topic string, _ int, from, to int64) run.Reader {
+func (l topicsLog) Range(topic string, _ int, from, to int64) protocol.Reader {
 	return &plansReader{l.topics[topic][from:to], from}
 }
 
 // A failure may come before the weights of the visit that it is of, which are on another topic. It counts once they have come.
 func TestFailureBeforeItsWeights(t *testing.T) {
-	for name, of := range map[string]func(*Solver, *schemas.Record[float32]) schemas.Digest{
-		"of the visit that is due next": func(_ *Solver, survey *schemas.Record[float32]) schemas.Digest { return survey.Digest() },
-		"of the visit before":           func(s *Solver, _ *schemas.Record[float32]) schemas.Digest { return s.chain.Root },
-		"of another chain":              func(*Solver, *schemas.Record[float32]) schemas.Digest { return "another" },
+	for name, of := range map[string]func(*Solver, *wire.Record[float32]) wire.Digest{
+		"of the visit that is due next": func(_ *Solver, survey *wire.Record[float32]) wire.Digest { return survey.Digest() },
+		"of the visit before":           func(s *Solver, _ *wire.Record[float32]) wire.Digest { return s.chain.Root },
+		"of another chain":              func(*Solver, *wire.Record[float32]) wire.Digest { return "another" },
 	} {
 		s := newTestSolver(event.Ignore{})
 		survey := surveyResult(s)
@@ -192,8 +198,8 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		failure := &schemas.Failure{Run: s.run, Parent: of(s, survey), Partitions: []int{0}, Reason: "offsets are gone"}
-		s.subscription = &scripted{deliveries: []*run.Delivery{
-			{Topic: s.Topics.Statistics, Message: run.Message{Message: failure.Message()}}, {Topic: s.Topics.Weights, Message: run.Message{Message: messages[0]}},
+		s.subscription = &scripted{deliveries: []*protocol.Delivery{
+			{Topic: s.Topics.Statistics, Message: protocol.Message{Message: failure.Message()}}, {Topic: s.Topics.Weights, Message: protocol.Message{Message: messages[0]}},
 		}}
 		for range 2 {
 			if _, err := s.receive(t.Context(), time.Second); err != nil {
@@ -214,7 +220,8 @@ func TestFailureOfExpiredWeights(t *testing.T) {
 	s := newTestSolver(event.Ignore{})
 	accept(t, s, surveyResult(s))
 	failure := &schemas.Failure{Run: s.run, Parent: s.chain.Root, Partitions: []int{0}, Expired: true, Reason: "the weights are gone"}
-	s.subscription = &scripted{deliveries: []*run.Delivery{{Topic: s.Topics.Statistics, Message: run.Message{Message: failure.Message()}}}}
+	s.subscription = &scripted{deliveries: []*protocol.Delivery{{Topic: s.Topics.Statistics,
+		Message: protocol.Message{Message: failure.Message()}}}}
 	s.scratch = &scratch{}
 	v, _ := s.chain.Due()
 	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false))); !errors.As(err, new(*FailureError)) {
@@ -235,7 +242,7 @@ func TestSolverPreservesWeights(t *testing.T) {
 		"kept for ever":        {0, 16 * time.Minute, 1, 0},
 		"the shortest of them": {time.Hour, 16 * time.Minute, 1, 30 * time.Minute},
 	} {
-		asked, log := 0, &agedLog{topicsLog: topicsLog{topics: map[string][]schemas.Message{}}}
+		asked, log := 0, &agedLog{topicsLog: topicsLog{topics: map[string][]wire.Message{}}}
 		s := newTestSolver(event.Ignore{})
 		s.options.Retention = func(context.Context) (time.Duration, error) {
 			asked++
@@ -265,12 +272,12 @@ func (l *agedLog) Before(_ context.Context, _ string, age time.Duration) ([]int6
 }
 
 // surveyResult returns a result of the survey of a test solver's plan.
-func surveyResult(s *Solver) *schemas.Record[float32] {
-	return (&schemas.SurveyResult{
-		Identity: schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root},
-		Preparation: schemas.Tensors[float32]{
-			schemas.Vector(schemas.TensorCenter, []float32{0}), schemas.Vector(schemas.TensorScale, []float32{1}),
-			schemas.Vector(schemas.TensorSpread, []float32{1}), schemas.Words[float32](schemas.TensorLabels, []string{"a", "b"}),
+func surveyResult(s *Solver) *wire.Record[float32] {
+	return (&statistics.SurveyResult{
+		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
+		Preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, []float32{0}), wire.Vector(statistics.TensorScale, []float32{1}),
+			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 		},
 	}).Record()
 }
@@ -278,10 +285,11 @@ func surveyResult(s *Solver) *schemas.Record[float32] {
 // No worker writes again what the statistics topic has. So a solver that waits finds what stands where it has read already: the topic was
 // truncated and written again, or the solver has dropped a record that was damaged on its way, or of which chunks were missing.
 func TestSolverFindsWhatItHasMissed(t *testing.T) {
-	visit := func(s *Solver, partition int) schemas.Message {
-		span := schemas.Spans{{Partition: partition, To: 1}}
-		messages, err := s.Codec.EncodeDouble((&schemas.Visit{
-			Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Partition: partition, Parent: s.chain.Root}, Covered: schemas.Coverage{Spans: span},
+	visit := func(s *Solver, partition int) wire.Message {
+		span := coverage.Spans{{Partition: partition, To: 1}}
+		messages, err := s.Codec.EncodeDouble((&statistics.Visit{
+			Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: partition, Parent: s.chain.Root},
+			Covered:  coverage.Coverage{Spans: span},
 		}).Record())
 		if err != nil {
 			t.Fatal(err)
@@ -289,43 +297,43 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 		return messages[0]
 	}
 	for name, test := range map[string]struct {
-		come, topic func(visit0, visit1 schemas.Message) []schemas.Message
+		come, topic func(visit0, visit1 wire.Message) []wire.Message
 		found       bool
 	}{
 		"truncated and written again": {
-			come:  func(m0, _ schemas.Message) []schemas.Message { return []schemas.Message{m0} },
-			topic: func(_, m1 schemas.Message) []schemas.Message { return []schemas.Message{m1} },
+			come:  func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0} },
+			topic: func(_, m1 wire.Message) []wire.Message { return []wire.Message{m1} },
 			found: true,
 		},
 		"damaged on its way": {
-			come: func(m0, m1 schemas.Message) []schemas.Message {
+			come: func(m0, m1 wire.Message) []wire.Message {
 				damaged := m1
 				damaged.Value = m1.Value[:len(m1.Value)/2]
-				return []schemas.Message{damaged, m0}
+				return []wire.Message{damaged, m0}
 			},
-			topic: func(m0, m1 schemas.Message) []schemas.Message { return []schemas.Message{m1, m0} },
+			topic: func(m0, m1 wire.Message) []wire.Message { return []wire.Message{m1, m0} },
 			found: true,
 		},
 		"damaged on the topic": {
-			come: func(m0, m1 schemas.Message) []schemas.Message {
+			come: func(m0, m1 wire.Message) []wire.Message {
 				m1.Value = m1.Value[:len(m1.Value)/2]
-				return []schemas.Message{m1, m0}
+				return []wire.Message{m1, m0}
 			},
-			topic: func(m0, m1 schemas.Message) []schemas.Message {
+			topic: func(m0, m1 wire.Message) []wire.Message {
 				m1.Value = m1.Value[:len(m1.Value)/2]
-				return []schemas.Message{m1, m0}
+				return []wire.Message{m1, m0}
 			},
 		},
 		"not there": {
-			come:  func(m0, _ schemas.Message) []schemas.Message { return []schemas.Message{m0} },
-			topic: func(m0, _ schemas.Message) []schemas.Message { return []schemas.Message{m0} },
+			come:  func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0} },
+			topic: func(m0, _ wire.Message) []wire.Message { return []wire.Message{m0} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			skipped := notices(0)
 			s := newTestSolver(&skipped)
 			s.owner = groupOwner{make(chan struct{})}
-			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, schemas.Span{Partition: 1, To: 1}), []int64{0}
+			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1}), []int64{0}
 			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the plan as it is now
 			s.scratch = &scratch{}
 			plan, err := s.plan.Messages()
@@ -334,12 +342,13 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 			}
 			script := &scripted{late: 3}
 			for i, m := range test.come(visit(s, 0), visit(s, 1)) {
-				script.deliveries = append(script.deliveries, &run.Delivery{Topic: s.Topics.Statistics, Message: run.Message{Message: m, Offset: int64(i)}})
+				script.deliveries = append(script.deliveries, &protocol.Delivery{Topic: s.Topics.Statistics,
+					Message: protocol.Message{Message: m, Offset: int64(i)}})
 			}
 			s.subscription = script
-			s.Log = topicsLog{topics: map[string][]schemas.Message{s.Topics.Plans: plan, s.Topics.Statistics: test.topic(visit(s, 0), visit(s, 1))}}
-			s.inbox.begin(schemas.Survey)
-			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+			s.Log = topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: plan, s.Topics.Statistics: test.topic(visit(s, 0), visit(s, 1))}}
+			s.inbox.Begin(wire.Survey)
+			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
 			if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
 				t.Errorf("gather returns %+v, %v", sum, err)
@@ -361,15 +370,15 @@ func (groupOwner) Err() error                        { return nil }
 
 // scripted is a subscription with some deliveries, and then some waits that pass. Then the test is over.
 type scripted struct {
-	deliveries []*run.Delivery
+	deliveries []*protocol.Delivery
 	late       int
-	after      *run.Delivery // comes after each wait but the last; may be nil
+	after      *protocol.Delivery // comes after each wait but the last; may be nil
 	waited     bool
 }
 
 var errOver = errors.New("the test is over")
 
-func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, error) {
+func (s *scripted) Next(context.Context, time.Duration) (*protocol.Delivery, bool, error) {
 	if len(s.deliveries) > 0 {
 		d := s.deliveries[0]
 		s.deliveries = s.deliveries[1:]
@@ -388,8 +397,8 @@ func (s *scripted) Next(context.Context, time.Duration) (*run.Delivery, bool, er
 
 func (s *scripted) Close() {}
 
-// A solver says that it waits for a worker of another process. It does not say it of the worker of its own process, which is alone: that would be wrong,
-// as a block of images takes minutes.
+// A solver says that it waits for a worker of another process. It does not say it of the worker of its own process,
+// which is alone: that would be wrong, as a block of images takes minutes.
 func TestWaitingIsSaid(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		said := notices(0)
@@ -402,8 +411,8 @@ func TestWaitingIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Log, s.scratch, s.subscription = plansLog{messages: plan}, &scratch{}, &scripted{late: 3}
-		s.inbox.begin(schemas.Survey)
-		v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+		s.inbox.Begin(wire.Survey)
+		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 		if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false))); !errors.Is(err, errOver) {
 			t.Fatalf("gather ends with %v", err)
 		}
@@ -415,15 +424,17 @@ func TestWaitingIsSaid(t *testing.T) {
 
 // A solver gives a run up if no worker takes it up, and waits for ever for one that has begun, and for one that surveys for long.
 func TestSolverGivesUp(t *testing.T) {
-	for name, test := range map[string]struct{ begun, surveys bool }{"no worker": {}, "a worker": {begun: true}, "a long survey": {surveys: true}} {
+	for name, test := range map[string]struct{ begun, surveys bool }{"no worker": {}, "a worker": {begun: true},
+		"a long survey": {surveys: true}} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			s.owner, s.GiveUp = groupOwner{make(chan struct{})}, 100*time.Second
 			s.scratch = &scratch{}
-			s.inbox.begin(schemas.Survey)
-			v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
+			s.inbox.Begin(wire.Survey)
+			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			if test.begun {
-				take(t, s, (&schemas.Visit{Identity: schemas.Identity{Kind: schemas.KindVisit, Run: s.run, Stage: schemas.Survey, Parent: s.chain.Root}}).Record())
+				take(t, s, (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey,
+					Parent: s.chain.Root}}).Record())
 			}
 			plan, err := s.plan.Messages()
 			if err != nil {
@@ -433,11 +444,11 @@ func TestSolverGivesUp(t *testing.T) {
 			script := &scripted{late: 5} // 30 s, then as long again and twice as long
 			if test.surveys {
 				claim := schemas.Claim{Run: s.run}
-				script.after = &run.Delivery{Topic: s.Topics.Statistics, Message: run.Message{Message: claim.Message()}}
+				script.after = &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: claim.Message()}}
 			}
 			s.subscription = script
-			_, err = s.gather(t.Context(), s.gathering(v, part{kinds: []schemas.Kind{schemas.KindSample}}))
-			if unclaimed := errors.As(err, new(*run.UnclaimedError)); unclaimed == (test.begun || test.surveys) {
+			_, err = s.gather(t.Context(), s.gathering(v, part{kinds: []wire.Kind{statistics.KindSample}}))
+			if unclaimed := errors.As(err, new(*protocol.UnclaimedError)); unclaimed == (test.begun || test.surveys) {
 				t.Errorf("gather ends with %v", err)
 			}
 		})

@@ -10,8 +10,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
 
@@ -29,47 +32,47 @@ func (e *StateError) Error() string {
 // loadHead reads what an update goes on from, unless it is in memory: the sums of the stages, and the terms of the increments that are
 // visited again or leave.
 func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
-	c := &s.chained
-	c.plansFrom = parent.PlansFrom
-	if c.before = s.options.Store.take(parent.Run); c.before == nil {
-		if c.before, err = s.readHead(ctx, parent); err != nil {
+	from := &s.chained.start
+	from.plansFrom = parent.PlansFrom
+	if from.head = s.options.Store.take(parent.Run); from.head == nil {
+		if from.head, err = s.readHead(ctx, parent); err != nil {
 			return err
 		}
 	}
-	if c.beforeAt = parent.Window; c.beforeAt == nil {
+	if from.at = parent.Window; from.at == nil {
 		return &StateError{fmt.Sprintf("the window of version %d", parent.Version), s.Topics.State}
 	}
 	u := s.plan.Update()
 	if u.Restart {
 		return nil
 	}
-	for _, list := range [][]schemas.Increment{u.Refresh, u.Leave} {
+	for _, list := range [][]coverage.Increment{u.Refresh, u.Leave} {
 		for i := range list {
-			if c.before.window.Merged(list[i].Number) { // the terms are those of the increment before it too
-				c.refreshed = append(c.refreshed, make([]solve.Terms, len(s.plan.Stages)))
+			if from.window.Merged(list[i].Number) { // the terms are those of the increment before it too
+				from.refreshed = append(from.refreshed, make([]solve.Terms, len(s.plan.Stages)))
 				continue
 			}
-			terms, err := s.readTerms(ctx, c.before.window, list[i].Number)
+			terms, err := s.readTerms(ctx, from.window, list[i].Number)
 			if err != nil {
 				return err
 			}
-			c.refreshed = append(c.refreshed, terms)
+			from.refreshed = append(from.refreshed, terms)
 		}
 	}
 	visited := s.visitedNumbers()
 	for _, pair := range s.plan.Chain.Merge {
 		for _, number := range pair {
-			if c.loaded[number] != nil || slices.Contains(visited, number) {
+			if from.merging[number] != nil || slices.Contains(visited, number) {
 				continue
 			}
-			terms, err := s.readTerms(ctx, c.before.window, number)
+			terms, err := s.readTerms(ctx, from.window, number)
 			if err != nil {
 				return err
 			}
-			if c.loaded == nil {
-				c.loaded = map[int][]solve.Terms{}
+			if from.merging == nil {
+				from.merging = map[int][]solve.Terms{}
 			}
-			c.loaded[number] = terms
+			from.merging[number] = terms
 		}
 	}
 	return nil
@@ -85,7 +88,7 @@ func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) (
 		place := w.Increments[i].Terms
 		terms := make([]solve.Terms, len(s.plan.Stages))
 		found := 0
-		err := s.readState(ctx, place, schemas.KindTerms, func(r *schemas.Record[float64]) (bool, error) {
+		err := s.readState(ctx, place, statistics.KindTerms, func(r *wire.Record[float64]) (bool, error) {
 			if r.Visit != place.Index || r.Stage < 0 || r.Stage >= len(terms) || terms[r.Stage].Scores != nil {
 				return false, nil
 			}
@@ -93,7 +96,7 @@ func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) (
 			if err != nil {
 				return false, err
 			}
-			t, err := schemas.TermsOf(r, of.Columns, of.Classes)
+			t, err := statistics.TermsOf(r, of.Columns, of.Classes)
 			if err != nil {
 				return false, err
 			}
@@ -115,13 +118,15 @@ func (s *Solver) parentShape(stage int) (solve.Shape, error) {
 	if err != nil {
 		return solve.Shape{}, err
 	}
-	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes, Calibration: s.calibrationSplit()}, nil
+	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes,
+		Calibration: s.calibrationSplit()}, nil
 }
 
 // readState calls with for the records of a kind that are at a place of the state topic, until with returns true.
-func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind schemas.Kind, with func(*schemas.Record[float64]) (whole bool, err error)) error {
-	collector := schemas.Collector[float64]{}
-	return s.ReadState(ctx, place, kind, func(m schemas.Message) (bool, error) {
+func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind wire.Kind,
+	with func(*wire.Record[float64]) (whole bool, err error)) error {
+	collector := wire.Collector[float64]{}
+	return s.ReadState(ctx, place, kind, func(m wire.Message) (bool, error) {
 		r, err := s.Codec.CollectDouble(&collector, m)
 		if err != nil || r == nil {
 			return false, err
@@ -135,7 +140,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	if parent.Window == nil {
 		return nil, &StateError{fmt.Sprintf("the sums of version %d", parent.Version), s.Topics.State}
 	}
-	stored, err := run.ReadWindow(ctx, s.Client, *parent.Window, nil)
+	stored, err := protocol.ReadWindow(ctx, s.Client, *parent.Window, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +179,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 // readMoments reads the moments of a run: their Gram matrices, or the rest.
 func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
 	found := make(map[int]bool, len(h.moments))
-	return s.readState(ctx, place, schemas.KindMoments, func(r *schemas.Record[float64]) (bool, error) {
+	return s.readState(ctx, place, statistics.KindMoments, func(r *wire.Record[float64]) (bool, error) {
 		if r.Stage < 0 || r.Stage >= len(h.moments) {
 			return false, nil
 		}
@@ -182,7 +187,7 @@ func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *h
 		if err != nil {
 			return false, err
 		}
-		m, err := schemas.MomentsOf(r, of.Columns, of.Classes)
+		m, err := statistics.MomentsOf(r, of.Columns, of.Classes)
 		if err != nil {
 			return false, err
 		}
@@ -201,7 +206,7 @@ func (s *Solver) foldGrams(ctx context.Context, since schemas.StatePlace, h *hea
 	if since.Since == nil {
 		return &StateError{"the Gram matrices of run " + since.Run, s.Topics.Statistics}
 	}
-	found := map[schemas.Identity]*accumulate.Sum{}
+	found := map[wire.Identity]*accumulate.Sum{}
 	for n, from := range since.Since.Statistics {
 		if err := s.readGrams(ctx, since.Run, n, from, found); err != nil {
 			return err
@@ -214,12 +219,12 @@ func (s *Solver) foldGrams(ctx context.Context, since schemas.StatePlace, h *hea
 		reduction := accumulate.NewReduction(len(since.Partitions))
 		for group := range reduction.Groups() {
 			for ordinal, more := reduction.Next(group); more; ordinal, more = reduction.Next(group) {
-				id := schemas.Identity{Run: since.Run, Stage: t, Partition: since.Partitions[ordinal]}
+				id := wire.Identity{Run: since.Run, Stage: t, Partition: since.Partitions[ordinal]}
 				sum := found[id]
 				if sum == nil || sum.Messages == 0 {
 					return &StateError{fmt.Sprintf("the Gram matrices of run %s", since.Run), s.Topics.Statistics}
 				}
-				sum.Coverage = schemas.Coverage{}
+				sum.Coverage = coverage.Coverage{}
 				if err := reduction.Add(group, sum); err != nil {
 					return err
 				}
@@ -233,7 +238,7 @@ func (s *Solver) foldGrams(ctx context.Context, since schemas.StatePlace, h *hea
 		for _, part := range []struct {
 			field  string
 			weight float64
-		}{{schemas.FieldGram, 1}, {schemas.FieldLeave, -1}} {
+		}{{statistics.FieldGram, 1}, {statistics.FieldLeave, -1}} {
 			if gram, any := sum.Tensors().Find(part.field); any {
 				floats.AddScaled(m.Gram, part.weight, gram.Data)
 			}
@@ -242,27 +247,27 @@ func (s *Solver) foldGrams(ctx context.Context, since schemas.StatePlace, h *hea
 	return nil
 }
 
-// readGrams reads the Gram matrices of a run from a partition of the statistics topic: of each stage and partition of the examples the first
-// of each kind. The coverage of a sum counts the Gram matrices of new rows.
-func (s *Solver) readGrams(ctx context.Context, id string, partition int, from int64, found map[schemas.Identity]*accumulate.Sum) error {
-	singles, doubles, seen := schemas.Collector[float32]{}, schemas.Collector[float64]{}, map[schemas.Identity]bool{}
-	err := s.Remaining(ctx, s.Topics.Statistics, partition, from, 1<<62, func(m run.Message) error {
-		if m.Run() != id || m.Kind() != schemas.KindGram && m.Kind() != schemas.KindLeave {
+// readGrams reads the Gram matrices of a run from a partition of the statistics topic: of each stage and partition of
+// the examples the first of each kind. The coverage of a sum counts the Gram matrices of new rows.
+func (s *Solver) readGrams(ctx context.Context, id string, partition int, from int64, found map[wire.Identity]*accumulate.Sum) error {
+	singles, doubles, seen := wire.Collector[float32]{}, wire.Collector[float64]{}, map[wire.Identity]bool{}
+	err := s.Remaining(ctx, s.Topics.Statistics, partition, from, 1<<62, func(m protocol.Message) error {
+		if m.Run() != id || m.Kind() != statistics.KindGram && m.Kind() != statistics.KindLeave {
 			return nil
 		}
-		of, err := schemas.IdentityOf(m.Message)
+		of, err := wire.IdentityOf(m.Message)
 		if err != nil || of.Stage < 0 || of.Visit != 0 {
 			return nil
 		}
-		key := schemas.Identity{Run: id, Stage: of.Stage, Partition: of.Partition}
-		var gram schemas.Tensors[float64]
-		if of.Kind == schemas.KindGram {
+		key := wire.Identity{Run: id, Stage: of.Stage, Partition: of.Partition}
+		var gram wire.Tensors[float64]
+		if of.Kind == statistics.KindGram {
 			r, err := s.Codec.CollectSingle(&singles, m.Message)
 			if err != nil || r == nil || seen[r.Identity] {
 				return err
 			}
 			seen[r.Identity] = true
-			g, err := schemas.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) })
+			g, err := statistics.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) })
 			if err != nil {
 				return err
 			}
@@ -273,21 +278,21 @@ func (s *Solver) readGrams(ctx context.Context, id string, partition int, from i
 				return err
 			}
 			seen[r.Identity] = true
-			g, err := schemas.ExactGramOf(r)
+			g, err := statistics.ExactGramOf(r)
 			if err != nil {
 				return err
 			}
 			if gram = gramFields(g); gram != nil {
-				gram[0].Name = schemas.FieldLeave
+				gram[0].Name = statistics.FieldLeave
 			}
 		}
 		if found[key] == nil {
 			found[key] = &accumulate.Sum{}
 		}
-		if of.Kind == schemas.KindGram {
+		if of.Kind == statistics.KindGram {
 			found[key].Messages++
 		}
-		return found[key].Merge(accumulate.NewSum(schemas.Coverage{}, gram))
+		return found[key].Merge(accumulate.NewSum(coverage.Coverage{}, gram))
 	})
 	if errors.Is(err, io.EOF) {
 		return nil

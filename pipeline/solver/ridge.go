@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // memberStages returns the stages of the member that a stage belongs to, as withRidges has them.
@@ -25,15 +26,18 @@ func (s *Solver) withRidges(number int) []schemas.Stage {
 	if stage.Ridge != schemas.RidgeAuto {
 		return s.plan.Stages
 	}
-	stages := slices.Clone(s.plan.Stages)
-	stages[number].Ridge = s.knownRidge(number)
-	return stages
+	known := slices.Clone(s.plan.Stages)
+	known[number].Ridge = s.knownRidge(number)
+	return known
 }
 
 // knownRidge returns the ridge of a stage, or auto if it is yet to be chosen.
 func (s *Solver) knownRidge(number int) schemas.Ridge {
 	if ridge, chosen := s.chain.Ridge(number); chosen {
 		return ridge
+	}
+	if stages.Grown(s.plan.Stages[number].Features) {
+		return solve.GrownRidge
 	}
 	if ridge, begins := s.chain.InitialRidge(number); begins {
 		return ridge

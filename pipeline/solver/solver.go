@@ -9,59 +9,66 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Solver turns the statistics of one run into its weights, and ends the run. [New] makes solvers. A solver belongs to one
 // goroutine.
 type Solver struct {
-	*run.Client
+	*protocol.Client
 	blas      *kernel.BLAS
 	rec       event.Recorder
 	plan      *schemas.Plan
 	run       string
 	watch     int64 // the run's end is not on the plans topic before this offset
-	owner     run.Owner
-	chain     *run.Chain
+	owner     ownership.Owner
+	chain     *protocol.Chain
 	began     time.Time
 	preserved time.Time // when the run's weights were last looked at: see preserve
 
-	subscription run.Subscription
-	inbox        inbox
-	failures     map[int]*schemas.Failure // by partition, of the visit that is due
-	early        map[int]*schemas.Failure // by partition, of a visit whose weights have not come
-	read         map[int]*run.Written     // by partition of the statistics, what has come last
-	missed       bool                     // the statistics may have what has not come: see readMissed
-	claims       int                      // that have come
+	subscription protocol.Subscription
+	inbox        inbox.Inbox
+	failures     map[int]*schemas.Failure  // by partition, of the visit that is due
+	early        map[int]*schemas.Failure  // by partition, of a visit whose weights have not come
+	read         map[int]*protocol.Written // by partition of the statistics, what has come last
+	missed       bool                      // the statistics may have what has not come: see readMissed
+	claims       int                       // that have come
 	scratch      *scratch
 	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // of the seals of the last stage that is sealed; at the end of a member, of the mean of the members so far
-	visited      schemas.Spans   // of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
-	options      Options
-	chained      chained
+	// of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
+	visited coverage.Spans
+	options Options
+	chained chained
 }
 
 // Options says what a solver works with beside its client.
 type Options struct {
 	// Store has what the run before has left in memory, if the run is of a chain; nil: it is read from the state topic.
 	Store *Store
-	// Retention returns how long the weights topic keeps messages, or 0: for ever. The weights of a run that takes longer are written again. It is asked in
-	// long runs only. nil: the topic keeps them for ever.
+	// Retention returns how long the weights topic keeps messages, or 0: for ever. The weights of a run that takes longer
+	// are written again. It is asked in long runs only. nil: the topic keeps them for ever.
 	Retention func(context.Context) (time.Duration, error)
 }
 
 // New returns the solver of an unfinished run. If somebody else ends the run, the end is at offset watch of the plans topic or
 // later. owner says whether this process owns the plans topic, which has one partition.
-func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec event.Recorder) *Solver {
-	chain := run.NewChain(plan, client.Codec, rec)
+func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner ownership.Owner, o Options,
+	rec event.Recorder) *Solver {
+	chain := protocol.NewChain(plan, client.Codec, rec)
 	return &Solver{
 		visited: visitedSpans(plan), options: o,
-		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain, began: time.Now(), preserved: time.Now(),
-		inbox: newInbox(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*run.Written{},
+		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
+		began: client.Clock.Now(), preserved: client.Clock.Now(),
+		inbox: inbox.New(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
 	}
 }
 
@@ -76,7 +83,7 @@ var errEnded = errors.New("the run has ended")
 
 // Solve goes on with the run until it has ended, and writes its end to the plans topic. If the run can't go on, that end says that
 // it has failed, and why; Solve then returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
-// *[run.MembershipError]. Brokers that refuse this process (*[kafkalog.AccessError]) end it, and no run: another solver may go on.
+// *[ownership.MembershipError]. Brokers that refuse this process (*[kafkalog.AccessError]) end it, and no run: another solver may go on.
 func (s *Solver) Solve(ctx context.Context) error {
 	done, err := s.solve(ctx)
 	if err == nil {
@@ -89,7 +96,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 		return nil
 	case errors.Is(err, errDiffers):
 		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.options, s.rec).Solve(ctx)
-	case errors.Is(err, ErrNotOwner), errors.As(err, new(*run.MembershipError)):
+	case errors.Is(err, ErrNotOwner), errors.As(err, new(*ownership.MembershipError)):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
 		return err // it says something about this process, and nothing about the run
@@ -138,33 +145,46 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	s.scratch = s.options.Store.lend()
 	defer func() { s.options.Store.giveBack(s.scratch) }()
 	defer s.endAhead()
-	defer s.chained.endEncoding()
+	defer s.chained.left.endEncoding()
 	if err := s.survey(ctx, earlier); err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
 	}
 	for t := range s.plan.Stages {
 		if err := s.stage(ctx, t); err != nil {
-			return nil, fmt.Errorf("%s: %w", run.StageName(t), err)
+			return nil, fmt.Errorf("%s: %w", event.StageName(t), err)
 		}
 	}
 	return s.finish(ctx)
 }
 
+// visitedSpans returns of each partition that visits to stages read the hull of the plan's spans, which is empty if an update has nothing
+// new there.
+func visitedSpans(plan *schemas.Plan) (spans coverage.Spans) {
+	for _, number := range plan.Partitions() {
+		span := coverage.Span{Partition: number}
+		if hulls := plan.Spans.On(number).Hulls(); len(hulls) > 0 {
+			span = hulls[0]
+		}
+		spans = append(spans, span)
+	}
+	return spans
+}
+
 // factorsOf returns the memory for the factors of a stage.
-func (s *Solver) factorsOf(stage int) *solve.Buffer {
+func (s *Solver) factorsOf(stage int) *linear.Buffer {
 	return &s.scratch.factors[stage%len(s.scratch.factors)]
 }
 
 // positions returns what a solver follows: the weights from where it has read the chain to, the plans, as somebody may end the run,
 // and the statistics from where those of the run begin.
-func (s *Solver) positions(weights int64) []run.Position {
-	list := []run.Position{
+func (s *Solver) positions(weights int64) []protocol.Position {
+	list := []protocol.Position{
 		{Topic: s.Topics.Weights, Offset: weights, Compacted: true},
 		{Topic: s.Topics.Plans, Offset: s.watch, Compacted: true},
 	}
 	for p, from := range s.plan.Since.Statistics {
 		// Not Compacted: if retention has deleted statistics of the run, the run ends. Otherwise it might wait for them for ever.
-		list = append(list, run.Position{Topic: s.Topics.Statistics, Partition: p, Offset: from})
+		list = append(list, protocol.Position{Topic: s.Topics.Statistics, Partition: p, Offset: from})
 	}
 	return list
 }
@@ -177,7 +197,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	case err != nil || late:
 		return late, err
 	case d == nil:
-		mine, err := run.Owns(s.owner, 0)
+		mine, err := ownership.Owns(s.owner, 0)
 		if err == nil && !mine {
 			err = ErrNotOwner
 		}
@@ -197,7 +217,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 			s.grown()
 		}
 		return false, err
-	case run.Ends(m, s.run):
+	case protocol.Ends(m, s.run):
 		return false, errEnded
 	}
 	return false, nil
@@ -214,8 +234,8 @@ func (s *Solver) grown() {
 	}
 }
 
-// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has another chain. If it has more of
-// the same chain, that is accepted.
+// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has
+// another chain. If it has more of the same chain, that is accepted.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
 	goesOn, err := s.GoesOn(ctx, s.run, s.plan.Since)
 	if err != nil {
@@ -238,17 +258,17 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 	return s.preserve(ctx)
 }
 
-// preserveEvery is how often a solver looks whether the run's weights are so old that they must be written again. No topic keeps them for less than four
-// times as long.
+// preserveEvery is how often a solver looks whether the run's weights are so old that they must be written again. No
+// topic keeps them for less than four times as long.
 const preserveEvery = 15 * time.Minute
 
-// preserve sees to it that the weights of the run do not expire under those who may take it up: workers that start again, and another solver. None
-// is older than three quarters of their retention.
+// preserve sees to it that the weights of the run do not expire under those who may take it up: workers that start
+// again, and another solver. None is older than three quarters of their retention.
 func (s *Solver) preserve(ctx context.Context) error {
-	if s.options.Retention == nil || time.Since(s.preserved) < preserveEvery {
+	if s.options.Retention == nil || s.Clock.Since(s.preserved) < preserveEvery {
 		return nil
 	}
-	s.preserved = time.Now()
+	s.preserved = s.Clock.Now()
 	retention, err := s.options.Retention(ctx)
 	if err != nil || retention == 0 {
 		return err
@@ -258,16 +278,16 @@ func (s *Solver) preserve(ctx context.Context) error {
 
 // publishWeights writes the next record of the chain, and waits until it is accepted, or a record of another solver with the same
 // parent. While it waits it writes the record again from time to time.
-func (s *Solver) publishWeights(ctx context.Context, r *schemas.Record[float32]) error {
+func (s *Solver) publishWeights(ctx context.Context, r *wire.Record[float32]) error {
 	if err := s.preserve(ctx); err != nil {
 		return err
 	}
-	for wait := run.MinPatience; ; wait = run.Patience(wait) {
-		if _, err := run.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {
+	for wait := protocol.MinPatience; ; wait = protocol.Patience(wait) {
+		if _, err := protocol.WriteRecord(ctx, s.Client, s.Topics.Weights, 0, r); err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(wait); ; {
-			late, err := s.receive(ctx, time.Until(deadline))
+		for deadline := s.Clock.Now().Add(wait); ; {
+			late, err := s.receive(ctx, s.Clock.Until(deadline))
 			if err != nil || s.chain.Head() != r.Parent {
 				return err
 			}

@@ -3,15 +3,20 @@ package solver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/report"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
 
@@ -34,6 +39,9 @@ type fitting struct {
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
 // final. Then it waits for the stage's residuals to be sealed.
 func (s *Solver) stage(ctx context.Context, number int) error {
+	if err := s.grow(ctx, number); err != nil && !errors.Is(err, errAccepted) {
+		return err
+	}
 	f, err := s.fitting(number)
 	if err != nil {
 		return err
@@ -56,7 +64,7 @@ func (s *Solver) stage(ctx context.Context, number int) error {
 
 // fitting returns the fitting of a stage, none of whose visits is observed.
 func (s *Solver) fitting(number int) (*fitting, error) {
-	f := &fitting{number: number, began: time.Now()}
+	f := &fitting{number: number, began: s.Clock.Now()}
 	var err error
 	if f.stage, f.shape, err = s.stageShape(number); err != nil {
 		return nil, err
@@ -68,12 +76,13 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		}
 		f.fit = a.fit
 	} else {
-		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), s.plan.Chain != nil && s.plan.Chain.Number == 1, f.shape, s.factorsOf(number))
+		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), s.plan.Chain != nil && s.plan.Chain.Number == 1,
+			f.shape, s.factorsOf(number))
 	}
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
-	s.inbox.begin(number)
+	s.inbox.Begin(number)
 	return f, nil
 }
 
@@ -85,23 +94,25 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	}
 	return stage, solve.Shape{
 		Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes,
-		Sparse: stage.Features.Sparse(), Counted: stage.Features.Counted(), AtATime: stage.Features.FittedAtATime(), Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(),
+		Sparse: stage.Features.Sparse(), Counted: stage.Features.Counted(), AtATime: stage.Features.FittedAtATime(),
+		Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(),
+		Curved: stage.Features.Leaves() > 0 && s.plan.Chain == nil && !stage.Link.Learnt,
 	}, nil
 }
 
-// calibrationSplit returns the split that a link is learnt on: of several labels a row the holdout, as calibrations to the rows that the weights were
-// fitted to made two of three data sets worse.
-func (s *Solver) calibrationSplit() schemas.Split {
-	if s.plan.Task() == schemas.SeveralLabels {
-		return schemas.Holdout
+// calibrationSplit returns the split that a link is learnt on: of several labels a row the holdout, as calibrations to
+// the rows that the weights were fitted to made two of three data sets worse.
+func (s *Solver) calibrationSplit() examples.Split {
+	if s.plan.Task() == examples.SeveralLabels {
+		return examples.Holdout
 	}
-	return schemas.Train
+	return examples.Train
 }
 
 // observe gathers the statistics of a visit, and gives them to the fit. In the first visit of the stage, the fit factors the Gram
 // matrix while workers sum the rest.
-func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
-	began, factoring := time.Now(), time.Duration(0)
+func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) error {
+	began, factoring := s.Clock.Now(), time.Duration(0)
 	step, err := s.stepFor(f, v)
 	if err != nil {
 		return err
@@ -116,15 +127,18 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	if err != nil {
 		return err
 	}
-	f.gathered, f.waited = time.Now().Add(-factoring), time.Since(began)-factoring
+	f.gathered, f.waited = s.Clock.Now().Add(-factoring), s.Clock.Since(began)-factoring
 	f.observed++
 	if s.plan.Update() != nil {
-		s.stack(sum, s.apart(v.Number), f.shape.Columns, f.shape.Classes)
+		if err := s.stack(sum, s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
+			return err
+		}
 	}
 	f.sum, f.pass = sum, nil
-	if rows, any := sum.Tensors().Find(schemas.FieldOverflow); any && v.Number == 0 {
-		f.overflow = int64(rows.Data[0])
-		event.Notice(s.rec, "stage %d leaves out %s, whose inputs or features overflow: set prepare.scale", f.number, english.Plural(int(f.overflow), "row", ""))
+	if rows, err := sum.Tensors().Shaped(statistics.FieldOverflow, 1); err == nil && v.Number == 0 {
+		f.overflow = int64(rows[0])
+		event.Notice(s.rec, "stage %d leaves out %s, whose inputs or features overflow: set prepare.scale", f.number,
+			english.Plural(int(f.overflow), "row", ""))
 	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	s.chain.Forget(v)
@@ -133,7 +147,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 	}
 	f.passes = evaluation.Number
 	metrics := event.MetricsOf(sum.Tensors())
-	f.pass = passReport(evaluation, metrics)
+	f.pass = report.Metrics(metrics).Pass(evaluation)
 	s.rec.Record(event.Passed{
 		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
@@ -145,7 +159,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v run.Visit) error {
 }
 
 // stepFor returns the step that a visit is made with, as it was published.
-func (s *Solver) stepFor(f *fitting, v run.Visit) (solve.Step, error) {
+func (s *Solver) stepFor(f *fitting, v protocol.Visit) (solve.Step, error) {
 	w, initial := s.chain.WeightsFor(v)
 	if w == nil {
 		return solve.Step{W: initial}, nil
@@ -155,7 +169,7 @@ func (s *Solver) stepFor(f *fitting, v run.Visit) (solve.Step, error) {
 
 // precondition gathers the stage's Gram matrix and gives it to the fit, which factors it while the workers sum the rest of the
 // first visit. It returns how long the factoring took.
-func (s *Solver) precondition(ctx context.Context, v run.Visit, f *fitting, rest *gathering) (time.Duration, error) {
+func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting, rest *gathering) (time.Duration, error) {
 	if s.plan.Update() != nil {
 		return 0, s.factored(ctx, s.aheads[f.number], rest)
 	}
@@ -163,21 +177,21 @@ func (s *Solver) precondition(ctx context.Context, v run.Visit, f *fitting, rest
 	if err != nil {
 		return 0, err
 	}
-	began := time.Now()
+	began := s.Clock.Now()
 	s.keepGram(v.Stage, gram.Tensors())
 	err = f.fit.Precondition(gram.Tensors())
-	return time.Since(began), err
+	return s.Clock.Since(began), err
 }
 
 // publishStep publishes the weights for the visit after last, which is the newest visit that the fit has observed.
-func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) error {
+func (s *Solver) publishStep(ctx context.Context, f *fitting, last protocol.Visit) error {
 	step, err := f.fit.Next()
 	if err != nil {
 		return err
 	}
 	// The parent is the visit that was observed, not whatever is newest: another solver's weights may be accepted by now.
 	w := schemas.Weights{
-		Identity: schemas.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: f.number, Visit: last.Number + 1, Parent: last.Parent},
+		Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: f.number, Visit: last.Number + 1, Parent: last.Parent},
 		Tensors:  step.Tensors(f.shape), Pass: f.pass,
 	}
 	if s.plan.Stages[f.number].Ridge == schemas.RidgeAuto {
@@ -192,78 +206,66 @@ func (s *Solver) publishStep(ctx context.Context, f *fitting, last run.Visit) er
 	if err := s.publishWeights(ctx, w.Record()); err != nil {
 		return err
 	}
-	s.rec.Record(event.Solved{Run: s.run, Stage: f.number, Visit: w.Visit, Waited: f.waited, Elapsed: time.Since(f.gathered)})
+	s.rec.Record(event.Solved{Run: s.run, Stage: f.number, Visit: w.Visit, Waited: f.waited, Elapsed: s.Clock.Since(f.gathered)})
 	return nil
 }
 
 // endStage waits until the residuals of a final stage are sealed, and reports the stage.
-func (s *Solver) endStage(ctx context.Context, f *fitting, parent schemas.Digest) error {
+func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) error {
 	sealed := f.sum
 	if s.plan.Update() == nil {
 		var err error
-		v := run.Visit{Stage: f.number, Parent: parent}
+		v := protocol.Visit{Stage: f.number, Parent: parent}
 		if sealed, err = s.gather(ctx, s.gathering(v, s.sealSum(v))); err != nil {
 			return err
 		}
 		s.last = sealed
 		if s.plan.Members() > 1 && s.plan.EndsMember(f.number) {
-			s.last = sealed.Part(schemas.PartAverage)
+			s.last = sealed.Part(statistics.PartAverage)
 		}
+	}
+	if f.number == len(s.plan.Stages)-1 {
+		s.compare(sealed)
 	}
 	if err := s.endChained(f, sealed); err != nil {
 		return err
 	}
-	report := s.stageReport(f, sealed)
+	r := s.stageReport(f, sealed)
 	if s.plan.Members() > 1 {
-		report.Member = s.plan.Member(f.number) + 1
+		r.Member = s.plan.Member(f.number) + 1
 		if s.plan.EndsMember(f.number) {
-			report.Average = averageReport(report.Member, event.MetricsOf(s.last.Tensors()))
+			r.Average = report.Metrics(event.MetricsOf(s.last.Tensors())).Average(r.Member)
 		}
 	}
-	s.stages = append(s.stages, report)
-	if _, err := s.Log.Append(ctx, s.Topics.Weights, 0, report.Message(s.run)); err != nil {
+	s.stages = append(s.stages, r)
+	if _, err := s.Log.Append(ctx, s.Topics.Weights, 0, r.Message(s.run)); err != nil {
 		return err
 	}
-	s.rec.Record(event.StageEnded{StageReport: report, Stages: len(s.plan.Stages)})
+	s.rec.Record(event.StageEnded{StageReport: r, Stages: len(s.plan.Stages)})
 	return nil
 }
 
-// stageReport returns the report of a stage, given the reduced seals. Of the fit it says what the accepted weights say, as another solver may have
-// fitted the stage.
+// stageReport returns the report of a stage, given the reduced seals. Of the fit it says what the accepted weights say,
+// as another solver may have fitted the stage.
 func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	final, _ := s.chain.Final(f.number)
 	r := schemas.StageReport{
-		Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Weight: final.Weight, Seconds: time.Since(f.began).Seconds(),
-		ByPass: s.chain.Passes(f.number), Overflow: f.overflow,
+		Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Weight: final.Weight,
+		Seconds: s.Clock.Since(f.began).Seconds(),
+		ByPass:  s.chain.Passes(f.number), Overflow: f.overflow,
 	}
-	metrics := event.MetricsOf(sealed.Tensors())
-	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
-	r.TestError, r.TestLoss = of(metrics, schemas.Test)
-	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
+	metrics := report.Metrics(event.MetricsOf(sealed.Tensors()))
+	r.TrainError, r.TrainLoss = metrics[examples.Train].Error, metrics[examples.Train].Loss
+	r.TestError, r.TestLoss = metrics.Of(examples.Test)
+	r.HoldoutError, r.HoldoutLoss = metrics.Of(examples.Holdout)
 	return r
 }
 
-// averageReport returns the report of the mean of members, given what was measured of it.
-func averageReport(members int, metrics map[schemas.Split]event.Metrics) *schemas.AverageReport {
-	r := &schemas.AverageReport{Members: members, TrainError: metrics[schemas.Train].Error, TrainLoss: metrics[schemas.Train].Loss}
-	r.TestError, r.TestLoss = of(metrics, schemas.Test)
-	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
-	return r
-}
-
-// passReport returns the report of a pass, given how its fit went and what its visit measured.
-func passReport(e *solve.Evaluation, metrics map[schemas.Split]event.Metrics) *schemas.PassReport {
-	r := &schemas.PassReport{Pass: e.Number, Objective: event.Finite(e.Objective), Accepted: e.Accepted}
-	r.TrainError, r.TrainLoss = metrics[schemas.Train].Error, metrics[schemas.Train].Loss
-	r.TestError, r.TestLoss = of(metrics, schemas.Test)
-	r.HoldoutError, r.HoldoutLoss = of(metrics, schemas.Holdout)
-	return r
-}
-
-// of returns the error and the loss of a split; nil if it has no rows.
-func of(metrics map[schemas.Split]event.Metrics, split schemas.Split) (percent, loss *float64) {
-	if m, any := metrics[split]; any {
-		return &m.Error, &m.Loss
+// shape returns the columns and classes of a stage.
+func (s *Solver) shape(stage int) (p, k int) {
+	of, err := s.chain.Stage(stage)
+	if err != nil {
+		panic(fmt.Sprintf("solver: a stage that was fitted: %v", err))
 	}
-	return nil, nil
+	return of.Features.Size(), of.Classes
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
 
@@ -17,26 +19,26 @@ const snapshotEvery = 16
 // snapshots reports whether the run writes its Gram matrices to the state topic.
 func (s *Solver) snapshots() bool {
 	u := s.plan.Update()
-	return u == nil || u.Restart || len(s.chained.before.window.Since)+1 >= snapshotEvery
+	return u == nil || u.Restart || len(s.chained.start.window.Since)+1 >= snapshotEvery
 }
 
 // encoding is what a stage of an update leaves, encoded in a goroutine of its own.
 type encoding struct {
 	done    chan struct{} // closed when all is encoded
-	terms   [][]schemas.Message
-	moments []schemas.Message
+	terms   [][]wire.Message
+	moments []wire.Message
 	err     error
 }
 
 // beginEncoding begins to encode what a stage of an update leaves.
 func (s *Solver) beginEncoding(stage int) {
 	e := &encoding{done: make(chan struct{})}
-	s.chained.encodings = append(s.chained.encodings, e)
+	s.chained.left.encodings = append(s.chained.left.encodings, e)
 	terms, moments := s.termsRecords(stage), s.momentsRecord(stage)
 	go func() {
 		defer close(e.done)
 		for _, r := range terms {
-			var messages []schemas.Message
+			var messages []wire.Message
 			if r.Scores == nil { // merged with others
 				e.terms = append(e.terms, nil)
 				continue
@@ -51,17 +53,17 @@ func (s *Solver) beginEncoding(stage int) {
 }
 
 // endEncoding waits for what is being encoded.
-func (c *chained) endEncoding() {
-	for _, e := range c.encodings {
+func (l *left) endEncoding() {
+	for _, e := range l.encodings {
 		<-e.done
 	}
 }
 
-// encodedTerms returns the messages of the terms of an increment, given its place among those that the run has visited. Those that an update
-// merges follow.
-func (s *Solver) encodedTerms(stage, increment int) ([]schemas.Message, error) {
-	if stage < len(s.chained.encodings) {
-		e := s.chained.encodings[stage]
+// encodedTerms returns the messages of the terms of an increment, given its place among those that the run has visited.
+// Those that an update merges follow.
+func (s *Solver) encodedTerms(stage, increment int) ([]wire.Message, error) {
+	if stage < len(s.chained.left.encodings) {
+		e := s.chained.left.encodings[stage]
 		if <-e.done; e.err != nil {
 			return nil, e.err
 		}
@@ -71,9 +73,9 @@ func (s *Solver) encodedTerms(stage, increment int) ([]schemas.Message, error) {
 }
 
 // encodedMoments returns the messages of the moments of a stage.
-func (s *Solver) encodedMoments(stage int) ([]schemas.Message, error) {
-	if stage < len(s.chained.encodings) {
-		e := s.chained.encodings[stage]
+func (s *Solver) encodedMoments(stage int) ([]wire.Message, error) {
+	if stage < len(s.chained.left.encodings) {
+		e := s.chained.left.encodings[stage]
 		<-e.done
 		return e.moments, e.err
 	}
@@ -81,30 +83,30 @@ func (s *Solver) encodedMoments(stage int) ([]schemas.Message, error) {
 }
 
 // termsRecords returns the terms of each increment that an update has visited, and of those that it merges.
-func (s *Solver) termsRecords(stage int) (list []*schemas.Terms) {
-	for i := range len(s.chained.terms[stage]) + len(s.chained.merged[stage]) {
+func (s *Solver) termsRecords(stage int) (list []*statistics.Terms) {
+	for i := range len(s.chained.left.terms[stage]) + len(s.chained.left.merged[stage]) {
 		list = append(list, s.termsRecord(stage, i))
 	}
 	return list
 }
 
-func (s *Solver) termsRecord(stage, increment int) *schemas.Terms {
-	id := schemas.Identity{Kind: schemas.KindTerms, Run: s.run, Stage: stage, Visit: increment, Parent: s.chain.Root}
+func (s *Solver) termsRecord(stage, increment int) *statistics.Terms {
+	id := wire.Identity{Kind: statistics.KindTerms, Run: s.run, Stage: stage, Visit: increment, Parent: s.chain.Root}
 	p, k := s.shape(stage)
-	terms, visited := solve.Terms{}, s.chained.terms[stage]
+	terms, visited := solve.Terms{}, s.chained.left.terms[stage]
 	if increment < len(visited) {
 		terms = visited[increment]
 	} else {
-		terms = s.chained.merged[stage][increment-len(visited)]
+		terms = s.chained.left.merged[stage][increment-len(visited)]
 	}
-	return &schemas.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}
+	return &statistics.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}
 }
 
-func (s *Solver) momentsRecord(stage int) *schemas.Moments {
-	id := schemas.Identity{Kind: schemas.KindMoments, Run: s.run, Stage: stage, Parent: s.chain.Root}
+func (s *Solver) momentsRecord(stage int) *statistics.Moments {
+	id := wire.Identity{Kind: statistics.KindMoments, Run: s.run, Stage: stage, Parent: s.chain.Root}
 	p, k := s.shape(stage)
-	m := s.chained.after.moments[stage]
-	r := &schemas.Moments{Identity: id, Scores: m.Scores, Gradient: m.Gradient, Columns: p, Classes: k, Curvature: m.Curvature}
+	m := s.chained.left.moments[stage]
+	r := &statistics.Moments{Identity: id, Scores: m.Scores, Gradient: m.Gradient, Columns: p, Classes: k, Curvature: m.Curvature}
 	if s.snapshots() {
 		r.Gram = m.Gram
 	}
@@ -114,7 +116,7 @@ func (s *Solver) momentsRecord(stage int) *schemas.Moments {
 // stateWriter writes messages to the state topic, many at once.
 type stateWriter struct {
 	*Solver
-	messages []schemas.Message
+	messages []wire.Message
 	bytes    int
 	places   []*schemas.StatePlace // of the messages, counted from the first
 }
@@ -123,7 +125,7 @@ type stateWriter struct {
 const writeBytes = 32 << 20
 
 // add writes messages, at the latest with the next flush, and then sets their place.
-func (w *stateWriter) add(ctx context.Context, messages []schemas.Message, place *schemas.StatePlace) error {
+func (w *stateWriter) add(ctx context.Context, messages []wire.Message, place *schemas.StatePlace) error {
 	place.From = int64(len(w.messages))
 	w.messages = append(w.messages, messages...)
 	place.To = int64(len(w.messages))

@@ -5,23 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/notice"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/survey"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // survey turns the survey's statistics into its result, unless a result is accepted already. earlier is the version that the run starts
 // from, whose preparation it keeps; nil if it starts from none.
 func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
-	s.inbox.begin(schemas.Survey)
+	s.inbox.Begin(wire.Survey)
 	if s.chain.Survey == nil || s.plan.Chain != nil {
 		if err := s.publishSurvey(ctx, earlier); err != nil && !errors.Is(err, errAccepted) {
 			return err
@@ -31,51 +36,58 @@ func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 		if stage.Stop == nil {
 			continue
 		}
-		if split, err := schemas.ParseSplit(stage.Stop.Split); err == nil && s.chain.Survey.Rows[split] == 0 {
+		if split, err := examples.ParseSplit(stage.Stop.Split); err == nil && s.chain.Survey.Rows[split] == 0 {
 			event.Notice(s.rec, "stage %d stops by the loss of the %s rows, but there are none: it makes all its passes", t, split)
 		}
 	}
-	s.rec.Record(s.chain.Surveyed(time.Since(s.began)))
+	s.rec.Record(s.chain.Surveyed(s.Clock.Since(s.began)))
 	return nil
 }
 
 // publishSurvey gathers the survey's statistics and publishes its result.
 func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
-	v := run.Visit{Stage: schemas.Survey, Parent: s.chain.Root}
-	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, covered: map[int]schemas.Coverage{}}
+	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
+	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, untrained: map[string]int64{},
+		covered: map[int]coverage.Coverage{}}
 	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(v, found)))
 	if err != nil {
 		return err
 	}
-	s.chained.survey(s.plan, sum, found)
+	s.chained.found = newSurveyed(s.plan, sum, found)
 	if s.chain.Survey != nil { // of a chain: another solver has published it
 		return nil
 	}
 	preparation, err := s.preparation(sum, found, earlier)
+	if forgotten := found.passedOver[coverage.ForgottenRow]; err != nil && forgotten > 0 && errors.As(err, new(*survey.LabelsError)) {
+		return fmt.Errorf("%w (%d rows are forgotten)", err, forgotten)
+	}
 	if err != nil {
 		return err
 	}
-	if _, images := preparation.Find(schemas.TensorImage); !images && s.plan.Augment != (schemas.Augment{}) {
+	if _, images := preparation.Find(statistics.TensorImage); !images && s.plan.Augment != (schemas.Augment{}) {
 		return errNothingToAugment
 	}
-	result := schemas.SurveyResult{
-		Identity:    schemas.Identity{Kind: schemas.KindPrepare, Run: s.run, Stage: schemas.Survey, Parent: v.Parent},
+	if notice := notice.WithoutTraining(found.labels, found.untrained); notice != "" {
+		event.Notice(s.rec, "%s", notice)
+	}
+	result := statistics.SurveyResult{
+		Identity:    wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: v.Parent},
 		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation, Columns: found.columns,
 	}
 	for _, cut := range s.plan.Expiring {
-		result.PassedOver.Count(schemas.Expiring, cut.Len())
+		result.PassedOver.Count(coverage.Expiring, cut.Len())
 	}
 	for _, cut := range s.plan.Outside {
-		result.PassedOver.Count(schemas.Outside, cut.Len())
+		result.PassedOver.Count(coverage.Outside, cut.Len())
 	}
 	if s.plan.Chain == nil {
-		result.PassedOver.Count(schemas.Expired, ingest.NewCounting(s.plan).WithoutSpan())
+		result.PassedOver.Count(coverage.Expired, counting.New(s.plan).WithoutSpan())
 	}
 	result.Skipped, result.Increments = found.skipped, found.increments
 	for _, span := range s.plan.Spans.Hulls() {
 		result.Covered = append(result.Covered, found.covered[span.Partition])
 	}
-	for split, losses := range schemas.LossesOf(sum.Tensors()) {
+	for split, losses := range statistics.LossesOf(sum.Tensors()) {
 		result.Rows[split] = int64(losses.Rows)
 	}
 	return s.publishWeights(ctx, result.Record())
@@ -86,51 +98,48 @@ type findings struct {
 	labels      accumulate.LabelSet
 	sample      *accumulate.Sample
 	shift       []float32
+	targets     []float64 // the point that the moments of numbers are about
 	sparse      bool
 	columnRows  accumulate.ColumnRows
-	image       schemas.Image
-	columns     schemas.Columns
-	covered     map[int]schemas.Coverage // of each partition
+	image       examples.Image
+	columns     examples.Columns
+	covered     map[int]coverage.Coverage // of each partition
 	quarantined int64
-	passedOver  schemas.PassedOver
-	skipped     schemas.Spans
-	progress    []schemas.SourceProgress
-	unknown     []schemas.LabelRows
-	increments  []schemas.Increment // of a full run of a chain
-	messages    []partitionMessage  // of an update
-	bad         schemas.BadMessages // of the newest increment
+	passedOver  coverage.PassedOver
+	untrained   map[string]int64 // rows of labels of which a partition has holdout and test rows alone
+	chainFindings
 }
 
 // surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal
 // components. It puts what is no sum into found.
-func (s *Solver) surveySum(v run.Visit, found *findings) part {
-	p, hasGram := part{kinds: []schemas.Kind{schemas.KindVisit}}, s.plan.Prepares() && s.plan.Prepare.PCA > 0
+func (s *Solver) surveySum(v protocol.Visit, found *findings) part {
+	p, hasGram := part{kinds: []wire.Kind{statistics.KindVisit}}, s.plan.Prepares() && s.plan.Prepare.PCA > 0
 	if s.plan.Prepares() {
-		p.kinds = append(p.kinds, schemas.KindSample)
+		p.kinds = append(p.kinds, statistics.KindSample)
 	}
 	if hasGram {
-		p.kinds = append(p.kinds, schemas.KindGram)
+		p.kinds = append(p.kinds, statistics.KindGram)
 	}
-	p.sum = func(span schemas.Span) (*accumulate.Sum, error) {
-		visit, err := schemas.SurveyVisitOf(s.inbox.double(s.identity(schemas.KindVisit, v, span.Partition)))
+	p.sum = func(span coverage.Span) (*accumulate.Sum, error) {
+		visit, err := statistics.SurveyVisitOf(s.inbox.Double(s.identity(statistics.KindVisit, v, span.Partition)))
 		if err != nil {
 			return nil, err
 		}
 		if s.plan.Prepares() {
-			sample, err := schemas.SampleOf(s.inbox.single(s.identity(schemas.KindSample, v, span.Partition)))
+			sample, err := statistics.SampleOf(s.inbox.Single(s.identity(statistics.KindSample, v, span.Partition)))
 			if err != nil {
 				return nil, err
 			}
 			found.sample.MergeRecord(sample)
 		}
 		if hasGram {
-			gram, err := schemas.ExactGramOf(s.inbox.double(s.identity(schemas.KindGram, v, span.Partition)))
+			gram, err := statistics.ExactGramOf(s.inbox.Double(s.identity(statistics.KindGram, v, span.Partition)))
 			if err != nil {
 				return nil, err
 			}
 			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
-		found.shift, found.columns, found.image = visit.Shift, visit.Columns, visit.Image
+		found.shift, found.targets, found.columns, found.image = visit.Shift, visit.TargetShift, visit.Columns, visit.Image
 		found.sparse = visit.Sparse
 		found.columnRows.MergeRecord(visit.ColumnRows)
 		for i, label := range visit.Labels {
@@ -140,10 +149,13 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 			}
 			found.labels.Add(label, rows)
 		}
+		for _, u := range visit.Untrained {
+			found.untrained[u.Label] += u.Rows
+		}
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
 		found.covered[span.Partition] = visit.Covered
-		found.addChained(s.plan, span.Partition, visit)
+		found.chainFindings.add(s.plan, span.Partition, visit)
 		return accumulate.NewSum(visit.Covered, visit.Sums), nil
 	}
 	return p
@@ -151,76 +163,92 @@ func (s *Solver) surveySum(v run.Visit, found *findings) part {
 
 // preparation returns the preparation that the survey's sums give, or that of the version that the run starts from. Then the examples
 // must fit it.
-func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *model.Model) (schemas.Tensors[float32], error) {
+func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *model.Model) (wire.Tensors[float32], error) {
 	if earlier != nil {
 		return earlier.Preparation(), s.checkKept(found, earlier)
 	}
 	labels := s.plan.Classes
 	switch {
-	case s.plan.Task() == schemas.Numbers:
+	case s.plan.Task() == examples.Numbers:
 		labels = s.plan.Targets
 	case len(labels) == 0:
 		labels = found.labels.Text()
 	}
-	if s.plan.Task() == schemas.SeveralLabels {
-		if err := solve.CheckSeveral(len(labels)); err != nil {
+	if n := len(labels); !s.plan.Threshold.IsZero() && n != 2 {
+		return nil, fmt.Errorf("threshold: %v: expected no value, because there are %d classes: a threshold decides between two",
+			s.plan.Threshold, n)
+	}
+	if s.plan.Task() == examples.SeveralLabels {
+		if err := survey.CheckSeveral(len(labels)); err != nil {
 			return nil, err
 		}
 	}
 	open := s.plan.Chain != nil && s.plan.Chain.Open
-	classWeights, err := solve.ClassWeights(s.plan.ClassWeight, labels, found.labels, open)
+	classWeights, err := survey.ClassWeights(s.plan.ClassWeight, labels, found.labels, open)
 	if err != nil {
 		return nil, err
 	}
-	prepare, sums := s.plan.Prepare, sum.Tensors()
-	var preparation *solve.Preparation
+	how, sums := s.plan.Prepare, sum.Tensors()
+	var preparation *survey.Preparation
 	if found.sparse {
-		rows := int64(schemas.LossesOf(sums)[schemas.Train].Rows)
-		preparation, err = solve.SurveyColumns(prepare, solve.ColumnSums{Columns: found.columnRows.Record(), Rows: rows, Labels: labels, Task: s.plan.Task()})
+		rows := int64(statistics.LossesOf(sums)[examples.Train].Rows)
+		preparation, err = survey.Sparse(how, survey.ColumnSums{Columns: found.columnRows.Record(), Rows: rows, Labels: labels,
+			Task: s.plan.Task()})
 	} else {
-		preparation, err = solve.Survey(solve.SurveySums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()},
-			prepare.Scale == stages.ScaleStandard, prepare.PCA)
+		preparation, err = survey.Dense(survey.DenseSums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()},
+			how.Scale == prepare.ScaleStandard || how.Scale == prepare.ScaleRanks, how.PCA)
 	}
 	if err != nil {
 		return nil, err
 	}
 	preparation.ClassWeights = classWeights
-	if s.plan.Task() == schemas.Numbers {
-		if preparation.TargetCenter, preparation.TargetScale, err = solve.Targets(sums, labels); err != nil {
+	if s.plan.Task() == examples.Numbers {
+		if preparation.TargetCenter, preparation.TargetScale, err = survey.Targets(sums, found.targets, labels); err != nil {
 			return nil, err
 		}
 	}
 	if found.sparse {
 		return preparation.Tensors(0), nil
 	}
-	rows := prepareSample(s.blas, prepare, preparation, found.sample.Rows())
-	spread, err := solve.Spread(rows)
+	sample := found.sample.Rows()
+	for _, notice := range notice.Features(s.plan.Task(), preparation, found.columns, sample) {
+		event.Notice(s.rec, "%s", notice)
+	}
+	learnt, ranks := stages.LearnBins(s.plan.Stages, found.columns, sample), wire.Tensors[float32](nil)
+	if how.Scale == prepare.ScaleRanks {
+		ranks = prepare.LearnRanks(found.columns, sample, preparation.Center, preparation.Scale)
+		learnt = append(learnt, ranks...)
+	}
+	rows := prepare.Sample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
+	spread, err := survey.Spread(rows)
 	if err != nil {
 		return nil, err
 	}
 	tensors := preparation.Tensors(spread)
-	if s.plan.Input.Image != (schemas.Image{}) {
+	if s.plan.Input.Image != (examples.Image{}) {
 		found.image = s.plan.Input.Image
 	}
-	if found.image != (schemas.Image{}) {
+	if found.image != (examples.Image{}) {
 		if n := found.image.Size(); n != len(found.shift) {
 			return nil, fmt.Errorf("the examples have %d features, but examples.image is %v, which has %d", len(found.shift), found.image, n)
 		}
-		tensors = append(tensors, schemas.Vector(schemas.TensorImage, []float32{float32(found.image[0]), float32(found.image[1]), float32(found.image[2])}))
+		tensors = append(tensors, wire.Vector(statistics.TensorImage,
+			[]float32{float32(found.image[0]), float32(found.image[1]), float32(found.image[2])}))
 	}
-	return s.learn(tensors, rows)
+	return s.learn(append(tensors, learnt...), rows)
 }
 
 // errNothingToAugment says that the plan wants rows made of images, but there are none.
-var errNothingToAugment = errors.New("examples.augment makes rows of images, but neither the examples nor the configuration say the shape of any: set examples.image to height, width and channels, such as [28, 28, 1], or leave examples.augment out")
+var errNothingToAugment = errors.New("examples.augment makes rows of images, but neither the examples nor the configuration " +
+	"say the shape of any: set examples.image to height, width and channels, such as [28, 28, 1], or leave examples.augment out")
 
 // learn adds to a preparation what the stages learn of the sample, whose rows are prepared.
-func (s *Solver) learn(tensors schemas.Tensors[float32], rows kernel.Dense) (schemas.Tensors[float32], error) {
-	prepared, err := stages.NewPreparation(s.plan.Prepare, tensors)
+func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.Tensors[float32], error) {
+	prepared, err := prepare.New(s.plan.Prepare, tensors)
 	if err != nil {
 		return nil, err
 	}
-	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Whiten: solve.Whiten}
+	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Whiten: survey.Whiten}
 	for t, stage := range s.plan.Stages {
 		learnt, err := learner.Learn(stage.Features, t, prepared)
 		if err != nil {
@@ -229,17 +257,6 @@ func (s *Solver) learn(tensors schemas.Tensors[float32], rows kernel.Dense) (sch
 		tensors = append(tensors, learnt...)
 	}
 	return tensors, nil
-}
-
-// prepareSample returns the rows of the sample (n × d) prepared (n × m), and overwrites the sample. It prepares one row at a time:
-// in a product of several rows a BLAS may round equal rows differently, and the spread must see that they are equal.
-func prepareSample(blas *kernel.BLAS, prepare schemas.Prepare, found *solve.Preparation, sample kernel.Dense) kernel.Dense {
-	p := stages.NewInputs(prepare, found.Center, found.Scale, found.Basis)
-	rows := kernel.NewDense(sample.Rows, p.Inputs())
-	for i := range sample.Rows {
-		p.Apply(blas, rows.Slice(i, i+1), sample.Slice(i, i+1))
-	}
-	return rows
 }
 
 // checkKept returns an error if the examples do not fit the preparation of an earlier version: if they have another number of
@@ -255,15 +272,19 @@ func (s *Solver) checkKept(found *findings, earlier *model.Model) error {
 	if found.columns == nil {
 		found.columns = earlier.Columns()
 	}
-	if difference := found.columns.Difference(earlier.Columns()); earlier.Columns() != nil && difference != "" {
-		return fmt.Errorf("%s, as in the version that this run starts from", difference)
+	if earlier.Columns() != nil {
+		if difference := found.columns.Difference(earlier.Columns()); difference != "" {
+			return fmt.Errorf("%s, as in the version that this run starts from", difference)
+		}
+		found.columns = earlier.Columns() // with the offsets that the preparation is for
 	}
 	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes) {
 		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes)
 	}
 	var others []string
+	known := examples.NewLabels(classes)
 	for label := range found.labels {
-		if !slices.Contains(classes, label) {
+		if !slices.Contains(classes, known.Spelt(label)) {
 			others = append(others, label)
 		}
 	}

@@ -5,39 +5,36 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 )
 
 // The Gram matrices of an update depend on no weights. So a worker sums those of a stage while the stage before is solved and visited.
 
-// gramsAhead is a sum of Gram matrices in a goroutine of its own.
+// gramsAhead is a sum of Gram matrices that is under way.
 type gramsAhead struct {
 	stage      int
 	partitions []*partition.State
-	done       chan struct{} // closed when they are published
-	err        error
+	wait       func() error // until they are published
 }
 
-// beginGrams begins to publish the Gram matrices of a stage that is not yet due. If something must be read for them, it does so at once: only
-// one goroutine at a time may put what it has read into memory.
+// beginGrams begins to publish the Gram matrices of a stage that is not yet due. If something must be read for them, it
+// does so at once: only one goroutine at a time may put what it has read into memory.
 func (w *Worker) beginGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
 	if err := w.endGrams(); err != nil {
 		return err
 	}
-	if w.sequential || !w.inMemory(partitions) {
+	if !w.inMemory(partitions) {
 		return w.sumGrams(ctx, stage, due, partitions)
 	}
-	a := &gramsAhead{stage: stage, partitions: withoutGram(stage, partitions), done: make(chan struct{})}
+	a := &gramsAhead{stage: stage, partitions: withoutGram(stage, partitions)}
 	visit, err := w.gramVisit(stage, due)
 	if err != nil {
 		return err
 	}
+	a.wait = w.executor.Begin(func() error { return w.sums(ctx, visit, a.partitions, w.gramExtent()) })
 	w.ahead = a
-	go func() {
-		defer close(a.done)
-		a.err = w.sums(ctx, visit, a.partitions, w.gramExtent())
-	}()
 	return nil
 }
 
@@ -48,9 +45,8 @@ func (w *Worker) endGrams() error {
 		return nil
 	}
 	w.ahead = nil
-	<-a.done
-	if a.err != nil {
-		return fmt.Errorf("sum the Gram matrix of %s: %w", run.StageName(a.stage), a.err)
+	if err := a.wait(); err != nil {
+		return fmt.Errorf("sum the Gram matrix of %s: %w", event.StageName(a.stage), err)
 	}
 	for _, p := range a.partitions {
 		p.SetGrams(a.stage + 1)
@@ -61,12 +57,13 @@ func (w *Worker) endGrams() error {
 // dropGrams waits for what beginGrams has begun, once its context has ended. Nobody needs it any more.
 func (w *Worker) dropGrams() {
 	if w.ahead != nil {
-		<-w.ahead.done
+		w.ahead.wait() // the error is that of a context that has ended
 		w.ahead = nil
 	}
 }
 
-// sumGrams publishes the Gram matrices of a stage of an update, for the partitions that have not published them; due is the stage that is due.
+// sumGrams publishes the Gram matrices of a stage of an update, for the partitions that have not published them; due is
+// the stage that is due.
 func (w *Worker) sumGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
 	partitions = withoutGram(stage, partitions)
 	if len(partitions) == 0 {
@@ -91,12 +88,8 @@ func withoutGram(stage int, partitions []*partition.State) []*partition.State {
 }
 
 // gramVisit returns the visit that sums the Gram matrices of a stage of an update.
-func (w *Worker) gramVisit(stage, due int) (*stageVisit, error) {
-	s, err := w.chain.Stage(stage)
-	if err != nil {
-		return nil, err
-	}
-	return &stageVisit{Visit: w.chain.GramVisit(stage), stage: s, update: true, gramAlone: true, ahead: stage > due}, nil
+func (w *Worker) gramVisit(stage, due int) (*visit.Visit, error) {
+	return visit.NewGram(w.visitRun(), w.chain, stage, stage > due)
 }
 
 // gramExtent returns which segments of a partition the Gram matrices of an update are of: as many, the first ones, as it returns.

@@ -11,14 +11,17 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // printed is a recorder that prints what a worker has published.
@@ -28,9 +31,9 @@ type printed struct{}
 func (printed) Record(e event.Event) {
 	switch e := e.(type) {
 	case event.Visited:
-		fmt.Println("visit", e.Visit, "of", run.StageName(e.Stage))
+		fmt.Println("visit", e.Visit, "of", event.StageName(e.Stage))
 	case event.Sealed:
-		fmt.Println("residuals of", run.StageName(e.Stage), "for", e.Rows, "rows")
+		fmt.Println("residuals of", event.StageName(e.Stage), "for", e.Rows, "rows")
 	}
 }
 
@@ -61,10 +64,10 @@ func Example() {
 
 func work(ctx context.Context, log *kafkalog.Log) error {
 	blas := kernel.Gonum()
-	if _, err := pipeline.Submit(ctx, log, blas, digits(), pipeline.TrainOptions{}, event.Ignore{}); err != nil {
+	if _, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{}); err != nil {
 		return err
 	}
-	client := run.NewClient(log, "digits", nil)
+	client := protocol.NewClient(log, "digits", nil)
 	ledger, err := client.ReadLedger(ctx)
 	if err != nil {
 		return err
@@ -75,22 +78,22 @@ func work(ctx context.Context, log *kafkalog.Log) error {
 	}
 	roles, working := errgroup.WithContext(ctx)
 	roles.Go(func() error {
-		return worker.New(client, blas, plan, 0, run.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, printed{}).Work(working)
+		return worker.New(client, blas, plan, 0, ownership.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, printed{}).Work(working)
 	})
 	roles.Go(func() error {
-		return solver.New(client, blas, plan, 0, run.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
+		return solver.New(client, blas, plan, 0, ownership.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
 	})
 	return roles.Wait()
 }
 
 // digits is a job on the digits that the repository carries: one stage of the pixels themselves, of 3 passes.
-func digits() pipeline.Job {
+func digits() topics.Job {
 	examples := ingest.Defaults()
 	examples.Train = []string{"../../examples/digits/digits-train.csv.gz"}
 	stage := solve.Defaults()
 	stage.Features, stage.Passes = stages.DefaultsOf(stages.Columns), 3
-	return pipeline.Job{
-		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: stages.ScaleNone}, Stages: []schemas.Stage{stage},
+	return topics.Job{
+		Name: "digits", Examples: examples, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: []schemas.Stage{stage},
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
 	}
 }

@@ -5,25 +5,27 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// Rows and blocks can be read or computed again, the matrices that a stage is fitted with can't. So the worker sets memory for them aside. The numbers are
-// of a process with both roles on the embedded broker, given `memory: 1MB`: its peak without what it takes for small matrices.
+// Rows and blocks can be read or computed again, the matrices that a stage is fitted with can't. So the worker sets
+// memory for them aside. The numbers are of a process with both roles on the embedded broker, given `memory: 1MB`: its
+// peak without what it takes for small matrices.
 const (
-	// factors is how many p × p matrices of float64 are in memory as long as a stage is fitted: its factor, that of the stage before, which the next
-	// factor takes the memory of, and what the factor is made of. All are the solver's.
+	// factors is how many p × p matrices of float64 are in memory as long as a stage is fitted: its factor, that of the
+	// stage before, which the next factor takes the memory of, and what the factor is made of. All are the solver's.
 	factors = 3
 	// gramMatrices is how many more there are in a stage's first visit: tiles and sums of both cores, records, messages.
 	gramMatrices = 3
 	// crossMoments is how many p × k matrices of float64 the gradient and the weights of sparse rows take, as sums, records and messages.
 	crossMoments = 6
-	// solverMoments is how many more the solver takes: of conjugate gradients the minimum, its gradient, the step before and its product, of L-BFGS
-	// at least a pair of steps.
+	// solverMoments is how many more the solver takes: of conjugate gradients the minimum, its gradient, the step before
+	// and its product, of L-BFGS at least a pair of steps.
 	solverMoments = 8
-	// termMatrices is how many p × k matrices of float64 take the terms of increments in a full run of a chain: two in each outcome that waits for its
-	// turn, the tiles of both cores, and those of the increment that is summed and of the one that is written.
+	// termMatrices is how many p × k matrices of float64 take the terms of increments in a full run of a chain: two in
+	// each outcome that waits for its turn, the tiles of both cores, and those of the increment that is summed and of the
+	// one that is written.
 	termMatrices = 16
 )
 
@@ -58,8 +60,8 @@ func (w *Worker) measured() (m matrices, err error) {
 	return m, nil
 }
 
-// matricesOfTerms returns how many p × k matrices of float64 the terms of increments take in a run of a chain: at a stage, and after it until the run
-// has ended.
+// matricesOfTerms returns how many p × k matrices of float64 the terms of increments take in a run of a chain: at a
+// stage, and after it until the run has ended.
 func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	u := w.plan.Update()
 	switch {
@@ -79,8 +81,9 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	return stage, kept
 }
 
-// reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages that are not decoded yet go.
-func (w *Worker) reserve(v run.Visit) error {
+// reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages
+// that are not decoded yet go.
+func (w *Worker) reserve(v protocol.Visit) error {
 	known := w.matrices != nil
 	if !known {
 		m, err := w.measured()
@@ -106,7 +109,8 @@ func (w *Worker) reserve(v run.Visit) error {
 		p.DropMessages(w.budget)
 	}
 	if !known && !w.budget.Has(0) {
-		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again", humanize.IBytes(uint64(need)))
+		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again",
+			humanize.IBytes(uint64(need)))
 	}
 	return nil
 }

@@ -5,7 +5,10 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // made returns what the run's batches depend on, beside their messages. The survey's result must be accepted.
@@ -13,10 +16,11 @@ func (w *Worker) made() partition.Made {
 	type block struct {
 		Features          schemas.Features
 		Scores, Intercept bool
+		Structure         wire.Digest
 	}
 	blocks := make([]block, len(w.plan.Stages))
 	for t, stage := range w.plan.Stages {
-		blocks[t] = block{stage.Features, stage.Scores, w.plan.Intercept && w.plan.BeginsMember(t)}
+		blocks[t] = block{stage.Features, stage.Scores, w.plan.Intercept && w.plan.BeginsMember(t), w.chain.Trees(t)}
 	}
 	var weights []float64 // of increments
 	if w.plan.Chain != nil {
@@ -27,10 +31,11 @@ func (w *Worker) made() partition.Made {
 	if !slices.ContainsFunc(weights, func(w float64) bool { return w != 1 }) {
 		weights = nil
 	}
-	preparation := schemas.Record[float32]{Tensors: w.chain.Survey.Preparation}
+	preparation := wire.Record[float32]{Tensors: w.chain.Survey.Preparation}
 	return partition.Made{
-		Rows:   schemas.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights, w.plan.Forgotten, w.plan.Augment, w.plan.Members() > 1}),
-		Blocks: schemas.DigestJSON(blocks),
+		Rows: wire.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights,
+			w.plan.Forgotten, w.plan.Augment, w.plan.Members() > 1, w.plan.Fold}),
+		Blocks: wire.DigestJSON(blocks),
 	}
 }
 
@@ -56,25 +61,27 @@ func (w *Worker) leave() {
 	}
 }
 
-// gramKey names the Gram matrix of a partition's block in the store; false if runs share none. That of a stage with scores among its features
-// depends on the weights of the stages before, and that of a chain is a sum over increments.
-func (w *Worker) gramKey(v *stageVisit, p *partition.State) (partition.GramKey, bool) {
-	if !w.store.Shares() || w.plan.Chain != nil || v.Number != 0 || v.calibrates() || w.plan.Stages[v.Stage].Scores {
+// gramKey names the Gram matrix of a partition's block in the store; false if runs share none. That of a stage with
+// scores among its features, or of trees, depends on the weights of the stages before, and that of a chain is a sum over increments.
+func (w *Worker) gramKey(v *visit.Visit, p *partition.State) (partition.GramKey, bool) {
+	if !w.store.Shares() || w.plan.Chain != nil || v.Number != 0 || v.Calibrates() || v.Of.Features.Leaves() > 0 ||
+		w.plan.Stages[v.Stage].Scores {
 		return partition.GramKey{}, false
 	}
 	type sample struct{ Want, Total int64 }
 	var of *sample // all rows
-	if v.sample != nil {
-		of = &sample{v.sample.want, v.sample.total}
+	if v.Sample != nil {
+		of = &sample{v.Sample.Want, v.Sample.Total}
 	}
-	depends := []any{w.made().Rows, p.Covered(), p.Ordinal(), w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features, w.plan.Intercept && w.plan.BeginsMember(v.Stage), of}
-	return partition.GramKey{Partition: p.Partition(), Of: schemas.DigestJSON(depends)}, true
+	depends := []any{w.made().Rows, p.Covered(), p.Ordinal(), w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features,
+		w.plan.Intercept && w.plan.BeginsMember(v.Stage), of}
+	return partition.GramKey{Partition: p.Partition(), Of: wire.DigestJSON(depends)}, true
 }
 
-// publishKnownGrams publishes the Gram matrices that an earlier run has summed, and reports whether it has those of all partitions. If one is
-// missing, it publishes none.
-func (w *Worker) publishKnownGrams(ctx context.Context, v *stageVisit, partitions []*partition.State) (bool, error) {
-	records := make([]*schemas.Record[float32], len(partitions))
+// publishKnownGrams publishes the Gram matrices that an earlier run has summed, and reports whether it has those of all
+// partitions. If one is missing, it publishes none.
+func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, partitions []*partition.State) (bool, error) {
+	records := make([]*wire.Record[float32], len(partitions))
 	for i, p := range partitions {
 		key, ok := w.gramKey(v, p)
 		if !ok {
@@ -84,7 +91,7 @@ func (w *Worker) publishKnownGrams(ctx context.Context, v *stageVisit, partition
 		if earlier == nil {
 			return false, nil
 		}
-		records[i] = &schemas.Record[float32]{Identity: w.identity(schemas.KindGram, v.Visit, p), Notes: earlier.Notes, Tensors: earlier.Tensors}
+		records[i] = &wire.Record[float32]{Identity: w.identity(statistics.KindGram, v.Visit, p), Notes: earlier.Notes, Tensors: earlier.Tensors}
 	}
 	for _, r := range records {
 		if err := publish(ctx, w, r); err != nil {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // loadScores makes sure that the partitions have the scores before a stage, which the stage before it published. Residuals that
@@ -22,7 +24,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 	var without []*partition.State
 	for _, p := range partitions {
 		if !p.HasScores(stage) {
-			p.SetScores(run.NoStage) // restore overwrites the scores of the batches before it finds that some are wrong
+			p.SetScores(protocol.NoStage) // restore overwrites the scores of the batches before it finds that some are wrong
 			without = append(without, p)
 		}
 	}
@@ -50,7 +52,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 			return err
 		}
 		if len(unsealed) > 0 {
-			return fmt.Errorf("partition %d: %w, although they were published again", unsealed[0].Partition(), errUnsealed)
+			return fmt.Errorf("partition %d: %w, although they were published again", unsealed[0].Partition(), scan.ErrUnsealed)
 		}
 	}
 	for _, p := range without {
@@ -71,45 +73,46 @@ func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partit
 		if err == nil {
 			err = do()
 		}
-		if !errors.Is(err, errUnsealed) || repetition == maxRepetitions {
+		if !errors.Is(err, scan.ErrUnsealed) || repetition == maxRepetitions {
 			return err
 		}
 		for _, p := range partitions {
-			p.SetScores(run.NoStage)
+			p.SetScores(protocol.NoStage)
 		}
 	}
 }
 
 // restore reads the scores of partitions. It returns the partitions whose residuals must be computed again.
-func (w *Worker) restore(ctx context.Context, before *residualsOf, partitions []*partition.State) (unsealed []*partition.State, err error) {
+func (w *Worker) restore(ctx context.Context, before *scan.Residuals, partitions []*partition.State) (unsealed []*partition.State,
+	err error) {
 	for _, p := range partitions {
-		switch err := before.restore(ctx, p); {
-		case errors.Is(err, errUnsealed):
+		switch err := before.Restore(ctx, p); {
+		case errors.Is(err, scan.ErrUnsealed):
 			unsealed = append(unsealed, p)
 		case err != nil:
-			return nil, fmt.Errorf("read residuals %s[%d] of stage %d: %w", w.Topics.Residuals, p.Partition(), before.stage, err)
+			return nil, fmt.Errorf("read residuals %s[%d] of stage %d: %w", w.Topics.Residuals, p.Partition(), before.Stage, err)
 		}
 	}
 	return unsealed, nil
 }
 
 // scoresBefore returns what reads the scores before a stage; nil for stage 0, whose scores are zero.
-func (w *Worker) scoresBefore(stage int) *residualsOf {
+func (w *Worker) scoresBefore(stage int) *scan.Residuals {
 	if stage == 0 || w.plan.Update() != nil {
 		return nil
 	}
 	_, parent := w.chain.Final(stage - 1)
-	return &residualsOf{
-		client: w.Client, run: w.run, stage: stage - 1, parent: parent, classes: w.chain.Prepared.Labels.Len(),
-		seal: func(number int) *schemas.Seal { return w.seals.of(number, stage-1) },
-		from: model.LinkOf(w.plan, stage-1), to: model.LinkOf(w.plan, stage), begins: w.plan.BeginsMember(stage), votes: w.plan.Votes(stage - 1),
+	return &scan.Residuals{
+		Client: w.Client, Run: w.run, Stage: stage - 1, Parent: parent, Classes: w.chain.Prepared.Labels.Len(),
+		Seal: func(number int) *statistics.Seal { return w.seals.of(number, stage-1) },
+		From: model.LinkOf(w.plan, stage-1), To: model.LinkOf(w.plan, stage), Begins: w.plan.BeginsMember(stage), Votes: w.plan.Votes(stage - 1),
 	}
 }
 
 // setCovered sets what the survey has covered of each partition, as the survey's result says.
 func (w *Worker) setCovered(partitions []*partition.State) {
 	if w.covered == nil {
-		w.covered = map[int]schemas.Coverage{}
+		w.covered = map[int]coverage.Coverage{}
 		for _, c := range w.chain.Survey.Covered {
 			if len(c.Spans) > 0 {
 				w.covered[c.Spans[0].Partition] = c

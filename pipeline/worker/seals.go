@@ -8,51 +8,52 @@ import (
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // seals are those of a run that a worker knows, its own and others'. The zero value knows none. A scan reads the seals of the
 // stage before while it writes those of its own, so of, add and forget are safe for concurrent use.
 type seals struct {
 	mutex sync.Mutex
-	known map[place]*schemas.Seal
+	known map[sealed]*statistics.Seal
 
 	next map[int]int64 // by partition of the statistics: messages before it are read
 }
 
-// place is a partition of the examples, and a stage.
-type place struct{ partition, stage int }
+// sealed is a partition of the examples, and a stage.
+type sealed struct{ partition, stage int }
 
 // of returns the seal of a partition after a stage, or nil.
-func (s *seals) of(partition, stage int) *schemas.Seal {
+func (s *seals) of(partition, stage int) *statistics.Seal {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.known[place{partition, stage}]
+	return s.known[sealed{partition, stage}]
 }
 
 // add adds a seal, or replaces the one of its partition and stage.
-func (s *seals) add(seal *schemas.Seal) {
+func (s *seals) add(seal *statistics.Seal) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.known == nil {
-		s.known = map[place]*schemas.Seal{}
+		s.known = map[sealed]*statistics.Seal{}
 	}
-	s.known[place{seal.Partition, seal.Stage}] = seal
+	s.known[sealed{seal.Partition, seal.Stage}] = seal
 }
 
 // forget has the residuals of a partition after a stage published again.
 func (s *seals) forget(partition, stage int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	delete(s.known, place{partition, stage})
+	delete(s.known, sealed{partition, stage})
 }
 
 // sealDigest is what the messages of a seal have in common.
 type sealDigest struct {
-	schemas.Identity
-	digest schemas.Digest
+	wire.Identity
+	digest wire.Digest
 }
 
 // findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
@@ -88,18 +89,18 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 	if !begun && number < len(w.plan.Since.Statistics) {
 		from = w.plan.Since.Statistics[number]
 	}
-	collector, found := schemas.Collector[float64]{}, map[sealDigest]*run.Written{}
-	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m run.Message) error {
-		if m.Run() != w.run || m.Kind() != schemas.KindSeal {
+	collector, found := wire.Collector[float64]{}, map[sealDigest]*protocol.Written{}
+	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m protocol.Message) error {
+		if m.Run() != w.run || m.Kind() != statistics.KindSeal {
 			return nil
 		}
-		id, err := schemas.IdentityOf(m.Message)
+		id, err := wire.IdentityOf(m.Message)
 		if err != nil {
 			return nil // a damaged seal does not count
 		}
 		key := sealDigest{id, m.Digest()}
 		if found[key] == nil {
-			found[key] = run.NewWritten(id, topic, number)
+			found[key] = protocol.NewWritten(id, topic, number)
 		}
 		found[key].Add(m)
 		r, err := w.Codec.CollectDouble(&collector, m.Message)
@@ -113,7 +114,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
 			return nil
 		}
-		if seal, err := schemas.SealOf(r); err == nil {
+		if seal, err := statistics.SealOf(r); err == nil {
 			w.seals.add(seal)
 			w.written.add(whole)
 		}

@@ -8,41 +8,48 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/pipeline/run/event"
+	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Worker makes the visits of one run to the partitions that it owns. [New] makes workers. A worker belongs to one goroutine.
 type Worker struct {
-	*run.Client
+	*protocol.Client
 	blas       *kernel.BLAS
 	rec        event.Recorder
 	plan       *schemas.Plan
 	run        string
 	watch      int64 // the run's end is not on the plans topic before this offset
-	owner      run.Owner
-	chain      *run.Chain
+	owner      ownership.Owner
+	chain      *protocol.Chain
 	earlier    *model.Model       // the version that the run starts from; nil: none
 	partitions []*partition.State // that it owns, in the plan's order
 	seals      seals
 	written    written
-	counting   *ingest.Counting
+	counting   *counting.Counting
+	rows       *decode.Reader
 	store      *partition.Store
 	budget     *partition.Budget
 	buffers    *accumulate.BufferPool
-	covered    map[int]schemas.Coverage // by the survey, of each partition
-	matrices   *matrices                // nil: not known yet
-	reserved   int64                    // bytes of the budget that are set aside for them
-	sequential bool
+	covered    map[int]coverage.Coverage // by the survey, of each partition
+	matrices   *matrices                 // nil: not known yet
+	reserved   int64                     // bytes of the budget that are set aside for them
+	executor   scan.Executor
 	options    Options
-	ahead      *gramsAhead    // nil: there is none
-	idle       idleProcessors // of the last visit, if it was one to sparse rows
+	ahead      *gramsAhead // nil: there is none
+	idle       visit.Idle  // of the last visit, if it was one to sparse rows
 }
 
 // Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
@@ -51,29 +58,32 @@ type Options struct {
 	Bytes int64
 	// Store is the memory of the worker, with what earlier runs of the pipeline have left in it; nil: it keeps nothing for later runs.
 	Store *partition.Store
-	// Sequential makes the worker take one segment after the other in the goroutine that calls Work, instead of using all cores.
-	// The simulation needs this, as it schedules every step itself.
-	Sequential bool
+	// Executor decides in which goroutines the worker does its work; nil: [scan.Concurrent].
+	Executor scan.Executor
 	// Solves says that the process has the run's solver too, whose memory is set aside with that of the worker.
 	Solves bool
 }
 
 // New returns a worker of an unfinished run. The run's end, once there is one, is at offset watch of the plans topic or later.
 // owner says which partitions of the examples the worker owns.
-func New(client *run.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner run.Owner, o Options, rec event.Recorder) *Worker {
-	chain, budget := run.NewChain(plan, client.Codec, rec), o.Store.Budget()
+func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner ownership.Owner, o Options,
+	rec event.Recorder) *Worker {
+	chain, budget := protocol.NewChain(plan, client.Codec, rec), o.Store.Budget()
 	if o.Store == nil {
 		budget = partition.NewBudget(o.Bytes)
 	}
+	if o.Executor == nil {
+		o.Executor = scan.Concurrent{}
+	}
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		store: o.Store, budget: budget, counting: ingest.NewCounting(plan), sequential: o.Sequential, options: o,
-		buffers: o.Store.Buffers(),
+		store: o.Store, budget: budget, counting: counting.New(plan), executor: o.Executor, options: o,
+		buffers: o.Store.Buffers(), rows: decode.New(plan, client.Codec),
 	}
 }
 
 // Work makes visits until the run or ctx ends, and then keeps nothing in memory but what the store has. The error is that of ctx or of
-// the brokers, a *[run.MembershipError], or a *[StoppedError] if the worker can't make the visit that is due.
+// the brokers, a *[ownership.MembershipError], or a *[StoppedError] if the worker can't make the visit that is due.
 func (w *Worker) Work(ctx context.Context) error {
 	for {
 		if err := w.work(ctx); !errors.Is(err, errDiffers) {
@@ -100,7 +110,7 @@ func (w *Worker) work(ctx context.Context) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, new(*run.MembershipError)):
+	case errors.As(err, new(*ownership.MembershipError)):
 		return err // others have its partitions
 	case errors.Is(err, errDiffers):
 		return err
@@ -108,8 +118,8 @@ func (w *Worker) work(ctx context.Context) error {
 		return err // it says something about this process, and nothing about the log
 	}
 	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
-	failure.Expired = errors.As(err, new(*run.ExpiredError))
-	if lost, ok := errors.AsType[*ingest.IncompleteError](err); ok {
+	failure.Expired = errors.As(err, new(*protocol.ExpiredError))
+	if lost, ok := errors.AsType[*counting.IncompleteError](err); ok {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, p := range w.partitions {
@@ -141,16 +151,16 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 func (e *StoppedError) Report(ctx context.Context) error {
 	w := e.worker
 	next, err := w.chain.Read(ctx, w.Client)
-	if errors.As(err, new(*run.ExpiredError)) {
+	if errors.As(err, new(*protocol.ExpiredError)) {
 		err = nil
 	}
 	if err != nil || w.chain.Head() != e.failure.Parent {
 		return err
 	}
-	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
+	weights := protocol.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
 	subscription := w.Log.Subscribe(ctx, nil, weights, w.plansPosition())
 	defer subscription.Close()
-	for wait := run.MinPatience; ; wait = run.Patience(wait) {
+	for wait := protocol.MinPatience; ; wait = protocol.Patience(wait) {
 		if len(e.failure.Partitions) > 0 {
 			if _, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(e.failure.Partitions[0]), e.failure.Message()); err != nil {
 				return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
@@ -171,8 +181,8 @@ func (e *StoppedError) Report(ctx context.Context) error {
 	}
 }
 
-func (w *Worker) plansPosition() run.Position {
-	return run.Position{Topic: w.Topics.Plans, Offset: w.watch, Compacted: true}
+func (w *Worker) plansPosition() protocol.Position {
+	return protocol.Position{Topic: w.Topics.Plans, Offset: w.watch, Compacted: true}
 }
 
 // visits makes all visits that are due, until the run has ended.
@@ -184,13 +194,13 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	if w.earlier, err = w.chain.Warm(ctx, w.Client); err != nil {
 		return fmt.Errorf("warm start: %w", err)
 	}
-	weights := run.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
+	weights := protocol.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
 	subscription := w.Log.Subscribe(ctx, w.owner.Changed(), weights, w.plansPosition())
 	defer subscription.Close()
 	defer w.dropGrams()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for wait := run.MinPatience; ; {
+	for wait := protocol.MinPatience; ; {
 		if err := w.catchUp(ctx); err != nil {
 			return err
 		}
@@ -212,7 +222,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 				return errDiffers
 			}
 			if w.chain.Head() != head {
-				wait = run.MinPatience
+				wait = protocol.MinPatience
 				continue
 			}
 			if err := w.endGrams(); err != nil {
@@ -221,9 +231,9 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			if err := w.repeat(ctx); err != nil {
 				return err
 			}
-			wait = run.Patience(wait)
+			wait = protocol.Patience(wait)
 		default:
-			wait = run.MinPatience
+			wait = protocol.MinPatience
 		}
 	}
 }
@@ -239,9 +249,9 @@ const (
 )
 
 // await waits for something that changes what is due, but no longer than timeout.
-func (w *Worker) await(ctx context.Context, subscription run.Subscription, timeout time.Duration) (change, error) {
-	for deadline := time.Now().Add(timeout); ; {
-		d, late, err := subscription.Next(ctx, time.Until(deadline))
+func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, timeout time.Duration) (change, error) {
+	for deadline := w.Clock.Now().Add(timeout); ; {
+		d, late, err := subscription.Next(ctx, w.Clock.Until(deadline))
 		switch {
 		case err != nil:
 			return nothing, err
@@ -249,7 +259,7 @@ func (w *Worker) await(ctx context.Context, subscription run.Subscription, timeo
 			return nothing, nil
 		case d == nil:
 			return ownersChanged, nil
-		case d.Topic == w.Topics.Plans && run.Ends(d.Message.Message, w.run):
+		case d.Topic == w.Topics.Plans && protocol.Ends(d.Message.Message, w.run):
 			return runEnded, nil
 		case d.Topic == w.Topics.Weights:
 			if grown, err := w.chain.Add(d.Message.Message); err != nil || grown {
@@ -267,7 +277,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	v, seal := w.chain.Due()
 	w.chain.Forget(v)
 	w.forgetWritten(v, seal)
-	if seal != run.NoStage && w.plan.Update() == nil {
+	if seal != protocol.NoStage && w.plan.Update() == nil {
 		if err := w.sealStage(ctx, seal); err != nil {
 			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
 		}
@@ -287,27 +297,27 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	began := time.Now()
+	began := w.Clock.Now()
 	if err := w.visit(ctx, v, due); err != nil {
-		return fmt.Errorf("visit %d of %s: %w", v.Number, run.StageName(v.Stage), err)
+		return fmt.Errorf("visit %d of %s: %w", v.Number, event.StageName(v.Stage), err)
 	}
 	for _, p := range due {
 		p.SetVisited(v)
 	}
-	if next := v.Stage + 1; w.plan.Update() != nil && v.Stage != schemas.Survey && v.Number == 0 && next < len(w.plan.Stages) {
+	if next := v.Stage + 1; w.plan.Update() != nil && v.Stage != wire.Survey && v.Number == 0 && next < len(w.plan.Stages) {
 		if err := w.beginGrams(ctx, next, v.Stage, due); err != nil {
 			return err
 		}
 	}
 	w.rec.Record(event.Visited{
-		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(due), Rows: rows(due), Elapsed: time.Since(began),
+		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(due), Rows: rows(due), Elapsed: w.Clock.Since(began),
 	})
 	return nil
 }
 
 // visit makes one visit to partitions, and publishes the statistics of each partition as soon as they are complete.
-func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition.State) error {
-	if v.Stage == schemas.Survey {
+func (w *Worker) visit(ctx context.Context, v protocol.Visit, partitions []*partition.State) error {
+	if v.Stage == wire.Survey {
 		recent := slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.Recent() == 0 })
 		if len(recent) == 0 {
 			return nil
@@ -322,7 +332,7 @@ func (w *Worker) visit(ctx context.Context, v run.Visit, partitions []*partition
 
 // adopt takes the partitions that the worker owns now, and releases those that it owns no longer.
 func (w *Worker) adopt(ctx context.Context) error {
-	if err := run.CheckMembership(w.owner); err != nil {
+	if err := ownership.CheckMembership(w.owner); err != nil {
 		return err
 	}
 	held := map[int]*partition.State{}
@@ -367,14 +377,14 @@ func (w *Worker) adopt(ctx context.Context) error {
 
 // state returns the state of a partition with nothing in memory. ordinal is its place among the partitions of the plan.
 func (w *Worker) state(number, ordinal int) *partition.State {
-	span := schemas.Span{Partition: number} // empty, if an update has nothing new in the partition
+	span := coverage.Span{Partition: number} // empty, if an update has nothing new in the partition
 	spans := w.plan.Spans.On(number)
 	if len(spans) > 0 {
 		span = spans.Hulls()[0]
 	}
 	p := partition.New(span, ordinal, w.plan.Segment)
 	if len(spans) > 1 { // of sources that were sealed late
-		p.Cut([]schemas.Increment{{Covered: []schemas.Coverage{{Spans: spans}}}}, w.plan.Segment)
+		p.Cut([]coverage.Increment{{Covered: []coverage.Coverage{{Spans: spans}}}}, w.plan.Segment)
 	}
 	if w.plan.Chain != nil && len(w.plan.Chain.Increments) > 0 {
 		p.Cut(w.plan.Chain.Increments, w.plan.Segment)
@@ -393,18 +403,6 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 	return p
 }
 
-// increment returns the increment of a segment of the past.
-func (w *Worker) increment(s *partition.Segment) *schemas.Increment {
-	u := w.plan.Update()
-	switch {
-	case s.Leaves && s.Increment >= len(u.Leave):
-		return &u.Forget[s.Increment-len(u.Leave)]
-	case s.Leaves:
-		return &u.Leave[s.Increment]
-	}
-	return &u.Refresh[s.Increment-1]
-}
-
 // owned returns the partitions of the run that the worker owns now.
 func (w *Worker) owned() (numbers []int) {
 	owned := w.owner.Owned()
@@ -417,18 +415,18 @@ func (w *Worker) owned() (numbers []int) {
 }
 
 // identity returns the identity of a partition's record for a visit.
-func (w *Worker) identity(kind schemas.Kind, v run.Visit, p *partition.State) schemas.Identity {
-	return schemas.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: p.Partition(), Parent: v.Parent}
+func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *partition.State) wire.Identity {
+	return wire.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: p.Partition(), Parent: v.Parent}
 }
 
 // statisticsOf returns the partition of the statistics topic that the records of a partition of the examples go to.
 func (w *Worker) statisticsOf(number int) int {
-	return run.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
+	return protocol.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
 }
 
 // publish writes a record of a partition's statistics.
-func publish[T schemas.Number](ctx context.Context, w *Worker, r *schemas.Record[T]) error {
-	written, err := run.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
+func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) error {
+	written, err := protocol.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
 	if err == nil {
 		w.written.add(written)
 	}
@@ -436,8 +434,8 @@ func publish[T schemas.Number](ctx context.Context, w *Worker, r *schemas.Record
 }
 
 // give is publish for a record whose tensors the worker does not use afterwards.
-func (w *Worker) give(ctx context.Context, r *schemas.Record[float64]) error {
-	written, err := run.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
+func (w *Worker) give(ctx context.Context, r *wire.Record[float64]) error {
+	written, err := protocol.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
 	if err == nil {
 		w.written.add(written)
 	}
@@ -445,9 +443,9 @@ func (w *Worker) give(ctx context.Context, r *schemas.Record[float64]) error {
 }
 
 // progress returns a function that adds rows to those that a visit has read, and records how far the visit is.
-func (w *Worker) progress(v run.Visit, partitions []*partition.State) func(rows int64) {
+func (w *Worker) progress(v protocol.Visit, partitions []*partition.State) func(rows int64) {
 	done, of := int64(0), rows(partitions)
-	if v.Stage == schemas.Survey && !w.plan.Foreign && len(partitions) == len(w.plan.Spans) {
+	if v.Stage == wire.Survey && !w.plan.Foreign && len(partitions) == len(w.plan.Spans) {
 		for _, s := range w.plan.Sources {
 			of += s.Rows
 		}

@@ -7,37 +7,38 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // written is where the records are that a solver may still wait for, of the worker's partitions. The zero value has none. Gram matrices are
 // published while another stage is visited, so it is safe for concurrent use.
 type written struct {
 	mutex sync.Mutex
-	all   map[schemas.Identity]*run.Written
+	all   map[wire.Identity]*protocol.Written
 }
 
 // add adds a record, or replaces the one of the same identity.
-func (w *written) add(r *run.Written) {
+func (w *written) add(r *protocol.Written) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.all == nil {
-		w.all = map[schemas.Identity]*run.Written{}
+		w.all = map[wire.Identity]*protocol.Written{}
 	}
 	w.all[r.Identity] = r
 }
 
 // keep forgets the records for which needed returns false.
-func (w *written) keep(needed func(schemas.Identity) bool) {
+func (w *written) keep(needed func(wire.Identity) bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	maps.DeleteFunc(w.all, func(id schemas.Identity, _ *run.Written) bool { return !needed(id) })
+	maps.DeleteFunc(w.all, func(id wire.Identity, _ *protocol.Written) bool { return !needed(id) })
 }
 
 // those returns the records for which wanted returns true.
-func (w *written) those(wanted func(schemas.Identity) bool) (list []*run.Written) {
+func (w *written) those(wanted func(wire.Identity) bool) (list []*protocol.Written) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for id, r := range w.all {
@@ -45,50 +46,51 @@ func (w *written) those(wanted func(schemas.Identity) bool) (list []*run.Written
 			list = append(list, r)
 		}
 	}
-	slices.SortFunc(list, func(a, b *run.Written) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Visit, b.Visit), cmp.Compare(a.Partition, b.Partition))
+	slices.SortFunc(list, func(a, b *protocol.Written) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Visit, b.Visit), cmp.Compare(a.Partition,
+			b.Partition))
 	})
 	return list
 }
 
-// ofVisit reports whether a record is one that the solver needs of a visit. The Gram matrices of an update depend on no weights, so each visit
-// to a stage needs those of the stage.
-func (w *Worker) ofVisit(id schemas.Identity, v run.Visit) bool {
-	if id.Kind == schemas.KindSeal || id.Stage != v.Stage {
+// ofVisit reports whether a record is one that the solver needs of a visit. The Gram matrices of an update depend on no
+// weights, so each visit to a stage needs those of the stage.
+func (w *Worker) ofVisit(id wire.Identity, v protocol.Visit) bool {
+	if id.Kind == statistics.KindSeal || id.Stage != v.Stage {
 		return false
 	}
 	return id.Visit == v.Number && id.Parent == v.Parent || w.isGramOfUpdate(id)
 }
 
-func (w *Worker) isGramOfUpdate(id schemas.Identity) bool {
-	return w.plan.Update() != nil && id.Stage != schemas.Survey && (id.Kind == schemas.KindGram || id.Kind == schemas.KindLeave)
+func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
+	return w.plan.Update() != nil && id.Stage != wire.Survey && (id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave)
 }
 
 // ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the visit that is due.
-func ofSeal(id schemas.Identity, v run.Visit, seal int) bool {
-	return id.Kind == schemas.KindSeal && id.Stage == seal && id.Parent == v.Parent
+func ofSeal(id wire.Identity, v protocol.Visit, seal int) bool {
+	return id.Kind == statistics.KindSeal && id.Stage == seal && id.Parent == v.Parent
 }
 
 // forgetWritten forgets the records that a solver does not wait for when a visit and the seals of a stage are due.
-func (w *Worker) forgetWritten(v run.Visit, seal int) {
-	w.written.keep(func(id schemas.Identity) bool {
+func (w *Worker) forgetWritten(v protocol.Visit, seal int) {
+	w.written.keep(func(id wire.Identity) bool {
 		return w.ofVisit(id, v) || ofSeal(id, v, seal) || w.isGramOfUpdate(id) && id.Stage > v.Stage // which was published ahead
 	})
 }
 
-// repeat makes the worker compute and publish again, for a solver that still waits for it, what it has published last and the log no longer has.
-// That the solver takes long is no reason: it would get nothing that it does not have.
+// repeat makes the worker compute and publish again, for a solver that still waits for it, what it has published last
+// and the log no longer has. That the solver takes long is no reason: it would get nothing that it does not have.
 func (w *Worker) repeat(ctx context.Context) error {
 	v, seal := w.chain.Due()
 	for _, p := range w.partitions {
-		whole, err := w.holds(ctx, func(id schemas.Identity) bool { return id.Partition == p.Partition() && w.ofVisit(id, v) })
+		whole, err := w.holds(ctx, func(id wire.Identity) bool { return id.Partition == p.Partition() && w.ofVisit(id, v) })
 		if err != nil {
 			return err
 		}
 		if !whole {
 			w.repeatVisit(p, v)
 		}
-		whole, err = w.holds(ctx, func(id schemas.Identity) bool { return id.Partition == p.Partition() && ofSeal(id, v, seal) })
+		whole, err = w.holds(ctx, func(id wire.Identity) bool { return id.Partition == p.Partition() && ofSeal(id, v, seal) })
 		if err != nil {
 			return err
 		}
@@ -100,16 +102,16 @@ func (w *Worker) repeat(ctx context.Context) error {
 }
 
 // repeatVisit makes a visit to a partition due again.
-func (w *Worker) repeatVisit(p *partition.State, v run.Visit) {
-	p.SetVisited(run.Visit{})
+func (w *Worker) repeatVisit(p *partition.State, v protocol.Visit) {
+	p.SetVisited(protocol.Visit{})
 	p.SetGrams(0)
-	if v.Stage == schemas.Survey { // which reads the log again, as it may have changed
+	if v.Stage == wire.Survey { // which reads the log again, as it may have changed
 		w.store.Drop(p.Partition())
 	}
 }
 
 // holds reports whether the log still has all records of which some are wanted, where a solver reads them.
-func (w *Worker) holds(ctx context.Context, wanted func(schemas.Identity) bool) (bool, error) {
+func (w *Worker) holds(ctx context.Context, wanted func(wire.Identity) bool) (bool, error) {
 	for _, r := range w.written.those(wanted) {
 		if r.Precedes(w.plan.Since.Statistics) {
 			return false, nil

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,49 +10,12 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
-// checked returns an allocator that fails the test if anything is left in it.
-func checked(t testing.TB) *memory.CheckedAllocator {
-	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	t.Cleanup(func() { mem.AssertSize(t, 0) })
-	return mem
-}
-
-// metered is an allocator that counts all bytes that it ever allocates.
-type metered struct {
-	*memory.CheckedAllocator
-	total int
-}
-
-func meter() *metered {
-	return &metered{CheckedAllocator: memory.NewCheckedAllocator(memory.NewGoAllocator())}
-}
-
-func (m *metered) Allocate(size int) []byte {
-	m.total += size
-	return m.CheckedAllocator.Allocate(size)
-}
-
-func (m *metered) Reallocate(size int, b []byte) []byte {
-	m.total += size
-	return m.CheckedAllocator.Reallocate(size, b)
-}
-
-// check checks what must hold after any bytes were decoded, of which there are size.
-func (m *metered) check(t *testing.T, size int, err error) {
-	t.Helper()
-	if err != nil && !errors.Is(err, ErrDamaged) {
-		t.Errorf("%v is not ErrDamaged", err)
-	}
-	if m.total > 4*size+64 {
-		t.Errorf("%d bytes of memory for %d bytes", m.total, size)
-	}
-	m.AssertSize(t, 0)
-}
-
-// beginsLater reports whether the offsets of an array, or of one within it, begin above 0. A reader must take such arrays, but the writer of
-// Arrow 17 leaves out the values before the first offset and writes the offsets as they are.
+// beginsLater reports whether the offsets of an array, or of one within it, begin above 0. A reader must take such
+// arrays, but the writer of Arrow 17 leaves out the values before the first offset and writes the offsets as they are.
 func beginsLater(data arrow.ArrayData) bool {
 	first := int64(0)
 	if data.Len() > 0 && len(data.Buffers()) > 1 && data.Buffers()[1] != nil {
@@ -94,7 +56,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(c.value)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		mem := meter()
+		mem := arrowtest.NewMeter()
 		record, err := Decode(value, mem, nil)
 		switch {
 		case err != nil:
@@ -115,6 +77,6 @@ func FuzzDecode(f *testing.F) {
 			again.Release()
 			record.Release()
 		}
-		mem.check(t, len(value), err)
+		mem.Check(t, len(value), err, ErrDamaged)
 	})
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 var update = flag.Bool("update", false, "write testdata/hostile again")
@@ -216,7 +218,7 @@ func hostile(t testing.TB) []hostileMessage {
 	for range 20 {
 		deep = arrow.ListOf(deep)
 	}
-	mem := checked(t)
+	mem := arrowtest.Allocator(t)
 	// written encodes the record in the given number of batches, and releases it.
 	written := func(record arrow.Record, batches int, options ...ipc.Option) []byte {
 		defer record.Release()
@@ -366,13 +368,13 @@ const minAllowance = 1 << 20
 // are decoded as if nothing were wrong.
 func TestHostileStreams(t *testing.T) {
 	for _, c := range hostile(t) {
-		mem := meter()
+		mem := arrowtest.NewMeter()
 		spent := allocated(func() {
 			_, err := Decode(c.value, mem, nil)
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, expected %s", c.name, err, c.want)
 			}
-			mem.check(t, len(c.value), err)
+			mem.Check(t, len(c.value), err, ErrDamaged)
 		})
 		if spent > 8*len(c.value)+minAllowance {
 			t.Errorf("%s: %d bytes of memory for %d bytes", c.name, spent, len(c.value))
@@ -401,7 +403,7 @@ func allocated(during func()) int {
 
 // The memory of a decoder grows with the bytes of a stream, not with the sizes that it claims.
 func TestLargeHostileStreams(t *testing.T) {
-	mem := checked(t)
+	mem := arrowtest.Allocator(t)
 	good := encoded(t, mem, zeros(mem, 5000, 1000)) // 20 MB, which the topic of another producer may allow
 	for name, value := range map[string][]byte{
 		"metadata in one":  hostileSchema(4000, 1_000_000, nil),
@@ -411,7 +413,7 @@ func TestLargeHostileStreams(t *testing.T) {
 		"cut off":          good[:len(good)-100],
 		"bytes, all zeros": make([]byte, 20<<20),
 	} {
-		metered := meter()
+		metered := arrowtest.NewMeter()
 		spent := allocated(func() {
 			record, err := Decode(value, metered, nil)
 			if (err == nil) != (name == "good") {
@@ -420,7 +422,7 @@ func TestLargeHostileStreams(t *testing.T) {
 			if err == nil {
 				record.Release()
 			}
-			metered.check(t, len(value), err)
+			metered.Check(t, len(value), err, ErrDamaged)
 		})
 		if spent > 4*len(value)+minAllowance {
 			t.Errorf("%s: %d bytes of memory for %d bytes", name, spent, len(value))
@@ -430,17 +432,17 @@ func TestLargeHostileStreams(t *testing.T) {
 
 // Claimed numbers: 8 bytes of a stream at a time are replaced by 2⁴⁰, 2⁶² and 2⁶⁴-1.
 func TestHostileNumbers(t *testing.T) {
-	plain := fromJSON(t, checked(t), `[{"features":[1,2]}]`, field("features", lists(2)))
+	plain := fromJSON(t, arrowtest.Allocator(t), `[{"features":[1,2]}]`, field("features", lists(2)))
 	for _, claim := range []uint64{1 << 40, 1 << 62, 1<<64 - 1} {
 		for at := 0; at+8 <= len(plain); at += 4 {
 			value := bytes.Clone(plain)
 			binary.LittleEndian.PutUint64(value[at:], claim)
-			mem := meter()
+			mem := arrowtest.NewMeter()
 			record, err := Decode(value, mem, nil)
 			if err == nil {
 				record.Release()
 			}
-			mem.check(t, len(value), err)
+			mem.Check(t, len(value), err, ErrDamaged)
 		}
 	}
 }

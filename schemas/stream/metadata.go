@@ -69,7 +69,8 @@ func (r rules) verifyDictionary(header flatbuffers.Table) error {
 	id := header.GetInt64Slot(dictionaryID, 0)
 	read, announced := r.dictionaries[id]
 	at := header.Offset(dictionaryData)
-	if !announced || at == 0 || !r.many && (read || header.GetBoolSlot(dictionaryIsDelta, false)) || header.GetBoolSlot(dictionaryIsDelta, false) && !read {
+	if !announced || at == 0 || !r.many && (read || header.GetBoolSlot(dictionaryIsDelta, false)) ||
+		header.GetBoolSlot(dictionaryIsDelta, false) && !read {
 		return fmt.Errorf("dictionary %d: expected each dictionary of the schema once, whole", id)
 	}
 	r.dictionaries[id] = true
@@ -121,7 +122,7 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	if at := field.Offset(fieldDictionary); at != 0 {
 		// Arrow resolves dictionaries within dictionaries by recursion.
 		if depth < maxDepth-1 || field.Offset(fieldChildren) != 0 && field.VectorLen(flatbuffers.UOffsetT(field.Offset(fieldChildren))) > 0 {
-			return fmt.Errorf("column %s: dictionary-encoded columns of lists and structs, or within them, are not read", name(field))
+			return fmt.Errorf("column %s: dictionary-encoded columns of lists and structs, or within them, are not supported", name(field))
 		}
 		encoding := flatbuffers.Table{Bytes: field.Bytes, Pos: field.Indirect(flatbuffers.UOffsetT(at) + field.Pos)}
 		w.dictionaries[encoding.GetInt64Slot(encodingID, 0)] = false
@@ -129,7 +130,7 @@ func (w *walk) field(field flatbuffers.Table, depth int) error {
 	// Arrow does not check what unions, views and run-end encoded columns claim.
 	tag := field.GetByteSlot(fieldTypeTag, 0)
 	if tag == tagUnion || tag > tagLargeList {
-		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not read: write a plain column "+
+		return fmt.Errorf("column %s: unions, views and run-end encoded columns are not supported: write a plain column "+
 			"(in Polars compat_level=CompatLevel.oldest())", name(field))
 	}
 	if at := field.Offset(fieldType); tag == tagTimestamp && at != 0 {

@@ -27,9 +27,9 @@ type Reader struct {
 	unpacked int // see LimitUnpacked
 }
 
-// NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change before the reader is closed
-// and the records are released. file says that it is the stream in a file, after the file's magic number: a footer may
-// follow. The error wraps [ErrDamaged], and that of from if it has one.
+// NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
+// before the reader is closed and the records are released. file says that it is the stream in a file, after the file's
+// magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
 	r := &Reader{bounded: &boundedAllocator{mem: mem}, unpacked: maxUnpacked}
 	whole, _ := from.(*bytes.Buffer)
@@ -80,7 +80,8 @@ func takeFrom(whole *bytes.Buffer, n int64) ([]byte, error) {
 // Schema returns the schema.
 func (r *Reader) Schema() *arrow.Schema { return r.reader.Schema() }
 
-// LimitUnpacked sets how many bytes the compressed buffers of a batch may have together when they are decompressed: 1 GiB if it is not called.
+// LimitUnpacked sets how many bytes the compressed buffers of a batch may have together when they are decompressed: 1
+// GiB if it is not called.
 func (r *Reader) LimitUnpacked(bytes int) { r.unpacked = bytes }
 
 // Next returns the next record batch, or io.EOF after the mark of the stream's end. Only the columns for which read returns true

@@ -12,10 +12,12 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // readAll returns the rows of all batches as text.
-func readAll(from io.Reader, mem *metered) (text string, err error) {
+func readAll(from io.Reader, mem *arrowtest.Meter) (text string, err error) {
 	r, err := NewReader(from, false, mem)
 	if err != nil {
 		return "", err
@@ -36,12 +38,13 @@ func readAll(from io.Reader, mem *metered) (text string, err error) {
 
 // A reader returns all batches, whether their buffers are compressed or not, and also if dictionaries grow between them.
 func TestReader(t *testing.T) {
-	mem := meter()
+	mem := arrowtest.NewMeter()
 	category := field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String})
 	schema := arrow.NewSchema([]arrow.Field{field("features", lists(2)), category}, nil)
 	var want string
 	var records []arrow.Record
-	for _, rows := range []string{`[{"features":[1,2],"label":"a"}]`, `[{"features":[3,4],"label":"a"},{"features":[5,6],"label":"b"}]`, "[]"} {
+	for _, rows := range []string{`[{"features":[1,2],"label":"a"}]`,
+		`[{"features":[3,4],"label":"a"},{"features":[5,6],"label":"b"}]`, "[]"} {
 		record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(rows))
 		if err != nil {
 			t.Fatal(err)
@@ -75,9 +78,10 @@ func TestReader(t *testing.T) {
 // What no message may be, no file may be either, except for many batches, compressed ones, and a limit of 1 GiB in place of four times
 // the bytes.
 func TestReaderRefusesHostileStreams(t *testing.T) {
-	allowed := []string{"two-batches", "more-after-the-end", "zstd-bomb", "lz4-bomb", "dictionary-twice", "dictionary-after-the-batch", "no-batch", "one-body-300-times"}
+	allowed := []string{"two-batches", "more-after-the-end", "zstd-bomb", "lz4-bomb", "dictionary-twice", "dictionary-after-the-batch",
+		"no-batch", "one-body-300-times"}
 	for _, c := range hostile(t) {
-		mem := meter()
+		mem := arrowtest.NewMeter()
 		if _, err := readAll(bytes.NewReader(c.value), mem); errors.Is(err, ErrDamaged) == slices.Contains(allowed, c.name) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -92,7 +96,8 @@ func TestFileWithoutItsSchemaInFront(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := file.Bytes()[8:] // without the mark and the length
-	if _, err := NewReader(bytes.NewReader(message), true, meter()); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "write it as Parquet") {
+	if _, err := NewReader(bytes.NewReader(message), true, arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "write it as Parquet") {
 		t.Errorf("got %v, expected what to write instead", err)
 	}
 }

@@ -1,10 +1,10 @@
-// Package stream reads Arrow streams from strangers: one record batch, decoded without trusting a length.
+// Package stream reads untrusted Arrow streams: one record batch, decoded without trusting a length.
 //
-// The Arrow library trusts what a stream says of itself. It allocates the sizes that a stream claims, follows
+// The Arrow library trusts its input. It allocates the sizes that a stream claims, follows
 // references that lead back to themselves, and reads arrays beyond the end of their buffers. A few bytes from a
 // stranger can end the process. [Decode] therefore checks a stream before, while and after Arrow reads it: frames.go
 // cuts it into messages, metadata.go walks their metadata, allocator.go limits the memory, and validate.go checks the
-// buffers of the arrays. What it refuses is an error that wraps [ErrDamaged].
+// buffers of the arrays. Rejected streams return an error that wraps [ErrDamaged].
 package stream
 
 import (
@@ -42,8 +42,9 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return stream.Bytes(), nil
 }
 
-// Decode decodes a complete IPC stream of exactly one record batch, with the dictionaries that it needs. For any bytes it returns either a record or an
-// error that wraps [ErrDamaged], and it allocates at most about four times their number.
+// Decode decodes a complete IPC stream of exactly one record batch, with the dictionaries that it needs. For any bytes
+// it returns either a record or an error that wraps [ErrDamaged], and it allocates at most about four times their
+// number.
 //
 // Only the columns for which read returns true are validated, so the caller must not look at any other. A nil read
 // stands for all columns. The caller releases the record.

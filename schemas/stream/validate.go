@@ -78,7 +78,7 @@ func validate(data arrow.ArrayData) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("type %v is not read", data.DataType())
+	return fmt.Errorf("type %v is not supported", data.DataType())
 }
 
 // validateOffsets checks the offsets of an array of texts or lists: they must ascend from 0 or more to at most limit,
@@ -122,7 +122,7 @@ func validateIndices(data arrow.ArrayData, index arrow.Type, limit int) error {
 	case arrow.UINT64:
 		return indicesBelow[uint64](data, limit)
 	}
-	return fmt.Errorf("indices of type %v are not read", index)
+	return fmt.Errorf("indices of type %v are not supported", index)
 }
 
 func indicesBelow[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](data arrow.ArrayData, limit int) error {

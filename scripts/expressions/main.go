@@ -15,25 +15,37 @@ func main() {
 	}
 }
 
+// panel is a picture, or a row of them that may be folded.
+type panel struct {
+	Targets []struct{ Expr string }
+	Panels  []panel
+}
+
+func (p panel) expressions() (all []string) {
+	for _, target := range p.Targets {
+		all = append(all, target.Expr)
+	}
+	for _, inner := range p.Panels {
+		all = append(all, inner.expressions()...)
+	}
+	return all
+}
+
 func printRules(file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	var dashboard struct {
-		Panels []struct {
-			Targets []struct{ Expr string }
-		}
+		Panels      []panel
 		Annotations struct{ List []struct{ Expr string } }
 	}
 	if err := json.Unmarshal(content, &dashboard); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	var expressions []string
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			expressions = append(expressions, target.Expr)
-		}
+	for _, p := range dashboard.Panels {
+		expressions = append(expressions, p.expressions()...)
 	}
 	for _, a := range dashboard.Annotations.List {
 		expressions = append(expressions, a.Expr)

@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
+	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/segmentio/kafka-go/protocol/saslauthenticate"
 	"github.com/segmentio/kafka-go/protocol/saslhandshake"
 	"github.com/segmentio/kafka-go/sasl"
@@ -25,6 +26,8 @@ const (
 	// idleTime is how long a connection may be unused. It is that of Kafka's own clients: brokers close connections after ten minutes
 	// (connections.max.idle.ms).
 	idleTime = 9 * time.Minute
+	// writeTime is how long the answer to a write is waited for when its context has ended. It is shorter than services get to end.
+	writeTime = 3 * time.Second
 )
 
 // connection is a connection to a broker, for one request at a time.
@@ -41,7 +44,12 @@ func (c *connection) stale(now time.Time) bool {
 }
 
 // Send sends a request to the broker at an address. If its context ends before the answer comes, the connection is free again when it does.
+// The broker may carry out such a request at any later moment. For a write, that may be after its writer has looked where the partition
+// ends, and has written the same messages again. So Send does not abandon a write at once, but waits up to writeTime for its answer.
 func (c *Cluster) Send(ctx context.Context, address string, request kafka.Request) (kafka.Response, error) {
+	if err := ctx.Err(); err != nil { // take returns an idle connection without looking at it
+		return nil, err
+	}
 	conn, err := c.take(ctx, address)
 	if err != nil {
 		return nil, err
@@ -80,8 +88,19 @@ func (c *Cluster) exchange(ctx context.Context, conn *connection, request kafka.
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.broke(conn.address)
+			return nil, ctx.Err()
 		}
-		return nil, ctx.Err()
+		if _, writes := request.(*produce.Request); !writes {
+			return nil, ctx.Err()
+		}
+		timeout := time.NewTimer(writeTime)
+		defer timeout.Stop()
+		select {
+		case r := <-done:
+			return r.answer, r.err
+		case <-timeout.C:
+			return nil, ctx.Err()
+		}
 	}
 }
 

@@ -2,12 +2,16 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
 // A connection is not used again once the broker may close it: when it was idle for long, or its login has run out.
@@ -51,6 +55,66 @@ func TestStaleConnectionsAreNotUsed(t *testing.T) {
 					got.Close()
 				}
 				l.Close()
+			})
+		})
+	}
+}
+
+// A write that the broker has got is not abandoned when its context ends: the broker may carry it out later, when its writer has looked
+// where the partition ends, and has written the same again. Other requests, and a broker that does not answer, hold nobody up.
+func TestWriteIsNotAbandoned(t *testing.T) {
+	write := &produce.Request{Acks: -1}
+	for name, c := range map[string]struct {
+		request  protocol.Message
+		answers  time.Duration // after its context has ended
+		ended    bool          // its context, before it is sent
+		returns  time.Duration // after its context has ended
+		answered bool
+	}{
+		"write":                   {request: write, answers: time.Second, returns: time.Second, answered: true},
+		"write without an answer": {request: write, answers: time.Minute, returns: writeTime},
+		"write after its context": {request: write, ended: true},
+		"read":                    {request: &fetch.Request{}, answers: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				here, there := net.Pipe()
+				l := New(Options{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }})
+				conn := &connection{Conn: protocol.NewConn(here, "test"), address: "a:1"}
+				conn.SetVersions(map[protocol.ApiKey]int16{protocol.Produce: 3, protocol.Fetch: 4})
+				l.give(conn)
+				ctx, cancel := context.WithCancel(t.Context())
+				sent := false
+				var broker sync.WaitGroup
+				broker.Go(func() {
+					_, correlation, _, _, err := protocol.ReadRequest(there)
+					if err != nil {
+						return
+					}
+					sent = true
+					cancel()
+					time.Sleep(c.answers) // of the test's own clock
+					var answer protocol.Message = &produce.Response{}
+					version := int16(3)
+					if _, reads := c.request.(*fetch.Request); reads {
+						answer, version = &fetch.Response{}, 4
+					}
+					_ = protocol.WriteResponse(there, version, correlation, answer)
+				})
+				if c.ended {
+					cancel()
+				}
+				began := time.Now()
+				answer, err := l.Send(ctx, "a:1", c.request)
+				if took := time.Since(began); took != c.returns {
+					t.Errorf("returned %v after its context had ended, want %v", took, c.returns)
+				}
+				there.Close()
+				l.Close()
+				broker.Wait()
+				if answered := answer != nil; answered != c.answered || !answered && !errors.Is(err, context.Canceled) || sent == c.ended {
+					t.Errorf("answer %v, %v; sent: %v", answer, err, sent)
+				}
 			})
 		})
 	}

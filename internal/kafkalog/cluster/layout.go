@@ -93,7 +93,8 @@ func (c *Cluster) ask(ctx context.Context, request *metadata.Request) (*metadata
 	}
 	answer := response.(*metadata.Response)
 	if len(answer.Topics) < len(request.TopicNames) {
-		return nil, protocol.Cluster{}, fmt.Errorf("the layout of %d topics was asked for, the answer has %d", len(request.TopicNames), len(answer.Topics))
+		return nil, protocol.Cluster{}, fmt.Errorf("the layout of %d topics was asked for, the answer has %d", len(request.TopicNames),
+			len(answer.Topics))
 	}
 	return answer, c.learn(request, answer), nil
 }

@@ -32,7 +32,8 @@ func (b batch) compressed() bool   { return b.attributes()&recordbatch.Compresse
 // sound reports whether a header can be one.
 func (b batch) sound() bool {
 	length := b.int32(recordbatch.AtLength)
-	return length >= recordbatch.HeaderBytes-recordbatch.BeforeLength && length <= maxBatchLength && b[recordbatch.AtMagic] == 2 && b.int32(recordbatch.AtLastDelta) >= 0 && b.count() >= 0
+	return length >= recordbatch.HeaderBytes-recordbatch.BeforeLength && length <= maxBatchLength && b[recordbatch.AtMagic] == 2 &&
+		b.int32(recordbatch.AtLastDelta) >= 0 && b.count() >= 0
 }
 
 func (b batch) checksum() uint32 { return recordbatch.Checksum(b) }

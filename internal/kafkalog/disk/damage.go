@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// DamagedError means that a file of the log is not as it was written. Nothing has been changed: [Log.Repair] keeps what is whole.
+// DamagedError means that a file of the log is damaged. Nothing was changed: [Log.Repair] keeps the intact messages.
 type DamagedError struct {
 	// File is the path of the file, and Position the byte at which the damage begins.
 	File     string
@@ -29,7 +29,8 @@ func (e *DamagedError) Error() string {
 	if e.Topic != "" {
 		where = fmt.Sprintf(", from offset %d on", e.Offset) // the folder has the name of the partition
 	}
-	return fmt.Sprintf("%s is damaged at byte %d%s: %s; nothing was changed; `stagewise repair -c FILE` keeps what is whole", e.File, e.Position, where, e.Reason)
+	return fmt.Sprintf("%s is damaged at byte %d%s: %s; nothing was changed; `stagewise repair -c FILE` keeps what is whole", e.File,
+		e.Position, where, e.Reason)
 }
 
 // Verify returns a *DamagedError for each partition with a batch that is not as it was written, and for each file of settings or
@@ -146,7 +147,7 @@ func (c *contents) wrong(at int) string {
 	}
 	gap := at > 0 && b.base() > expected && b.base() < c.written && b.end() <= after
 	if b.base() != expected && !gap {
-		return fmt.Sprintf("the batch there says that its offset is %d, and %d is next", b.base(), expected)
+		return fmt.Sprintf("the batch there has offset %d, expected %d", b.base(), expected)
 	}
 	return ""
 }
@@ -241,7 +242,8 @@ func (c *contents) verifyEnd() error {
 }
 
 func (c *contents) damaged(at int, reason string) error {
-	e := &DamagedError{File: c.segment().data, Position: int64(at), Topic: c.partition.topic.name, Partition: c.partition.number, Offset: c.next, Reason: reason}
+	e := &DamagedError{File: c.segment().data, Position: int64(at), Topic: c.partition.topic.name, Partition: c.partition.number,
+		Offset: c.next, Reason: reason}
 	if at < len(c.data) {
 		e.Offset = max(e.Offset, c.expected(at))
 	}

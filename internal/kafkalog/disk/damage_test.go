@@ -68,8 +68,9 @@ func three(attributes int16) [][]batch {
 }
 
 // Whichever byte of a segment is wrong, in the first, a middle or the last batch of any segment: the log is refused, with file, byte and
-// offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. If it was the offset, the length or the version
-// that is wrong, it keeps that batch too. The epoch of the leader is in the index too, which is right.
+// offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. If it was the offset, the
+// length or the version that is wrong, it keeps that batch too. The epoch of the leader is in the index too, which is
+// right.
 func TestEachDamagedByte(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes int16
@@ -130,11 +131,13 @@ func TestEachDamagedByte(t *testing.T) {
 
 // An index follows from its segment: whatever is wrong with it, it is written again.
 func TestDamagedIndex(t *testing.T) {
-	l := newLog(t, nil, slices.Concat(three(recordbatch.Transactional), [][]batch{{newBatch(61, recordbatch.Transactional|recordbatch.Marker, written{"k", "v", 0})}})...)
+	l := newLog(t, nil, slices.Concat(three(recordbatch.Transactional),
+		[][]batch{{newBatch(61, recordbatch.Transactional|recordbatch.Marker, written{"k", "v", 0})}})...)
 	noError(t, l.Verify())
 	whole := files(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
-	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix], "\x01") {
+	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix],
+		"\x01") {
 		t.Errorf("%q", whole)
 	}
 	for at := range 3 * entryBytes {

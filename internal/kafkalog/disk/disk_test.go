@@ -146,7 +146,8 @@ func TestRecords(t *testing.T) {
 		noError(t, decoded.ReadFrom(b))
 		theirs, err := kfake.BatchRecords(decoded)
 		noError(t, err)
-		if len(theirs) != len(want) || decoded.FirstOffset != 70 || decoded.LastOffsetDelta != 2 || !b.intact() || int(decoded.Length) != len(b)-12 {
+		if len(theirs) != len(want) || decoded.FirstOffset != 70 || decoded.LastOffsetDelta != 2 || !b.intact() ||
+			int(decoded.Length) != len(b)-12 {
 			t.Errorf("%+v", decoded)
 		}
 		for i, r := range theirs {
@@ -166,7 +167,8 @@ func TestRecords(t *testing.T) {
 	if again := b.with(records); !bytes.Equal(again, b) {
 		t.Errorf("with all records: %x, want %x", again, b)
 	}
-	if records, ok = newBatch(0, recordbatch.LogAppendTime, written{"a", "1", time.Hour}, written{"b", "1", time.Minute}).records(); !ok || records[0].time != records[1].time {
+	if records, ok = newBatch(0, recordbatch.LogAppendTime, written{"a", "1", time.Hour},
+		written{"b", "1", time.Minute}).records(); !ok || records[0].time != records[1].time {
 		t.Errorf("with the broker's time: %+v, %v", records, ok)
 	}
 }
@@ -210,8 +212,9 @@ func TestSettings(t *testing.T) {
 			"cleanup.policy": "compact,delete", "retention.ms": "1000", "retention.bytes": "2", "segment.bytes": "3",
 			"segment.ms": "4000", "delete.retention.ms": "0", "min.compaction.lag.ms": "6000",
 		}, topic{"t", 1, true, true, time.Second, 2, 3, 4 * time.Second, 0, 6 * time.Second}},
-		"compact":     {map[string]string{"cleanup.policy": "compact"}, with(func(t *topic) { t.deletes, t.compacts = false, true })},
-		"for ever":    {map[string]string{"retention.ms": "-1", "segment.ms": "9223372036854775807"}, with(func(t *topic) { t.segmentTime = math.MaxInt64 - math.MaxInt64%time.Millisecond })},
+		"compact": {map[string]string{"cleanup.policy": "compact"}, with(func(t *topic) { t.deletes, t.compacts = false, true })},
+		"for ever": {map[string]string{"retention.ms": "-1", "segment.ms": "9223372036854775807"},
+			with(func(t *topic) { t.segmentTime = math.MaxInt64 - math.MaxInt64%time.Millisecond })},
 		"not numbers": {map[string]string{"retention.ms": "x", "retention.bytes": "", "segment.bytes": "1e6"}, defaults},
 	} {
 		got, err := newLog(t, c.config).topics()
@@ -247,7 +250,8 @@ func TestClean(t *testing.T) {
 		"by time, of a segment with a young message": {map[string]string{"retention.ms": "3600000"},
 			[][]batch{{newBatch(0, 0, old), newBatch(1, 0, young)}, {newBatch(2, 0, young)}}, "0:k 1:k 2:k", untouched},
 		"by time, all": {map[string]string{"retention.ms": "3600000"},
-			[][]batch{{newBatch(0, 0, old)}, {newBatch(1, 0, old, old), newBatch(3, 0, old, old)}}, "(3-5)", Survey{Expired: []Expired{{"t", 0, 1}}, Waste: 1}},
+			[][]batch{{newBatch(0, 0, old)}, {newBatch(1, 0, old, old), newBatch(3, 0, old, old)}}, "(3-5)",
+			Survey{Expired: []Expired{{"t", 0, 1}}, Waste: 1}},
 		"by time, all and overdue": {map[string]string{"retention.ms": "3600000", "segment.ms": "3600000"},
 			[][]batch{{newBatch(0, 0, old)}}, "(0-1)", Survey{Overdue: true, Waste: 1}},
 		"by time, a few of many": {map[string]string{"retention.ms": "3600000"},
@@ -263,10 +267,12 @@ func TestClean(t *testing.T) {
 		"by size, not the last segment": {map[string]string{"retention.bytes": "0"},
 			[][]batch{{newBatch(0, 0, young)}, {newBatch(1, 0, young)}}, "1:k", Survey{Expired: []Expired{{"t", 0, 1}}}},
 		"compaction": {map[string]string{"cleanup.policy": "compact"},
-			[][]batch{{newBatch(0, 0, value("a"), value("b"), value("a")), newBatch(3, 0, value("b"), value("c"))}, {newBatch(5, 0, value("c"), value("b"))}},
+			[][]batch{{newBatch(0, 0, value("a"), value("b"), value("a")), newBatch(3, 0, value("b"), value("c"))},
+				{newBatch(5, 0, value("c"), value("b"))}},
 			"2:a 5:c 6:b", waste},
 		"compaction, where it begins and ends": {map[string]string{"cleanup.policy": "compact"},
-			[][]batch{{newBatch(0, 0, value("a"), value("a")), newBatch(2, 0, value("a"))}, {newBatch(3, 0, value("a"), tombstone("b"), tombstone("a"))}},
+			[][]batch{{newBatch(0, 0, value("a"), value("a")), newBatch(2, 0, value("a"))}, {newBatch(3, 0, value("a"), tombstone("b"),
+				tombstone("a"))}},
 			"(0-2) (3-6)", waste},
 		"compaction, without a key": {map[string]string{"cleanup.policy": "compact"},
 			[][]batch{{newBatch(0, 0, value("a"), value("")), newBatch(2, 0, value(""), value("a"), value("a"), value("a"), value("a"))}},
@@ -274,10 +280,12 @@ func TestClean(t *testing.T) {
 		"compaction that is not worth it": {map[string]string{"cleanup.policy": "compact"},
 			[][]batch{{newBatch(0, 0, value("a"), value("b")), newBatch(2, 0, value("a"), value("c"))}}, "0:a 1:b 2:a 3:c", untouched},
 		"tombstones": {map[string]string{"cleanup.policy": "compact"},
-			[][]batch{{newBatch(0, 0, value("a"), value("b"), value("c"), value("d")), newBatch(4, 0, tombstone("a"), written{"b", "", h}, value("c"), tombstone("d"), value("d"))}},
+			[][]batch{{newBatch(0, 0, value("a"), value("b"), value("c"), value("d")), newBatch(4, 0, tombstone("a"), written{"b", "", h},
+				value("c"), tombstone("d"), value("d"))}},
 			"(0-4) 5:b 6:c 8:d", waste},
 		"lag": {map[string]string{"cleanup.policy": "compact", "min.compaction.lag.ms": "3600001"},
-			[][]batch{{newBatch(0, 0, old, old, old, old, old, old), newBatch(6, 0, old, value("k")), newBatch(8, 0, old)}}, "5:k 6:k 7:k 8:k", waste},
+			[][]batch{{newBatch(0, 0, old, old, old, old, old, old), newBatch(6, 0, old, value("k")), newBatch(8, 0, old)}},
+			"5:k 6:k 7:k 8:k", waste},
 		"compressed": {map[string]string{"cleanup.policy": "compact"},
 			[][]batch{{newBatch(0, 0, value("a"), value("a"), value("a"))}, {newBatch(3, 2, value("a"))}}, "0:a 1:a 2:a 3:a", untouched},
 		"both policies": {map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "3600001"},
@@ -368,9 +376,11 @@ func TestRestore(t *testing.T) {
 
 // A partition that can't be cleaned stays as it is, and the others are cleaned.
 func TestCleanNamesWhatFails(t *testing.T) {
-	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{newBatch(0, 0, written{"a", "v", 0}, written{"a", "v", 0}, written{"a", "v", 0})})
+	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{newBatch(0, 0, written{"a", "v", 0}, written{"a", "v", 0},
+		written{"a", "v", 0})})
 	topics := must(os.ReadFile(filepath.Join(l.Dir, "topics.json")))(t)
-	noError(t, os.WriteFile(filepath.Join(l.Dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`), []byte(`"partitions":2`), 1), 0o644))
+	noError(t, os.WriteFile(filepath.Join(l.Dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
+		[]byte(`"partitions":2`), 1), 0o644))
 	noError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
 	var failed *fs.PathError
 	if err := l.Clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
@@ -397,8 +407,9 @@ func TestPrepare(t *testing.T) {
 		first, end   int64
 		withSnapshot bool
 	}{
-		"whole":        {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 0, -1, 3, 6, true},
-		"torn":         {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message), newBatch(6, 0, message)}}, 1, -1, 3, 6, true},
+		"whole": {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 0, -1, 3, 6, true},
+		"torn": {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message), newBatch(6, 0, message)}}, 1,
+			-1, 3, 6, true},
 		"torn off":     {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 1, -1, 3, 5, true},
 		"deleted":      {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 0, 4, 4, 6, true},
 		"all deleted":  {"delete", [][]batch{{newBatch(3, 0, message, message)}, {newBatch(5, 0, message)}}, 1, 6, 5, 5, true},

@@ -1,9 +1,8 @@
-// Package disk deletes from the files of the embedded broker's log what the settings of its topics allow: messages that are too
-// old or too many, and in compacted topics those that later ones have replaced. kfake, which writes these files, can do neither
-// safely: it deletes a partition's files before it writes them again, compacts without regard to min.compaction.lag.ms, and with
-// retention may delete the last file of a partition, whose offsets then begin at 0 again.
+// Package disk applies the retention and compaction of the embedded broker's topics to the files of its log. kfake, which writes
+// these files, can do neither safely: it deletes a partition's files before it writes them again, compacts without regard to
+// min.compaction.lag.ms, and with retention may delete the last file of a partition, whose offsets then begin at 0 again.
 //
-// A process that is killed at any moment leaves a log that [Log.Restore] makes whole: no message is lost that was to stay.
+// If a process is killed at any moment, [Log.Restore] repairs the log without losing a retained message.
 package disk
 
 import (
@@ -22,7 +21,7 @@ type Log struct {
 	// Dir is the folder's path. It need not exist.
 	Dir string
 
-	// Step is called after each change on disk, so that tests can see what a process that is killed leaves. nil: nothing is called.
+	// Step is called after each change on disk, for tests of killed processes. nil: no call.
 	Step func()
 }
 
@@ -105,8 +104,8 @@ func (l *Log) Written() (written bool, err error) {
 	return written, err
 }
 
-// KeepEnd makes sure that the next offset of a partition without messages is not below an offset, whatever becomes of the broker, which may run.
-// For a partition that has messages it does nothing.
+// KeepEnd makes sure that the next offset of a partition without messages is not below an offset, whatever becomes of
+// the broker, which may run. For a partition that has messages it does nothing.
 func (l *Log) KeepEnd(topic string, number int, end int64) error {
 	p := partition{folder: l.folder(topic, number)}
 	if err := p.list(); err != nil || len(p.segments) > 0 || end == 0 {
@@ -116,8 +115,8 @@ func (l *Log) KeepEnd(topic string, number int, end int64) error {
 }
 
 // Clean deletes what the topics' settings allow. Segments that have expired go, and partitions are written again if at least half
-// of them goes, or anything of a topic that is among whole. The broker must not run. A partition that can't be cleaned stays as it is; the error
-// names all of them.
+// of them goes, or anything of a topic that is among whole. The broker must not run. A partition that can't be cleaned
+// stays as it is; the error names all of them.
 func (l *Log) Clean(now time.Time, whole ...string) error {
 	return l.each(func(p partition) error {
 		plan, err := p.plan(now)

@@ -78,7 +78,8 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 		}
 		from := c.expected(at)
 		next, to := c.find(at)
-		found := Repaired{File: c.segment().data, Position: int64(at), Topic: c.partition.topic.name, Partition: c.partition.number, From: from, To: from}
+		found := Repaired{File: c.segment().data, Position: int64(at), Topic: c.partition.topic.name, Partition: c.partition.number,
+			From: from, To: from}
 		if b := c.restored(at, next, to); b != nil {
 			whole = append(whole, b...)
 			c.next = b.end()
@@ -96,7 +97,8 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 	}
 	if c.last() && c.next < c.written {
 		repaired = append(repaired, Repaired{
-			File: c.segment().data, Position: int64(len(c.data)), Topic: c.partition.topic.name, Partition: c.partition.number, From: c.next, To: c.written,
+			File: c.segment().data, Position: int64(len(c.data)), Topic: c.partition.topic.name, Partition: c.partition.number, From: c.next,
+			To: c.written,
 		})
 		for _, b := range newEmpty(c.next, c.written) {
 			whole = append(whole, b...)
@@ -130,8 +132,8 @@ func (c *contents) restored(from, to int, until int64) batch {
 	return nil
 }
 
-// claimed returns an offset that no message of damaged batches at the end of a segment had, and none after it: the one after the last that the
-// header names, if it can be right, or the largest that is possible.
+// claimed returns an offset that no message of damaged batches at the end of a segment had, and none after it: the one
+// after the last that the header names, if it can be right, or the largest that is possible.
 func (c *contents) claimed(damaged batch, from int64) int64 {
 	possible := c.records(len(damaged))
 	n := possible

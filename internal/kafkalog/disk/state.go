@@ -54,7 +54,8 @@ func (l *Log) Seal() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(filepath.Join(l.Dir, closedFile), binary.BigEndian.AppendUint32(encoded, crc32.Checksum(encoded, crc32.MakeTable(crc32.Castagnoli))))
+	checksum := crc32.Checksum(encoded, crc32.MakeTable(crc32.Castagnoli))
+	return replaceFile(filepath.Join(l.Dir, closedFile), binary.BigEndian.AppendUint32(encoded, checksum))
 }
 
 // isState reports whether a file has a copy.
@@ -86,7 +87,8 @@ func (l *Log) different(do func(path string, is, was []byte, modified time.Time)
 	}
 	n := len(sealed) - 4
 	var copies map[string]copied
-	if n < 0 || binary.BigEndian.Uint32(sealed[n:]) != crc32.Checksum(sealed[:n], crc32.MakeTable(crc32.Castagnoli)) || json.Unmarshal(sealed[:n], &copies) != nil {
+	if n < 0 || binary.BigEndian.Uint32(sealed[n:]) != crc32.Checksum(sealed[:n], crc32.MakeTable(crc32.Castagnoli)) ||
+		json.Unmarshal(sealed[:n], &copies) != nil {
 		return nil // it is damaged itself
 	}
 	var failures []error
@@ -108,7 +110,7 @@ func (l *Log) different(do func(path string, is, was []byte, modified time.Time)
 // verifyState compares the files of the state with their copies.
 func (l *Log) verifyState() error {
 	return l.different(func(path string, is, was []byte, _ time.Time) error {
-		return &DamagedError{File: path, Position: differs(is, was), Reason: "it is not as the broker left it"}
+		return &DamagedError{File: path, Position: differs(is, was), Reason: "it differs from what the broker wrote"}
 	})
 }
 

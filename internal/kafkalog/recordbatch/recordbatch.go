@@ -1,4 +1,5 @@
-// Package recordbatch has the layout of Kafka's record batches: https://kafka.apache.org/documentation/#recordbatch
+// Package recordbatch reads Kafka's record batches, and limits their decompressed size:
+// https://kafka.apache.org/documentation/#recordbatch
 package recordbatch
 
 import (
@@ -29,7 +30,7 @@ const (
 	Marker        = 1 << 5 // of how a transaction ended
 )
 
-// Checksum returns the checksum that a batch is to have.
+// Checksum returns the expected checksum of a batch.
 func Checksum(batch []byte) uint32 {
 	return crc32.Checksum(batch[AtAttributes:], crc32.MakeTable(crc32.Castagnoli))
 }

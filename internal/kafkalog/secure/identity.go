@@ -102,7 +102,8 @@ func (i *Identity) Explain(err error) error {
 func (i *Identity) check(err error) string {
 	code, _ := errors.AsType[kafka.Error](err)
 	switch code {
-	case kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed, kafka.TransactionalIDAuthorizationFailed:
+	case kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
+		kafka.TransactionalIDAuthorizationFailed:
 		return "the ACLs of " + i.Principal() + "; docs/security.md lists what each role needs"
 	case kafka.SASLAuthenticationFailed:
 		return "security.sasl: the brokers refuse the password of " + i.Principal() + " by mechanism " + i.Mechanism()

@@ -9,14 +9,15 @@ type Key struct {
 // Keys documents the keys under `security`.
 func Keys() []Key {
 	return []Key{
-		{"tls.enabled", "connect to the brokers by TLS. See [secured clusters](security.md)"},
+		{"tls.enabled", "connect to the brokers over TLS. See [secured clusters](security.md)"},
 		{"tls.ca", "PEM file with the CA certificates that sign the brokers' certificates. None: the CAs of the system"},
-		{"tls.certificate", "PEM file with the client certificate, for brokers that require one. It needs `security.tls.key`"},
+		{"tls.certificate", "PEM file with the client certificate, for brokers that require one; needs `security.tls.key`"},
 		{"tls.key", "PEM file with the private key of the client certificate, not encrypted"},
 		{"tls.server_name", "the name in the brokers' certificates. None: the host of each broker's address"},
-		{"sasl.mechanism", "how to log in: `" + mechanismPlain + "`, `" + mechanismScram256 + "` or `" + mechanismScram512 + "`. None: no login"},
-		{"sasl.username", "the user that logs in"},
-		{"sasl.password", "the user's password, only from the environment variable `STAGEWISE_SECURITY_SASL_PASSWORD`, whose value is not read as YAML"},
+		{"sasl.mechanism", "mechanism: `" + mechanismPlain + "`, `" + mechanismScram256 + "` or `" + mechanismScram512 + "`. None: no login"},
+		{"sasl.username", "the user name"},
+		{"sasl.password", "the password, only from the environment variable `STAGEWISE_SECURITY_SASL_PASSWORD`, which is not parsed " +
+			"as YAML"},
 		{"sasl.password_file", "file whose first line is the password. Set this or the environment variable"},
 	}
 }

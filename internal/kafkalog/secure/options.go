@@ -1,5 +1,5 @@
-// Package secure turns the settings under security (TLS, SASL, and the files they name) into an [Identity] that connections to
-// brokers are made with, and explains the errors of brokers that refuse it.
+// Package secure turns the settings under security (TLS, SASL, and the files they name) into an [Identity] for connections to
+// brokers, and explains the errors of brokers that refuse it.
 package secure
 
 import (

@@ -24,7 +24,7 @@ func NewSecret(text string) Secret {
 // hidden is printed in place of every secret.
 const hidden = "(secret)"
 
-// String returns "(secret)", whatever the Secret holds.
+// String returns "(secret)" for every Secret.
 func (s Secret) String() string { return hidden }
 
 // Format prints "(secret)" for every verb.

@@ -116,7 +116,8 @@ func (w *writer) firstEqual(values row, z reg.VecVirtual, m mask, to operand.Mem
 
 func (w *writer) softmaxRows() {
 	w.function("softmaxRows", "func(x, highest, sums *float32, first *int32, constants *float32, n, k int)",
-		"replaces each row of x, n×k with 0 < k ≤ 16, by its softmax. For each row it writes the maximum, Σ exp(x − maximum), and the first column that has the maximum, or 16 if no column has it. constants is the result of exponential.")
+		"replaces each row of x, n×k with 0 < k ≤ 16, by its softmax. For each row it writes the maximum, Σ exp(x − "+
+			"maximum), and the first column that has the maximum, or 16 if no column has it. constants is the result of exponential.")
 	x, highest, sums, first, n := w.integer("x"), w.integer("highest"), w.integer("sums"), w.integer("first"), w.integer("n")
 	c := w.constantsAt("constants", 12, 8)
 	const one, least, lowest = 9, 10, 11 // indices of constants
@@ -213,8 +214,8 @@ func (w *writer) timesPowerOfTwo(z, exponent reg.VecVirtual) {
 	w.VMULPS(exponent, z, z)
 }
 
-// scaleRows sums the squares of a row in 16 sums, with either set. The values after the last whole 16 stay in registers: a processor does not
-// forward what a mask has stored to the next load.
+// scaleRows sums the squares of a row in 16 sums, with either set. The values after the last whole 16 stay in
+// registers: a processor does not forward what a mask has stored to the next load.
 func (w *writer) scaleRows() {
 	w.function("scaleRows", "func(x, factors, offset, constants *float32, n, p int)",
 		"replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).")
@@ -295,7 +296,8 @@ func (w *writer) scaleRows() {
 // copyWindows copies rows of up to a register each.
 func (w *writer) copyWindows() {
 	w.function("copyWindows", "func(dst, src *float32, n, height, width, step, stride int)",
-		"copies n windows of src, each height×width, with rows that begin stride values apart. Each begins step values after the one before; they follow one another in dst.")
+		"copies n windows of src, each height×width, with rows that begin stride values apart. Each begins step values after the "+
+			"one before; they follow one another in dst.")
 	dst, src, n := w.integer("dst"), w.integer("src"), w.integer("n")
 	step, stride, past, height := w.integer("step"), w.integer("stride"), w.integer("width"), w.integer("height")
 	w.SHLQ(operand.U8(2), step)

@@ -43,9 +43,9 @@ func (w *writer) next(base reg.GPVirtual, r rowsOf, rows int) {
 	w.LEAQ(m, base)
 }
 
-// eachGroup does n rows: as many at a time as the registers have room for, then four, which AVX2 leaves of a tile of 64, then one by one. A row
-// of k values takes one register where they fit into it. do writes the code for a group; it must move the pointers past the group's rows. eachGroup
-// ends the function.
+// eachGroup does n rows: as many at a time as the registers have room for, then four, which AVX2 leaves of a tile of
+// 64, then one by one. A row of k values takes one register where they fit into it. do writes the code for a group; it
+// must move the pointers past the group's rows. eachGroup ends the function.
 func (w *writer) eachGroup(n reg.GPVirtual, do func(group string, rows, registers int)) {
 	for registers := narrow / w.lanes; registers > 0; registers-- {
 		width := []string{1: "narrow_", 2: "wide_"}[registers]
@@ -74,7 +74,8 @@ const wide = 4 * narrow // bytes of a padded row
 
 func (w *writer) mulNarrow() {
 	w.function("mulNarrow", "func(dst, x, w *float32, n, p, k, stride int)",
-		"computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.")
+		"computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows "+
+			"that begin stride values apart; p > 0.")
 	x, n, dst := w.integer("x"), w.integer("n"), w.integer("dst")
 	rows := w.rowsOf(w.integer("p"))
 	step := w.integer("stride")
@@ -97,12 +98,18 @@ func (w *writer) mulNarrow() {
 		if w.lanes < narrow {
 			w.CMPQ(k, operand.U8(uint8(w.lanes*registers)))
 			w.JNE(operand.LabelRef(group + "_masked"))
-			add(func(from operand.Mem, _ int, z reg.VecVirtual) { w.VMOVUPS(from, z) }, func(z reg.VecVirtual, _ int, to operand.Mem) { w.VMOVUPS(z, to) })
+			add(func(from operand.Mem, _ int, z reg.VecVirtual) { w.VMOVUPS(from, z) }, func(z reg.VecVirtual, _ int,
+				to operand.Mem) {
+				w.VMOVUPS(z, to)
+			})
 			w.JMP(operand.LabelRef(group + "_added"))
 			w.Label(group + "_masked")
 		}
 		m := w.maskOf(k, registers)
-		add(func(from operand.Mem, i int, z reg.VecVirtual) { w.loadSelected(from, m, i, z) }, func(z reg.VecVirtual, i int, to operand.Mem) { w.storeSelected(z, m, i, to) })
+		add(func(from operand.Mem, i int, z reg.VecVirtual) { w.loadSelected(from, m, i, z) }, func(z reg.VecVirtual, i int,
+			to operand.Mem) {
+			w.storeSelected(z, m, i, to)
+		})
 		w.Label(group + "_added")
 	}
 	w.eachGroup(n, func(group string, count, registers int) {
@@ -134,8 +141,8 @@ func (w *writer) mulNarrow() {
 	})
 }
 
-// products sets the sums of each row to the products of left > 0 columns, so many of them together, and does before each time first. It moves at and weights
-// past the columns.
+// products sets the sums of each row to the products of left > 0 columns, so many of them together, and does before
+// each time first. It moves at and weights past the columns.
 func (w *writer) products(name string, rows rowsOf, at, weights, left reg.GPVirtual, sums []row, together int, before func()) {
 	for _, sum := range sums {
 		for _, z := range sum {
@@ -180,7 +187,8 @@ func (w *writer) addColumn(rows rowsOf, at, weights reg.GPVirtual, offset int, s
 
 func (w *writer) crossNarrow() {
 	w.function("crossNarrow", "func(sum, x, r *float32, n, p, k, strideX, strideR int)",
-		"computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, of which those beyond k do not change; p > 0.")
+		"computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that "+
+			"begin strideR values apart, sum has p rows of 16 values, of which those beyond k do not change; p > 0.")
 	x, r, n := w.integer("x"), w.integer("r"), w.integer("n")
 	rows := w.rowsOf(w.integer("strideX"))
 	step := w.integer("strideR")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The narrow products are those of the definition, the versions have the same bits, and neither reads or writes beyond its matrices: dst or r, x,
-// and w or sum fill the memory of the machine.
+// The narrow products are those of the definition, the versions have the same bits, and neither reads or writes beyond
+// its matrices: dst or r, x, and w or sum fill the memory of the machine.
 func TestProducts(t *testing.T) {
 	files, err := generate()
 	if err != nil {
@@ -51,7 +51,8 @@ func TestProducts(t *testing.T) {
 					var first []uint32
 					for version, code := range versions {
 						m := machine{memory: slices.Clone(before), arguments: map[string]int{
-							"dst": 0, "r": 0, "x": 4 * x, "w": 4 * w, "sum": 4 * w, "n": n, "p": p, "k": k, "stride": stride, "strideR": stride, "strideX": strideX,
+							"dst": 0, "r": 0, "x": 4 * x, "w": 4 * w, "sum": 4 * w, "n": n, "p": p, "k": k, "stride": stride, "strideR": stride,
+							"strideX": strideX,
 						}}
 						m.run(code)
 						shape := fmt.Sprintf("%s, version %d, %d×%d×%d", product, version, n, p, k)

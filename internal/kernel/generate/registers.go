@@ -16,8 +16,8 @@ type registers struct {
 	rows int
 	// prefetch is whether mulNarrow asks for the next rows of x. Rows of 1024 values lie 4096 bytes apart, so the lines of two groups of rows
 	// are in one set of the first-level cache, more than it has room for. Measured with AVX2 on an EPYC of Zen 3, 64 × 1024 by 16 values
-	// in the second-level cache: 6.1 cycles for a column of 6 rows, and 7.1 if it asks; the least that is possible is 6. With x in memory it takes
-	// as long with and without.
+	// in the second-level cache: 6.1 cycles for a column of 6 rows, and 7.1 if it asks; the least that is possible is 6.
+	// With x in memory it takes as long with and without.
 	prefetch bool
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The sums of rectified responses are those of the definition, the versions have the same bits, and neither writes beyond its sums: they, the rows and
-// the filters fill the memory of the machine with the tile.
+// The sums of rectified responses are those of the definition, the versions have the same bits, and neither writes
+// beyond its sums: they, the rows and the filters fill the memory of the machine with the tile.
 func TestResponses(t *testing.T) {
 	files, err := generate()
 	if err != nil {
@@ -54,12 +54,14 @@ func TestResponses(t *testing.T) {
 			var first []uint32
 			for version, code := range versions {
 				m := machine{memory: slices.Clone(before), numbers: map[string]float32{"threshold": threshold}, arguments: map[string]int{
-					"tile": 0, "above": 4 * tile, "below": 4 * (tile + narrow), "mirroredAbove": 4 * (tile + 2*narrow), "mirroredBelow": 4 * (tile + 3*narrow),
-					"x": 4 * x, "w": 4 * w, "n": n, "even": even, "odd": q - even,
+					"tile": 0, "above": 4 * tile, "below": 4 * (tile + narrow), "mirroredAbove": 4 * (tile + 2*narrow),
+					"mirroredBelow": 4 * (tile + 3*narrow),
+					"x":             4 * x, "w": 4 * w, "n": n, "even": even, "odd": q - even,
 				}}
 				m.run(code)
 				for i := tile; i < len(before); i++ {
-					if got := float64(math.Float32frombits(m.memory[i])); !(math.Abs(got-want[i]) <= 1e-4) || want[i] == at(i) && m.memory[i] != before[i] {
+					if got := float64(math.Float32frombits(m.memory[i])); !(math.Abs(got-want[i]) <= 1e-4) || want[i] == at(i) &&
+						m.memory[i] != before[i] {
 						t.Fatalf("version %d, %d×(%d + %d): value %d is %v, expected %v", version, n, even, q-even, i, got, want[i])
 					}
 				}

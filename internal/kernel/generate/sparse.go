@@ -2,11 +2,13 @@ package main
 
 import "github.com/mmcloughlin/avo/operand"
 
-// The loops over a row of sparse values round each product before they add it, as Go does on this processor, so that their bits are the same.
+// The loops over a row of sparse values round each product before they add it, as Go does on this processor, so that
+// their bits are the same.
 
 func (w *writer) mulSparseRow() {
 	w.function("mulSparseRow", "func(dst *float32, indices *int32, values, w *float32, n, k, stride int)",
-		"adds the rows of w that n indices name, times the values of these, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.")
+		"adds the rows of w that n indices name, times the values of these, to the first k ≤ 16 values of dst; the rows of w "+
+			"begin stride values apart; n > 0.")
 	dst, indices, values, weights, n := w.integer("dst"), w.integer("indices"), w.integer("values"), w.integer("w"), w.integer("n")
 	m := w.maskOf(w.integer("k"), narrow/w.lanes)
 	stride := w.integer("stride")
@@ -41,8 +43,10 @@ func (w *writer) mulSparseRow() {
 // crossSparseRow sums in float64, so it processes half as many values at a time as a register has lanes.
 func (w *writer) crossSparseRow() {
 	w.function("crossSparseRow", "func(sum *float64, indices *int32, values, r *float32, weight float32, n, k int)",
-		"adds k values of r, times weight and the value of each of n indices, to the rows of sum that these name; a row of sum has k values; n, k > 0.")
-	sum, indices, values, r, n, k := w.integer("sum"), w.integer("indices"), w.integer("values"), w.integer("r"), w.integer("n"), w.integer("k")
+		"adds k values of r, times weight and the value of each of n indices, to the rows of sum that these name; a row of sum "+
+			"has k values; n, k > 0.")
+	sum, indices, values, r, n, k := w.integer("sum"), w.integer("indices"), w.integer("values"), w.integer("r"), w.integer("n"),
+		w.integer("k")
 	weight, lanes := w.half(), w.lanes/2
 	w.VBROADCASTSS(w.argument("weight"), weight)
 	past, stride := w.GP64(), w.GP64()

@@ -5,21 +5,27 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Batch is the rows of one accepted examples message, and those that the run makes of them, n together. One goroutine at a time works on a batch.
+// Batch is the rows of one accepted examples message, and those that the run makes of them, n together. One goroutine
+// at a time works on a batch.
 type Batch struct {
 	Offset   int64           // of the message
 	Checksum uint64          // see [Message.Checksum]
 	Inputs   kernel.Dense    // n × m, prepared; none if the rows are sparse
+	Codes    []uint8         // n × c: what trees compare of the raw features; none without trees
 	Sparse   kernel.Sparse   // n × m, prepared; none if the rows are dense
 	Examples int             // rows of the message, which come first; the others were made of them
 	Rows     accumulate.Rows // classes, weights and splits
 	Fitted   []float32       // n: weights of the rows that are fitted, 0 for the others
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
 	After    kernel.Dense    // n × k: after the stage, once its residuals are published; before that as Shown says
-	Shown    schemas.Digest  // the weights record that After is the score with, of a stage that is fitted in blocks; "": After is not of such a stage
+	// the weights record that After is the score with, of a stage that is fitted in blocks; "": After is not of such a
+	// stage
+	Shown wire.Digest
 
 	// Votes are what the members before that of the stage have voted (n × k), of a plan that averages; without rows in others.
 	Votes kernel.Dense
@@ -31,16 +37,18 @@ type Batch struct {
 	columns      kernel.SparseColumns // of Sparse, if they are kept
 	chosen       kernel.Sparse        // see Choose
 	chosenInputs []int32
-	kept         bool                 // in memory between visits, so its block may be too
-	block        kernel.Dense         // n × p
-	blockOf      int                  // the stage that block is of, plus 1; 0: of none
+	kept         bool         // in memory between visits, so its block may be too
+	block        kernel.Dense // n × p
+	blockOf      int          // the stage that block is of, plus 1; 0: of none
+	leaves       tree.Leaves
+	leavesOf     any                  // whose trees the leaves are in: a map
 	aside        map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
 }
 
 // LeaveOut makes some rows, whose inputs or targets overflow, rows without a label, which are not fitted.
 func (b *Batch) LeaveOut(rows []int) {
 	for _, i := range rows {
-		b.Rows.Classes[i], b.Fitted[i] = schemas.Unlabelled, 0
+		b.Rows.Classes[i], b.Fitted[i] = examples.Unlabelled, 0
 	}
 	b.Overflowed += len(rows)
 }
@@ -74,8 +82,25 @@ func (b *Batch) dropBlock(budget *Budget) {
 	b.block, b.blockOf = kernel.Dense{}, 0
 }
 
-// Choose returns some inputs of the batch's sparse rows (n × their number), which ascend. The result stays in memory until other inputs are chosen, and the
-// values by column for good, if the batch does and the budget allows.
+// Leaves returns memory for the leaves of the batch's rows in the trees of a map, and whether they are there already. The leaves stay in
+// memory between visits if the batch does and the budget allows. Otherwise they are in shared.
+func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, budget *Budget) (leaves *tree.Leaves, found bool) {
+	if b.leavesOf == of {
+		return &b.leaves, true
+	}
+	have, bytes := int64(cap(b.leaves.Data)), int64(b.Len()*trees)
+	if !b.kept || have < bytes && !budget.take(bytes-have) {
+		return shared, false
+	}
+	if have < bytes {
+		b.leaves.Data = make([]uint8, 0, bytes)
+	}
+	b.leavesOf = of
+	return &b.leaves, false
+}
+
+// Choose returns some inputs of the batch's sparse rows (n × their number), which ascend. The result stays in memory
+// until other inputs are chosen, and the values by column for good, if the batch does and the budget allows.
 func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
 	if b.chosenInputs != nil && slices.Equal(b.chosenInputs, inputs) {
 		return b.chosen
@@ -107,8 +132,9 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes returns what the batch takes of the budget, its block included.
 func (b *Batch) bytes() int64 {
-	aside := 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
-	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes() + b.columns.Bytes() + sparseBytes(b.chosen)
+	aside := int64(len(b.Codes)+cap(b.leaves.Data)) + 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes() + b.columns.Bytes() +
+		sparseBytes(b.chosen)
 }
 
 // values returns how many values a row has beside its inputs: its scores before and after the stage, and its votes.

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/shirou/gopsutil/v4/mem"
-
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/internal/freememory"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
 // Budget is the memory that a worker may use for what it could also read or compute again. The zero value has none. A budget is
@@ -24,17 +23,17 @@ type Budget struct {
 // NewBudget returns a budget with that number of bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
 
-// Bytes returns how many bytes a worker may keep in memory: as many as are asked for, or if that is 0 half of the machine's free
-// memory.
+// Bytes returns how many bytes a worker may keep in memory: as many as are asked for, or if that is 0 half of the
+// memory that is free, of the machine's and of the limit of the container.
 func Bytes(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
 	}
-	machine, err := mem.VirtualMemory()
+	free, err := freememory.Bytes()
 	if err != nil {
 		return 0, fmt.Errorf("find how much memory is free (set memory): %w", err)
 	}
-	return int64(machine.Available / 2), nil
+	return free / 2, nil
 }
 
 // take takes bytes from the budget and returns true. What is spare goes for it. If the budget has fewer, it takes none and returns
@@ -57,8 +56,8 @@ func (b *Budget) spend(bytes int64) {
 	b.left -= bytes
 }
 
-// Reserve takes bytes for what a run can't do without, also if the budget has fewer: nothing else can be taken then. What is spare goes for it. It
-// reports whether the budget had as many.
+// Reserve takes bytes for what a run can't do without, also if the budget has fewer: nothing else can be taken then.
+// What is spare goes for it. It reports whether the budget had as many.
 func (b *Budget) Reserve(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -126,7 +125,7 @@ func (b *Budget) claim(s *stretch) []*Batch {
 }
 
 // messages returns the messages of a stretch; false if they have gone.
-func (b *Budget) messages(s *stretch) ([]run.Message, bool) {
+func (b *Budget) messages(s *stretch) ([]protocol.Message, bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return s.messages, s.spare != nil

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Segments are cut at multiples of their length, so runs over overlapping spans share all but the outermost.
 func ExampleNew() {
-	state := partition.New(schemas.Span{Partition: 2, From: 10, To: 40}, 0, 16)
+	state := partition.New(coverage.Span{Partition: 2, From: 10, To: 40}, 0, 16)
 	for _, segment := range state.Segments() {
 		fmt.Println(segment.Span)
 	}
@@ -22,9 +23,9 @@ func ExampleNew() {
 // Messages stay in memory while the budget allows. A partition that moves to another worker gives its memory back.
 func ExampleState_Release() {
 	budget := partition.NewBudget(1000)
-	state := partition.New(schemas.Span{To: 2}, 0, 1)
+	state := partition.New(coverage.Span{To: 2}, 0, 1)
 	for _, segment := range state.Segments() {
-		segment.KeepMessages([]partition.Message{{Message: schemas.Message{Value: make([]byte, 600)}}}, budget)
+		segment.KeepMessages([]partition.Message{{Message: wire.Message{Value: make([]byte, 600)}}}, budget)
 		fmt.Println("kept:", segment.Messages() != nil)
 	}
 	state.Release(budget)

@@ -3,13 +3,13 @@ package partition
 import (
 	"hash/crc32"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Message is an accepted examples message as it is on the topic.
 type Message struct {
 	Offset int64
-	schemas.Message
+	wire.Message
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -17,7 +17,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum returns a hash of where the message is, how many rows it has, and its bytes. A later visit that reads other bytes,
 // or another number of rows, has another checksum.
 func (m Message) Checksum(partition, rows int) uint64 {
-	return schemas.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(crc32.Checksum(m.Value, castagnoli)))
+	return wire.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(crc32.Checksum(m.Value, castagnoli)))
 }
 
 // ValueBytes returns how many bytes the values of messages have.

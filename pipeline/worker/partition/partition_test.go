@@ -8,8 +8,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // newBatch returns a batch of n rows.
@@ -99,13 +101,13 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		bytes := int64(random.IntN(20_000))
 		budget := NewBudget(bytes)
-		s := New(schemas.Span{Partition: 1, From: 3, To: 20}, 0, 4)
+		s := New(coverage.Span{Partition: 1, From: 3, To: 20}, 0, 4)
 		shared := kernel.Dense{}
 		for range 50 {
 			segment := s.Segments()[random.IntN(len(s.Segments()))]
 			switch random.IntN(6) {
 			case 0:
-				segment.KeepMessages([]Message{{Message: schemas.Message{Value: make([]byte, random.IntN(3000))}}}, budget)
+				segment.KeepMessages([]Message{{Message: wire.Message{Value: make([]byte, random.IntN(3000))}}}, budget)
 			case 1:
 				var batches []*Batch
 				for range random.IntN(3) {
@@ -146,7 +148,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
 	row := rowBytes(3, 2*2)
-	segment := New(schemas.Span{To: 1}, 0, 1).Segments()[0]
+	segment := New(coverage.Span{To: 1}, 0, 1).Segments()[0]
 	for name, test := range map[string]struct {
 		budget      int64
 		kept, after bool // whether the batch's block is kept for 4 columns, and then for 5
@@ -175,8 +177,8 @@ func TestBlock(t *testing.T) {
 func TestMissingBytes(t *testing.T) {
 	const rows, inputs, classes, columns = 6, 3, 2, 4
 	whole := rows * (rowBytes(inputs, 2*classes) + 4*columns)
-	s, budget := New(schemas.Span{To: 4}, 0, 2), NewBudget(1<<20)
-	s.SetCovered(schemas.Coverage{Rows: rows})
+	s, budget := New(coverage.Span{To: 4}, 0, 2), NewBudget(1<<20)
+	s.SetCovered(coverage.Coverage{Rows: rows})
 	if _, ok := s.MissingBytes(1, inputs, 2*classes, columns); ok {
 		t.Error("nothing is read, and nothing is missing")
 	}
@@ -203,7 +205,7 @@ func TestMissingBytes(t *testing.T) {
 // kept returns the state of a span of four messages, two a segment, with a batch of two rows and two classes for each message
 // of the segments that are in memory.
 func kept(inMemory ...int) *State {
-	s := New(schemas.Span{Partition: 5, From: 10, To: 14}, 2, 2)
+	s := New(coverage.Span{Partition: 5, From: 10, To: 14}, 2, 2)
 	for _, i := range inMemory {
 		span := s.Segments()[i].Span
 		s.Segments()[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewBudget(1<<20))
@@ -214,13 +216,14 @@ func kept(inMemory ...int) *State {
 // A state knows what it is of, and its segments cover its span.
 func TestNew(t *testing.T) {
 	s := kept()
-	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (schemas.Span{Partition: 5, From: 10, To: 14}) || s.Recent() != 2 {
+	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (coverage.Span{Partition: 5, From: 10, To: 14}) || s.Recent() != 2 {
 		t.Errorf("%+v", s)
 	}
-	if s.All() != 2 || s.Staying() != 2 || s.Segments()[0].Span.To != s.Segments()[1].Span.From || !slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {
+	if s.All() != 2 || s.Staying() != 2 || s.Segments()[0].Span.To != s.Segments()[1].Span.From ||
+		!slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {
 		t.Errorf("segments %v, %v", s.Segments()[0].Span, s.Segments()[1].Span)
 	}
-	if s.HasScores(0) || s.HasScoresAfter(0) || s.inMemory() || s.Visited() != (run.Visit{}) {
+	if s.HasScores(0) || s.HasScoresAfter(0) || s.inMemory() || s.Visited() != (protocol.Visit{}) {
 		t.Error("a new state has scores, or rows in memory")
 	}
 }
@@ -335,9 +338,9 @@ func TestVotes(t *testing.T) {
 
 // A message with other bytes, rows or place has another checksum.
 func TestChecksum(t *testing.T) {
-	m := Message{Offset: 1, Message: schemas.Message{Value: []byte("a")}}
+	m := Message{Offset: 1, Message: wire.Message{Value: []byte("a")}}
 	other := Message{Offset: 2, Message: m.Message}
-	changed := Message{Offset: 1, Message: schemas.Message{Value: []byte("b")}}
+	changed := Message{Offset: 1, Message: wire.Message{Value: []byte("b")}}
 	sums := []uint64{m.Checksum(0, 1), m.Checksum(1, 1), m.Checksum(0, 2), other.Checksum(0, 1), changed.Checksum(0, 1)}
 	if slices.Sort(sums); len(slices.Compact(sums)) != 5 {
 		t.Errorf("checksums %x", sums)

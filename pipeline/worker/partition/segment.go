@@ -3,13 +3,13 @@ package partition
 import (
 	"slices"
 
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // Segment is a fixed range of a partition's offsets whose messages are summed as one. [New] makes segments. One goroutine at a
 // time works on a segment.
 type Segment struct {
-	Span schemas.Span // the offsets
+	Span coverage.Span // the offsets
 	// Increment is the place of the segment's increment: among those of the plan if the run is full, and in an update among those that it
 	// visits, of which the new one is the first, or if Leaves is set among those that leave, of which those with forgotten rows are the last.
 	Increment int

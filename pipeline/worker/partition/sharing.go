@@ -2,28 +2,29 @@ package partition
 
 import (
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// NewSharingStore returns an empty store for runs that follow one another over the same messages, with the same survey or one of their own: those
-// of a search. As far as the budget allows, the blocks of all stages stay, and the Gram matrices.
+// NewSharingStore returns an empty store for runs that follow one another over the same messages, with the same survey
+// or one of their own: those of a search. As far as the budget allows, the blocks of all stages stay, and the Gram
+// matrices.
 func NewSharingStore(bytes int64) *Store {
 	s := NewStore(bytes)
-	s.budget.sharing, s.grams = true, map[GramKey]*schemas.Record[float32]{}
+	s.budget.sharing, s.grams = true, map[GramKey]*wire.Record[float32]{}
 	return s
 }
 
 // GramKey names the Gram matrix of a partition's block: Of is the digest of all that it depends on.
 type GramKey struct {
 	Partition int
-	Of        schemas.Digest
+	Of        wire.Digest
 }
 
 // Shares reports whether the store is one for runs over the same messages.
 func (s *Store) Shares() bool { return s != nil && s.grams != nil }
 
 // Gram returns the record of a Gram matrix of an earlier run; nil if the store has none. The identity is that of the earlier run.
-func (s *Store) Gram(key GramKey) *schemas.Record[float32] {
+func (s *Store) Gram(key GramKey) *wire.Record[float32] {
 	if !s.Shares() {
 		return nil
 	}
@@ -32,12 +33,13 @@ func (s *Store) Gram(key GramKey) *schemas.Record[float32] {
 	return s.grams[key]
 }
 
-// trusts reports whether the batches of a segment are those of the messages that the survey has counted, though this process has not counted
-// them in this run: the survey's result is that of an earlier run over the same messages. The checksum of the first visit covers them.
+// trusts reports whether the batches of a segment are those of the messages that the survey has counted, though this
+// process has not counted them in this run: the survey's result is that of an earlier run over the same messages. The
+// checksum of the first visit covers them.
 func (s *Store) trusts(segment *Segment) bool { return s.Shares() && segment.counted == nil }
 
 // KeepGram keeps the record of a Gram matrix for later runs, if the store shares and the budget allows.
-func (s *Store) KeepGram(key GramKey, r *schemas.Record[float32]) {
+func (s *Store) KeepGram(key GramKey, r *wire.Record[float32]) {
 	if !s.Shares() {
 		return
 	}
@@ -56,7 +58,7 @@ func (s *Store) dropGrams() {
 	clear(s.grams)
 }
 
-func recordBytes(r *schemas.Record[float32]) (bytes int64) {
+func recordBytes(r *wire.Record[float32]) (bytes int64) {
 	for _, t := range r.Tensors {
 		bytes += 4 * int64(len(t.Data))
 	}

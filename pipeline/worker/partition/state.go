@@ -5,29 +5,30 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/run"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // State is what a worker holds of one partition. [New] makes states. A state belongs to one goroutine, but for its segments, each
 // of which one goroutine at a time may work on.
 type State struct {
-	span     schemas.Span
+	span     coverage.Span
 	ordinal  int
 	segments []*Segment
-	recent   int              // how many segments, the first ones, are of the span
-	staying  int              // how many segments, the first ones, are not of increments that leave
-	grams    int              // the stages before this one have published their Gram matrices, in an update
-	covered  schemas.Coverage // by the survey
-	visited  run.Visit        // the last whose sums are published
-	scores   int              // the stage that the batches have the scores before, or run.NoStage
-	after    int              // the stage whose scores after it the batches have, or run.NoStage
+	recent   int               // how many segments, the first ones, are of the span
+	staying  int               // how many segments, the first ones, are not of increments that leave
+	grams    int               // the stages before this one have published their Gram matrices, in an update
+	covered  coverage.Coverage // by the survey
+	visited  protocol.Visit    // the last whose sums are published
+	scores   int               // the stage that the batches have the scores before, or run.NoStage
+	after    int               // the stage whose scores after it the batches have, or run.NoStage
 }
 
 // New returns the state of a span with nothing in memory. segment is the number of offsets in a segment. ordinal is the place of the
 // span in the plan, counted from 0.
-func New(span schemas.Span, ordinal int, segment int64) *State {
-	s := &State{span: span, ordinal: ordinal, scores: run.NoStage, after: run.NoStage}
+func New(span coverage.Span, ordinal int, segment int64) *State {
+	s := &State{span: span, ordinal: ordinal, scores: protocol.NoStage, after: protocol.NoStage}
 	for _, part := range span.Segments(segment) {
 		s.segments = append(s.segments, &Segment{Span: part})
 	}
@@ -36,7 +37,7 @@ func New(span schemas.Span, ordinal int, segment int64) *State {
 }
 
 // Cut cuts the spans of increments into segments, in the order of their offsets, and notes of which increment each is.
-func (s *State) Cut(increments []schemas.Increment, segment int64) {
+func (s *State) Cut(increments []coverage.Increment, segment int64) {
 	s.segments = nil
 	for i := range increments {
 		covered, _ := increments[i].On(s.span.Partition)
@@ -52,7 +53,7 @@ func (s *State) Cut(increments []schemas.Increment, segment int64) {
 
 // AddPast adds the segments of an increment that an update visits again, or that leaves; its place is counted as [Segment] says. Increments
 // that leave come last.
-func (s *State) AddPast(increment *schemas.Increment, place int, leaves bool, segment int64) {
+func (s *State) AddPast(increment *coverage.Increment, place int, leaves bool, segment int64) {
 	covered, _ := increment.On(s.span.Partition)
 	for _, span := range covered.Spans {
 		for _, part := range span.Segments(segment) {
@@ -77,7 +78,7 @@ func (s *State) All() int { return len(s.segments) }
 func (s *State) Partition() int { return s.span.Partition }
 
 // Span returns the offsets of the run on the partition.
-func (s *State) Span() schemas.Span { return s.span }
+func (s *State) Span() coverage.Span { return s.span }
 
 // Ordinal returns the place of the span in the plan.
 func (s *State) Ordinal() int { return s.ordinal }
@@ -89,17 +90,17 @@ func (s *State) Segments() []*Segment { return s.segments }
 func (s *State) LastRecent(segment int) bool { return segment == s.recent-1 }
 
 // Covered returns what the survey has covered of the partition: later visits must cover the same.
-func (s *State) Covered() schemas.Coverage { return s.covered }
+func (s *State) Covered() coverage.Coverage { return s.covered }
 
 // SetCovered says what the survey has covered.
-func (s *State) SetCovered(c schemas.Coverage) { s.covered = c }
+func (s *State) SetCovered(c coverage.Coverage) { s.covered = c }
 
 // Visited returns the visit whose sums the worker has published last.
-func (s *State) Visited() run.Visit { return s.visited }
+func (s *State) Visited() protocol.Visit { return s.visited }
 
 // SetVisited says that the sums of a visit are published. The zero visit says that none are, so they are made and published
 // again.
-func (s *State) SetVisited(v run.Visit) { s.visited = v }
+func (s *State) SetVisited(v protocol.Visit) { s.visited = v }
 
 // HasGram reports whether the Gram matrix of a stage of an update is published.
 func (s *State) HasGram(stage int) bool { return stage < s.grams }
@@ -110,7 +111,7 @@ func (s *State) SetGrams(stages int) { s.grams = stages }
 // HasScores reports whether the batches have the scores before a stage.
 func (s *State) HasScores(stage int) bool { return s.scores == stage }
 
-// SetScores says that the batches have the scores before a stage, or none that count if stage is [run.NoStage].
+// SetScores says that the batches have the scores before a stage, or none that count if stage is [protocol.NoStage].
 func (s *State) SetScores(stage int) { s.scores = stage }
 
 // ZeroScores gives the batches the scores before stage 0, which are all zero. No member has voted.
@@ -131,7 +132,7 @@ func (s *State) ClearScores() {
 }
 
 // BeginPublication says that the batches' scores after a stage are about to be written: those that they had no longer count.
-func (s *State) BeginPublication() { s.after = run.NoStage }
+func (s *State) BeginPublication() { s.after = protocol.NoStage }
 
 // Published says that the residuals after a stage are published and sealed. If all of the partition is in memory, its batches
 // have the scores after the stage, and nothing has to be read for the next one.
@@ -152,7 +153,7 @@ func (s *State) Advance(from, to link.Link) {
 		b.Score, b.After, b.Shown = b.After, b.Score, ""
 		link.Convert(b.Score, from, to, &scratch)
 	}
-	s.after = run.NoStage
+	s.after = protocol.NoStage
 }
 
 // ConvertScores changes the batches' scores from the unit of one link to that of another.
@@ -163,8 +164,8 @@ func (s *State) ConvertScores(from, to link.Link) {
 	}
 }
 
-// BeginResiduals starts to note where the residuals of each segment begin, and takes the batches' votes away: the residuals say them, once a
-// member is finished. end is the offset after the partition's last.
+// BeginResiduals starts to note where the residuals of each segment begin, and takes the batches' votes away: the
+// residuals say them, once a member is finished. end is the offset after the partition's last.
 func (s *State) BeginResiduals(end int64) {
 	for _, b := range s.batches() {
 		clear(b.Votes.Data)
@@ -214,7 +215,8 @@ func (s *State) inMemory() bool {
 }
 
 // MissingBytes returns how many more bytes of the budget are needed to have in memory all rows, each of which becomes as many as each
-// says, and their blocks, given the numbers of inputs, of values of [Batch.values] and of columns of the block. ok is false if a part of the partition would have to be read first.
+// says, and their blocks, given the numbers of inputs, of values of [Batch.values] and of columns of the block. ok is
+// false if a part of the partition would have to be read first.
 func (s *State) MissingBytes(each, inputs, values, columns int) (bytes int64, ok bool) {
 	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, values) + int64(4*columns))
 	for _, segment := range s.segments {

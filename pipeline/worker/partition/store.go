@@ -10,13 +10,15 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Store is what a process keeps in memory from one run of a pipeline to the next: the examples' messages as they were read, all of
 // them, so that the next run decides anew which count; and the batches, with their blocks, for a run with the same preparation. It has
-// a [Budget], and keeps all this in what the current run does not need of it. [NewStore] makes stores. A nil store has and keeps nothing. A store is safe for concurrent use by one worker.
+// a [Budget], and keeps all this in what the current run does not need of it. [NewStore] makes stores. A nil store has
+// and keeps nothing. A store is safe for concurrent use by one worker.
 type Store struct {
 	budget  *Budget
 	buffers accumulate.BufferPool
@@ -24,9 +26,9 @@ type Store struct {
 	mutex     sync.Mutex
 	topic     string             // that the messages are of
 	stretches map[int][]*stretch // of messages, by partition, in the order of their offsets
-	batches   map[schemas.Span]*stretch
-	made      Made                                 // how the batches were made
-	grams     map[GramKey]*schemas.Record[float32] // nil: see NewSharingStore
+	batches   map[coverage.Span]*stretch
+	made      Made                              // how the batches were made
+	grams     map[GramKey]*wire.Record[float32] // nil: see NewSharingStore
 }
 
 // stretch is what is kept of a range of offsets: all messages, or batches. The mutex of the budget guards both, and its place among
@@ -34,20 +36,20 @@ type Store struct {
 type stretch struct {
 	from, to int64
 	bytes    int64
-	messages []run.Message
+	messages []protocol.Message
 	batches  []*Batch
 	spare    *list.Element // nil: messages and batches have gone, or are no longer spare
 }
 
 // Made is what batches depend on, beside their messages.
 type Made struct {
-	Rows   schemas.Digest // of what inputs, classes, weights and splits depend on
-	Blocks schemas.Digest // of what blocks depend on beside that
+	Rows   wire.Digest // of what inputs, classes, weights and splits depend on
+	Blocks wire.Digest // of what blocks depend on beside that
 }
 
 // NewStore returns an empty store with a budget of that number of bytes.
 func NewStore(bytes int64) *Store {
-	return &Store{budget: NewBudget(bytes), stretches: map[int][]*stretch{}, batches: map[schemas.Span]*stretch{}}
+	return &Store{budget: NewBudget(bytes), stretches: map[int][]*stretch{}, batches: map[coverage.Span]*stretch{}}
 }
 
 // Budget returns the memory that the store and the worker share; nil if the store is nil.
@@ -68,7 +70,7 @@ func (s *Store) Buffers() *accumulate.BufferPool {
 
 // Begin drops what a run over a span of a topic can't use. It reads the last message that is left from the log. If it is no longer
 // what it was, the log was truncated or the topic made anew, and nothing stays. So at most one message is read.
-func (s *Store) Begin(ctx context.Context, log run.Log, topic string, span schemas.Span) error {
+func (s *Store) Begin(ctx context.Context, log protocol.Log, topic string, span coverage.Span) error {
 	if s == nil {
 		return nil
 	}
@@ -78,7 +80,7 @@ func (s *Store) Begin(ctx context.Context, log run.Log, topic string, span schem
 		s.retain(nil)
 		s.topic = topic
 	}
-	var last *run.Message
+	var last *protocol.Message
 	inside := s.stretches[span.Partition][:0]
 	for _, part := range s.stretches[span.Partition] {
 		messages, ok := s.budget.messages(part)
@@ -110,7 +112,7 @@ func (s *Store) Begin(ctx context.Context, log run.Log, topic string, span schem
 }
 
 // same reports whether two messages are one. The time tells apart two that a producer has written with the same content.
-func same(a, b *run.Message) bool {
+func same(a, b *protocol.Message) bool {
 	return a.Offset == b.Offset && a.Time.Equal(b.Time) && a.Key == b.Key && (a.Value == nil) == (b.Value == nil) &&
 		slices.Equal(a.Value, b.Value) && slices.Equal(a.Headers, b.Headers)
 }
@@ -137,7 +139,7 @@ func (s *Store) drop(number int) {
 	}
 }
 
-func (s *Store) dropBatches(span schemas.Span) {
+func (s *Store) dropBatches(span coverage.Span) {
 	s.budget.dropSpare(s.batches[span])
 	delete(s.batches, span)
 }
@@ -237,7 +239,7 @@ func (s *Store) Return(p *State, made Made, chained bool) {
 }
 
 // Keep keeps all messages of a span, as they were read, if the budget has room for them beside all that it holds.
-func (s *Store) Keep(span schemas.Span, messages []run.Message) {
+func (s *Store) Keep(span coverage.Span, messages []protocol.Message) {
 	if s == nil {
 		return
 	}
@@ -263,7 +265,7 @@ func (s *Store) Keep(span schemas.Span, messages []run.Message) {
 }
 
 // storedBytes returns how much memory messages take: their content, and about what Go needs for each message and header.
-func storedBytes(messages []run.Message) (bytes int64) {
+func storedBytes(messages []protocol.Message) (bytes int64) {
 	const perMessage, perHeader = 112, 32
 	for _, m := range messages {
 		bytes += perMessage + int64(len(m.Key)+len(m.Value))
@@ -276,7 +278,7 @@ func storedBytes(messages []run.Message) (bytes int64) {
 
 // Range reads the messages of a span of the topic that the store began with. What the store has it reads from memory, the rest from
 // the log. The caller closes the reader.
-func (s *Store) Range(log run.Log, topic string, span schemas.Span) run.Reader {
+func (s *Store) Range(log protocol.Log, topic string, span coverage.Span) protocol.Reader {
 	if s == nil {
 		return log.Range(topic, span.Partition, span.From, span.To)
 	}
@@ -286,17 +288,17 @@ func (s *Store) Range(log run.Log, topic string, span schemas.Span) run.Reader {
 // storeReader reads a span piece by piece: each is from memory or from the log.
 type storeReader struct {
 	store *Store
-	log   run.Log
+	log   protocol.Log
 	topic string
-	span  schemas.Span
+	span  coverage.Span
 	at    int64 // the offset after the piece
 
-	messages []run.Message // of the piece, if it is from memory
-	piece    run.Reader    // if it is from the log
+	messages []protocol.Message // of the piece, if it is from memory
+	piece    protocol.Reader    // if it is from the log
 }
 
 // Next returns the next message; io.EOF at the end of the span.
-func (r *storeReader) Next(ctx context.Context) (run.Message, error) {
+func (r *storeReader) Next(ctx context.Context) (protocol.Message, error) {
 	for {
 		switch {
 		case len(r.messages) > 0:
@@ -309,10 +311,10 @@ func (r *storeReader) Next(ctx context.Context) (run.Message, error) {
 				return m, err
 			}
 			if err := r.Close(); err != nil {
-				return run.Message{}, err
+				return protocol.Message{}, err
 			}
 		case r.at >= r.span.To:
-			return run.Message{}, io.EOF
+			return protocol.Message{}, io.EOF
 		default:
 			from := r.at
 			var inMemory bool
@@ -334,7 +336,7 @@ func (r *storeReader) Close() (err error) {
 }
 
 // piece returns what begins at an offset of a span, and the offset after it: messages in memory, or what is to be read from the log.
-func (s *Store) piece(span schemas.Span, from int64) (messages []run.Message, to int64, inMemory bool) {
+func (s *Store) piece(span coverage.Span, from int64) (messages []protocol.Message, to int64, inMemory bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, part := range s.stretches[span.Partition] {

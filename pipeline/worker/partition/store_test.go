@@ -4,8 +4,9 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/run"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Batches come back to a run that counts the same messages and makes its batches in the same way, and their blocks if it makes those
@@ -30,7 +31,7 @@ func TestBatchesComeBack(t *testing.T) {
 		"more messages":       {made, true, []Counted{{3, 7}, {4, 9}}, false, false},
 		"no survey made here": {made, true, nil, false, false},
 	} {
-		store, span := NewStore(budget), schemas.Span{To: 4}
+		store, span := NewStore(budget), coverage.Span{To: 4}
 		b := newBatch(3, 65, 3, 2)
 		b.Checksum = 7
 		before := New(span, 0, 4)
@@ -65,9 +66,9 @@ func TestBatchesComeBack(t *testing.T) {
 // What is spare goes when a run needs the memory, the first first, and nothing goes for what would be spare.
 func TestSpareGoes(t *testing.T) {
 	store := NewStore(3000)
-	span := func(from int64) schemas.Span { return schemas.Span{From: from, To: from + 1} }
+	span := func(from int64) coverage.Span { return coverage.Span{From: from, To: from + 1} }
 	for offset := range int64(4) {
-		store.Keep(span(offset), []run.Message{{Message: schemas.Message{Value: make([]byte, 700)}, Offset: offset}})
+		store.Keep(span(offset), []protocol.Message{{Message: wire.Message{Value: make([]byte, 700)}, Offset: offset}})
 	}
 	has := func() (offsets []bool) {
 		for offset := range int64(4) {

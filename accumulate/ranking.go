@@ -1,0 +1,280 @@
+package accumulate
+
+import (
+	"math"
+	"strings"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// maxRanked bounds the classes whose probabilities are ranked: 3 MB a segment.
+const maxRanked = 100
+
+// dense is what the name of a ranking in memory ends with. On topics a ranking is of pairs, see [Sum.Pack].
+const dense = "/dense"
+
+// histograms are those of the probabilities of k classes: count of them, the first of which is of class first. Of two classes there is one,
+// of the second: the other's probability is what is lacking of 1.
+type histograms struct {
+	grid
+	count, first int
+}
+
+func histogramsOf(k int) histograms {
+	switch {
+	case k < 2 || k > maxRanked:
+		return histograms{}
+	case k == 2:
+		return histograms{gridOf(1), 1, 1}
+	}
+	return histograms{gridOf(k), k, 0}
+}
+
+// size is the number of values of the histograms of one split.
+func (h histograms) size() int { return h.count * h.bins() * 2 }
+
+// AddRanking adds what those measures of the final probabilities (n × k) of labelled rows with one label each are made of that depend on
+// more than one row, such as the area under the ROC curve: of at most 100 classes histograms of the class's probability, of the rows that
+// are of the class and of those that are not, and of at most 724 classes how many rows are of each class and predicted so. With a threshold
+// on the probability of the second of two classes it adds how that decides; 0: there is none.
+func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int32, threshold float64) {
+	k := probabilities.Cols
+	if rows.Task != examples.OneLabel {
+		return
+	}
+	h := histogramsOf(k)
+	var classes, ranking, decided []float64
+	if k <= maxConfusionClasses {
+		classes = s.Field(statistics.FieldClasses, examples.Splits, 4, k)
+	}
+	if h.count > 0 {
+		ranking = s.Field(statistics.FieldRanking+dense, examples.Splits, h.count, h.bins(), 2)
+	}
+	if threshold > 0 && k == 2 {
+		decided = s.Field(statistics.FieldDecided, examples.Splits, 2, 2)
+	}
+	for i, class := range rows.Classes {
+		if class == examples.Unlabelled {
+			continue
+		}
+		split, w, row := int(rows.Splits[i]), float64(rows.Weights[i]), probabilities.Row(i)
+		if classes != nil {
+			of := classes[split*4*k:]
+			of[class]++
+			of[k+int(class)] += w
+			if of[2*k+int(predicted[i])] += w; predicted[i] == class {
+				of[3*k+int(class)] += w
+			}
+		}
+		if w == 0 {
+			continue
+		}
+		for c := range h.count {
+			at := 2 * ((split*h.count+c)*h.bins() + h.bin(row[h.first+c]))
+			if int(class) == h.first+c {
+				at++
+			}
+			ranking[at] += w
+		}
+		if decided != nil {
+			at := split*4 + int(class)*2
+			if float64(row[1]) >= threshold {
+				at++
+			}
+			decided[at] += w
+		}
+	}
+}
+
+// Pack makes the histograms what they are on topics: pairs of a place and its value, as most values are 0. Packed sums
+// merge with packed ones alone.
+func (s *Sum) Pack() {
+	for i, f := range s.fields {
+		name, ok := strings.CutSuffix(f.Name, dense)
+		if !ok {
+			continue
+		}
+		var pairs []float64
+		for at, v := range f.Data {
+			if v != 0 {
+				pairs = append(pairs, float64(at), v)
+			}
+		}
+		s.fields[i] = wire.Matrix(name, len(pairs)/2, 2, pairs)
+	}
+}
+
+// ofPairs reports whether the values of a field are pairs of a place and its value.
+func ofPairs(name string) bool {
+	switch strings.TrimPrefix(name, statistics.PartAverage+"/") {
+	case statistics.FieldBlock, statistics.FieldRanking:
+		return true
+	}
+	return false
+}
+
+// rankingOf returns the histograms of a split over k classes; nil if there are none.
+func (s *Sum) rankingOf(split examples.Split, h histograms) []float64 {
+	if h.count == 0 {
+		return nil
+	}
+	from, ranking := int(split)*h.size(), make([]float64, h.size())
+	if f, ok := s.Tensors().Find(statistics.FieldRanking + dense); ok {
+		return f.Data[from:][:h.size()]
+	}
+	f, ok := s.Tensors().Find(statistics.FieldRanking)
+	if !ok {
+		return nil
+	}
+	for i := 0; i+1 < len(f.Data); i += 2 {
+		if at := int(f.Data[i]) - from; at >= 0 && at < h.size() {
+			ranking[at] = f.Data[i+1]
+		}
+	}
+	return ranking
+}
+
+// MeasuresOf returns those measures of a split over k classes that [Sum.AddRanking] has added. Those that are not defined are absent.
+func (s *Sum) MeasuresOf(split examples.Split, k int) (m statistics.ClassMeasures) {
+	if _, ok := s.Tensors().Find(statistics.FieldClasses); !ok || k > maxConfusionClasses {
+		return m
+	}
+	of := s.read(statistics.FieldClasses, examples.Splits, 4, k)[int(split)*4*k:]
+	have, given, right, weight := of[k:2*k], of[2*k:3*k], of[3*k:4*k], 0.0
+	for _, w := range have {
+		weight += w
+	}
+	if weight == 0 {
+		return m
+	}
+	recalls, present := 0.0, 0.0
+	for c := range k {
+		m.Precision = append(m.Precision, ratio(right[c], given[c]))
+		m.Recall = append(m.Recall, ratio(right[c], have[c]))
+		m.F1 = append(m.F1, ratio(2*right[c], given[c]+have[c]))
+		if have[c] > 0 {
+			recalls, present = recalls+m.Recall[c], present+1
+		}
+	}
+	m.BalancedError = percent(1 - recalls/present)
+	if majority := s.MajorityOf(k); majority >= 0 {
+		m.MajorityError = percent(1 - have[majority]/weight)
+	}
+	h := histogramsOf(k)
+	ranking := s.rankingOf(split, h)
+	if ranking == nil {
+		return m
+	}
+	var auc, precision, ranked float64
+	for c := range h.count {
+		area, average, ok := h.areas(ranking[c*h.bins()*2:][:h.bins()*2])
+		if !ok && have[h.first+c] > 0 { // all rows are of the class
+			return m
+		}
+		w := have[h.first+c]
+		auc, precision, ranked = auc+w*area, precision+w*average, ranked+w
+	}
+	if ranked > 0 {
+		auc, precision = auc/ranked, precision/ranked
+		m.AUC, m.AveragePrecision = &auc, &precision
+	}
+	return m
+}
+
+// areas returns the area under the ROC curve of a histogram, and the average precision. Rows in one bin count as rows of the same
+// probability: the area is exact within half the part of the pairs of a row of the class and another that are in one bin. It returns false
+// if there are no such pairs.
+func (h histograms) areas(of []float64) (auc, averagePrecision float64, ok bool) {
+	var positive, negative float64
+	for at := 0; at < len(of); at += 2 {
+		auc += of[at+1] * (negative + of[at]/2)
+		negative, positive = negative+of[at], positive+of[at+1]
+	}
+	if positive == 0 || negative == 0 {
+		return 0, 0, false
+	}
+	var right, given float64
+	for at := len(of) - 2; at >= 0; at -= 2 {
+		right, given = right+of[at+1], given+of[at]+of[at+1]
+		if of[at+1] > 0 {
+			averagePrecision += of[at+1] * right / given
+		}
+	}
+	return auc / (positive * negative), averagePrecision / positive, true
+}
+
+// MajorityOf returns the class that most training rows are of, the first of several; −1: it is not known.
+func (s *Sum) MajorityOf(k int) int {
+	if _, ok := s.Tensors().Find(statistics.FieldClasses); !ok || k > maxConfusionClasses {
+		return -1
+	}
+	rows, majority := s.read(statistics.FieldClasses, examples.Splits, 4, k)[int(examples.Train)*4*k:][:k], 0
+	for c, n := range rows {
+		if n > rows[majority] {
+			majority = c
+		}
+	}
+	if rows[majority] == 0 {
+		return -1
+	}
+	return majority
+}
+
+// DecisionAt returns how a threshold on the probability of the second of two classes decides: Σw by true class, then by the class that is
+// given. The threshold is one that [Sum.ThresholdOf] has returned, or that the rows were added with.
+func (s *Sum) DecisionAt(split examples.Split, threshold float64) (d statistics.Decision) {
+	if _, ok := s.Tensors().Find(statistics.FieldDecided); ok {
+		of := s.read(statistics.FieldDecided, examples.Splits, 2, 2)[int(split)*4:]
+		return statistics.Decision{{of[0], of[1]}, {of[2], of[3]}}
+	}
+	h := histogramsOf(2)
+	for at, w := range s.rankingOf(split, h) {
+		given := 0
+		if h.edge(at/2) >= threshold {
+			given = 1
+		}
+		d[at%2][given] += w
+	}
+	return d
+}
+
+// ThresholdOf returns the threshold whose decisions have the least cost in a split of two classes; of equal ones it is the one nearest to
+// 1/2. It returns false if the split lacks rows of either class.
+func (s *Sum) ThresholdOf(split examples.Split, cost func(statistics.Decision) float64) (threshold float64, ok bool) {
+	h := histogramsOf(2)
+	of := s.rankingOf(split, h)
+	var d statistics.Decision // first nothing is given the second class
+	for at, w := range of {
+		d[at%2][0] += w
+	}
+	if d[0][0] == 0 || d[1][0] == 0 {
+		return 0.5, false
+	}
+	least := math.Inf(1)
+	for bin := h.bins() - 1; bin > 0; bin-- {
+		for class := range d {
+			d[class][0] -= of[2*bin+class]
+			d[class][1] += of[2*bin+class]
+		}
+		edge := h.edge(bin)
+		if c := cost(d); c < least || c == least && math.Abs(edge-0.5) < math.Abs(threshold-0.5) {
+			threshold, least = edge, c
+		}
+	}
+	return threshold, true
+}
+
+func percent(part float64) *float64 {
+	part *= 100
+	return &part
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

@@ -1,0 +1,90 @@
+package artifact
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/stagewise/stagewise/model"
+)
+
+// StandardOutput is the path that stands for the standard output.
+const StandardOutput = "-"
+
+// Write calls content to write the file at path. A regular file is replaced only when all of its new content is on the disk:
+// after an error it still has the old content. Its mode stays; that of a new file is what the umask makes of 0666. The
+// standard output, pipes and devices are written to directly. The errors of content are returned as they are, because
+// they may be about the input.
+func Write(path string, stdout io.Writer, content func(io.Writer) error) (err error) {
+	if path == StandardOutput {
+		return buffered(stdout, content)
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(buffered(f, content), f.Close())
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithExistingPermissions(),
+		renameio.WithPermissions(0o666))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() { // it does nothing once the file is there
+		if left := f.Cleanup(); err == nil {
+			err = left
+		}
+	}()
+	if err := buffered(f, content); err != nil {
+		return err
+	}
+	if err := f.CloseAtomicallyReplace(); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func buffered(w io.Writer, content func(io.Writer) error) error {
+	b := bufio.NewWriter(w)
+	if err := content(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// CheckWritable returns an error if path is a directory, or in no directory. Commands call it before a long run, so that
+// such a mistake does not cost the run. An empty path stands for no file.
+func CheckWritable(path string) error {
+	if path == "" || path == StandardOutput {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("write %s: it is a directory", path)
+	}
+	if info, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("write %s: %s is not a directory", path, filepath.Dir(path))
+	}
+	return nil
+}
+
+// WriteModel writes a model file. An empty path stands for no file.
+func WriteModel(path string, stdout io.Writer, m *model.Model) error {
+	if path == "" {
+		return nil
+	}
+	return Write(path, stdout, func(w io.Writer) error {
+		_, err := m.WriteTo(w)
+		return err
+	})
+}

@@ -1,0 +1,82 @@
+package draft
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stagewise/stagewise/ingest/profile"
+)
+
+const (
+	screenWidth = 80
+	maxNameShow = 24 // of a column, on the screen
+)
+
+// Describe writes a line for each column: what it is for, and why.
+func (d *Draft) Describe(w io.Writer) error {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.Table.Rows())), len(d.Roles))
+	rows := [][3]string{{"column", "use", "why"}}
+	for _, a := range d.Roles {
+		use, why := string(a.Role), a.Why
+		if a.Role.IsDropped() {
+			use = "dropped"
+			if a.Role != profile.Unused {
+				why = string(a.Role) + ": " + why
+			}
+		}
+		name := a.Name
+		if name == "" || string(d.key(a)) != name {
+			name = strings.TrimSpace(string(d.key(a)) + " " + name)
+		}
+		rows = append(rows, [3]string{cut(name, maxNameShow), use, oneLine(why)})
+	}
+	var widths [2]int
+	for _, row := range rows {
+		for i := range widths {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for _, row := range rows {
+		line := fmt.Sprintf("%-*s  %-*s  ", widths[0], row[0], widths[1], row[1])
+		out.WriteString(line + cut(row[2], screenWidth-utf8.RuneCountInString(line)) + "\n")
+	}
+	for _, note := range d.notes() {
+		out.WriteString("\n" + note + "\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// notes says what people should know before they train.
+func (d *Draft) notes() (notes []string) {
+	label := d.label()
+	if label.Role != profile.Label {
+		return nil
+	}
+	words, _ := label.Words()
+	if most, present := words[0], label.Present(); most.Rows*10 >= 9*present {
+		notes = append(notes, fmt.Sprintf("%.3g %% of the rows are %s: an error of %.3g %% is that of always saying so.",
+			100*float64(most.Rows)/float64(present), most.Text, 100*float64(present-most.Rows)/float64(present)))
+	}
+	if least := words[len(words)-1]; least.Rows < 10 {
+		rows := "rows"
+		if least.Rows == 1 {
+			rows = "row"
+		}
+		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn or to measure it.", least.Text, least.Rows, rows))
+	}
+	return notes
+}
+
+// cut shortens a text to so many characters.
+func cut(text string, to int) string {
+	if utf8.RuneCountInString(text) <= to {
+		return text
+	}
+	return string([]rune(text)[:max(to-1, 0)]) + "…"
+}

@@ -1,0 +1,5 @@
+// Package explanation reads labelled rows for package explain, and shows what it says:
+//
+//	file, model ──Read──▶ rows
+//	explain.Report ──Write──▶ the screen, JSON for programs, a page
+package explanation

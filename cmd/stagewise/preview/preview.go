@@ -1,0 +1,188 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+)
+
+// Write writes what train would do. It returns an error for each file that is missing, or else for each column that train would refuse,
+// and one for a chain that would keep more than it may.
+func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, screen.Brokers(c))
+	fmt.Fprintf(table, "arithmetic\t%s, %s\n", blas.Name(), blas.Vector())
+	if hint := blas.Hint(); hint != "" {
+		fmt.Fprintf(table, "\t%s\n", hint)
+	}
+	memory := "half of the free memory"
+	if c.Memory > 0 {
+		memory = c.Memory.String()
+	}
+	fmt.Fprintf(table, "memory\t%s\n", memory)
+
+	train, missingTrain := checkFiles("train", c.Examples.Train)
+	test, missingTest := checkFiles("test", c.Examples.Test)
+	width := 0
+	files, wrong := slices.Concat(train, test), errors.Join(slices.Concat(missingTrain, missingTest)...)
+	if len(files) == 0 {
+		files = []string{"none; train uses the examples on " + examplesTopic(c) + bounds(c.Examples)}
+		if topic := c.Examples.FromTopic; topic != "" {
+			files = append(files, "the topic "+topic+" is ingested")
+		}
+	}
+	section(table, "files", files)
+	if wrong == nil {
+		var whole bool
+		if width, whole, wrong = checkRows(ctx, c); width > 0 {
+			section(table, "features", []string{strconv.Itoa(width)})
+		}
+		if !whole {
+			section(table, "rows", []string{"only the first rows were read: check stops there"})
+		}
+	}
+	var topicNames []string
+	for _, t := range topics.Topics(c.Job()) {
+		topicNames = append(topicNames, fmt.Sprintf("%s (%d)", t.Name, t.Partitions))
+	}
+	section(table, "topics", topicNames)
+	section(table, "prepare", []string{screen.Preparation(c.Prepare)})
+	retrain, tooMuch := checkRetrain(c, width)
+	section(table, "retrain", append([]string{retrain}, checkGate(c)...))
+	if err := table.Flush(); err != nil {
+		return err
+	}
+
+	if err := screen.WriteStages(w, c.Stages); err != nil {
+		return err
+	}
+	if c.Average > 1 {
+		fmt.Fprintf(w, "\n%d models of these stages are trained and averaged\n", c.Average)
+	}
+	return errors.Join(wrong, tooMuch)
+}
+
+// examplesTopic says which topic a run reads.
+func examplesTopic(c *config.Config) string {
+	if c.Examples.Topic != "" {
+		return c.Examples.Topic + " (read-only)"
+	}
+	return "the topic"
+}
+
+// bounds says where a run of a topic begins and ends, if the options say so.
+func bounds(o ingest.Options) (text string) {
+	if len(o.From) > 0 {
+		text += ", from " + strings.Join(o.From, ", ") + " on"
+	}
+	if len(o.To) > 0 {
+		text += ", before " + strings.Join(o.To, ", ")
+	}
+	return text
+}
+
+// checkRetrain returns a line that says what a chain of versions keeps on the state topic, and an error if that is more
+// than it may keep and the configuration says anything about a chain. width is the number of raw features; 0: not
+// known.
+func checkRetrain(c *config.Config, width int) (string, error) {
+	job, classes := c.Job(), len(c.Examples.Classes)+len(c.Examples.Targets)
+	switch {
+	case c.Average > 1:
+		return "run does not support averaging", nil
+	case len(job.Stages) == 0:
+		return "run needs a list of stages: train chooses one", nil
+	}
+	if why := topics.AlwaysFull(job.Stages); why != "" {
+		return fmt.Sprintf("every version of a chain is full, as %s: updates are not possible", why), nil
+	}
+	if c.Prepare.PCA > 0 {
+		width = c.Prepare.PCA
+	}
+	var columns []int
+	for t, s := range job.Stages {
+		p := s.Features.Size
+		if p == 0 {
+			p = width
+		}
+		if p == 0 {
+			return "the state of a chain on " + state(c) + " depends on the number of features, which is not known yet", nil
+		}
+		if t == 0 && c.Intercept {
+			p++
+		}
+		columns = append(columns, p)
+	}
+	each := ""
+	if classes == 0 {
+		classes, each = 1, " and class"
+	}
+	size := c.Retrain.StateSize(columns, classes)
+	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", screen.Amount(size.Increment), each,
+		screen.Amount(size.Snapshot), state(c))
+	switch {
+	case size.Increments == 0 && c.Retrain.Decay == 1:
+		text += "; retrain.window does not limit increments: adjacent ones are merged when topics.state is full"
+	case size.Increments == 0:
+		text += "; retrain.window does not limit increments, and retrain.decay prevents merging: the oldest are dropped when " +
+			"topics.state is full"
+	case each == "":
+		text += fmt.Sprintf("; %s with %d increments", screen.Amount(size.Total()), size.Increments)
+	default:
+		text += fmt.Sprintf("; at most %d increments", size.Increments)
+	}
+	if each != "" {
+		size = c.Retrain.StateSize(columns, 2) // there are at least so many
+	}
+	if size.Total() <= int64(c.Topics.State) {
+		return text, nil
+	}
+	if c.Retrain == topics.DefaultRetrain() && c.Topics.State == topics.DefaultTopics().State {
+		return text + ": more than topics.state, which limits only stagewise run", nil
+	}
+	return text, option.Problem{
+		Key: "topics.state", Value: c.Topics.State.String(),
+		Want: fmt.Sprintf("at least %s, for a snapshot and the increments of the window: fewer or smaller stages, a shorter "+
+			"retrain.window or more retrain.rows need less", screen.Amount(size.Total())),
+	}
+}
+
+// state returns the name of the state topic.
+func state(c *config.Config) string { return protocol.TopicsOf(c.Name).State }
+
+// section writes a title with its lines: the title stands before the first.
+func section(w io.Writer, title string, lines []string) {
+	for _, line := range lines {
+		fmt.Fprintf(w, "%s\t%s\n", title, line)
+		title = ""
+	}
+}
+
+// checkGate returns a line that says by how many rows an update compares versions; none if nothing is held out, if
+// producers say what is, or if there are no updates.
+func checkGate(c *config.Config) []string {
+	rows := c.Retrain.GateRows(c.Examples.Holdout)
+	if rows == 0 || topics.AlwaysFull(c.Job().Stages) != "" {
+		return nil
+	}
+	text := fmt.Sprintf("an update compares versions on about %s holdout rows", humanize.Comma(rows))
+	if rows < topics.EnoughGateRows {
+		text += fmt.Sprintf("; with fewer than %s, the gate withholds less than 90 %% of the versions whose loss is 10 %% higher: "+
+			"increase examples.holdout, retrain.rows or retrain.refresh", humanize.Comma(topics.EnoughGateRows))
+	}
+	return []string{text}
+}

@@ -1,0 +1,153 @@
+package screen
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// folds are the runs of a candidate of cross-validation, each of which holds out another part of the rows.
+type folds []replay.Candidate
+
+// Add adds a run of the candidate. Of several, the report has the means, and the sums of rows and seconds.
+func (c *Candidate) Add(made *replay.Candidate) {
+	if made.Plan.Fold == (examples.Fold{}) {
+		c.Candidate = *made
+		return
+	}
+	c.folds = append(c.folds, *made)
+	c.Candidate = c.folds.mean()
+}
+
+// mean returns the runs as one, without what only one of them has: weights, stages and reliability.
+func (f folds) mean() replay.Candidate {
+	plan := *f[0].Plan
+	plan.Fold = examples.Fold{}
+	all := replay.Candidate{Plan: &plan}
+	var reports []*schemas.Report
+	for _, made := range f {
+		if made.Err != nil {
+			all.Err = fmt.Errorf("fold %d: %w", made.Plan.Fold.Number+1, made.Err)
+			return all
+		}
+		reports = append(reports, made.Report)
+	}
+	r := *reports[0]
+	r.Stages, r.WeightsDigest, r.Thresholds, r.Splits = nil, "", nil, map[string]schemas.SplitReport{}
+	mean(&r.TrainError, reports, func(r *schemas.Report) *float64 { return &r.TrainError })
+	r.TestError = meanOf(reports, func(r *schemas.Report) *float64 { return r.TestError })
+	for _, other := range reports[1:] {
+		r.Seconds += other.Seconds
+		r.Rows = max(r.Rows, other.Rows)
+	}
+	for name := range reports[0].Splits {
+		var splits []*schemas.SplitReport
+		for _, r := range reports {
+			if s, ok := r.Splits[name]; ok && s.Rows > 0 {
+				splits = append(splits, &s)
+			}
+		}
+		if len(splits) > 0 {
+			r.Splits[name] = meanSplit(splits)
+		}
+	}
+	all.Report = &r
+	return all
+}
+
+// meanSplit returns the means of measures, and sums of rows.
+func meanSplit(splits []*schemas.SplitReport) schemas.SplitReport {
+	type split = schemas.SplitReport
+	var s split
+	mean(&s.Error, splits, func(s *split) *float64 { return &s.Error })
+	mean(&s.Loss, splits, func(s *split) *float64 { return &s.Loss })
+	s.LogLoss = meanOf(splits, func(s *split) *float64 { return s.LogLoss })
+	s.Brier, s.ECE = meanOf(splits, func(s *split) *float64 { return s.Brier }), meanOf(splits, func(s *split) *float64 { return s.ECE })
+	s.RMSE, s.MAE = meanOf(splits, func(s *split) *float64 { return s.RMSE }), meanOf(splits, func(s *split) *float64 { return s.MAE })
+	s.R2, s.Hamming = meanOf(splits, func(s *split) *float64 { return s.R2 }), meanOf(splits, func(s *split) *float64 { return s.Hamming })
+	s.MicroF1 = meanOf(splits, func(s *split) *float64 { return s.MicroF1 })
+	s.MacroF1 = meanOf(splits, func(s *split) *float64 { return s.MacroF1 })
+	s.SubsetAccuracy = meanOf(splits, func(s *split) *float64 { return s.SubsetAccuracy })
+	for _, other := range splits {
+		s.Rows += other.Rows
+		switch {
+		case len(other.Confusion) == 0 || len(s.Confusion) > 0 && len(s.Confusion) != len(other.Confusion):
+		case s.Confusion == nil:
+			for _, row := range other.Confusion {
+				s.Confusion = append(s.Confusion, slices.Clone(row))
+			}
+		default:
+			for i, row := range other.Confusion {
+				for j, n := range row {
+					s.Confusion[i][j] += n
+				}
+			}
+		}
+	}
+	return s
+}
+
+// mean sets a measure to the mean of those of several.
+func mean[T any](to *float64, of []T, measure func(T) *float64) {
+	if m := meanOf(of, measure); m != nil {
+		*to = *m
+	}
+}
+
+// meanOf returns the mean of a measure; nil if one of several has none.
+func meanOf[T any](of []T, measure func(T) *float64) *float64 {
+	sum := 0.0
+	for _, v := range of {
+		m := measure(v)
+		if m == nil {
+			return nil
+		}
+		sum += *m
+	}
+	sum /= float64(len(of))
+	return &sum
+}
+
+// deviation returns the standard deviation of a measure of the holdout rows over the folds; nil if there are not two.
+func (f folds) deviation(measure func(*schemas.SplitReport) *float64) *float64 {
+	var values []float64
+	for _, made := range f {
+		if made.Report == nil {
+			continue
+		}
+		if s, ok := made.Report.Splits[examples.Holdout.String()]; ok && measure(&s) != nil {
+			values = append(values, *measure(&s))
+		}
+	}
+	if len(values) < 2 {
+		return nil
+	}
+	m, squares := 0.0, 0.0
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	for _, v := range values {
+		squares += (v - m) * (v - m)
+	}
+	deviation := math.Sqrt(squares / float64(len(values)-1))
+	return &deviation
+}
+
+// errorText and lossText return the deviations of the folds, to stand behind the means; "" without folds.
+func (f folds) errorText() string {
+	if d := f.deviation(func(s *schemas.SplitReport) *float64 { return &s.Error }); d != nil {
+		return fmt.Sprintf(" ± %.2f", *d)
+	}
+	return ""
+}
+
+func (f folds) lossText() string {
+	if d := f.deviation(func(s *schemas.SplitReport) *float64 { return s.LogLoss }); d != nil {
+		return fmt.Sprintf(" ± %.4f", *d)
+	}
+	return ""
+}

@@ -1,0 +1,335 @@
+package screen
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on w, and below them a
+// progress bar if w is a terminal.
+type Progress struct {
+	w           io.Writer
+	bar         *bar
+	stages      []schemas.Stage
+	members     int                // that the run averages; 1: none
+	member      int                // of the last row of the table
+	surveyed    bool               // the line about the survey is written
+	pending     []event.StageEnded // the stages that ended before that
+	titled      bool               // the head of the table is written
+	lastPass    string             // number, loss and error of the last pass of the stage
+	fraction    float64            // the largest fraction of the run that was drawn
+	quarantined int                // messages
+	chained     bool               // the run is of a chain, which has a row for each version
+	scored      int64              // rows that score has predicted
+	scoredBy    int                // the version that has predicted the last of them
+	lag         int64              // offsets without predictions, of the partitions that this process predicts for
+}
+
+// NewProgress returns a recorder that writes to w.
+func NewProgress(w io.Writer, now func() time.Time) *Progress {
+	return &Progress{w: w, bar: newBar(w, now)}
+}
+
+// Finish writes the rows that are still pending and erases the bar.
+func (p *Progress) Finish() {
+	p.flush()
+	p.bar.clear()
+}
+
+// maxQuarantined is how many messages in quarantine get a line each.
+const maxQuarantined = 5
+
+// Record shows an event.
+func (p *Progress) Record(e event.Event) {
+	switch e := e.(type) {
+	case event.Ingested:
+		p.ingest(e)
+	case event.Following:
+		p.line("following topic %s until interrupted", e.Topic)
+	case event.Answers:
+		if e.Version == 0 {
+			p.line("messages wait for a version: %v", e.Why)
+		}
+	case event.Scored:
+		p.scored, p.scoredBy = p.scored+e.Rows, e.Version
+		p.score()
+	case event.ScoringLag:
+		p.lag = 0
+		for _, offsets := range e.Offsets {
+			p.lag += offsets
+		}
+		p.score()
+	case event.Shown:
+		p.line("page: %s", e.URL)
+	case event.Began:
+		p.stages, p.members, p.fraction, p.chained = e.Stages, e.Members, 0, e.Chained
+		if e.Chained {
+			return
+		} else if e.Followed {
+			p.line("run %s, on other processes", e.Run)
+		} else if e.Resumed {
+			p.line("run %s, resumed", e.Run)
+		} else {
+			p.line("run %s", e.Run)
+		}
+	case event.Followed:
+		p.follow(e)
+	case event.StoodAside:
+		if !e.Over {
+			p.line("standing aside for run %s: %s", e.Run, e.Why)
+		}
+	case event.Progressed:
+		p.progress(e)
+	case event.Quarantined:
+		if p.quarantined++; p.quarantined <= maxQuarantined {
+			p.line("quarantined %s[%d]@%d: %s", cmp.Or(e.Topic, "examples"), e.Partition, e.Offset, e.Reason)
+		} else if p.quarantined == maxQuarantined+1 {
+			p.line("more messages are quarantined: see the quarantine topic")
+		}
+	case event.Retrained:
+		p.retrained(e)
+	case event.Replaced:
+		p.line("%s[%d] no longer has what the chain learnt before offset %d: it was truncated or recreated. The chain continues from "+
+			"offset %d, without %s",
+			e.Topic, e.Partition, e.Looked, e.Proven, english.Plural(int(e.Rows), "row", ""))
+	case event.Incomplete:
+		p.line("skipped version %d: %v", e.Version, e.Why)
+	case event.Surveyed:
+		if p.chained {
+			p.surveyed = true
+			return
+		}
+		p.survey(e)
+		p.flush()
+	case event.Passed:
+		p.lastPass = fmt.Sprintf("pass %d/%d", e.Pass, p.maxPasses(e.Stage))
+		if s, ok := e.Metrics[examples.Train]; ok {
+			p.lastPass += fmt.Sprintf("  loss %.4f  error %.2f %%", s.Loss, s.Error)
+		}
+		if s, ok := e.Metrics[examples.Holdout]; ok {
+			p.lastPass += fmt.Sprintf("  holdout %.2f %%", s.Error)
+		}
+	case event.StageEnded:
+		if p.chained {
+			return
+		}
+		// When a run is resumed, the solver may report the stages that ended earlier before the worker has read the survey.
+		if p.pending = append(p.pending, e); p.surveyed {
+			p.flush()
+		}
+	case event.Advanced:
+		p.progress(event.Progressed{Stage: e.Stage, Visit: e.Visit, Of: 1})
+	case event.Waiting:
+		switch {
+		case e.Over && e.Err == nil:
+			p.line("%s: succeeded after %v", e.What, e.Since.Round(time.Second))
+		case e.Over:
+			p.line("%s: gave up after %v", e.What, e.Since.Round(time.Second))
+		default:
+			p.line("%s: waiting for %v: %v", e.What, e.Since.Round(time.Second), e.Err)
+		}
+	case event.Noticed:
+		p.line("%s", e.Text)
+	}
+}
+
+// line writes a line in the place of the bar.
+func (p *Progress) line(format string, values ...any) {
+	p.bar.clear()
+	fmt.Fprintf(p.w, format+"\n", values...)
+}
+
+// follow writes what a run waits for that others work on, and who they are.
+func (p *Progress) follow(e event.Followed) {
+	who := "it"
+	if e.Quiet > 0 {
+		who = fmt.Sprintf("no progress for %v: the run", e.Quiet)
+	}
+	switch {
+	case len(e.Behind) > 0:
+		p.line("%s waits for %s %s to end", who, english.PluralWord(len(e.Behind), "run", ""), english.WordSeries(e.Behind, "and"))
+	case e.Stage == len(p.stages):
+		p.line("%s waits for its end: no visits remain", who)
+	default:
+		p.line("%s waits for %s", who, event.VisitOf(e.Stage, e.Visit, len(p.stages)))
+	}
+	switch {
+	case e.Staff.Unknown != nil:
+		p.line("the processes that work on it are unknown: %v", e.Staff.Unknown)
+	case len(e.Staff.Workers)+len(e.Staff.Solvers) == 0 && e.Staff.Embedded:
+		p.line("the process that runs the embedded broker works on it")
+	default:
+		p.line("%s; %s", present("worker", "work", e.Staff.Workers), present("solver", "solve", e.Staff.Solvers))
+	}
+}
+
+// present says where the members of a role run, or what to do if there are none.
+func present(role, command string, hosts []string) string {
+	if len(hosts) == 0 {
+		return fmt.Sprintf("no %s: start stagewise %s -c FILE", role, command)
+	}
+	return english.Plural(len(hosts), role, "") + ": " + strings.Join(hosts, ", ")
+}
+
+// retrained writes the row of a version of a chain.
+func (p *Progress) retrained(e event.Retrained) {
+	if !p.titled {
+		p.line("%8s  %-6s  %9s  %11s  %12s  %8s  %7s", "version", "", "new rows", "window", "error before", "holdout", "seconds")
+		p.titled = true
+	}
+	percent := func(x *float64) string {
+		if x == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f %%", *x)
+	}
+	note := ""
+	if e.Drift {
+		note += "  the stream has changed"
+	}
+	if !e.Offered {
+		note += "  not offered"
+		if e.AtLeast > 0 {
+			note += fmt.Sprintf(": learnt from fewer than the minimum of %s rows (stagewise weights pin %d offers it)",
+				humanize.Comma(e.AtLeast), e.Version)
+		} else if g := e.Gate; g != nil {
+			note += fmt.Sprintf(": loss %.3g, offered version %.3g", g.Loss, g.OfferedLoss)
+		}
+	}
+	if e.MostlyBad != nil {
+		note += "  most messages are unusable"
+	}
+	if e.Lost > 0 {
+		note += fmt.Sprintf("  %s lost", english.Plural(int(e.Lost), "message", ""))
+	}
+	if e.Gone > 0 {
+		note += fmt.Sprintf("  %s gone", english.Plural(int(e.Gone), "row", ""))
+	}
+	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows),
+		percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
+	if b := e.MostlyBad; b != nil {
+		p.line("%d of %d new messages can't be used; the first is partition %d, offset %d: %s", b.Messages, b.Of, b.Partition, b.Offset, b.Reason)
+	}
+}
+
+func (p *Progress) ingest(e event.Ingested) {
+	files := strings.Join(e.Files, ", ")
+	switch {
+	case e.Known:
+		p.line("%s: %s %s rows, already on the topic", files, humanize.Comma(e.Rows), e.Split)
+	case e.Done:
+		p.line("%s: %s %s rows", files, humanize.Comma(e.Rows), e.Split)
+	default:
+		p.bar.draw("ingest", -1, humanize.Comma(e.Rows)+" rows of "+files)
+	}
+}
+
+// score draws how far predictions for a topic are.
+func (p *Progress) score() {
+	note := humanize.Comma(p.scored) + " rows"
+	if p.scoredBy > 0 {
+		note += fmt.Sprintf(", version %d", p.scoredBy)
+	}
+	p.bar.draw("score", -1, fmt.Sprintf("%s, %s left", note, english.Plural(int(p.lag), "message", "")))
+}
+
+func (p *Progress) survey(e event.Surveyed) {
+	var rows []string
+	for split := examples.Train; split < examples.Splits; split++ {
+		if n := e.Rows[split]; n > 0 {
+			rows = append(rows, humanize.Comma(n)+" "+split.String())
+		}
+	}
+	inputs := ""
+	switch {
+	case e.Sparse:
+		inputs = fmt.Sprintf(" (sparse), %d of them in use", e.Inputs)
+	case e.Inputs != e.Features: // only principal components change the number of dense ones
+		inputs = fmt.Sprintf(" → %d components", e.Inputs)
+	}
+	took := ""
+	if e.Elapsed > 0 {
+		took = fmt.Sprintf("; surveyed in %.1f s", e.Elapsed.Seconds())
+	}
+	p.line("%s rows; %d features%s; %s%s", strings.Join(rows, ", "), e.Features, inputs, english.Plural(e.Classes, e.Task.Noun(), ""), took)
+	for _, r := range coverage.PassOverReasons() {
+		if n := e.PassedOver[r.Reason]; n > 0 {
+			p.line("passed over: %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
+		}
+	}
+	p.surveyed = true
+}
+
+// progress draws a bar for the whole run. The survey, which comes before it, has a bar of its own.
+func (p *Progress) progress(e event.Progressed) {
+	part := -1.0 // of the visit; unknown while Of is 0
+	if e.Of > 0 {
+		part = float64(e.Rows) / float64(e.Of)
+	}
+	if e.Stage == wire.Survey {
+		p.bar.draw("survey", part, "")
+		return
+	}
+	stages := max(len(p.stages), e.Stage+1)
+	ofStage := min((float64(e.Visit)+max(part, 0))/float64(p.maxVisits(e.Stage)), 1)
+	// A run that is resumed repeats visits. Its bar does not go back.
+	p.fraction = max(p.fraction, (float64(e.Stage)+ofStage)/float64(stages))
+	title := fmt.Sprintf("stage %d/%d", e.Stage+1, stages)
+	if p.members > 1 {
+		title = fmt.Sprintf("member %d/%d, %s", e.Stage*p.members/stages+1, p.members, title)
+	}
+	p.bar.draw(title, p.fraction, p.lastPass)
+}
+
+// maxPasses returns how many passes a stage has at most.
+func (p *Progress) maxPasses(stage int) int {
+	if stage >= len(p.stages) || link.Named(p.stages[stage].Link).Quadratic {
+		return 1
+	}
+	return max(p.stages[stage].Passes, 1)
+}
+
+// maxVisits returns how many visits a stage has at most.
+func (p *Progress) maxVisits(stage int) int {
+	if stage >= len(p.stages) {
+		return 1
+	}
+	return link.Named(p.stages[stage].Link).VisitsPerPass() * p.maxPasses(stage)
+}
+
+// flush writes the rows of the table that are pending.
+func (p *Progress) flush() {
+	for _, e := range p.pending {
+		p.row(e)
+	}
+	p.pending = nil
+}
+
+// row writes the row of a stage. All stages of a run have a holdout, or none.
+func (p *Progress) row(e event.StageEnded) {
+	p.bar.clear()
+	heldOut := e.HoldoutError != nil
+	if !p.titled {
+		fmt.Fprint(p.w, stageHead(heldOut))
+		p.titled = true
+	}
+	if e.Member != p.member {
+		fmt.Fprintf(p.w, "member %d/%d\n", e.Member, p.members)
+		p.member = e.Member
+	}
+	fmt.Fprint(p.w, stageRows(&e.StageReport, e.Stages, heldOut))
+	p.lastPass = ""
+}

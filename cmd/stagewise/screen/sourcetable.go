@@ -1,0 +1,53 @@
+package screen
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// WriteSources writes a row for each source.
+func WriteSources(w io.Writer, sources []source.SourceState) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "source\tstate\tsince\tsplit\trows\tmessages\tleft\tfiles")
+	for _, s := range sources {
+		rows, split, files := none, none, none
+		id, messages, left := short(s.ID, sources), strconv.FormatInt(s.Messages, 10), strconv.FormatInt(s.Left, 10)
+		switch s.State {
+		case source.Followed:
+			id, messages, left, split, files = s.ID, none, none, s.Split, readTo(s.Read)
+		case source.Unfinished:
+		default:
+			rows, split, files = strconv.FormatInt(s.Rows, 10), s.Split, strings.Join(s.Files, ", ")
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id, s.State, date(s.Since), split, rows, messages, left, files)
+	}
+	return table.Flush()
+}
+
+// readTo says how far the partitions of a topic were read.
+func readTo(positions []schemas.TopicPosition) string {
+	offsets := make([]string, len(positions))
+	for i, p := range positions {
+		offsets[i] = fmt.Sprintf("[%d]@%d", p.Partition, p.Next)
+	}
+	return "read to " + strings.Join(offsets, " ")
+}
+
+// short returns the first digits of the id of a source: as many as people are shown of other ids, or more if another of the sources begins
+// with these too.
+func short(id string, sources []source.SourceState) string {
+	digits := len(wire.Digest(id).Short())
+	for _, other := range sources {
+		for other.ID != id && digits < len(id) && strings.HasPrefix(other.ID, id[:digits]) {
+			digits++
+		}
+	}
+	return id[:digits]
+}

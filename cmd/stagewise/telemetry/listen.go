@@ -1,0 +1,118 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/pipeline/event"
+)
+
+// handler returns the handler of /metrics, /live and /ready. A process that can't do its work is alive but not ready.
+func (m *metrics) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if trouble := m.trouble(); trouble != "" {
+			http.Error(w, trouble, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	return mux
+}
+
+// listenOn listens on the address for metrics. If another process has taken it, it listens on the next free one of
+// [config.ListenPorts] ports, so that several processes on one machine can share a configuration and Prometheus knows
+// where to look. taken says that it does, or, with a nil listener, that none of them is free. That this process can't
+// listen on the address for another reason is a [option.Problem].
+func listenOn(address string) (listener net.Listener, taken string, err error) {
+	listener, err = net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return listenBehind(address)
+	}
+	if err != nil {
+		return nil, "", option.Problem{Key: "metrics.listen", Value: address,
+			Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
+	}
+	return listener, "", nil
+}
+
+// listenBehind listens on a port behind one that is taken.
+func listenBehind(address string) (listener net.Listener, taken string, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, "", err
+	}
+	port, err := net.LookupPort("tcp", text)
+	if err != nil {
+		return nil, "", err
+	}
+	last := min(port+config.ListenPorts-1, math.MaxUint16)
+	for next := port + 1; next <= last; next++ {
+		if listener, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(next))); err == nil {
+			return listener, fmt.Sprintf("%s is in use: metrics are at %s", address, listener.Addr()), nil
+		}
+	}
+	return nil, fmt.Sprintf("metrics are not served: ports %d to %d of %s are in use; set metrics.listen", port, last, host), nil
+}
+
+// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped.
+func serveMetrics(ctx context.Context, listener net.Listener, m *metrics) (stop func()) {
+	server := &http.Server{Handler: m.handler(), ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener) // returns ErrServerClosed after Close
+	}()
+	release := context.AfterFunc(ctx, func() { _ = server.Close() })
+	return func() {
+		release()
+		_ = server.Close()
+		<-ended
+	}
+}
+
+// Serve serves the metrics of a role until stop is called, unless the configuration says that they are not served. The recorder that it
+// returns records them too.
+func Serve(ctx context.Context, c *config.Config, role string, recorder event.Recorder) (_ event.Recorder, stop func(), err error) {
+	stop = func() {}
+	if c.Metrics.Listen == "" {
+		return recorder, stop, nil
+	}
+	listener, taken, err := listenOn(c.Metrics.Listen)
+	if err != nil {
+		return nil, nil, err
+	}
+	if taken != "" {
+		recorder.Record(event.Noticed{Text: taken})
+	}
+	if listener == nil {
+		return recorder, stop, nil
+	}
+	m := newMetrics(c.Name, role, time.Now)
+	stop = serveMetrics(ctx, listener, m)
+	recorder.Record(event.Serving{Address: listener.Addr().String()})
+	return Tee{event.Serialised(m), recorder}, stop, nil // whoever reads a log line finds it in the metrics
+}
+
+// Tee passes each event to two recorders.
+type Tee [2]event.Recorder
+
+// Record passes an event on.
+func (t Tee) Record(e event.Event) {
+	for _, r := range t {
+		r.Record(e)
+	}
+}

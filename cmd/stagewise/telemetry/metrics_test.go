@@ -1,0 +1,317 @@
+package telemetry
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// listened serves the metrics of a role on a free port. get returns what is at a path.
+func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
+	t.Helper()
+	listener, _, err := listenOn("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(serveMetrics(t.Context(), listener, m))
+	return func(path string) (int, string) {
+		t.Helper()
+		response, err := http.Get("http://" + listener.Addr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+}
+
+// samples returns the lines of metrics of this program, without their label pipeline, which all must have.
+func samples(t *testing.T, body string) (lines []string) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "stagewise_") {
+			continue
+		}
+		if !strings.Contains(line, `pipeline="p"`) {
+			t.Errorf("no pipeline in %s", line)
+		}
+		line = strings.NewReplacer(`pipeline="p",`, "", `,pipeline="p"`, "", `{pipeline="p"}`, "").Replace(line)
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// clock stands still, half a second after a second.
+func clock() time.Time { return time.Unix(1000, 500_000_000) }
+
+func pointer(x float64) *float64 { return &x }
+
+// runEvents is what happens in a run, as both roles record it.
+func runEvents() []event.Event {
+	return []event.Event{
+		event.Owned{Partitions: []int{0}},
+		event.Began{Run: "abc"},
+		event.Quarantined{}, event.Quarantined{},
+		event.Visited{Stage: wire.Survey, Partitions: []int{0}, Elapsed: time.Second},
+		event.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, event.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
+		event.Visited{Stage: 2, Visit: 1, Partitions: []int{0}, Elapsed: 2 * time.Second},
+		event.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
+		event.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
+		event.Solved{Stage: 2, Visit: 2, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
+		event.Retrained{RetrainReport: schemas.RetrainReport{
+			Version: 7, Kind: schemas.RunUpdate, Rows: 100, WindowRows: 1000, Offered: true, Seconds: 0.5, PrequentialError: pointer(3.0),
+			PrequentialLoss: pointer(0.5), HoldoutError: pointer(2.0),
+		}},
+		event.Retrained{RetrainReport: schemas.RetrainReport{
+			Version: 8, Kind: schemas.RunUpdate, Rows: 50, WindowRows: 1050, Lost: 5, Gone: 6, Forgotten: 3, Drift: true, Seconds: 0.25,
+			PrequentialError: pointer(90.0), PrequentialLoss: pointer(2.0),
+			PrequentialLogLoss: pointer(1.5), PrequentialBrier: pointer(1.25), PrequentialECE: pointer(0.75), UnknownRows: 4,
+			MostlyBad: &coverage.BadMessages{Messages: 1, Of: 1}, Until: 999_250,
+		}},
+		event.Behind{Messages: 3, Rows: 300}, event.SourceLag{Topic: "clicks", Messages: 40},
+		event.Ingested{Files: []string{"topic clicks"}, Rows: 8}, event.Ingested{Files: []string{"topic clicks"}, Rows: 20},
+		event.Ingested{Files: []string{"topic clicks"}, Rows: 5},
+		event.Replaced{Partition: 1}, event.Incomplete{Version: 4}, event.Incomplete{Version: 5},
+		event.Scored{Messages: 3, Rows: 30, Bad: 1, Version: 6}, event.Scored{Messages: 1, Rows: 10, Version: 7},
+		event.ScoringLag{Offsets: map[int]int64{0: 9, 1: 2}}, event.ScoringLag{Offsets: map[int]int64{1: 4}}, // 0 went to another process
+		event.Passed{Stage: 2, Visit: 2, Pass: 3, Objective: 0.25, Metrics: map[examples.Split]event.Metrics{examples.Test: {Error: 1.5,
+			Loss: 0.125}}},
+	}
+}
+
+// Each role exports what it can have, and nothing else. A metric of a run has no value before the first run.
+func TestMetricsOfRoles(t *testing.T) {
+	both := []string{
+		`stagewise_run_info{run="abc"} 1`, "stagewise_stage 2", "stagewise_visit 2", "stagewise_waiting 0", "stagewise_standing_aside 0",
+		"stagewise_progress_timestamp_seconds 1000.5",
+		`stagewise_runs_total{state="cancelled"} 0`, `stagewise_runs_total{state="done"} 0`, `stagewise_runs_total{state="failed"} 0`,
+	}
+	for role, want := range map[string][]string{
+		protocol.RoleWork: {
+			"stagewise_lag_rows 95", "stagewise_partitions 1", "stagewise_quarantined_total 2", "stagewise_rows_total 175",
+			"stagewise_visits_total 2",
+			`stagewise_seconds_total{phase="residuals"} 3`, `stagewise_seconds_total{phase="survey"} 1`, `stagewise_seconds_total{phase="visit"} 2`,
+		},
+		protocol.RoleSolve: {
+			"stagewise_active 1", `stagewise_error_ratio{split="test"} 0.015`, `stagewise_loss{split="test"} 0.125`,
+			"stagewise_objective 0.25", "stagewise_pass 3",
+			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
+		},
+		protocol.RoleIngest: {"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2"},
+		protocol.RoleScore: {
+			"stagewise_scored_messages_total 4", "stagewise_scored_rows_total 40", "stagewise_scored_bad_messages_total 1",
+			"stagewise_scoring_version 7",
+			"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2",
+			`stagewise_scoring_lag_messages{partition="1"} 4`,
+		},
+		protocol.RoleRun: {
+			`stagewise_versions_total{kind="full"} 0`, `stagewise_versions_total{kind="update"} 2`, "stagewise_learnt_rows_total 150",
+			"stagewise_forgotten_rows_total 3", "stagewise_drift_alarms_total 1", "stagewise_withheld_versions_total 1", "stagewise_version 8",
+			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050",
+			"stagewise_version_seconds 0.25",
+			"stagewise_prequential_error_ratio 0.9", "stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5",
+			"stagewise_prequential_brier_score 1.25",
+			"stagewise_prequential_calibration_error_ratio 0.75", "stagewise_unknown_class_rows_total 4",
+			"stagewise_bad_messages_alarms_total 1", "stagewise_quarantined_total 2",
+			"stagewise_learnt_timestamp_seconds 999.25", "stagewise_lost_messages_total 5", "stagewise_gone_rows_total 6",
+			"stagewise_replaced_partitions_total 1", "stagewise_incomplete_versions_total 2", "stagewise_behind_messages 43",
+			"stagewise_behind_rows 340", "stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40",
+			"stagewise_holdout_error_ratio 0.02",
+		},
+	} {
+		m := newMetrics("p", role, clock)
+		get := listened(t, m)
+		_, body := get("/metrics")
+		for _, name := range []string{"run_info", "stage", "visit", "progress_timestamp_seconds", "pass", "objective", "error_ratio", "loss"} {
+			if strings.Contains(body, "\nstagewise_"+name+"{") {
+				t.Errorf("%s: %s has a value before the first run", role, name)
+			}
+		}
+		for _, e := range runEvents() {
+			m.Record(e)
+		}
+		_, body = get("/metrics")
+		var got []string
+		for _, line := range samples(t, body) {
+			if !strings.HasPrefix(line, "stagewise_build_info{goversion=") {
+				got = append(got, line)
+			}
+		}
+		alone := role == protocol.RoleScore || role == protocol.RoleIngest // it takes part in no run
+		if alone {
+			want = append(want, "stagewise_waiting 0")
+		} else {
+			want = append(want, both...)
+		}
+		slices.Sort(want)
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: got\n%s\nexpected\n%s", role, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if !strings.Contains(body, "\nstagewise_build_info{") {
+			t.Errorf("%s: no build", role)
+		}
+		if !strings.Contains(body, `role="`+role+`"`) {
+			t.Errorf("%s: no role in\n%s", role, body)
+		}
+		m.Record(event.Ended{State: schemas.Done})
+		_, body = get("/metrics")
+		if alone {
+			continue
+		}
+		if lines := samples(t, body); !slices.Contains(lines, `stagewise_runs_total{state="done"} 1`) || strings.Contains(body,
+			"stagewise_run_info{") || strings.Contains(body, "stagewise_stage{") {
+			t.Errorf("%s: after the run\n%s", role, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// The names, units and types of metrics follow Prometheus' conventions, as its own linter has them.
+func TestMetricsFollowConventions(t *testing.T) {
+	for _, role := range []string{protocol.RoleIngest, protocol.RoleWork, protocol.RoleSolve, protocol.RoleRun, protocol.RoleScore} {
+		m := newMetrics("p", role, clock)
+		for _, e := range runEvents() {
+			m.Record(e)
+		}
+		problems, err := testutil.GatherAndLint(m.registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			t.Errorf("%s: %s: %s", role, p.Metric, p.Text)
+		}
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if !strings.HasPrefix(f.GetName(), "stagewise_") { // those of Go and of the process are others'
+				continue
+			}
+			for _, unit := range []string{"_percent", "_ms", "_milliseconds", "_kb", "_mb"} { // the linter takes percent
+				if strings.HasSuffix(f.GetName(), unit) {
+					t.Errorf("%s: %s is in no base unit", role, f.GetName())
+				}
+			}
+		}
+	}
+}
+
+// A service that waits for brokers is alive but not ready.
+func TestReady(t *testing.T) {
+	m := newMetrics("p", protocol.RoleWork, clock)
+	get := listened(t, m)
+	if code, _ := get("/ready"); code != http.StatusOK {
+		t.Errorf("ready: %d", code)
+	}
+	m.Record(event.Waiting{What: "append to x[0]", Err: errors.New("no leader")})
+	if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "append to x[0]: no leader") {
+		t.Errorf("ready: %d, %s", code, body)
+	}
+	if code, _ := get("/live"); code != http.StatusOK {
+		t.Errorf("live: %d", code)
+	}
+	m.Record(event.Waiting{What: "append to x[0]", Over: true})
+	if code, _ := get("/ready"); code != http.StatusOK {
+		t.Errorf("ready: %d", code)
+	}
+}
+
+// A process that stands aside, or whose run makes no progress, is not ready, and /ready and the metrics say why.
+func TestReadyTellsOfRuns(t *testing.T) {
+	now := clock()
+	for role, begins := range map[string]event.Event{
+		protocol.RoleWork:  event.Visited{Run: "abc", Stage: wire.Survey, Partitions: []int{0}},
+		protocol.RoleSolve: event.Solving{Run: "abc", Active: true},
+	} {
+		m := newMetrics("p", role, func() time.Time { return now })
+		get := listened(t, m)
+		expect := func(when, want string) {
+			t.Helper()
+			code, body := get("/ready")
+			if ready := code == http.StatusOK; ready != (want == "") || !strings.Contains(body, want) {
+				t.Errorf("%s, %s: %d, %s", role, when, code, body)
+			}
+		}
+		m.Record(event.StoodAside{Run: "old", Why: "its arithmetic differs: numerics 1, this process has 2"})
+		expect("standing aside", "standing aside for run old: its arithmetic differs: numerics 1, this process has 2")
+		if _, body := get("/metrics"); !slices.Contains(samples(t, body), "stagewise_standing_aside 1") {
+			t.Errorf("%s: no metric says that it stands aside", role)
+		}
+		m.Record(event.StoodAside{Run: "old", Over: true})
+		m.Record(event.Began{Run: "abc"})
+		now = now.Add(2 * patience)
+		expect("others work on the run", "")
+		m.Record(begins)
+		expect("at the first step", "")
+		now = now.Add(patience)
+		expect("without progress", "no progress: run abc waits for other processes, this one has been idle for 5m0s")
+		m.Record(event.Progressed{Rows: 1, Of: 2})
+		expect("after another step", "")
+		now = now.Add(patience)
+		m.Record(event.Ended{Run: "abc", State: schemas.Done})
+		expect("between runs", "")
+	}
+}
+
+// Services with one address share ten ports of a machine, whoever has chosen it. Who gets another than the first, or none, is told.
+func TestListenOn(t *testing.T) {
+	_, text, err := net.SplitHostPort(config.DefaultListen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range config.ListenPorts + 1 { // other processes may have some of the ports
+		listener, taken, err := listenOn(config.DefaultListen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listener == nil {
+			if !strings.Contains(taken, "set metrics.listen") {
+				t.Errorf("without a port: %q", taken)
+			}
+			break
+		}
+		defer listener.Close()
+		port := listener.Addr().(*net.TCPAddr).Port
+		if port < first || port >= first+config.ListenPorts || (taken == "") != (port == first) || taken != "" && !strings.Contains(taken,
+			listener.Addr().String()) {
+			t.Errorf("on %s, told %q", listener.Addr(), taken)
+		}
+		configured := "127.0.0.1:" + strconv.Itoa(port)
+		if other, taken, err := listenOn(configured); err != nil || other == nil && taken == "" {
+			t.Errorf("a configured address that is taken: %v, told %q", err, taken)
+		} else if other != nil {
+			other.Close()
+		}
+	}
+	if listener, _, err := listenOn(config.DefaultListen); err != nil || listener != nil {
+		t.Errorf("after all ports are taken: %v, %v", listener, err)
+	}
+	if _, _, err := listenOn("192.0.2.1:9464"); !errors.As(err, new(option.Problem)) { // of no machine (RFC 5737)
+		t.Errorf("an address that this machine does not have: %v", err)
+	}
+}

@@ -1,0 +1,735 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/file"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/score"
+)
+
+// A namedValue is a value of a column: a number (float64 or int64), a boolean, a text or nil.
+type namedValue struct {
+	name  string
+	value any
+}
+
+// asText returns a value as pandas writes it to a CSV.
+func asText(v any) string {
+	switch v := v.(type) {
+	case float64:
+		text := strconv.FormatFloat(v, 'f', -1, 64)
+		if v == math.Trunc(v) {
+			text += ".0"
+		}
+		return text
+	case bool:
+		return map[bool]string{true: "True", false: "False"}[v]
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// asJSON returns a value of JSON. A text keeps the bytes that are no UTF-8.
+func asJSON(v any) string {
+	switch v := v.(type) {
+	case string:
+		return `"` + v + `"`
+	case bool:
+		return strconv.FormatBool(v)
+	case nil:
+		return "null"
+	}
+	return asText(v)
+}
+
+func csvRow(t *testing.T, row []namedValue) []byte {
+	t.Helper()
+	var content bytes.Buffer
+	w := csv.NewWriter(&content)
+	var names, values []string
+	for _, v := range row {
+		names, values = append(names, v.name), append(values, asText(v.value))
+	}
+	if err := w.WriteAll([][]string{names, values}); err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+func jsonRow(row []namedValue) string {
+	var members []string
+	for _, v := range row {
+		members = append(members, strconv.Quote(v.name)+": "+asJSON(v.value))
+	}
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+// arrowRow returns a row as a stream of Arrow. What is nil is a float64.
+func arrowRow(t *testing.T, row []namedValue) []byte {
+	t.Helper()
+	var fields []arrow.Field
+	for _, v := range row {
+		field := arrow.Field{Name: v.name, Type: arrow.PrimitiveTypes.Float64, Nullable: true}
+		switch v.value.(type) {
+		case int64:
+			field.Type = arrow.PrimitiveTypes.Int64
+		case bool:
+			field.Type = arrow.FixedWidthTypes.Boolean
+		case string:
+			field.Type = arrow.BinaryTypes.String
+		}
+		fields = append(fields, field)
+	}
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+	defer b.Release()
+	for i, v := range row {
+		switch builder := b.Field(i).(type) {
+		case *array.Int64Builder:
+			builder.Append(v.value.(int64))
+		case *array.BooleanBuilder:
+			builder.Append(v.value.(bool))
+		case *array.StringBuilder:
+			builder.Append(v.value.(string))
+		case *array.Float64Builder:
+			if v.value == nil {
+				builder.AppendNull()
+			} else {
+				builder.Append(v.value.(float64))
+			}
+		}
+	}
+	record := b.NewRecord()
+	defer record.Release()
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
+	if err := w.Write(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stream.Bytes()
+}
+
+// parquetRow returns a row as a Parquet file. What is nil is a double.
+func parquetRow(t *testing.T, row []namedValue) []byte {
+	t.Helper()
+	var fields schema.FieldList
+	for _, v := range row {
+		optional := parquet.Repetitions.Optional
+		switch v.value.(type) {
+		case int64:
+			fields = append(fields, schema.NewInt64Node(v.name, optional, -1))
+		case bool:
+			fields = append(fields, schema.NewBooleanNode(v.name, optional, -1))
+		case string:
+			fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(v.name, optional, schema.StringLogicalType{},
+				parquet.Types.ByteArray, 0, -1)))
+		default:
+			fields = append(fields, schema.NewFloat64Node(v.name, optional, -1))
+		}
+	}
+	var content bytes.Buffer
+	w := file.NewParquetWriter(&content, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)))
+	group := w.AppendRowGroup()
+	for _, v := range row {
+		column, err := group.NextColumn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch column := column.(type) {
+		case *file.Int64ColumnChunkWriter:
+			_, err = column.WriteBatch([]int64{v.value.(int64)}, []int16{1}, nil)
+		case *file.BooleanColumnChunkWriter:
+			_, err = column.WriteBatch([]bool{v.value.(bool)}, []int16{1}, nil)
+		case *file.ByteArrayColumnChunkWriter:
+			_, err = column.WriteBatch([]parquet.ByteArray{[]byte(v.value.(string))}, []int16{1}, nil)
+		case *file.Float64ColumnChunkWriter:
+			if v.value == nil {
+				_, err = column.WriteBatch(nil, []int16{0}, nil)
+			} else {
+				_, err = column.WriteBatch([]float64{v.value.(float64)}, []int16{1}, nil)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := column.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+// orders is a configuration and its file, and configurations of its numbers alone, of the same rows as a table and as
+// sparse ones: numbers, booleans, and columns of numbers, booleans and texts that are words. Some values are missing.
+func orders(rows int) map[string]string {
+	var text, sparse strings.Builder
+	text.WriteString("size,paid,code,sent,colour,kind\n")
+	for i := range rows {
+		colour, size := []string{"red", "green", "blue"}[i%3], strconv.Itoa(i%7)
+		if i%11 == 3 {
+			size = "NA"
+		}
+		kind := []string{"stop", "go", "wait"}[(i+i/2)%3]
+		fmt.Fprintf(&text, "%s,%s,%d,%s,%s,%s\n", size, []string{"True", "False"}[i/3%2], 1+i/2%3, []string{"True", "False"}[i/5%2], colour, kind)
+		fmt.Fprintf(&sparse, "%s 1:%d 2:%d\n", kind, i%7, 1-i/3%2)
+	}
+	return map[string]string{"orders.csv": text.String(), "orders.libsvm": sparse.String(), "numbers.yaml": `name: numbers
+examples: {train: [orders.csv], label: kind, columns: {use: [size, paid]}, missing: mean, partitions: 1}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, passes: 5}]
+`, "sparse.yaml": `name: sparse
+examples: {train: [orders.libsvm], partitions: 1}
+stages: [{features: {kind: columns}, passes: 5, ridge: 0.1}]
+`, "orders.yaml": `name: orders
+examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], missing: mean, partitions: 1}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, passes: 5}]
+`}
+}
+
+// libsvmRow returns the numbers of a row as LIBSVM has them: what is missing is not listed, and the column that the
+// model does not know has a 1.
+func libsvmRow(row []namedValue) string {
+	var fields []string
+	for _, v := range row {
+		switch {
+		case v.name == "more":
+			fields = append(fields, "9:1")
+		case v.value != nil && v.value != "NA":
+			fields = append(fields, map[string]string{"size": "1", "paid": "2"}[v.name]+":"+asText(v.value))
+		}
+	}
+	return strings.Join(fields, " ")
+}
+
+// A valueCase is a row of testdata/values.json, which the test of the Python package reads too.
+type valueCase struct {
+	Name      string         `json:"name"`
+	Row       map[string]any `json:"row"`    // the values that are not those of the usual row
+	Absent    string         `json:"absent"` // the column that is not there
+	Want      map[string]any `json:"want"`   // the values of a row with the same prediction, which differ from those of the usual row
+	Refused   bool           `json:"refused"`
+	RefusedBy []string       `json:"refused_by"` // the ways that refuse it
+	NotIn     []string       `json:"not_in"`     // the ways that can't say it
+	Untyped   bool           `json:"untyped"`    // a text that is a number, which a column of texts of Arrow and Parquet can't be
+}
+
+// valueCases reads the rows. Of the numbers those with a point or an exponent are float64, the others int64.
+func valueCases(t *testing.T) (cases []valueCase) {
+	t.Helper()
+	content, err := os.ReadFile("testdata/values.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.UseNumber()
+	if err := decoder.Decode(&cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		for _, row := range []map[string]any{c.Row, c.Want} {
+			for name, v := range row {
+				number, ok := v.(json.Number)
+				if whole, err := number.Int64(); ok && err == nil {
+					row[name] = whole
+				} else if ok {
+					if row[name], err = number.Float64(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// applies reports whether a way can say the row. numbers says that it has no words, typed that a column of texts has no numbers.
+func (c *valueCase) applies(way string, numbers, typed bool) bool {
+	words := c.Absent == "code" || c.Absent == "sent" || c.Absent == "colour"
+	for name := range c.Row {
+		words = words || name == "code" || name == "sent" || name == "colour"
+	}
+	return !(numbers && words) && !(typed && c.Untyped) && !slices.Contains(c.NotIn, way)
+}
+
+func (c *valueCase) refused(way string) bool { return c.Refused || slices.Contains(c.RefusedBy, way) }
+
+func (c *valueCase) row(numbers bool) []namedValue { return usualRow(c.Row, c.Absent, numbers) }
+
+// usualRow returns a usual row with other values of some columns, without one, and if numbers says so without the columns of words.
+func usualRow(others map[string]any, absent string, numbers bool) []namedValue {
+	row := []namedValue{{"size", 3.5}, {"paid", 1.0}}
+	if !numbers {
+		row = append(row, namedValue{"code", "2"}, namedValue{"sent", "true"}, namedValue{"colour", "red"})
+	}
+	for name, value := range others {
+		at := slices.IndexFunc(row, func(v namedValue) bool { return v.name == name })
+		if at < 0 {
+			at, row = len(row), append(row, namedValue{name: name})
+		}
+		row[at].value = value
+	}
+	return slices.DeleteFunc(row, func(v namedValue) bool { return v.name == absent })
+}
+
+// throughTopic returns what the model of numbers.yaml predicts for rows that ingest reads from a topic: nil for those
+// in quarantine. keys are those of the configuration.
+func throughTopic(t *testing.T, format, keys string, rows [][]namedValue, value func(row []namedValue) string) [][]float64 {
+	t.Helper()
+	var values []string
+	for _, row := range rows {
+		values = append(values, value(row))
+	}
+	name := "from" + format
+	onTopic(t, name+".rows", values...)
+	config := fmt.Sprintf("name: %s\nexamples: {from_topic: %s.rows, format: %s, %s, missing: mean, partitions: 1, batch_rows: "+
+		"1}\nstages: [{features: {kind: columns}}]\n", name, name, format, keys)
+	if err := os.WriteFile(name+".yaml", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	typed(t, exitDone, "ingest", "-c", name+".yaml", "--until", "end")
+	typed(t, exitDone, "score", "-c", "numbers.yaml", "--topic", name+".examples", "--to", name+".predictions", "--until", "end")
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	client, sources := protocol.NewClient(log, "numbers", nil), map[int64]int64{}
+	first, end, err := client.Log.Bounds(t.Context(), name+".examples", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Between(t.Context(), name+".examples", 0, first, end, func(m protocol.Message) error {
+		origins, err := examples.RowOriginsOf(m.Message)
+		if len(origins) > 0 {
+			sources[m.Offset] = origins[0].Offset
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	answers := make([][]float64, len(rows))
+	for p, err := range score.Read(t.Context(), client.Log, name+".predictions", 0, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var probabilities []float64
+		for _, v := range p.Probabilities {
+			probabilities = append(probabilities, float64(v))
+		}
+		answers[sources[p.Offset]] = probabilities
+	}
+	return answers
+}
+
+// The table of the ways in (docs/values.md): the same row has the same prediction, or is refused, whichever way it comes.
+func TestTheSameRowThroughEveryWay(t *testing.T) {
+	cases := valueCases(t)
+	inFolder(t, orders(200))
+	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
+	typed(t, exitDone, "train", "-c", "numbers.yaml", "--quiet", "--model", "numbers")
+	typed(t, exitDone, "train", "-c", "sparse.yaml", "--quiet", "--model", "sparse")
+	url := serving(t, "url=", "--model", "m")
+	// ask posts rows, and returns the probabilities of the first, or nil if they are refused.
+	ask := func(contentType, body string) []float64 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("Accept", "application/json")
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var answer struct{ Probabilities [][]float64 }
+		content, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err := json.Unmarshal(content, &answer); {
+		case response.StatusCode == http.StatusBadRequest:
+			return nil
+		case err != nil || response.StatusCode != http.StatusOK || len(answer.Probabilities) != 1:
+			t.Fatalf("%s: %s: %v", response.Status, content, err)
+		}
+		return answer.Probabilities[0]
+	}
+	predictWith := func(model, name string, content []byte) []float64 {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, _ := stagewise("predict", "--model", model, "-i", name)
+		if code != exitDone {
+			return nil
+		}
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		if len(lines) != 2 {
+			t.Fatalf("%s: %d lines of predictions", name, len(lines))
+		}
+		var probabilities []float64
+		for _, field := range strings.Split(lines[1], ",")[1:] {
+			p, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			probabilities = append(probabilities, p)
+		}
+		return probabilities
+	}
+	predict := func(name string, content []byte) []float64 { return predictWith("m", name, content) }
+	// each makes of a function of a row one of rows.
+	each := func(answer func(row []namedValue) []float64) func(rows [][]namedValue) [][]float64 {
+		return func(rows [][]namedValue) (answers [][]float64) {
+			for _, row := range rows {
+				answers = append(answers, answer(row))
+			}
+			return answers
+		}
+	}
+	csv := each(func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) })
+	csvOfNumbers := each(func(row []namedValue) []float64 { return predictWith("numbers", "row.csv", csvRow(t, row)) })
+	libsvm := each(func(row []namedValue) []float64 {
+		return predictWith("sparse", "row.libsvm", []byte("go "+libsvmRow(row)+"\n"))
+	})
+	for _, way := range []struct {
+		name    string
+		answer  func(rows [][]namedValue) [][]float64
+		want    func(rows [][]namedValue) [][]float64 // of usual values, by the same model
+		numbers bool                                  // it has no columns of words
+		typed   bool                                  // a column of texts has no numbers
+	}{
+		{name: "csv", answer: csv, want: csv},
+		{name: "jsonl", answer: each(func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) }), want: csv},
+		{name: "arrow", answer: each(func(row []namedValue) []float64 { return predict("row.arrow", arrowRow(t, row)) }), want: csv, typed: true},
+		{name: "parquet", answer: each(func(row []namedValue) []float64 { return predict("row.parquet", parquetRow(t, row)) }), want: csv, typed: true},
+		{name: "serve, an object", want: csv, answer: each(func(row []namedValue) []float64 {
+			return ask("application/json", `{"rows": [`+jsonRow(row)+`]}`)
+		})},
+		{name: "serve, a list", want: csv, answer: each(func(row []namedValue) []float64 {
+			var names, values []string
+			for _, v := range row {
+				names, values = append(names, strconv.Quote(v.name)), append(values, asJSON(v.value))
+			}
+			return ask("application/json", `{"columns": [`+strings.Join(names, ",")+`], "rows": [[`+strings.Join(values, ",")+`]]}`)
+		})},
+		{name: "serve, arrow", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
+			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
+		})},
+		{name: "topic, json", want: csvOfNumbers, numbers: true, answer: func(rows [][]namedValue) [][]float64 {
+			return throughTopic(t, "json", "label: kind, columns: {use: [size, paid]}", rows, func(row []namedValue) string {
+				return jsonRow(append(row, namedValue{"kind", "go"}))
+			})
+		}},
+		{name: "topic, csv", want: csvOfNumbers, numbers: true, answer: func(rows [][]namedValue) [][]float64 {
+			return throughTopic(t, "csv", "label: 0, columns: {use: [1, 2]}", rows, func(row []namedValue) string {
+				_, values, _ := strings.Cut(string(csvRow(t, append([]namedValue{{"kind", "go"}}, row...))), "\n")
+				return strings.TrimSpace(values)
+			})
+		}},
+		{name: "libsvm", answer: libsvm, want: libsvm, numbers: true},
+	} {
+		var names []string
+		var rows, wanted [][]namedValue
+		for _, c := range cases {
+			if !c.applies(way.name, way.numbers, way.typed) {
+				continue
+			}
+			names, rows = append(names, c.Name), append(rows, c.row(way.numbers))
+			if c.refused(way.name) {
+				wanted = append(wanted, nil)
+			} else {
+				wanted = append(wanted, usualRow(c.Want, "", way.numbers))
+			}
+		}
+		answers := way.answer(rows)
+		for i, got := range answers {
+			var want []float64
+			if wanted[i] != nil {
+				want = way.want(wanted[i : i+1])[0]
+			}
+			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) <= 1e-6 }) || wanted[i] != nil && want == nil {
+				t.Errorf("%s, %s: %v, expected %v", names[i], way.name, got, want)
+			}
+		}
+	}
+	for _, bytes := range []func(row []namedValue) []float64{
+		func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) },
+		func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) },
+		func(row []namedValue) []float64 { return predict("row.arrow", arrowRow(t, row)) },
+		func(row []namedValue) []float64 { return predict("row.parquet", parquetRow(t, row)) },
+		func(row []namedValue) []float64 { return ask("application/json", `{"rows": [`+jsonRow(row)+`]}`) },
+		func(row []namedValue) []float64 {
+			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
+		},
+	} {
+		if got := bytes(usualRow(map[string]any{"colour": "th\xe9"}, "", false)); got != nil {
+			t.Errorf("bytes that are not UTF-8: %v, expected a refusal", got)
+		}
+	}
+	for _, body := range []string{`{"rows": [{"size": 1, "size": 1, "paid": 1, "code": 1, "sent": true, "colour": "red"}]}`,
+		`{"rows": [{"size": 1, "paid": 1, "code": 1, "sent": true, "colour": "\ud800"}]}`} {
+		if got := ask("application/json", body); got != nil {
+			t.Errorf("%s: %v, expected a refusal", body, got)
+		}
+		line := strings.TrimSuffix(strings.TrimPrefix(body, `{"rows": [`), "]}")
+		if got := predict("row.jsonl", []byte(line)); got != nil {
+			t.Errorf("%s: %v, expected a refusal", line, got)
+		}
+	}
+}
+
+// onTopic writes the values of messages to a topic of the embedded broker.
+func onTopic(t *testing.T, topic string, values ...string) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, value := range values {
+		if _, err := log.Append(t.Context(), topic, 0, kafkalog.Message{Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Examples have the same labels whichever way they come: a boolean is true or false, a whole number has no point, and a
+// row with an empty label or a word for a missing value has none, is not learnt from, and is counted.
+func TestTheSameLabelsThroughEveryWay(t *testing.T) {
+	const rows = 40
+	text, number, truth := arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64, arrow.FixedWidthTypes.Boolean
+	// written writes rows: line is given the number of a row, and its label as JSON.
+	written := func(labels []string, line func(i int, label string) string) string {
+		var lines strings.Builder
+		for i := range rows {
+			lines.WriteString(line(i, labels[i%len(labels)]))
+		}
+		return lines.String()
+	}
+	csvLine := func(i int, label string) string { return fmt.Sprintf("%s,%d,1\n", label, i%8) }
+	jsonLine := func(i int, label string) string { return fmt.Sprintf("{\"label\":%s,\"x\":%d,\"y\":1}\n", label, i%8) }
+	arrowRows := func(labels ...string) string {
+		lines := written(labels, func(i int, label string) string { return fmt.Sprintf(`{"label":%s,"x":%d,"y":1},`, label, i%8) })
+		return "[" + strings.TrimSuffix(lines, ",") + "]"
+	}
+	table := func(typ arrow.DataType, labels ...string) string {
+		return string(arrowStream(t, arrowRows(labels...), arrow.Field{Name: "label", Type: typ, Nullable: true}, arrow.Field{Name: "x",
+			Type: number}, arrow.Field{Name: "y", Type: number}))
+	}
+	texts := func(labels ...string) string {
+		column := tableColumn{name: "label", isText: true}
+		x, y := tableColumn{name: "x"}, tableColumn{name: "y"}
+		for i := range rows {
+			column.values = append(column.values, labels[i%len(labels)])
+			x.values, y.values = append(x.values, strconv.Itoa(i%8)), append(y.values, "1")
+		}
+		return asParquet(t, []tableColumn{column, x, y})
+	}
+	for _, test := range []struct {
+		file, content string
+		labels        []string
+		without       int64 // rows without a label
+	}{
+		{"rows.csv", written([]string{"true", "False", "TRUE", "false"}, csvLine), []string{"false", "true"}, 0},
+		{"rows.jsonl", written([]string{"true", "false"}, jsonLine), []string{"false", "true"}, 0},
+		{"rows.jsonl", written([]string{`"True"`, "false"}, jsonLine), []string{"false", "true"}, 0},
+		{"rows.arrow", table(truth, "true", "false"), []string{"false", "true"}, 0},
+		{"rows.parquet", texts("True", "FALSE"), []string{"false", "true"}, 0},
+		{"rows.jsonl", written([]string{"1.0", "0", "1", "0.0"}, jsonLine), []string{"0", "1"}, 0},
+		{"rows.arrow", table(number, "1", "0"), []string{"0", "1"}, 0},
+		{"rows.arrow", table(arrow.PrimitiveTypes.Int32, "1", "0"), []string{"0", "1"}, 0},
+		{"rows.csv", written([]string{"007", "7"}, csvLine), []string{"007", "7"}, 0},
+		{"rows.libsvm", written([]string{"+1", "1", "-1.0", "1.0"}, func(i int, label string) string { return fmt.Sprintf("%s 1:%d 2:1\n", label, 1+i%8) }), []string{"-1", "1"}, 0},
+		{"rows.csv", written([]string{"a", "NA", "b", "", "nan"}, csvLine), []string{"a", "b"}, 24},
+		{"rows.jsonl", written([]string{`"a"`, "null", `"b"`, `""`, `"N/A"`}, jsonLine), []string{"a", "b"}, 24},
+		{"rows.arrow", table(text, `"a"`, "null", `"b"`, `""`, `"NULL"`), []string{"a", "b"}, 24},
+		{"rows.parquet", texts("a", "NA", "b", "", "null"), []string{"a", "b"}, 24},
+		{"rows.libsvm", written([]string{"1", "nan", "2", "NA"}, func(i int, label string) string { return fmt.Sprintf("%s 1:%d 2:1\n", label, 1+i%8) }), []string{"1", "2"}, 20},
+		{"json", written([]string{`"a"`, "null", `"b"`, `""`, `"NaN"`}, jsonLine), []string{"a", "b"}, 24},
+		{"json", written([]string{"true", `"FALSE"`}, jsonLine), []string{"false", "true"}, 0},
+		{"json", written([]string{"1.0", "0", "1"}, jsonLine), []string{"0", "1"}, 0},
+		{"csv", written([]string{"a", "NA", "b", "", "nan"}, csvLine), []string{"a", "b"}, 24},
+	} {
+		t.Run(test.file+" "+strings.Join(test.labels, " "), func(t *testing.T) {
+			inFolder(t, map[string]string{test.file: test.content})
+			examples := "train: [" + test.file + "]"
+			if !strings.Contains(test.file, ".") {
+				onTopic(t, "events", strings.Split(strings.TrimSpace(test.content), "\n")...)
+				examples = "from_topic: events, format: " + test.file
+				if test.file == "json" {
+					examples += ", columns: {use: [x, y]}"
+				}
+			}
+			config := "name: c\nexamples: {" + examples + ", partitions: 1}\nstages: [{features: {kind: columns}, passes: 3, ridge: 0.1}]\n"
+			if err := os.WriteFile("c.yaml", []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(test.file, ".") {
+				typed(t, exitDone, "ingest", "-c", "c.yaml", "--until", "end")
+			}
+			checkLabels(t, "c.yaml", rows, test.labels, test.without)
+		})
+	}
+	inFolder(t, map[string]string{"foreign.yaml": foreign})
+	producedJSON(t, strings.ReplaceAll(strings.ReplaceAll(arrowRows(`"a"`, `"NA"`, `"b"`, `""`, "null"), `"x":`, `"features":[`),
+		`,"y":1`, "]"),
+		arrow.Field{Name: "features", Type: arrow.ListOf(number)}, arrow.Field{Name: "label", Type: text, Nullable: true})
+	checkLabels(t, "foreign.yaml", rows, []string{"a", "b"}, 24)
+}
+
+// checkLabels trains, and checks which labels the report has, and how many rows have none.
+func checkLabels(t *testing.T, config string, rows int, labels []string, without int64) {
+	t.Helper()
+	stdout, stderr := typed(t, exitDone, "train", "-c", config, "--report", "-")
+	var report schemas.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(report.Labels, labels) || report.PassedOver[coverage.NoLabel] != without || report.Rows != int64(rows)-without ||
+		report.Quarantined != 0 {
+		t.Errorf("labels %q of %d rows, %v passed over, expected %q, and %d without a label\n%s", report.Labels, report.Rows,
+			report.PassedOver, labels, without, stderr)
+	}
+	if said := fmt.Sprintf("passed over: %d rows without a label", without); without > 0 && !strings.Contains(stderr, said) {
+		t.Errorf("%s, expected %s", stderr, said)
+	}
+}
+
+// Classes that the configuration spells in its own way are those of rows that spell them otherwise, and their weights count.
+func TestClassesOfAnotherSpelling(t *testing.T) {
+	inFolder(t, map[string]string{"rows.csv": strings.Repeat("true,1,2\nFALSE,2,1\nfalse,2,2\n", 20),
+		"c.yaml": "name: c\nstages: [{features: {kind: columns}, passes: 5}]\n" +
+			"examples: {train: [rows.csv], classes: ['True', 'False'], class_weight: {'TRUE': 4}, partitions: 1}\n"})
+	stdout, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--report", "-")
+	var report schemas.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(report.Labels, []string{"True", "False"}) || report.Rows != 60 || report.TrainError != 0 {
+		t.Errorf("labels %q, %d rows, %v %% wrong: %s", report.Labels, report.Rows, report.TrainError, stderr)
+	}
+	for label, factor := range map[string]string{"balanced": "balanced", "weights": "{'TRUE': 2, 'false': 1}"} {
+		if _, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--quiet", "--set", "examples.class_weight="+
+			factor); strings.Contains(stderr, "no row has the label") {
+			t.Errorf("%s: %s", label, stderr)
+		}
+	}
+}
+
+// Labels that only test rows have are named, with those that may be meant.
+func TestLabelsThatOnlyTestRowsHave(t *testing.T) {
+	inFolder(t, map[string]string{
+		"c.yaml":    "name: c\nexamples: {train: [train.csv], test: [test.csv]}\nstages: [{features: {kind: columns}, passes: 3}]\n",
+		"train.csv": strings.Repeat("0,1,2\n1,2,1\n", 20), "test.csv": strings.Repeat("0.0,1,2\n1.0,2,1\n1,2,1\n", 5),
+	})
+	_, stderr := typed(t, exitDone, "train", "-c", "c.yaml")
+	if want := `classes without a training row, so that 10 holdout or test rows can't be predicted rightly: "0.0" (is "0" meant?) and "1.0" (is "1" meant?)`; !strings.Contains(stderr, want) {
+		t.Errorf("%s, expected %s", stderr, want)
+	}
+}
+
+// Words that are not UTF-8 are an error where a file is trained on, and where it is predicted.
+func TestWordsThatAreNotUTF8(t *testing.T) {
+	files := orders(60)
+	files["latin.yaml"] = strings.ReplaceAll(files["orders.yaml"], "orders.csv", "latin.csv")
+	files["latin.csv"] = strings.ReplaceAll(files["orders.csv"], "blue", "bl\xe9u")
+	inFolder(t, files)
+	want := `column 4 ("colour"): "bl\xe9u" is not UTF-8: set `
+	if _, stderr := typed(t, exitFailed, "train", "-c", "latin.yaml", "--quiet"); !strings.Contains(stderr, want+
+		"examples.encoding, such as windows-1252") {
+		t.Errorf("%s, expected %s", stderr, want)
+	}
+	typed(t, exitDone, "train", "-c", "latin.yaml", "--quiet", "--set", "examples.encoding=latin-1")
+	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
+	if _, stderr := typed(t, exitFailed, "predict", "--model", "m", "-i", "latin.csv"); !strings.Contains(stderr, want+"--encoding") {
+		t.Errorf("%s, expected %s", stderr, want)
+	}
+}
+
+// Each row of a file has a prediction, rows without a value too.
+func TestRowsInAreRowsOut(t *testing.T) {
+	inFolder(t, map[string]string{
+		"c.yaml": "name: c\nexamples: {train: [train.csv], header: true, label: kind, missing: mean}\nstages: [{features: " +
+			"{kind: columns}, passes: 3}]\n",
+		"train.csv": "x,kind\n" + strings.Repeat("1,a\n2,b\n3,a\n5,b\n", 10),
+		"mail.yaml": "name: mail\nexamples: {train: [mail.csv], label: 0, text: 1, words: {columns: 64}}\nstages: [{features: " +
+			"{kind: columns}, passes: 3, ridge: 0.1}]\n",
+		"mail.csv":      strings.Repeat("spam,buy now\nham,see you\n", 20),
+		"points.yaml":   "name: points\nexamples: {train: [points.libsvm]}\nstages: [{features: {kind: columns}, passes: 3, ridge: 0.1}]\n",
+		"points.libsvm": strings.Repeat("1 1:1\n2 2:1\n", 20),
+	})
+	for _, name := range []string{"c", "mail", "points"} {
+		typed(t, exitDone, "train", "-c", name+".yaml", "--quiet", "--model", name)
+	}
+	for _, test := range []struct {
+		model, file, content string
+		rows                 int
+	}{
+		{"c", "rows.csv", "x\n1\n\n3\n", 3},
+		{"c", "rows.csv", "\n\nx\n\n1\n", 2},
+		{"c", "bare.csv", "1\n\n\n4\n\"\"\n\n", 6},
+		{"c", "bare.csv", "\n2\n", 2},
+		{"c", "rows.csv", "x,kind\n1,a\n\n3,b\n", 2}, // no row of two columns is blank
+		{"c", "rows.jsonl", "{\"x\":1}\n{\"x\":null}\n{}\n", 3},
+		{"mail", "rows.csv", "\"buy, now\"\n\nsee you\n", 3},
+		{"mail", "rows.csv", "spam,\"buy, now\"\n,see you\n", 2},
+		{"points", "rows.libsvm", "1:1\n\n# nothing\n2:1\n\n", 4},
+		{"points", "rows.libsvm", "\n1:1\n", 2},
+		{"points", "rows.libsvm", "1 1:1\n\n2 2:1\n", 2}, // rows with labels are never empty
+	} {
+		if err := os.WriteFile(test.file, []byte(test.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdout, _ := typed(t, exitDone, "predict", "--model", test.model, "-i", test.file, fmt.Sprintf("--header=%t", test.model == "c" &&
+			test.file == "rows.csv"))
+		if got := strings.Count(stdout, "\n") - 1; got != test.rows {
+			t.Errorf("%s, %q: %d predictions, expected %d", test.model, test.content, got, test.rows)
+		}
+	}
+	for _, content := range []string{"buy, now\n", "see you\nbuy, now\n", "spam,buy now\nbuy now, or see\n"} {
+		if err := os.WriteFile("rows.csv", []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := stagewise("predict", "--model", "mail", "-i", "rows.csv"); code != exitFailed || !strings.Contains(stderr,
+			"rows.csv: line ") {
+			t.Errorf("%q: %d: %s, expected an error, as its fields are in doubt", content, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+//go:build page
+
+package compare
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/stagewise/stagewise/schemas"
+)
+
+var shots = flag.String("shots", "", "write screenshots to this `folder`")
+
+// A page of one run, of two and of many fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
+func TestPageOfRunsFits(t *testing.T) {
+	folder := t.TempDir()
+	for name, n := range map[string]int{"one": 1, "two": 2, "many": 14} {
+		var runs []Run
+		for i := range n {
+			r := made(fmt.Sprintf("run %d", i+1), schemas.Ridge(0.1*float64(i+1)), 2)
+			r.Settings = []Setting{{"stages.0.ridge", fmt.Sprint(0.1 * float64(i+1))}, {"stages.0.features.bandwidth_scale", fmt.Sprint(i % 3)}}
+			test := r.Report.Splits["test"]
+			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
+			r.Report.Splits["test"] = test
+			runs = append(runs, r)
+		}
+		page, err := os.Create(filepath.Join(folder, name+".html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WritePage(page, About{Title: "Search over stages.0.ridge and stages.0.features.bandwidth_scale", Pipeline: "digits",
+			Date: "2026-01-02T03:04:05Z"}, runs); err != nil {
+			t.Fatal(err)
+		}
+		if err := page.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox) // the pages are ours, and the tests may run as root
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	if err := chromedp.Do(ctx); err != nil { // starts the browser
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for _, name := range []string{"one", "two", "many"} {
+		for _, width := range []int64{420, 768, 1280} {
+			for _, scheme := range []string{"light", "dark"} {
+				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+				if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+					t.Fatal(err)
+				}
+				if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+filepath.Join(folder, name+
+					".html"))); err != nil {
+					t.Fatal(err)
+				}
+				wide, err := chromedp.Run(ctx,
+					chromedp.Evaluate[[]int64](`[document.documentElement.scrollWidth, ...[...document.querySelectorAll(".wide")].map((e) => e.scrollWidth - e.clientWidth)]`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if wide[0] > width {
+					t.Errorf("%s: the page is %d pixels wide, in a window of %d", name, wide[0], width)
+				}
+				for _, over := range wide[1:] {
+					if over > 0 {
+						t.Errorf("%s: %d pixels of a table are beyond the edge of a window of %d", name, over, width)
+					}
+				}
+				if *shots == "" {
+					continue
+				}
+				png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(*shots, fmt.Sprintf("runs-%s-%s-%d.png", name, scheme, width)), png, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

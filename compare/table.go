@@ -1,0 +1,117 @@
+package compare
+
+import (
+	"slices"
+	"strings"
+)
+
+// table has a row for each run, and a column for each thing in which they differ.
+type table struct {
+	Caption string
+	Columns []column
+	Rows    []tableRow
+	Blocks  bool     // it has too many columns for a window: each row is a block
+	Same    []string // measures that all runs have the same value of, and what it is
+}
+
+// column is a thing in which runs differ.
+type column struct {
+	Name   string
+	Plan   bool // it is a field of the plans
+	Number bool
+}
+
+// tableRow is a run.
+type tableRow struct {
+	runOnPage
+	Best  bool
+	Cells []tableCell
+}
+
+// tableCell is a value of a run.
+type tableCell struct {
+	column
+	Value   string
+	Differs bool // a field of the plan, that is another in the run with the best predictions
+}
+
+// maxColumns is how many columns fit beside each other, and maxCell how long a value may be there.
+const (
+	maxColumns = 10
+	maxCell    = 40
+)
+
+// tablesOf returns the tables of runs, which are in their order: of their settings and the measures that decide, and of the other measures.
+func tablesOf(runs []Run, by Order) (first, more table) {
+	first.Caption = "Runs by " + by.Words(runs) + ", best first. In color: settings that differ from the best run"
+	more.Caption = "Other measures"
+	best := by.Best(runs)
+	for i, r := range runs {
+		row := tableRow{runOnPage: runOnPage{colourOf(i), r}, Best: i == best}
+		first.Rows, more.Rows = append(first.Rows, row), append(more.Rows, row)
+	}
+	for _, row := range settings(runs) {
+		first.add(column{Name: row.Name, Plan: true}, row.Values, best)
+	}
+	measures := Measures(runs)
+	for i, row := range measures {
+		repeated := slices.ContainsFunc(measures[:i], func(before Row) bool { // as a loss that is the log loss
+			return strings.Fields(before.Name)[0] == strings.Fields(row.Name)[0] && slices.Equal(before.Values, row.Values)
+		})
+		switch to := &more; {
+		case repeated, row.Name == "weights digest": // a run that is another has another
+		case row.same():
+			first.Same = append(first.Same, row.Name+" "+row.Values[0])
+		default:
+			if decides(row.Name) || strings.HasSuffix(row.Name, " "+by.Measure()) {
+				to = &first
+			}
+			to.add(column{Name: row.Name, Number: row.Name != "state"}, row.Values, best)
+		}
+	}
+	return first, more
+}
+
+// decides reports whether people choose a run by a measure.
+func decides(measure string) bool {
+	for _, suffix := range []string{"state", "seconds", " loss", " AUC", " RMSE", " R²"} {
+		if strings.HasSuffix(measure, suffix) {
+			return true
+		}
+	}
+	return strings.HasSuffix(measure, " error") && !strings.HasSuffix(measure, " calibration error") &&
+		!strings.HasSuffix(measure, " balanced error")
+}
+
+// add adds a column, given the number of the best run, or −1.
+func (t *table) add(c column, values []string, best int) {
+	t.Columns = append(t.Columns, c)
+	for i, v := range values {
+		t.Rows[i].Cells = append(t.Rows[i].Cells, tableCell{c, v, c.Plan && best >= 0 && v != values[best]})
+		t.Blocks = t.Blocks || len(t.Columns) > maxColumns || len(v) > maxCell
+	}
+}
+
+// settings returns in what the runs were to differ, or else in what their plans do.
+func settings(runs []Run) (rows []Row) {
+	for _, r := range runs {
+		for _, s := range r.Settings {
+			if !slices.ContainsFunc(rows, func(row Row) bool { return row.Name == s.Key }) {
+				rows = append(rows, Row{Name: s.Key})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return Differences(runs)
+	}
+	for i := range rows {
+		for _, r := range runs {
+			value := None
+			if at := slices.IndexFunc(r.Settings, func(s Setting) bool { return s.Key == rows[i].Name }); at >= 0 {
+				value = r.Settings[at].Value
+			}
+			rows[i].Values = append(rows[i].Values, value)
+		}
+	}
+	return rows
+}

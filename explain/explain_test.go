@@ -1,0 +1,99 @@
+package explain
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+func rowsOf(columns int, values ...float32) *Rows {
+	r := &Rows{Features: kernel.NewDense(len(values)/columns, columns)}
+	copy(r.Features.Data, values)
+	r.Numbers = make([]int64, len(values)/columns)
+	return r
+}
+
+// Each row is in one slice, in the order of the values, and the slices of numbers have about as many rows each.
+func TestSlicesPartitionRows(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, different := range []int{1, 2, 4, 5, 30, 1000} {
+		values := make([]float32, 400)
+		for i := range values {
+			if values[i] = float32(random.IntN(different)); random.IntN(10) == 0 {
+				values[i] = float32(math.NaN())
+			}
+		}
+		rows, own := rowsOf(1, values...), &each{loss: make([]float64, 400), wrong: make([]float64, 400)}
+		for i := range own.wrong {
+			own.wrong[i] = float64(i % 2)
+		}
+		c := &column{examples.Column{Name: "a", Offset: 5}, 0, 1}
+		s, n, wrong := slicesOf(rows, c, own), 0, 0.0
+		for _, slice := range s.Slices {
+			n, wrong = n+slice.Rows, wrong+float64(slice.Rows)*slice.Error
+			if different >= 1000 && slice.Value != missing && (slice.Rows < 80 || slice.Rows > 100) {
+				t.Errorf("%d rows %s", slice.Rows, slice.Value)
+			}
+		}
+		if n != 400 || math.Abs(wrong-50*400) > 1e-6 || len(s.Slices) > sliceNumbers+1 {
+			t.Errorf("%d different values: %+v", different, s)
+		}
+	}
+}
+
+// Words are found in the features of their column, and those without one are other words.
+func TestWords(t *testing.T) {
+	c := &column{examples.Column{Name: "a", Categories: []string{"x", "y"}}, 1, 4}
+	nan := float32(math.NaN())
+	for _, w := range []struct {
+		row  []float32
+		want string
+	}{{[]float32{7, 1, 0, 0}, "x"}, {[]float32{7, 0, 1, 0}, "y"}, {[]float32{7, 0, 0, 1}, otherWords}, {[]float32{7, nan, nan, nan}, missing}} {
+		if got := c.wordText(c.word(w.row)); got != w.want {
+			t.Errorf("%v is %s, expected %s", w.row, got, w.want)
+		}
+	}
+	rows := rowsOf(4, 7, 1, 0, 0, 7, 0, 1, 0, 7, 0, 1, 0, 7, nan, nan, nan)
+	for i, v := range valuesOf(rows, c) { // the most frequent first; the features of each are its own word
+		if got := c.wordText(c.word(slices.Concat([]float32{0}, v.features))); got != v.text || i == 0 && (v.text != "y" || v.rows != 2) {
+			t.Errorf("features of %s are those of %s", v.text, got)
+		}
+	}
+}
+
+// Quantiles are different values of the column, in their order, also where most rows have the same.
+func TestQuantiles(t *testing.T) {
+	skewed := make([]float32, 1000)
+	for i := range 50 {
+		skewed[950+i] = float32(1 + i)
+	}
+	for _, sorted := range [][]float32{{}, {3}, {1, 1, 2}, skewed} {
+		values := quantiles(sorted, curvePoints)
+		if len(values) > curvePoints || !slices.IsSorted(values) || len(slices.Compact(slices.Clone(values))) != len(values) {
+			t.Errorf("%v", values)
+		}
+		for _, v := range values {
+			if !slices.Contains(sorted, v) {
+				t.Errorf("%v is no value of the column", v)
+			}
+		}
+	}
+	if n := len(quantiles(skewed, curvePoints)); n < curvePoints {
+		t.Errorf("%d quantiles of a column of mostly the same value", n)
+	}
+}
+
+// A deviation is that of the sample, and one permutation has none.
+func TestSpread(t *testing.T) {
+	mean, deviation := spread([]Measures{{1, 10}, {3, 30}})
+	if mean != (Measures{2, 20}) || math.Abs(deviation.Error-math.Sqrt2) > 1e-12 || math.Abs(deviation.Loss-10*math.Sqrt2) > 1e-12 {
+		t.Errorf("%v ± %v", mean, deviation)
+	}
+	if _, deviation := spread([]Measures{{1, 10}}); deviation != (Measures{}) {
+		t.Errorf("%v", deviation)
+	}
+}

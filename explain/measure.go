@@ -1,0 +1,160 @@
+package explain
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Measures are the means of rows.
+type Measures struct {
+	// Error is the part of the rows whose label is not the most probable one, in percent. Of numbers it is the mean squared error in percent
+	// of the variance of the training rows, as in a run's report.
+	Error float64 `json:"error"`
+	// Loss is the mean log loss. Of numbers it is the mean squared error in units of that variance.
+	Loss float64 `json:"loss"`
+}
+
+// add adds parts of other measures.
+func (m *Measures) add(other Measures, weight float64) {
+	m.Error += weight * other.Error
+	m.Loss += weight * other.Loss
+}
+
+// smallest is the least probability of which a loss is taken: a float32 has none below it but 0.
+const smallest = 1e-12
+
+// each is what is measured of each row.
+type each struct {
+	loss      []float64
+	wrong     []float64 // 1 or 0; of numbers the loss
+	predicted []int32   // the most probable class
+	truth     []float64 // probability of the class
+	numbers   []float64 // that are predicted (n × k)
+}
+
+// mean returns the means of rows; of all without a list.
+func (e *each) mean(rows []int) (m Measures) {
+	if rows == nil {
+		for i := range e.loss {
+			m.add(Measures{e.wrong[i], e.loss[i]}, 1)
+		}
+	}
+	for _, i := range rows {
+		m.add(Measures{e.wrong[i], e.loss[i]}, 1)
+	}
+	n := len(rows)
+	if rows == nil {
+		n = len(e.loss)
+	}
+	return Measures{100 * m.Error / float64(n), m.Loss / float64(n)}
+}
+
+// tile is how many rows are predicted at a time.
+const tile = 1024
+
+// predictor predicts tiles of rows, which it may change before.
+type predictor struct {
+	*model.Predictor
+	tile kernel.Dense
+}
+
+// predict calls change with copies of the rows, a tile at a time, and then with with their predictions (n × k). A nil list stands for
+// all rows.
+func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change func(at int, row []float32),
+	with func(at int, p []float32)) error {
+	n, k := rows.Len(), len(p.Model().Labels())
+	if list != nil {
+		n = len(list)
+	}
+	for from := 0; from < n; from += tile {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		to := min(from+tile, n)
+		p.tile.Reshape(to-from, rows.Features.Cols)
+		for i := from; i < to; i++ {
+			of := i
+			if list != nil {
+				of = list[i]
+			}
+			row := p.tile.Row(i - from)
+			copy(row, rows.Features.Row(of))
+			if change != nil {
+				change(i, row)
+			}
+		}
+		out := p.Probabilities(p.tile)
+		for i := from; i < to; i++ {
+			with(i, out.Data[(i-from)*k:(i-from+1)*k])
+		}
+	}
+	return nil
+}
+
+// measure measures rows, which change may change before.
+func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int, row []float32)) (*each, error) {
+	n, k := rows.Len(), len(p.Model().Labels())
+	e := &each{loss: make([]float64, n), wrong: make([]float64, n)}
+	if p.Model().Task() == examples.Numbers {
+		scale := p.Model().TargetScale()
+		e.numbers = make([]float64, n*k)
+		return e, p.predict(ctx, rows, nil, change, func(i int, out []float32) {
+			for c, v := range out {
+				e.numbers[i*k+c] = float64(v)
+				d := float64(v) - rows.Targets[i*k+c]
+				if scale[c] > 0 {
+					d /= float64(scale[c])
+				}
+				e.loss[i] += d * d / float64(k)
+			}
+			e.wrong[i] = e.loss[i]
+		})
+	}
+	e.predicted, e.truth = make([]int32, n), make([]float64, n)
+	return e, p.predict(ctx, rows, nil, change, func(i int, out []float32) {
+		best := 0
+		for c, v := range out {
+			if v > out[best] {
+				best = c
+			}
+		}
+		e.predicted[i], e.truth[i] = int32(best), float64(out[rows.Classes[i]])
+		e.loss[i] = -math.Log(max(e.truth[i], smallest))
+		if e.predicted[i] != rows.Classes[i] {
+			e.wrong[i] = 1
+		}
+	})
+}
+
+// parallel calls do with the numbers below n and a predictor of its own for each process, until an error.
+func parallel(m *model.Model, blas *kernel.BLAS, n int, do func(p *predictor, i int) error) error {
+	next := make(chan int, n)
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	errs := make([]error, n)
+	var group sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n) {
+		group.Go(func() {
+			p := &predictor{Predictor: m.Predictor(blas)}
+			for i := range next {
+				if errs[i] = do(p, i); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil }); at >= 0 {
+		return errs[at]
+	}
+	return nil
+}

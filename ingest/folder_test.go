@@ -1,0 +1,174 @@
+package ingest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// write writes files with their folders.
+func (f folder) writeAll(t *testing.T, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, name, []byte(content))
+	}
+}
+
+// A folder of tables is its tables, in order: without what Spark writes beside them, and with those of the folders in it.
+func TestFolderOfTables(t *testing.T) {
+	f := newFolder(t)
+	part := string(pandasFrame(t))
+	f.writeAll(t, map[string]string{
+		"spark/part-00001.snappy.parquet": part + "", "spark/_SUCCESS": "", "spark/.part-00001.snappy.parquet.crc": "x",
+		"spark/_metadata": "PAR1", "spark/notes.md": "# notes",
+		"csv/2025/b.csv": "a,label\n1,x\n", "csv/2024/a.csv": "a,label\n2,y\n", "csv/c.csv.gz": string(gzipped(t, "a,label\n3,x\n")),
+		"json/part-00000.json":     `{"a": 1, "label": "x"}` + "\n",
+		"hive/kind=x/part.parquet": part, "hive/_SUCCESS": "", "parts-in-csv/kind=x/part.csv": "a\n1\n",
+		"images/notes.csv": "a,b\n", "images/x/1.png": "x",
+	})
+	for name, want := range map[string][]string{
+		"spark":  {"spark/part-00001.snappy.parquet"},
+		"csv":    {"csv/2024/a.csv", "csv/2025/b.csv", "csv/c.csv.gz"},
+		"json":   {"json/part-00000.json"},
+		"images": {"images"},
+		"cs*":    {"csv/2024/a.csv", "csv/2025/b.csv", "csv/c.csv.gz"},
+	} {
+		got, err := Files([]string{f.path(name)})
+		for i := range got {
+			got[i], _ = filepath.Rel(string(f), got[i])
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, expected %q", name, got, err, want)
+		}
+	}
+	_, err := Files([]string{f.path("parts-in-csv")})
+	if want := `parts-in-csv: folders such as kind=x hold the values of the column "kind", which only Parquet and Arrow support: write the table without partitions`; f.text(err) != want {
+		t.Errorf("%v, expected %s", err, want)
+	}
+	o := Defaults()
+	o.Train, o.Label = []string{f.path("csv")}, "label"
+	rows, err := readSources(o)
+	if err != nil || len(rows) != 3 || rows[0].Words[0] != "y" || rows[2].Words[0] != "x" {
+		t.Errorf("%v: %+v", err, rows)
+	}
+	o.Train = []string{f.path("json")}
+	if rows, err := readSources(o); err != nil || len(rows) != 1 {
+		t.Errorf("%v: %+v", err, rows)
+	}
+}
+
+// Folders have the values of a column, as Hive partitions tables: whole numbers if all are, otherwise texts, and no
+// value at all. The column may be the label, a feature, or words; equal files in two folders are not the same rows.
+func TestPartitionedTable(t *testing.T) {
+	f, part := newFolder(t), string(pandasFrame(t)) // four rows: x, n, yes, label, weight
+	f.writeAll(t, map[string]string{
+		"flowers/kind=iris/year=2024/a.parquet": part, "flowers/kind=iris/year=2025/a.parquet": part,
+		"flowers/kind=a%2Fb/year=2025/b.parquet":                     part,
+		"flowers/kind=007/year=__HIVE_DEFAULT_PARTITION__/c.parquet": part,
+	})
+	o := Defaults()
+	o.Train, o.Label, o.Missing, o.Columns.Use = []string{f.path("flowers")}, "kind", layout.MissingMean, []string{"n", "year"}
+	rows, err := readSources(o)
+	if err != nil || len(rows) != 4 {
+		t.Fatalf("%v: %d sources", err, len(rows))
+	}
+	var got []string
+	for _, r := range rows {
+		got = append(got, fmt.Sprintf("%s %v %v", r.Words[3], r.Floats[6], r.Floats[7]))
+	}
+	if want := []string{"007 40000 NaN", "a/b 40000 2025", "iris 40000 2024", "iris 40000 2025"}; !slices.Equal(got, want) {
+		t.Errorf("the last rows are %q, expected %q", got, want)
+	}
+	o.Label, o.Columns.Use, o.Categorical = "label", []string{"n", "kind"}, []string{"kind"}
+	if rows, err := readSources(o); err != nil || rows[2].Cols != 5 || !slices.Equal(rows[2].Floats[:5], []float32{1, 0, 0, 1, 0}) {
+		t.Errorf("%v: %+v", err, rows)
+	}
+	want := layout.Features{Width: 2, Columns: examples.Columns{{Name: "year"}, {Name: "n"}}}
+	o.Missing = layout.MissingMean
+	predicted, _, err := readRows(File(t.Context(), f.path("flowers"), o, want))
+	if err != nil || predicted.Rows != 16 || predicted.Floats[30] != 2025 {
+		t.Errorf("%v: %v", err, predicted.Floats)
+	}
+}
+
+// Parts may have no rows, as long as some have. A folder is predicted part by part.
+func TestEmptyParts(t *testing.T) {
+	f := newFolder(t)
+	f.writeAll(t, map[string]string{"csv/0.csv": "", "csv/a.csv": "a,label\n", "csv/b.csv": "a,label\n1,x\n2,y\n", "csv/c.csv": "",
+		"csv/d.csv": "a,label\n3,x\n", "none/a.csv": "a,label\n", "none/b.csv": ""})
+	o := Defaults()
+	o.Train, o.Label = []string{f.path("csv")}, "label"
+	rows, err := readSources(o)
+	if err != nil || len(rows) != 2 || rows[0].Rows+rows[1].Rows != 3 {
+		t.Errorf("%v: %+v", err, rows)
+	}
+	o.Categorical = []string{"a"}
+	if rows, err := readSources(o); err != nil || len(rows) != 2 {
+		t.Errorf("%v: %+v", err, rows)
+	}
+	o.Categorical = nil
+	o.Train = []string{f.path("none")}
+	if _, err := readSources(o); f.text(err) != "none/a.csv: no rows in this part or any other" {
+		t.Error(err)
+	}
+	o.Train = []string{f.path("csv/*.csv")} // whoever names files means their rows
+	if _, err := readSources(o); err == nil {
+		t.Error("an empty file is passed over")
+	}
+	predicted, _, err := readRows(File(t.Context(), f.path("csv"), o, layout.Features{Width: 1, Columns: examples.Columns{{Name: "a"}}}))
+	if err != nil || !slices.Equal(predicted.Floats, []float32{1, 2, 3}) {
+		t.Errorf("%v: %v", err, predicted.Floats)
+	}
+}
+
+// Classes may be links to folders. A link to a folder above ends.
+func TestLinkedClasses(t *testing.T) {
+	f := newFolder(t)
+	files := map[string][]byte{}
+	for i, name := range []string{"a.png", "b.png", "c.png"} {
+		files[name] = encodePNG(t, grayImage(uint8(i), 7))
+	}
+	elsewhere := f.writeImages(t, "elsewhere", files)
+	pets := f.writeImages(t, "pets", map[string][]byte{"dog/d.png": encodePNG(t, grayImage(9, 9))})
+	for link, target := range map[string]string{"cat": elsewhere, "dog/up": pets, ".hidden": elsewhere} {
+		if err := os.Symlink(target, filepath.Join(pets, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Defaults()
+	o.Train = []string{pets}
+	rows := trainRows(t, o)
+	if slices.Sort(rows.Words); !slices.Equal(rows.Words, []string{"cat", "cat", "cat", "dog"}) {
+		t.Errorf("the labels are %q", rows.Words)
+	}
+}
+
+// Columns that Parquet does not say or that this program can't decode are no numbers: the error says what to do, before
+// rows are read. They may be left out.
+func TestParquetColumnsThatAreNotRead(t *testing.T) {
+	// by pyarrow 26: a is written with column_encoding BYTE_STREAM_SPLIT; took is a duration[ns]
+	for file, want := range map[string]string{
+		"split.parquet":     `column 0 ("a"): type double in the encoding BYTE_STREAM_SPLIT: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or write it in another encoding`,
+		"durations.parquet": `column 1 ("took"): type duration[ns]: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or convert it to a number of seconds`,
+	} {
+		o := Defaults()
+		o.Train = []string{filepath.Join("testdata", file)}
+		if _, _, troubles := Troubles(t.Context(), o); len(troubles) != 1 || !strings.Contains(troubles[0].Error(), want) {
+			t.Errorf("%s: %v, expected %s", file, troubles, want)
+		}
+	}
+	o := Defaults()
+	o.Train, o.Columns.Drop = []string{filepath.Join("testdata", "durations.parquet")}, []string{"took"}
+	if rows, err := readSources(o); err != nil || rows[0].Rows != 3 || rows[0].Cols != 1 {
+		t.Errorf("%v: %+v", err, rows)
+	}
+}

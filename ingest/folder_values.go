@@ -1,0 +1,51 @@
+package ingest
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// noPartition is the value of rows whose column is null.
+const noPartition = "__HIVE_DEFAULT_PARTITION__"
+
+// valuesInPaths returns the values that the folders in a folder have for the tables in them.
+func valuesInPaths(folder string, tables []string) (map[string][]input.Partition, error) {
+	values, words := map[string][]input.Partition{}, map[string]bool{} // columns with a value that is no whole number
+	for _, table := range tables {
+		values[table] = nil
+		relative, err := filepath.Rel(folder, filepath.Dir(table))
+		if err != nil {
+			return nil, err
+		}
+		for part := range strings.SplitSeq(filepath.ToSlash(relative), "/") {
+			column, text, partitioned := strings.Cut(part, "=")
+			if !partitioned {
+				continue
+			}
+			if f, told := (Options{}).formatByName(table); !told || f.IsText {
+				return nil, input.WholeFile(folder, fmt.Errorf("folders such as %s hold the values of the column %s, which only Parquet "+
+					"and Arrow support: write the table without partitions", part, value.Quote(column)))
+			}
+			if plain, err := url.PathUnescape(text); err == nil { // some characters can't be in the names of folders
+				text = plain
+			}
+			v := input.Partition{Column: column, Text: text, Null: text == noPartition}
+			if v.Whole, err = strconv.ParseInt(text, 10, 64); !v.Null && (err != nil || strconv.FormatInt(v.Whole, 10) != text) {
+				words[column] = true
+			}
+			values[table] = append(values[table], v)
+		}
+	}
+	for _, of := range values {
+		for i := range of {
+			of[i].IsWhole = !words[of[i].Column]
+		}
+	}
+	return values, nil
+}

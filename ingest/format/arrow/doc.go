@@ -1,0 +1,2 @@
+// Package arrow reads files and streams of Arrow as tables.
+package arrow

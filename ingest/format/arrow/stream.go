@@ -1,0 +1,28 @@
+package arrow
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"iter"
+
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Stream is File for rows that somebody sends as a stream or a file of Arrow, which is not copied. name is what errors
+// call it. Compressed buffers may have so many bytes in a batch when they are decompressed.
+func Stream(ctx context.Context, name string, value []byte, unpacked int, o layout.Options,
+	want layout.Features) iter.Seq2[*examples.Rows, error] {
+	return func(yield func(*examples.Rows, error) bool) {
+		c := &input.Content{Reader: bufio.NewReader(bytes.NewReader(nil)), Name: name, Value: value, Unpacked: unpacked}
+		r, err := Format().OpenFeatures(c, o.ToPredict(), want)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		format.BatchesOf(ctx, r)(yield)
+	}
+}

@@ -1,0 +1,83 @@
+package csv
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// delimiters are what people put between the fields of a row. The first is that of RFC 4180.
+const delimiters = ",;\t|"
+
+// CheckDelimiter returns a Problem if the delimiter can stand between no fields.
+func CheckDelimiter(o layout.Options) []option.Problem {
+	if o.Delimiter == "" || utf8.RuneCountInString(o.Delimiter) == 1 && !strings.ContainsAny(o.Delimiter, "\"\r\n\ufffd") {
+		return nil
+	}
+	return []option.Problem{{Key: "delimiter", Value: strconv.Quote(o.Delimiter), Want: "one character"}}
+}
+
+// delimiterOf returns what is between the fields of a file: what the options say, or else what its first rows show. If several delimiters
+// make all rows equally long, it is the one that makes the most numbers. It returns a *input.Error if that is in doubt.
+func delimiterOf(o layout.Options, file string, first []byte) (rune, error) {
+	if o.Delimiter != "" {
+		return []rune(o.Delimiter)[0], nil
+	}
+	best, maximum, ways := ',', -1.0, []string(nil)
+	for _, delimiter := range delimiters {
+		columns, numbers := tryDelimiter(first, delimiter)
+		if columns < 2 || numbers < maximum {
+			continue
+		}
+		if numbers > maximum {
+			ways = nil
+		}
+		best, maximum, ways = delimiter, numbers, append(ways, fmt.Sprintf("%q (%d columns)", string(delimiter), columns))
+	}
+	if len(ways) > 1 {
+		err := fmt.Errorf("several delimiters fit its rows, %s: set %s", strings.Join(ways, " and "), o.Key("delimiter"))
+		return 0, &input.Error{File: file, Line: 1, Offset: -1, Err: err}
+	}
+	return best, nil
+}
+
+// detectRows is how many rows show the delimiter.
+const detectRows = 20
+
+// tryDelimiter returns how many columns the first rows have with a delimiter, and which part of their fields are numbers, with a point or
+// a comma. It returns 0 columns if the rows differ, or can't be read.
+func tryDelimiter(first []byte, delimiter rune) (columns int, numbers float64) {
+	parser := newParser(bytes.NewReader(first), delimiter)
+	fields := 0
+	for row := 0; row < detectRows; {
+		record, err := parser.Read()
+		switch {
+		case err == io.EOF:
+			return columns, numbers / max(1, float64(fields))
+		case err != nil:
+			return 0, 0
+		case len(record) == 1 && strings.TrimSpace(record[0]) == "":
+			continue // a blank row
+		case row > 0 && len(record) != columns:
+			return 0, 0
+		}
+		columns = len(record)
+		row++
+		for _, field := range record {
+			field = strings.TrimSpace(field)
+			if _, err := value.Single(field); err == nil || layout.DecimalComma.MatchString(field) {
+				numbers++
+			}
+			fields++
+		}
+	}
+	return columns, numbers / float64(fields)
+}

@@ -1,0 +1,165 @@
+package csv
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// openCSVFeatures is openFeatureRows. Of a file of one column the blank rows before the first come too, unless that has
+// the name of the column.
+func openCSVFeatures(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
+	r, err := openFeatureRows(c, o, want)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.Cells) == 1 && r.pending && r.blank.begin(r.record) {
+		r.pending = false
+	}
+	return r, nil
+}
+
+// openFeatureRows reads rows without their labels and weights. A file with a header has the model's columns in any order; one without
+// has them in the order of training.
+func openFeatureRows(c *input.Content, o layout.Options, want layout.Features) (*csvReader, error) {
+	r, err := newCSVReader(c, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Text != "" {
+		if err := r.checkTextModel(want); err != nil {
+			return nil, err
+		}
+		return r, r.layText(want)
+	}
+	header, err := r.findHeader(want)
+	if err != nil {
+		return nil, err
+	}
+	if header {
+		if err := r.takeHeader(); err != nil {
+			return nil, err
+		}
+	}
+	if header && want.Columns != nil {
+		return r, r.LayByName(want.Columns, " (if the first row is an example: --header=false)")
+	}
+	return r, r.LayByPlace(want)
+}
+
+// checkTextModel returns a *input.Error if the model was not trained on counts of words.
+func (r *csvReader) checkTextModel(want layout.Features) error {
+	if want.Sparse {
+		return nil
+	}
+	return input.WholeFile(r.Name, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
+}
+
+// layText finds the column of texts among rows to predict: the only one, or that with the name or the number of
+// training. In a file without a header the label may be left out, but nothing else.
+func (r *csvReader) layText(want layout.Features) error {
+	header := r.Options.Header != nil && *r.Options.Header
+	if r.Options.Header == nil && r.Options.Text.IsName() {
+		header = slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == string(r.Options.Text) })
+	}
+	if header {
+		if err := r.takeHeader(); err != nil {
+			return err
+		}
+	}
+	r.IgnoreAll()
+	at := 0
+	if len(r.Cells) > 1 {
+		var err error
+		if at, err = r.Column(r.Options.Text); err != nil {
+			return err
+		}
+	}
+	r.Text, r.Cells[at].Role = at, layout.Counted
+	if len(r.Cells) > 1 && !header {
+		r.doubt = r.fieldsOf(want)
+	}
+	return nil
+}
+
+// fieldsOf returns what says why a row without names may be a text with the delimiter in it, and not the columns of the
+// files of training: its other columns have no labels of the model, or no numbers.
+func (r *csvReader) fieldsOf(want layout.Features) func(record []string) error {
+	labels := map[string]bool{}
+	for _, label := range want.Labels {
+		labels[label], labels[r.LabelOf(label)] = true, true
+	}
+	inDoubt := func(field, what string) error {
+		return r.fail(-1, fmt.Errorf("%s is %s, so this may be a text that contains %q, not the columns of the training "+
+			"files: put texts into double quotes, add a header and --header, or keep only the texts",
+			value.Quote(strings.TrimSpace(field)), what, string(r.parser.Comma)))
+	}
+	isLabel := func(field string) bool { return r.NoLabels.Has(field) || labels[r.LabelOf(field)] }
+	isNumber := func(field string) bool {
+		_, err := value.Number(field)
+		return err == nil || r.IsMissing(field)
+	}
+	columns := []layout.Column{cmp.Or(r.Options.Label, Label)}
+	if others := slices.Concat(r.Options.Targets, r.Options.LabelColumns); len(others) > 0 {
+		columns, isLabel = nil, isNumber
+		for _, name := range others {
+			columns = append(columns, layout.Column(name))
+		}
+	}
+	return func(record []string) error {
+		for _, c := range columns {
+			at, isNumber := c.Number()
+			if !isNumber || at >= len(record) || at == r.Text {
+				return inDoubt(record[0], "before the text, where the label is not")
+			}
+			fields := []string{record[at]}
+			if r.Options.Several() && len(r.Options.LabelColumns) == 0 {
+				fields = strings.FieldsFunc(record[at], func(c rune) bool { return strings.ContainsRune(cmp.Or(r.Options.LabelSeparator, ",;|"), c) })
+			}
+			for _, field := range fields {
+				if !isLabel(field) {
+					return inDoubt(field, "no label of the model")
+				}
+			}
+		}
+		return nil
+	}
+}
+
+// findHeader reports whether the first row has the names of the columns. If the options don't say, the row itself must. A row is never
+// skipped in doubt: rows in are rows out.
+func (r *csvReader) findHeader(want layout.Features) (bool, error) {
+	if r.Options.Header != nil {
+		return *r.Options.Header, nil
+	}
+	row := make([]string, len(r.record))
+	for i, field := range r.record {
+		row[i] = strings.TrimSpace(field)
+	}
+	named := 0
+	for _, column := range want.Columns {
+		if slices.Contains(row, column.Name) {
+			named++
+		}
+	}
+	numbers := !slices.ContainsFunc(row, func(field string) bool {
+		_, err := value.Single(field)
+		return err != nil && !r.IsMissing(field)
+	})
+	switch {
+	case want.Columns == nil && !hasHeader(r.Options):
+		return false, nil // as in the files of training
+	case numbers && named == 0 && want.Columns != nil:
+		return false, nil
+	case !numbers && (named > 0 || want.Columns == nil):
+		return true, nil // layByName says which names are missing
+	}
+	return false, r.fail(-1, errors.New("the first row may be a header or an example: set --header or --header=false"))
+}

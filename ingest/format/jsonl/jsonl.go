@@ -1,0 +1,172 @@
+package jsonl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Format is JSON Lines (https://jsonlines.org): an object in each line, whose members are the columns. It is read as a
+// table: the first rows say which columns there are, and of which types.
+func Format() format.Format {
+	return tabular.Format(format.Format{
+		Name:     "jsonl",
+		Meaning:  "JSON Lines: one object per line, with its members as columns, as in `parquet`",
+		Patterns: []string{"*.jsonl", "*.ndjson"},
+		IsText:   true,
+		Recognise: func(first []byte) bool {
+			return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(first, []byte("\ufeff")), " \t\r\n"), []byte("{"))
+		},
+	}, openJSONLines)
+}
+
+const (
+	schemaRows  = 1024    // so many first rows say which columns there are
+	schemaBytes = 4 << 20 // or fewer, if they are longer than this together
+)
+
+// jsonTable reads line after line. Memory holds the current rows, and the first ones until they were current.
+type jsonTable struct {
+	input.LineReader
+	options layout.Options
+	missing value.Missing // words of strings that say that a number is missing
+	columns []tabular.Field
+	places  map[string]int // of the columns, by name
+	leaves  bool           // columns that the first rows do not have are left out; false: they are an error
+	closed  bool           // the first rows have been read
+	rows    []jsonRow      // the current ones, and those that follow
+	current int
+}
+
+// jsonRow is a row. A cell that is null, or that the object does not have, is nil or missing at the end.
+type jsonRow struct {
+	line  int
+	cells []value.Cell
+}
+
+// cell returns the value of a column; nil: null.
+func (r jsonRow) cell(column int) value.Cell {
+	if column < len(r.cells) {
+		return r.cells[column]
+	}
+	return nil
+}
+
+func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
+	t := &jsonTable{LineReader: input.LineReader{Content: c}, options: o, missing: o.MissingValues, places: map[string]int{}}
+	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
+		c.Discard(3)
+	}
+	var kinds []jsonKinds
+	for bytes := 0; len(t.rows) < schemaRows && bytes < schemaBytes; {
+		row, err := t.read()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i, cell := range row.cells {
+			if i == len(kinds) {
+				kinds = append(kinds, jsonKinds{})
+			}
+			kinds[i].see(cell, t.missing)
+			bytes += len(cell)
+		}
+		t.rows = append(t.rows, row)
+	}
+	if len(t.rows) == 0 {
+		return nil, input.ErrEmpty
+	}
+	for i := range kinds {
+		t.columns[i].Kind, t.columns[i].Type = kinds[i].kind(), kinds[i].String()
+		t.columns[i].Length, t.columns[i].Digits = kinds[i].length, kinds[i].digits()
+	}
+	t.closed, t.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0
+	return t, nil
+}
+
+func (t *jsonTable) Fields() []tabular.Field { return t.columns }
+
+// lineOf implements linedTable.
+func (t *jsonTable) LineOf(row int) int { return t.rows[row].line }
+
+// fail returns an error at a current row.
+func (t *jsonTable) fail(row int, err error) error {
+	if place, ok := errors.AsType[*input.Error](err); ok {
+		return place
+	}
+	return &input.Error{File: t.Name, Line: t.LineOf(row), Offset: -1, Err: err}
+}
+
+func (t *jsonTable) Begin(n int) (int, error) {
+	t.rows = append(t.rows[:0], t.rows[t.current:]...)
+	for t.current = 0; len(t.rows) < n; {
+		row, err := t.read()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		t.rows = append(t.rows, row)
+	}
+	t.current = min(n, len(t.rows))
+	return t.current, nil
+}
+
+// read reads the next line that is not blank.
+func (t *jsonTable) read() (row jsonRow, err error) {
+	for {
+		line, err := t.ReadLine()
+		if err != nil {
+			return row, err
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if err := value.CheckJSON(line); errors.Is(err, value.ErrNotUTF8) {
+			return row, t.FailLine(t.options.NotUTF8(err, true))
+		} else if err != nil {
+			return row, t.FailLine(err)
+		}
+		cells, err := t.members(bytes.Clone(line)) // cells are parts of it, and the next line overwrites it
+		if err != nil {
+			return row, t.FailLine(err)
+		}
+		return jsonRow{t.Line, cells}, nil
+	}
+}
+
+// members returns the values of an object, in the order of the columns. While the first rows are read it adds columns.
+func (t *jsonTable) members(line []byte) ([]value.Cell, error) {
+	if line[0] != '{' {
+		return nil, fmt.Errorf("%s: expected an object with a value for each column", value.Quote(string(line)))
+	}
+	cells := make([]value.Cell, len(t.columns))
+	err := value.Cell(line).Members(func(name string, cell value.Cell) error {
+		at, known := t.places[name]
+		switch {
+		case !known && t.closed && t.leaves:
+			return nil
+		case !known && t.closed:
+			return fmt.Errorf("a column %s, which is missing in the first %d rows: "+
+				"list the feature columns under examples.columns.use", value.Quote(name), schemaRows)
+		case !known:
+			at, t.places[name] = len(t.columns), len(t.columns)
+			t.columns, cells = append(t.columns, tabular.Field{Name: name}), append(cells, nil)
+		}
+		if !cell.Null() {
+			cells[at] = cell
+		}
+		return nil
+	})
+	return cells, err
+}

@@ -1,0 +1,2 @@
+// Package libsvm reads the sparse rows of LIBSVM and SVMlight as examples.
+package libsvm

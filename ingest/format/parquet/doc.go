@@ -1,0 +1,2 @@
+// Package parquet reads Apache Parquet as tables, in bounded memory.
+package parquet

@@ -1,0 +1,44 @@
+package input
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// WalkFiles calls visit for the files of a folder and of those in it, in the order of their paths. It follows links to
+// folders, but not round in circles. Folders whose names begin with a dot are left out.
+func WalkFiles(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
+	return walkFrom(folder, ".", nil, visit)
+}
+
+func walkFrom(folder fs.FS, path string, above []fs.FileInfo, visit func(string, fs.FileInfo) error) error {
+	info, err := fs.Stat(folder, path) // of what a link leads to
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return visit(path, info)
+	}
+	if slices.ContainsFunc(above, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
+		return nil
+	}
+	entries, err := fs.ReadDir(folder, path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		below := entry.Name()
+		if path != "." {
+			below = path + "/" + entry.Name()
+		}
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		if err := walkFrom(folder, below, append(above, info), visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package layout
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// maxCategories is how many words a column may have. A column with more is an identifier or a text.
+const maxCategories = 1000
+
+// Category puts 1 at the feature of a word, and 0 at those of the column's other words. Space around a word does not count.
+func (l *Layout) Category(c Cell, features []float32, word string) error {
+	own := features[c.At : c.At+c.words.Features()]
+	clear(own)
+	word = strings.TrimSpace(word)
+	if l.IsMissing(word) {
+		for i := range own {
+			own[i] = float32(math.NaN())
+		}
+		return l.CheckMissing(missingText(word))
+	}
+	at, known := c.find(word)
+	if !known {
+		if err := l.CheckText(word); err != nil {
+			return err
+		}
+		at = c.At + len(own) - 1
+	}
+	features[at] = 1
+	return nil
+}
+
+// find returns the place of the feature of a word, of which a model may have another spelling.
+func (c *Cell) find(text string) (at int, known bool) {
+	if at, known = c.index[text]; known {
+		return at, true
+	}
+	word := value.Word(text)
+	if at, known = c.index[word]; known {
+		return at, true
+	}
+	for _, alias := range value.Aliases(word) {
+		if at, known = c.index[alias]; known {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// categoryWords are the different words of each categorical column, by the column's name.
+type categoryWords map[string]map[string]bool
+
+// add adds a word of a column.
+func (v categoryWords) add(l *Layout, column int, word string) error {
+	if l.IsMissing(word) {
+		return nil
+	}
+	if err := l.CheckText(word); err != nil {
+		return err
+	}
+	word = value.Word(word)
+	name := l.NameOf(column)
+	if v[name] == nil {
+		v[name] = map[string]bool{}
+	}
+	if v[name][word] {
+		return nil
+	}
+	if v[name][strings.Clone(word)] = true; len(v[name]) > maxCategories {
+		return fmt.Errorf("more than %d different words: exclude a column of names or texts with examples.columns.drop",
+			maxCategories)
+	}
+	return nil
+}

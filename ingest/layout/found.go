@@ -1,0 +1,64 @@
+package layout
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// FoundWords are the words in the training files. They are collected before the rows are read, because they define the features.
+type FoundWords struct {
+	categories categoryWords
+	texts      *vocabulary.PhraseTexts
+}
+
+// NewFoundWords returns empty FoundWords.
+func NewFoundWords(o Options) *FoundWords {
+	return &FoundWords{categories: categoryWords{}, texts: vocabulary.NewPhraseTexts(o.Words)}
+}
+
+// Add adds the words of a value of a column, if they are looked for.
+func (w *FoundWords) Add(l *Layout, column int, text string) error {
+	switch l.Cells[column].Role {
+	case Category:
+		return w.categories.add(l, column, text)
+	case Counted:
+		return w.texts.Add(text)
+	}
+	return nil
+}
+
+// WithWords returns the options with the words of each categorical column, sorted, and with the vocabulary of the texts if there are some.
+func (o Options) WithWords(found *FoundWords) (Options, error) {
+	o.categories = map[string][]string{}
+	for name, words := range found.categories {
+		for word := range words {
+			o.categories[name] = append(o.categories[name], word)
+		}
+		slices.Sort(o.categories[name])
+	}
+	if o.Text == "" {
+		return o, nil
+	}
+	phrases, err := found.texts.Vocabulary(o.Words.Columns)
+	if err != nil {
+		return o, err
+	}
+	o.Words = o.Words.Counting(phrases)
+	return o, nil
+}
+
+// WithColumns returns the options with the words of these columns.
+func (o Options) WithColumns(columns examples.Columns) Options {
+	o.categories = map[string][]string{}
+	for _, c := range columns {
+		if len(c.Categories) > 0 {
+			o.categories[c.Name] = c.Categories
+		}
+	}
+	return o
+}
+
+// WordsOf returns the words found in a categorical column.
+func (o Options) WordsOf(column string) []string { return o.categories[column] }

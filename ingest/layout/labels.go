@@ -1,0 +1,104 @@
+package layout
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// MissingLabels returns the words for a missing label: those of missing values, without the classes that the options name.
+func (o Options) MissingLabels() value.Missing {
+	return value.Missing(o.MissingValues).Without(o.Classes)
+}
+
+// MissingLabels is Options.MissingLabels of the examples of a run.
+func MissingLabels(plan *schemas.Plan) value.Missing {
+	o := Options{MissingValues: DefaultMissingValues(), Classes: plan.Classes}
+	if plan.Input.MissingValues != nil {
+		o.MissingValues = plan.Input.MissingValues
+	}
+	return o.MissingLabels()
+}
+
+// maxLabels is the maximum number of labels whose text is kept.
+const maxLabels = 1 << 16
+
+// KeepClasses makes the classes that the options name the only labels whose text is kept.
+func (l *Layout) KeepClasses() {
+	clear(l.Labels)
+	for _, class := range l.Options.Classes {
+		l.Labels[class] = class
+	}
+	for _, class := range l.Options.Classes { // which may be spelt otherwise than the rows spell them
+		if _, taken := l.Labels[l.LabelOf(class)]; !taken {
+			l.Labels[l.LabelOf(class)] = class
+		}
+	}
+}
+
+// Word checks a label and returns a string of its own, shared by all rows with that label; "" if the text is no label.
+// The text itself may be a slice of the row, and would keep all of it in memory.
+func (l *Layout) Word(text string) (string, error) {
+	if word, ok := l.Labels[text]; ok {
+		return word, nil
+	}
+	label := l.LabelOf(text)
+	word, known := l.Labels[label]
+	if !known {
+		switch {
+		case l.NoLabels.Has(label):
+			return "", nil
+		case len(label) > examples.MaxLabel:
+			return "", fmt.Errorf("label %s: expected at most %d bytes", value.Quote(label), examples.MaxLabel)
+		case len(l.Options.Classes) > 0:
+			return "", fmt.Errorf("label %s is not one of the classes", value.Quote(label))
+		}
+		if err := l.CheckText(label); err != nil {
+			return "", fmt.Errorf("label %w", err)
+		}
+		word = strings.Clone(label)
+	}
+	if len(l.Labels) >= maxLabels {
+		l.KeepClasses()
+	}
+	l.Labels[word] = word
+	if len(text) <= examples.MaxLabel {
+		l.Labels[strings.Clone(text)] = word
+	}
+	return word, nil
+}
+
+// CheckText returns an error unless a text is valid UTF-8.
+func (l *Layout) CheckText(text string) error {
+	if err := value.CheckText(text); err != nil {
+		return l.Options.NotUTF8(err, l.Encoded)
+	}
+	return nil
+}
+
+// NotUTF8 adds to an error of text that is not UTF-8 what to do. encoded says whether the text is in the encoding of the options.
+func (o Options) NotUTF8(err error, encoded bool) error {
+	if encoded {
+		return fmt.Errorf("%w: set %s, such as windows-1252, or convert the text", err, o.Key("encoding"))
+	}
+	return fmt.Errorf("%w: convert the text", err)
+}
+
+// AppendLabel appends a label to the words of a batch; "": the row has none.
+func AppendLabel(b *examples.Rows, word string) {
+	b.Words = append(b.Words, word)
+	NoteLabel(b, len(b.Words), word == "")
+}
+
+// NoteLabel notes whether the last of n rows has no label.
+func NoteLabel(b *examples.Rows, n int, none bool) {
+	if none || len(b.NoLabel) > 0 {
+		for len(b.NoLabel) < n-1 {
+			b.NoLabel = append(b.NoLabel, false)
+		}
+		b.NoLabel = append(b.NoLabel, none)
+	}
+}

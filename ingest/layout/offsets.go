@@ -1,0 +1,102 @@
+package layout
+
+import (
+	"math"
+	"strconv"
+)
+
+// OffsetRows is the number of first rows of the training files that decide which columns need an offset.
+const OffsetRows = 4096
+
+// levels is in how many steps float32 must divide the standard deviation of a column.
+const levels = 1024
+
+// Offsets are subtracted from the values of columns before they become float32, by the names of the columns.
+type Offsets map[string]float64
+
+// offset returns the offset of a column: what the configuration says, or else what the first rows say.
+func (o Options) offset(name string) float64 {
+	if offset, said := o.Offsets[name]; said {
+		return offset
+	}
+	return o.offsets[name]
+}
+
+// Spreads are the spreads of the numbers of columns, by the names of the columns.
+type Spreads map[string]*spread
+
+// spread sums the numbers of a column.
+type spread struct {
+	n, shift, sum, squares float64
+	inexact                bool // float32 does not hold all of them
+}
+
+// Add adds a number of a column; NaN is none.
+func (s Spreads) Add(name string, v float64) {
+	if v-v != 0 { // of finite v only 0
+		return
+	}
+	at := s[name]
+	if at == nil {
+		at = &spread{shift: v}
+		s[name] = at
+	}
+	d := v - at.shift
+	at.n, at.sum, at.squares = at.n+1, at.sum+d, at.squares+d*d
+	at.inexact = at.inexact || float64(float32(v)) != v
+}
+
+// Offset returns what the numbers should be less; 0 if float32 divides their standard deviation well enough as they
+// are. It is a multiple of a power of 2 near the standard deviation: no row's own number, and short.
+func (s *spread) Offset() float64 {
+	mean := s.sum / s.n
+	deviation := math.Sqrt(max(s.squares/s.n-mean*mean, 0))
+	mean += s.shift
+	step := math.Abs(mean) / (1 << 24)
+	switch {
+	case !s.inexact || step*levels <= deviation:
+		return 0
+	case deviation == 0 && step < 1: // a constant such as 0.1; whole numbers differ by 1 if they differ
+		return 0
+	case deviation == 0:
+		return mean
+	}
+	unit := math.Exp2(math.Ceil(math.Log2(deviation)))
+	return math.Round(mean/unit) * unit
+}
+
+// less returns a feature less the offset of its column, of which narrow is the value as float32, and field its text.
+func (c Cell) less(narrow float32, field string) float32 {
+	if c.Offset == 0 || narrow != narrow {
+		return narrow
+	}
+	wide, err := strconv.ParseFloat(field, 64)
+	if err != nil { // true and false are numbers too
+		wide = float64(narrow)
+	}
+	return float32(wide - c.Offset)
+}
+
+// WithOffsets returns the options with the offsets of columns with these spreads.
+func (o Options) WithOffsets(found Spreads) Options {
+	for name, s := range found {
+		if offset := s.Offset(); offset != 0 {
+			if o.offsets == nil {
+				o.offsets = Offsets{}
+			}
+			o.offsets[name] = offset
+		}
+	}
+	return o
+}
+
+// Offsets returns the offsets of the columns that have more than one number, and need one.
+func (s Spreads) Offsets() Offsets {
+	needed := Offsets{}
+	for name, of := range s {
+		if offset := of.Offset(); offset != 0 && of.n > 1 {
+			needed[name] = offset
+		}
+	}
+	return needed
+}

@@ -1,0 +1,102 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Places maps the values of single rows to predict to their places in a model, and checks them. It is safe for concurrent use.
+type Places struct {
+	layout Layout
+	byName map[string]int
+}
+
+// NewPlaces returns the places of the columns that a model was trained on, or if they are not known of its features, which then have no
+// names. o is what TrainedAs returns.
+func NewPlaces(o Options, want Features) (*Places, error) {
+	o = o.ToPredict()
+	p := &Places{byName: map[string]int{}}
+	columns := want.Columns
+	if columns == nil {
+		columns = make(examples.Columns, want.Width)
+	}
+	p.layout = New(o, "", len(columns), func(_ int, err error) error { return err })
+	for i, column := range columns {
+		p.layout.Cells[i].fill(p.layout.Features, column)
+		p.layout.Features += column.Features()
+		if column.Name != "" {
+			p.byName[column.Name] = i
+		}
+	}
+	if p.layout.Features != want.Width {
+		return nil, fmt.Errorf("the columns have %d features, the model has %d", p.layout.Features, want.Width)
+	}
+	return p, nil
+}
+
+// Columns returns how many columns there are.
+func (p *Places) Columns() int { return len(p.layout.Cells) }
+
+// HasNames reports whether the columns have names.
+func (p *Places) HasNames() bool { return len(p.byName) > 0 }
+
+// Find returns the number of the column of a name.
+func (p *Places) Find(name []byte) (column int, ok bool) {
+	column, ok = p.byName[string(name)]
+	return column, ok
+}
+
+// Numbers returns the place of the feature that a column of numbers is. ok is false for a column of words, and for one
+// with an offset, whose numbers PutText needs as they are written.
+func (p *Places) Numbers(column int) (at int, ok bool) {
+	c := p.layout.Cells[column]
+	return c.At, c.Role == Feature && c.Offset == 0
+}
+
+// PutMissing notes in the features of a row that a column has no value. It is an error if the model was trained without missing values.
+func (p *Places) PutMissing(features []float32, column int) error {
+	c := p.layout.Cells[column]
+	own := features[c.At : c.At+1]
+	if c.Role == Category {
+		own = features[c.At : c.At+c.words.Features()]
+	}
+	for i := range own {
+		own[i] = float32(math.NaN())
+	}
+	return p.layout.CheckMissing("a missing value")
+}
+
+// PutText puts the text of a column's value into the features of a row: a word of a column of words, or a number.
+func (p *Places) PutText(features []float32, column int, text string) error {
+	c := p.layout.Cells[column]
+	if c.Role == Category {
+		return p.layout.Category(c, features, text)
+	}
+	text = strings.TrimSpace(text)
+	v, err := p.layout.Parse(text)
+	if err != nil {
+		return err
+	}
+	features[c.At] = c.less(v, text)
+	return nil
+}
+
+// Lacks returns an error that names the missing columns of a row, given its columns.
+func (p *Places) Lacks(has []bool) error {
+	names := make([]string, 0, len(has))
+	for name, column := range p.byName {
+		if !has[column] {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return errors.New("missing columns that the model needs: " + SomeNames(names))
+}

@@ -1,0 +1,171 @@
+package layout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Features describes the row that a model needs.
+type Features struct {
+	Width   int              // number of features
+	Columns examples.Columns // of the table that the model was trained on; nil: only the order of the features is known
+	Image   examples.Image   // shape of the images that the rows are; zero: they are none, or it is not known
+	Labels  []string         // of the model's classes; none: not known
+	Sparse  bool             // rows are sparse; columns from Width on are left out
+}
+
+// fill makes a column become features of the model, from a place on.
+func (c *Cell) fill(at int, column examples.Column) {
+	if len(column.Categories) > 0 {
+		c.place(at, column)
+		return
+	}
+	c.Role, c.At, c.Offset = Feature, at, column.Offset
+}
+
+// LayByName gives the columns of a model, which the file names, their places in the model. Other columns are not read. otherwise is what
+// to do if the file seems to lack a column.
+func (l *Layout) LayByName(want examples.Columns, otherwise string) error {
+	l.IgnoreAll()
+	var missing []string
+	for _, column := range want {
+		at, err := l.find(column.Name)
+		switch {
+		case err != nil:
+			return err
+		case at < 0:
+			missing = append(missing, column.Name)
+		case l.Cells[at].List:
+			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
+		default:
+			l.Cells[at].fill(l.Features, column)
+		}
+		l.Features += column.Features()
+	}
+	if len(missing) > 0 {
+		return l.Locate(-1, fmt.Errorf("the file lacks columns that the model needs: %s%s", SomeNames(missing), otherwise))
+	}
+	return l.Finish()
+}
+
+// LayByPlace gives the columns their places in the order of the file. The file has the columns of training, or only the features. A list
+// may have all features, whatever they were called in training.
+func (l *Layout) LayByPlace(want Features) error {
+	columns := want.Columns
+	if columns == nil || l.HasList(want.Width) {
+		columns = make(examples.Columns, want.Width)
+		l.offsetLists(want)
+	}
+	used, err := l.usedPlaces(len(columns))
+	if err != nil {
+		return err
+	}
+	l.IgnoreAll()
+	for _, at := range used {
+		c := &l.Cells[at]
+		if c.List {
+			c.Role, c.At = Feature, l.Features
+			l.Features += c.Length
+			columns = columns[c.Length:]
+			continue
+		}
+		c.fill(l.Features, columns[0])
+		l.Features += columns[0].Features()
+		columns = columns[1:]
+	}
+	return l.Finish()
+}
+
+// HasList reports whether a column has lists of this length.
+func (l *Layout) HasList(length int) bool {
+	return slices.ContainsFunc(l.Cells, func(c Cell) bool { return c.List && c.Length == length })
+}
+
+// offsetLists gives a list of all features the offsets that their columns had in training.
+func (l *Layout) offsetLists(want Features) {
+	if !want.Columns.HasOffsets() {
+		return
+	}
+	var offsets []float64
+	for _, column := range want.Columns {
+		offsets = append(offsets, column.Offset)
+		offsets = append(offsets, make([]float64, column.Features()-1)...)
+	}
+	for at := range l.Cells {
+		if c := &l.Cells[at]; c.List && c.Length == len(offsets) {
+			c.Offsets = offsets
+		}
+	}
+}
+
+// IgnoreAll excludes all columns from reading.
+func (l *Layout) IgnoreAll() {
+	for at := range l.Cells {
+		l.Cells[at].Role = ignored
+	}
+}
+
+// usedPlaces returns the columns that are features, of which there must be n; a list counts as many as it has numbers. A file may lack the
+// label, the weight and the columns that training dropped. So those that the options give by name are left out if the file has them. Those
+// that they give by number, and what they do not use, are left out only if the file has another number of columns otherwise: without the
+// label all later numbers are others.
+func (l *Layout) usedPlaces(n int) ([]int, error) {
+	o := l.Options
+	var used []int
+	for at := range l.Cells {
+		if !l.isRowIndex(at) {
+			used = append(used, at)
+		}
+	}
+	fits := func() bool {
+		count := 0
+		for _, at := range used {
+			if c := l.Cells[at]; c.List {
+				count += c.Length
+			} else {
+				count++
+			}
+		}
+		return count == n
+	}
+	if len(o.Columns.Use) > 0 && !fits() {
+		used = nil
+		for _, c := range o.Columns.Use {
+			at, err := l.Column(Column(c))
+			if err != nil {
+				return nil, err
+			}
+			used = append(used, at)
+		}
+		slices.Sort(used)
+		used = slices.Compact(used)
+	}
+	leave := []Column{o.Weight}
+	for _, c := range slices.Concat(o.Targets, o.LabelColumns) {
+		leave = append(leave, Column(c))
+	}
+	if len(o.Targets) == 0 && len(o.LabelColumns) == 0 {
+		leave = append(leave, cmp.Or(o.Label, l.defaultLabel))
+	}
+	for _, c := range o.Columns.Drop {
+		leave = append(leave, Column(c))
+	}
+	for _, named := range []bool{true, false} {
+		if !named && fits() {
+			break
+		}
+		for _, c := range leave {
+			if at, err := l.Column(c); c != "" && err == nil && c.IsName() == named {
+				used = slices.DeleteFunc(used, func(other int) bool { return other == at })
+			}
+		}
+	}
+	if !fits() {
+		return nil, l.Locate(-1, fmt.Errorf("%d columns: expected %d features, with or without the label", len(l.Cells), n))
+	}
+	return used, nil
+}

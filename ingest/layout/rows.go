@@ -1,0 +1,127 @@
+package layout
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Row is a row of texts.
+type Row struct {
+	// Fields has one text of each column. If the last column has lists of numbers, all of them follow.
+	Fields []string
+	// IsList reports whether the labels are Labels, and not those of a text; nil: they are unknown.
+	IsList bool
+	Labels []string
+}
+
+// AppendRow adds a row to a batch. parse parses a feature. The words of a text must have been counted. After an error
+// the batch may have a part of the row.
+func (l *Layout) AppendRow(b *examples.Rows, row Row, parse func(field string) (float32, error)) error {
+	base := len(b.Floats)
+	b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
+	features := b.Floats[base:]
+	for i, cell := range l.Cells {
+		field := strings.TrimSpace(row.Fields[i])
+		switch cell.Role {
+		case Feature:
+			for j := range max(cell.Length, 1) {
+				if j > 0 {
+					field = strings.TrimSpace(row.Fields[i+j])
+				}
+				v, err := parse(field)
+				if err != nil {
+					return l.Locate(i, err)
+				}
+				features[cell.At+j] = cell.less(v, field)
+			}
+		case Category:
+			if err := l.Category(cell, features, field); err != nil {
+				return l.Locate(i, err)
+			}
+		case Indicator:
+			has, err := Indicate(field)
+			if err != nil {
+				return l.Locate(i, err)
+			}
+			if len(b.LabelLists) == b.Rows {
+				b.LabelLists = append(b.LabelLists, []string{})
+			}
+			if has {
+				b.LabelLists[b.Rows] = append(b.LabelLists[b.Rows], l.Indicated[i])
+			}
+		case Label:
+			if l.Options.Several() {
+				labels, err := l.severalOf(row, field)
+				if err != nil {
+					return l.Locate(i, err)
+				}
+				b.LabelLists = append(b.LabelLists, labels)
+				continue
+			}
+			word, err := l.Word(field)
+			if err != nil {
+				return l.Locate(i, err)
+			}
+			AppendLabel(b, word)
+		case Counted:
+			l.Words.AppendTo(&l.Rows)
+		case Target:
+			if len(b.Targets) < (b.Rows+1)*len(l.Options.Targets) {
+				b.Targets = slices.Grow(b.Targets, len(l.Options.Targets))[:(b.Rows+1)*len(l.Options.Targets)]
+			}
+			v, err := parseTarget(field)
+			if err != nil {
+				return l.Locate(i, err)
+			}
+			b.Targets[b.Rows*len(l.Options.Targets)+cell.At] = v
+		case Weight:
+			v, err := value.Single(field)
+			if err != nil {
+				return l.Locate(i, err)
+			}
+			if v < 0 {
+				return l.Locate(i, fmt.Errorf("weight %s: expected a number ≥ 0", value.Quote(field)))
+			}
+			b.Weights = append(b.Weights, v)
+		}
+	}
+	b.Rows++
+	return nil
+}
+
+// severalOf returns the labels of a row, of whose column the text is field.
+func (l *Layout) severalOf(row Row, field string) ([]string, error) {
+	if row.IsList {
+		return l.ListOf(row.Labels)
+	}
+	return l.Split(field)
+}
+
+// Parse parses a feature; NaN if it is missing.
+func (l *Layout) Parse(field string) (float32, error) {
+	if l.IsMissing(field) {
+		return float32(math.NaN()), l.CheckMissing(missingText(field))
+	}
+	v, err := value.Single(field)
+	if err != nil && DecimalComma.MatchString(field) {
+		err = fmt.Errorf("%w: write decimals with a point", err)
+	}
+	return v, err
+}
+
+// DecimalComma is a number as half of the world writes it.
+var DecimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
+
+// LooksLikeWords reports whether a field that is not a number may be one of a few words.
+func LooksLikeWords(field string) bool {
+	first, _ := utf8.DecodeRuneInString(field)
+	return unicode.IsLetter(first) && len(field) <= 40
+}

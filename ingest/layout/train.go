@@ -1,0 +1,151 @@
+package layout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Assign gives each column its role for training.
+func (l *Layout) Assign() (err error) {
+	o := l.Options
+	for at := range l.Cells {
+		if len(o.Columns.Use) > 0 || o.Text != "" || l.isRowIndex(at) {
+			l.Cells[at].Role = ignored
+		}
+	}
+	for _, list := range []struct {
+		role    Role
+		columns []string
+	}{{Feature, o.Columns.Use}, {ignored, o.Columns.Drop}, {Category, o.Categorical}} {
+		for _, c := range list.columns {
+			at, err := l.Column(Column(c))
+			if err != nil {
+				return err
+			}
+			l.Cells[at].Role = list.role
+		}
+	}
+	if len(o.Targets) > 0 {
+		if err := l.assignTargets(); err != nil {
+			return err
+		}
+		return l.assignRest()
+	}
+	if len(o.LabelColumns) > 0 {
+		if err := l.assignLabelColumns(); err != nil {
+			return err
+		}
+		return l.assignWeight()
+	}
+	if l.Label, err = l.Column(cmp.Or(o.Label, l.defaultLabel)); err != nil {
+		if o.Label == "" {
+			err = l.Locate(-1, fmt.Errorf("no column %s: set examples.label to one of the columns %s", value.Quote(string(l.defaultLabel)),
+				SomeNames(l.Names)))
+		}
+		return err
+	}
+	l.Cells[l.Label].Role = Label
+	if l.Options.unlabelled {
+		l.Cells[l.Label].Role, l.Label = ignored, -1
+	}
+	return l.assignRest()
+}
+
+// assignRest gives the columns of the weight and of texts their roles.
+func (l *Layout) assignRest() error {
+	if err := l.assignWeight(); err != nil {
+		return err
+	}
+	return l.AssignText()
+}
+
+// assignWeight gives the column of the weight its role, if there is one.
+func (l *Layout) assignWeight() (err error) {
+	if l.Options.Weight == "" {
+		return nil
+	}
+	if l.Weight, err = l.Column(l.Options.Weight); err != nil {
+		return err
+	}
+	switch l.Cells[l.Weight].Role {
+	case Label:
+		return l.Locate(l.Weight, errors.New("both the label and the weight"))
+	case Indicator:
+		return l.Locate(l.Weight, errors.New("both a column of a label and the weight"))
+	case Target:
+		return l.Locate(l.Weight, errors.New("both a target and the weight"))
+	}
+	l.Cells[l.Weight].Role = Weight
+	return nil
+}
+
+// AssignText gives the column of texts its role, if the options give one.
+func (l *Layout) AssignText() (err error) {
+	if l.Options.Text == "" {
+		return nil
+	}
+	if l.Text, err = l.Column(l.Options.Text); err != nil {
+		return err
+	}
+	switch l.Cells[l.Text].Role {
+	case Label, Weight, Target:
+		return l.Locate(l.Text, errors.New("the text is also the label, the weight or a target: set examples.text to another column"))
+	}
+	l.Cells[l.Text].Role = Counted
+	return nil
+}
+
+// Lay gives the features their places, in the order of the columns.
+func (l *Layout) Lay() error {
+	var table examples.Columns
+	named := l.Names != nil
+	for at := range l.Cells {
+		c, name := &l.Cells[at], l.NameOf(at)
+		switch {
+		case c.Role != Feature && c.Role != Category:
+			continue
+		case c.List:
+			c.At, named = l.Features, false
+			l.Features += c.Length
+			continue
+		case name == "":
+			return l.Locate(at, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
+				"examples.columns.drop: [%d], or name it", at))
+		}
+		column := examples.Column{Name: name}
+		if c.Role == Feature && l.Options.offset(name) != 0 {
+			c.Offset = l.Options.offset(name)
+			column.Offset, named = c.Offset, true
+		}
+		if c.Role == Category {
+			if column.Categories = l.Options.categories[name]; len(column.Categories) == 0 {
+				return l.Locate(at, errors.New("its words are unknown: they come from the files under examples.train"))
+			}
+			c.place(l.Features, column)
+			named = true
+		}
+		c.At = l.Features
+		l.Features += column.Features()
+		table = append(table, column)
+	}
+	if named {
+		if err := table.Check(); err != nil {
+			return l.Locate(-1, errors.New("two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"))
+		}
+		l.Table = table
+	}
+	return l.Finish()
+}
+
+// MissingValues returns the words for a missing value, for a reading: nothing if they are the default.
+func (l *Layout) MissingValues() []string {
+	if slices.Equal(l.Options.MissingValues, DefaultMissingValues()) {
+		return nil
+	}
+	return l.Options.MissingValues
+}

@@ -1,0 +1,154 @@
+package profile
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+const (
+	// MaxWords is how many different words a column keeps: one more than ingest takes of a categorical column.
+	maxWords = 1001
+	// MaxOdd is how many words a column of numbers may have that say that a number is missing.
+	maxOdd = 3
+	// MaxTried is how many cells show whether a column has dates: to try all ways to write one takes microseconds.
+	maxTried = 1000
+)
+
+// Column is what a column of a table holds.
+type Column struct {
+	format.Column
+	At       int     // its number, from 0
+	Rows     int     // of the table
+	Missing  int     // cells that are empty or have a word for a missing value
+	Numbers  int     // cells that are numbers
+	Booleans int     // of these, true and false
+	Whole    bool    // all numbers are whole
+	Min, Max float64 // of the numbers
+
+	different *distinct
+	words     map[string]int // how often each word came; it stops at maxWords
+	odd       map[string]int // words that are no numbers, at most one more than maxOdd
+	counts    bool           // each number is one more than the one before
+	last      float64
+	tried     int // cells that are no numbers, of which it is known whether they are dates
+	dates     int // of these, dates or times
+	spoken    int // words in cells that are no numbers: of a text, several each
+}
+
+func newColumn(at int, described format.Column) *Column {
+	return &Column{Column: described, At: at, Whole: true, counts: true, Min: math.Inf(1), Max: math.Inf(-1), different: newDistinct(),
+		words: map[string]int{}, odd: map[string]int{}}
+}
+
+// Present returns how many cells have a value.
+func (c *Column) Present() int { return c.Rows - c.Missing }
+
+// Different returns how many different values there are; those above 16,384 are an estimate.
+func (c *Column) Different() int { return c.different.count() }
+
+// Words returns the different words and how often each came, the most frequent first; ok is false if there are more than 1000.
+func (c *Column) Words() (words []Word, ok bool) {
+	for text, n := range c.words {
+		words = append(words, Word{text, n})
+	}
+	slices.SortFunc(words, func(a, b Word) int { return cmp.Or(cmp.Compare(b.Rows, a.Rows), cmp.Compare(a.Text, b.Text)) })
+	return words, len(words) < maxWords
+}
+
+// Word is a word of a column, and how many rows have it.
+type Word struct {
+	Text string
+	Rows int
+}
+
+// MissingWords are the words of a column of numbers that are no numbers, as they are written, sorted.
+func (c *Column) MissingWords() []string {
+	if !c.IsNumeric() {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(c.odd))
+}
+
+// IsNumeric reports whether the column has numbers alone, or so few other words that these say that a number is missing.
+func (c *Column) IsNumeric() bool {
+	switch present := c.Present(); {
+	case !c.Column.Numbers || c.Numbers == 0:
+		return false
+	case c.Numbers == present:
+		return true
+	default:
+		return c.Type == "" && len(c.odd) <= maxOdd && c.Numbers*10 >= present*9
+	}
+}
+
+// add adds a cell.
+func (c *Column) add(text string, missing value.Missing) {
+	c.Rows++
+	if text = strings.TrimSpace(text); missing.Has(text) {
+		c.Missing++
+		c.counts = false
+		return
+	}
+	word := value.Word(text)
+	c.different.add(word)
+	if n, known := c.words[word]; known {
+		c.words[word] = n + 1
+	} else if len(c.words) < maxWords {
+		c.words[strings.Clone(word)] = 1
+	}
+	v, err := value.Number(text)
+	if err != nil || math.IsInf(v, 0) {
+		c.addWord(text)
+		return
+	}
+	if _, boolean := value.Boolean(text); boolean {
+		c.Booleans++
+	}
+	c.counts = c.counts && (c.Numbers == 0 || v == c.last+1)
+	c.Numbers++
+	c.last, c.Min, c.Max, c.Whole = v, min(c.Min, v), max(c.Max, v), c.Whole && v == math.Trunc(v)
+}
+
+// addWord adds a cell that is no number.
+func (c *Column) addWord(text string) {
+	c.counts = false
+	if len(c.odd) <= maxOdd && c.odd[text] == 0 {
+		c.odd[strings.Clone(text)] = 1
+	}
+	c.spoken += 1 + strings.Count(text, " ")
+	if c.tried < maxTried {
+		if c.tried++; isDate(text) {
+			c.dates++
+		}
+	}
+}
+
+// areDates reports whether the cells are dates or times, but for a few.
+func (c *Column) areDates() bool {
+	return c.Numbers*20 <= c.Present() && c.tried > 0 && c.dates*20 >= c.tried*19
+}
+
+// layouts are how programs and people write dates and times.
+var layouts = []string{
+	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006/01/02",
+	"2006/01/02 15:04:05", "1/2/2006", "1/2/2006 15:04", "1/2/2006 15:04:05", "2/1/2006", "02.01.2006", "02.01.2006 15:04", "15:04:05",
+	"15:04", "2006-01", "2006-01-02 15:04:05Z07:00", "2-Jan-2006", "2 Jan 2006", "Jan 2, 2006", time.RFC1123, time.RFC1123Z,
+}
+
+// isDate reports whether a text is a date or a time.
+func isDate(text string) bool {
+	if len(text) < len("15:04") || len(text) > len("2006-01-02T15:04:05.000000000-07:00") || !strings.ContainsAny(text, "0123456789") {
+		return false
+	}
+	return slices.ContainsFunc(layouts, func(layout string) bool {
+		_, err := time.Parse(layout, text)
+		return err == nil
+	})
+}

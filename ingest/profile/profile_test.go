@@ -1,0 +1,170 @@
+package profile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/profile"
+)
+
+// profiled returns a table of columns of a CSV, given as the cell of each row.
+func profiled(rows int, columns map[string]func(row int) string) *profile.Table {
+	t := profile.NewTable(ingest.Defaults().MissingValues)
+	var described []format.Column
+	var cells []func(int) string
+	for name, cell := range columns {
+		described, cells = append(described, format.Column{Name: name, Numbers: true, Words: true}), append(cells, cell)
+	}
+	t.Columns(described)
+	for row := range rows {
+		for at, cell := range cells {
+			t.Cell(at, cell(row))
+		}
+	}
+	return t
+}
+
+// What a column is for depends on what it holds, whatever else is in the table.
+func TestRoles(t *testing.T) {
+	hash := func(row, of int) int { return row * 7919 % of }
+	for _, c := range []struct {
+		name string
+		cell func(row int) string
+		role profile.Role
+		why  string
+	}{
+		{"length", func(row int) string { return fmt.Sprint(0.5 * float64(hash(row, 50))) }, profile.Number, "0 to 24.5"},
+		{"rooms", func(row int) string { return fmt.Sprint(1 + row%3) }, profile.Number, "whole, 1 to 3"},
+		{"gap", func(row int) string { return []string{"", "NA", "2", "3"}[row%4] }, profile.Number, "whole, 2 to 3; missing in 100 rows"},
+		{"odd", func(row int) string { return map[bool]string{true: "unknown", false: fmt.Sprint(row % 7)}[row%20 == 0] }, profile.Number,
+			`whole, 0 to 6; missing in 10 rows (unknown)`},
+		{"smoker", func(row int) string { return []string{"True", "False"}[row%2] }, profile.Number, "true and false"},
+		{"id", func(row int) string { return fmt.Sprint(5 * hash(row, 10007)) }, profile.Identifier, "whole numbers, all different"},
+		{"customerId", func(row int) string { return fmt.Sprint(5 * hash(row, 10007)) }, profile.Identifier, "whole numbers, all different"},
+		{"income", func(row int) string { return fmt.Sprint(5 * hash(row, 10007)) }, profile.Number, "whole, "},
+		{"anything", func(row int) string { return fmt.Sprint(row + 1) }, profile.Identifier, "numbers the rows, from 1"},
+		{"id_type", func(row int) string { return fmt.Sprint(row % 4) }, profile.Number, "whole, 0 to 3"},
+		{"colour", func(row int) string { return []string{"red", "blue", ""}[row%3] }, profile.Category, `2 words: blue, red; missing in 66 rows`},
+		{"mixed", func(row int) string { return []string{"a1", "2", "3"}[row%3] }, profile.Category, "3 words"},
+		{"uuid", func(row int) string { return fmt.Sprintf("%08x-x", hash(row, 100003)) }, profile.Identifier, "text, all different"},
+		{"ticket", func(row int) string { return fmt.Sprintf("T %d", row*2/3) }, profile.Identifier, "different words in 200 rows"},
+		{"note", func(row int) string { return fmt.Sprintf("some words of row number %d", row) }, profile.Text, "texts of 6 words on average"},
+		{"day", func(row int) string { return fmt.Sprintf("2026-03-%02d", 1+row%28) }, profile.Date, "dates or times"},
+		{"at", func(row int) string { return fmt.Sprintf("2026-03-01T12:%02d:00Z", row%60) }, profile.Date, "dates or times"},
+		{"clock", func(row int) string { return fmt.Sprintf("12:%02d", row%60) }, profile.Date, "dates or times"},
+		{"same", func(int) string { return "x" }, profile.Constant, `always "x"`},
+		{"seven", func(int) string { return "7" }, profile.Constant, `always "7"`},
+		{"empty", func(int) string { return "" }, profile.Constant, "no values"},
+	} {
+		table := profiled(200, map[string]func(int) string{c.name: c.cell, "label": func(row int) string { return []string{"a", "b"}[row%2] }})
+		roles, err := table.Roles("label")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range roles {
+			if a.Name == c.name && (a.Role != c.role || !strings.Contains(a.Why, c.why)) {
+				t.Errorf("%s: %s (%s), expected %s (%s)", c.name, a.Role, a.Why, c.role, c.why)
+			}
+		}
+	}
+}
+
+// A label is words, or whole numbers of few values; other numbers are predicted as numbers. What can't be learnt is an error.
+func TestRoleOfLabel(t *testing.T) {
+	for _, c := range []struct {
+		cell func(row int) string
+		role profile.Role
+		want string // of the reason or the error
+	}{
+		{func(row int) string { return []string{"yes", "no", "no", "no"}[row%4] }, profile.Label, `2 labels: no 75 %, yes 25 %`},
+		{func(row int) string { return fmt.Sprint(row % 10) }, profile.Label, "10 labels"},
+		{func(row int) string { return []string{"a", "b", ""}[row%3] }, profile.Label, "none in 66 rows"},
+		{func(row int) string { return []string{"1", "2", "x"}[row%3] }, profile.Label, "3 labels"},
+		{func(row int) string { return fmt.Sprint(float64(row) / 4) }, profile.Target, "numbers, 0 to 49.75"},
+		{func(row int) string { return fmt.Sprint(3 * row) }, profile.Target, "numbers, 0 to 597"},
+		{func(row int) string { return []string{"0.5", ""}[row%2] }, "", "no number to predict in 100 rows"},
+		{func(int) string { return "a" }, "", `each label is "a"`},
+		{func(int) string { return "" }, "", "no row has a label"},
+		{func(row int) string { return fmt.Sprintf("name %d", row) }, "", "are no labels"},
+	} {
+		table := profiled(200, map[string]func(int) string{"label": c.cell})
+		roles, err := table.Roles("label")
+		if c.role == "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, expected %q", err, c.want)
+			}
+			continue
+		}
+		if err != nil || roles[0].Role != c.role || !strings.Contains(roles[0].Why, c.want) {
+			t.Errorf("%v, error %v, expected %s (%s)", roles, err, c.role, c.want)
+		}
+	}
+}
+
+// The count of different texts is exact up to the size of its sample, and within some percent above it.
+func TestDifferent(t *testing.T) {
+	for _, n := range []int{1, 100, 16_384, 300_000} {
+		table := profiled(n+n/2, map[string]func(int) string{"label": func(row int) string { return fmt.Sprintf("w%d", row%n) }})
+		got := table.List[0].Different()
+		if n <= 16_384 && got != n || got < n*9/10 || got > n*11/10 {
+			t.Errorf("%d different texts of %d", got, n)
+		}
+	}
+}
+
+// Columns whose names are empty, numbers or not their own are named by their numbers.
+func TestKeys(t *testing.T) {
+	table := profile.NewTable(nil)
+	var columns []format.Column
+	for _, name := range []string{"", "7", "twice", "twice", "fine"} {
+		columns = append(columns, format.Column{Name: name, Numbers: true, Words: true})
+	}
+	table.Columns(columns)
+	var keys []string
+	for _, c := range table.List {
+		keys = append(keys, c.Key(table))
+	}
+	if got := strings.Join(keys, " "); got != "0 1 2 3 fine" {
+		t.Error(got)
+	}
+}
+
+// The same table looks the same in every format.
+func TestView(t *testing.T) {
+	folder := t.TempDir()
+	files := map[string]string{
+		"t.csv":   "a,b,c\n1,x,true\n2.5,,false\n,y,true\n",
+		"t.jsonl": `{"a":1,"b":"x","c":true}` + "\n" + `{"a":2.5,"b":null,"c":false}` + "\n" + `{"a":null,"b":"y","c":true}` + "\n",
+	}
+	for name, content := range files {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o := ingest.Defaults()
+		o.Label = "c"
+		table := profile.NewTable(o.MissingValues)
+		if err := ingest.View(context.Background(), path, o, table); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range table.List {
+			got = append(got, fmt.Sprint(c.Name, " ", c.Rows, " ", c.Missing, " ", c.Numbers, " ", c.Different()))
+		}
+		if want := "a 3 1 2 2, b 3 1 0 2, c 3 0 3 2"; strings.Join(got, ", ") != want {
+			t.Errorf("%s: %s, expected %s", name, strings.Join(got, ", "), want)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := ingest.View(ctx, filepath.Join(folder, "t.csv"), ingest.Defaults(), profile.NewTable(nil)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v of a context that has ended", err)
+	}
+}

@@ -1,0 +1,34 @@
+package profile
+
+import (
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Table is what the columns of a table hold. It is a [format.Viewer].
+type Table struct {
+	List []*Column // in the order of the file
+
+	missing value.Missing
+}
+
+// NewTable returns a table without columns. missing are words for a missing value, beside the empty cell.
+func NewTable(missing []string) *Table { return &Table{missing: missing} }
+
+// Columns takes the columns. Those of the first file count.
+func (t *Table) Columns(columns []format.Column) {
+	for at := len(t.List); at < len(columns); at++ {
+		t.List = append(t.List, newColumn(at, columns[at]))
+	}
+}
+
+// Cell takes a cell.
+func (t *Table) Cell(column int, text string) { t.List[column].add(text, t.missing) }
+
+// Rows returns the number of rows.
+func (t *Table) Rows() (n int) {
+	for _, c := range t.List {
+		n = max(n, c.Rows)
+	}
+	return n
+}

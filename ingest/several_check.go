@@ -1,0 +1,51 @@
+package ingest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// DefaultSeveralHoldout is the fraction of the training rows that are held out if rows may have several labels and no
+// key says another: thresholds and calibrations need rows that the weights have not seen.
+const DefaultSeveralHoldout = 0.2
+
+// checkLabels finds what is impossible with several labels, of examples in these files.
+func (o Options) checkLabels(files []string) (problems []option.Problem) {
+	wrong := func(key, value, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
+	}
+	if o.Labels != layout.LabelsOne && o.Labels != "" && !o.Several() {
+		wrong("labels", value.Quote(o.Labels), "one or several")
+	}
+	if !o.Several() {
+		if o.LabelSeparator != "" {
+			wrong("label_separator", value.Quote(o.LabelSeparator), "no separator, as examples.labels is one")
+		}
+		if len(o.LabelColumns) > 0 {
+			wrong("label_columns", fmt.Sprint(o.LabelColumns), "no columns, as examples.labels is one")
+		}
+		return problems
+	}
+	for _, f := range o.formatsOf(files) {
+		if len(files) > 0 && f.Open != nil && !slices.Contains(f.Keys, "label_separator") {
+			wrong("labels", o.Labels, "one, as files of the format "+f.Name+" have one label a row")
+			break
+		}
+	}
+	if len(o.Targets) > 0 {
+		wrong("labels", o.Labels, "one with examples.targets: a model predicts labels or numbers")
+	}
+	if !o.ClassWeight.IsZero() {
+		wrong("class_weight", o.ClassWeight.String(), "none, as a row may have several labels")
+	}
+	if len(o.LabelColumns) > 0 && (o.Label != "" || o.LabelSeparator != "") {
+		wrong("label_columns", fmt.Sprint(o.LabelColumns),
+			"no columns with examples.label and examples.label_separator: the labels are in several columns or in one")
+	}
+	problems = append(problems, o.checkOwnColumns("label_columns", o.LabelColumns)...)
+	return problems
+}

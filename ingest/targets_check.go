@@ -1,0 +1,43 @@
+package ingest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Task returns the kind of prediction of a model of the examples.
+func (o Options) Task() examples.Task {
+	return (&schemas.Plan{Targets: o.Targets, Labels: o.PlanLabels()}).Task()
+}
+
+// checkTargets finds impossible targets, and what is impossible beside them, of examples in these files.
+func (o Options) checkTargets(files []string) (problems []option.Problem) {
+	if len(o.Targets) == 0 {
+		return nil
+	}
+	wrong := func(key, value, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
+	}
+	problems = append(problems, o.checkOwnColumns("targets", o.Targets)...)
+	for _, f := range o.formatsOf(files) {
+		if len(files) > 0 && f.Open != nil && !slices.Contains(f.Keys, "targets") {
+			wrong("targets", fmt.Sprint(o.Targets), "no targets in files of the format "+f.Name+": their examples have labels")
+			break
+		}
+	}
+	if o.Label != "" {
+		wrong("label", string(o.Label), "no label with examples.targets: a model predicts one or the other")
+	}
+	if len(o.Classes) > 0 {
+		wrong("classes", strings.Join(o.Classes, ", "), "no classes with examples.targets: numbers have none")
+	}
+	if !o.ClassWeight.IsZero() {
+		wrong("class_weight", o.ClassWeight.String(), "none with examples.targets: numbers have no classes")
+	}
+	return problems
+}

@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// View shows all columns and cells of a file, or of the tables in a folder. Of the options it needs only those that say how
+// a file is read. A file that is no table is a *input.Error.
+func View(ctx context.Context, name string, o Options, v format.Viewer) error {
+	o.Train, o.Test = []string{name}, nil
+	o, err := o.withFiles()
+	if err != nil {
+		return err
+	}
+	seen := false
+	for _, file := range o.Train {
+		err := o.view(ctx, file, v)
+		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
+			return err
+		}
+		seen = seen || err == nil
+	}
+	if !seen {
+		return input.WholeFile(name, errors.New("no rows in this part or any other"))
+	}
+	return nil
+}
+
+// view shows a file.
+func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
+	c, err := o.openContent(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f, err := o.formatOf(c)
+	if err != nil {
+		return err
+	}
+	if f.View == nil {
+		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, tables()))
+	}
+	err = f.View(c, o.Options, v)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// tables lists the formats of tables.
+func tables() string {
+	var names []string
+	for _, f := range formats() {
+		if f.View != nil {
+			names = append(names, f.Name)
+		}
+	}
+	return option.Enumerate(names, "or")
+}

@@ -1,0 +1,122 @@
+package vocabulary
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+const (
+	// MaxVocabulary bounds the phrases of a counted vocabulary: each version has them all.
+	MaxVocabulary = 1 << 20
+	// maxPhrasesFound bounds the different phrases of the files that a vocabulary is made of. So many take about 500 MB.
+	maxPhrasesFound = 1 << 22
+)
+
+// CountedVocabulary gives a column to each phrase that the files to train on have, in the order of the alphabet; if
+// there are too many, to those that are in most texts.
+func CountedVocabulary() vocabulary {
+	return vocabulary{
+		Name: "counted",
+		meaning: "each word of `train` has its own column, or with more words than `columns` the words in the most texts; the words " +
+			"are part of each version, and others are passed over",
+		most:  MaxVocabulary,
+		found: true,
+		open: func(how Options) func(phrase []byte) (int32, bool) {
+			return func(phrase []byte) (int32, bool) {
+				column, known := how.places[string(phrase)]
+				return column, known
+			}
+		},
+	}
+}
+
+// Counting returns a Text with the words and phrases of a counted vocabulary, in the order of their columns: those of a
+// source or of a version. Without any, it returns the Text as it is.
+func (t Options) Counting(phrases []string) Options {
+	if len(phrases) == 0 {
+		return t
+	}
+	t.Vocabulary, t.counted, t.places = CountedVocabulary().Name, phrases, make(map[string]int32, len(phrases))
+	for i, phrase := range phrases {
+		t.places[phrase] = int32(i)
+	}
+	return t
+}
+
+// Counted returns what [Options.Counting] got; nil without it.
+func (t Options) Counted() []string { return t.counted }
+
+// NewPhraseTexts returns phraseTexts of no texts.
+func NewPhraseTexts(how Options) *PhraseTexts {
+	return &PhraseTexts{phrases: phrases{most: how.Phrases}, limit: maxPhrasesFound}
+}
+
+// PhraseTexts counts the texts that have each phrase.
+type PhraseTexts struct {
+	phrases
+	limit int            // of different phrases
+	at    map[string]int // a phrase's place in found
+	found []phraseText
+	texts int // that were read
+}
+
+// phraseText is a phrase.
+type phraseText struct {
+	phrase string
+	texts  int // that have it
+	last   int // of them
+}
+
+// Add adds the phrases of a text.
+func (p *PhraseTexts) Add(text string) error {
+	if p.at == nil {
+		p.at = map[string]int{}
+	}
+	p.texts++
+	return p.each(text, func(phrase []byte) error {
+		at, known := p.at[string(phrase)]
+		if !known {
+			if at = len(p.found); at == p.limit {
+				return fmt.Errorf("more than %d different words and phrases: set examples.words.vocabulary to hashed, or "+
+					"lower examples.words.phrases", p.limit)
+			}
+			own := string(phrase)
+			p.at[own], p.found = at, append(p.found, phraseText{phrase: own})
+		}
+		if f := &p.found[at]; f.last != p.texts {
+			f.last = p.texts
+			f.texts++
+		}
+		return nil
+	})
+}
+
+// Vocabulary returns the phrases that are in most texts, in the order of the alphabet. Of phrases that are in as many
+// texts, the first of the alphabet come first. It is an error if there are none.
+func (p *PhraseTexts) Vocabulary(most int) ([]string, error) {
+	if len(p.found) == 0 {
+		return nil, errors.New("no text has a word")
+	}
+	slices.SortFunc(p.found, func(a, b phraseText) int {
+		return cmp.Or(cmp.Compare(b.texts, a.texts), strings.Compare(a.phrase, b.phrase))
+	})
+	kept := make([]string, min(len(p.found), most))
+	for i := range kept {
+		kept[i] = p.found[i].phrase
+	}
+	slices.Sort(kept)
+	return kept, nil
+}
+
+// Digest returns the digest of a counted vocabulary, which is part of a source's ID; "": there is none.
+func (t Options) Digest() wire.Digest {
+	if t.counted == nil {
+		return ""
+	}
+	return wire.DigestJSON(t.counted)
+}

@@ -1,0 +1,25 @@
+package vocabulary
+
+import (
+	"hash/fnv"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// HashedVocabulary gives a phrase the column that its hash says, FNV-1a of 64 bits (RFC 9923), modulo their number. So
+// no file has to be read first, and no list of words kept (Weinberger et al. 2009).
+func HashedVocabulary() vocabulary {
+	return vocabulary{
+		Name:    "hashed",
+		meaning: "a hash assigns each word to one of `columns`, and words that share a column count as one",
+		most:    examples.MaxColumns,
+		open: func(how Options) func(phrase []byte) (int32, bool) {
+			hash, columns := fnv.New64a(), uint64(how.Columns)
+			return func(phrase []byte) (int32, bool) {
+				hash.Reset()
+				hash.Write(phrase) // it returns no error
+				return int32(hash.Sum64() % columns), true
+			}
+		},
+	}
+}

@@ -1,0 +1,63 @@
+package garbage
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+)
+
+const (
+	// allowedGarbage is how many bytes of garbage may come before the next collection, whatever the heap has. By itself Go
+	// allows as much as the heap has in use: with a gigabyte of blocks, another gigabyte.
+	allowedGarbage = 128 << 20
+	// leastPercent bounds how much sooner a large heap is collected. What is large has no pointers, which makes
+	// collections cheap; plans of many sources have some. Measured with blocks of 1 GiB of MNIST's patches: 2.75 GB of
+	// memory without limits, 1.92 with 256 MB and 25 percent, 1.64 with these and pages given back, and the same processor
+	// time. With MNIST's ten stages of random features: 0.75 GB with 256 MB, 0.64 with these.
+	leastPercent = 12
+	// spare is what the runtime's memory may grow by, besides garbage, until the next collection.
+	spare = 32 << 20
+)
+
+// Limit makes the process collect garbage sooner when its heap is large, and give back the pages that garbage has left,
+// unless GOGC and GOMEMLIMIT say when. Each collection sets when the next one comes.
+func Limit() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	pages := os.Getenv("GOMEMLIMIT") == ""
+	afterCollection(func() {
+		const live, total, objects, free, released, allowed = 0, 1, 2, 3, 4, 5
+		measured := []runtimemetrics.Sample{
+			{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"},
+			{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+			{Name: "/gc/gogc:percent"},
+		}
+		runtimemetrics.Read(measured)
+		bytes := func(i int) uint64 { return measured[i].Value.Uint64() }
+		percent := garbagePercent(bytes(live))
+		if pages {
+			// What is neither an object nor free, such as stacks, is not what a collection could give back.
+			besides := bytes(total) - bytes(objects) - bytes(free) - bytes(released)
+			debug.SetMemoryLimit(int64(besides + bytes(live)*uint64(100+percent)/100 + spare))
+		}
+		if percent != int(bytes(allowed)) { // it stops the world
+			debug.SetGCPercent(percent)
+		}
+	})
+}
+
+// garbagePercent returns how much garbage may come before the next collection, in percent of the bytes in use.
+func garbagePercent(live uint64) int {
+	return int(min(100, max(leastPercent, 100*allowedGarbage/max(live, 1))))
+}
+
+// afterCollection calls do after each collection.
+func afterCollection(do func()) {
+	unused := new(struct{ _ [64]byte }) // of its own memory: tiny values share some
+	runtime.AddCleanup(unused, func(do func()) {
+		do()
+		afterCollection(do)
+	}, do)
+}

@@ -1,0 +1,46 @@
+package garbage
+
+import (
+	"runtime"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+	"testing"
+)
+
+func TestGarbagePercent(t *testing.T) {
+	for live, want := range map[uint64]int{0: 100, 1: 100, allowedGarbage: 100, 2 * allowedGarbage: 50, 4 * allowedGarbage: 25,
+		8 * allowedGarbage: leastPercent, 1 << 40: leastPercent} {
+		if got := garbagePercent(live); got != want {
+			t.Errorf("%d bytes in use: %d %%, expected %d %%", live, got, want)
+		}
+	}
+}
+
+// A collection finds how large the heap is, and the percentage follows it up and down.
+func TestGarbageIsLimited(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	Limit()
+	percent := func(reached func(int) bool) {
+		t.Helper()
+		sample := []runtimemetrics.Sample{{Name: "/gc/gogc:percent"}}
+		for range 1000 {
+			runtime.GC() // after which another goroutine sets the percentage
+			if runtimemetrics.Read(sample); reached(int(sample[0].Value.Uint64())) {
+				return
+			}
+			runtime.Gosched()
+		}
+		t.Errorf("after 1000 collections, garbage may be %d %%", sample[0].Value.Uint64())
+	}
+	large := make([]byte, 2*allowedGarbage) // of which no page is ever touched
+	percent(func(p int) bool { return p < 60 })
+	if limit := debug.SetMemoryLimit(-1); limit < 2*allowedGarbage || limit > 4*allowedGarbage {
+		t.Errorf("with a heap of %d bytes the memory is limited to %d", 2*allowedGarbage, limit)
+	}
+	runtime.KeepAlive(large)
+	large = nil
+	percent(func(p int) bool { return p == 100 })
+}

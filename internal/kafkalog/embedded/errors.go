@@ -1,0 +1,40 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed means that the broker was stopped.
+var ErrClosed = errors.New("log is closed")
+
+// WriteError means that the embedded broker could not write to its files, as when a disk is full.
+type WriteError struct {
+	// Path is the file or the folder.
+	Path string
+	// Err is the error of the file system.
+	Err error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("the embedded broker could not write to %s: %v; make room or allow it there, or set data_dir to a "+
+		"folder on another disk", e.Path, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// LockedError means that another process uses the data directory.
+type LockedError struct {
+	// Dir is the data directory.
+	Dir string
+	// PID is the id of the process that uses it, or 0 if it is unknown.
+	PID int
+}
+
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("data directory %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("data directory %s is in use by process %d", e.Dir, e.PID)
+}

@@ -1,0 +1,157 @@
+package tree
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+const (
+	// MaxEdges is the largest number of edges of a column. Its bins are one more, and one for missing values.
+	MaxEdges = 249
+	// MaxWords is the largest number of words of a column that have a code of their own.
+	MaxWords = 254
+)
+
+// Bins divide the values of columns, so that each value is a byte, its code. Code 0 is a missing value (NaN). Code 1 + i
+// is a value above edge i − 1 and not above edge i; the values above all edges have the largest code. The zero value has
+// no columns.
+type Bins struct {
+	// Edges are the edges of each column, ascending: at most [MaxEdges], or those of [WordEdges].
+	Edges [][]float32
+}
+
+// NewBins returns the bins of the columns of a sample of rows (n × columns, row-major). They end at quantiles, each in the middle
+// between two values, and so have about as many values each; a value that 1/250 of the rows have ends a bin. More bins would not be
+// better: one for each value of a heavy tail, and so most random thresholds there, takes the log loss of Adult from 0.287 to 0.290.
+func NewBins(rows []float32, columns int) Bins {
+	if columns < 1 || len(rows)%columns != 0 {
+		panic(fmt.Sprintf("tree: NewBins: %d values of %d columns", len(rows), columns))
+	}
+	b := Bins{Edges: make([][]float32, columns)}
+	sorted := make([]float32, 0, len(rows)/columns)
+	for j := range b.Edges {
+		sorted = sorted[:0]
+		for i := j; i < len(rows); i += columns {
+			if x := rows[i]; x == x {
+				sorted = append(sorted, x)
+			}
+		}
+		slices.Sort(sorted)
+		b.Edges[j] = edges(sorted)
+	}
+	return b
+}
+
+// edges returns the edges of ascending values: after each value that a share q/250 of them do not exceed.
+func edges(sorted []float32) (edges []float32) {
+	n, next := len(sorted), 0 // next is the place of the first value above the last edge
+	for q := 1; q <= MaxEdges; q++ {
+		last := (q*n+MaxEdges)/(MaxEdges+1) - 1
+		if last < next {
+			continue
+		}
+		for next = last + 1; next < n && sorted[next] == sorted[last]; {
+			next++
+		}
+		if next == n {
+			break
+		}
+		edges = append(edges, between(sorted[last], sorted[next]))
+	}
+	return edges
+}
+
+// between returns an edge between two values: it is at least a, and less than b.
+func between(a, b float32) float32 {
+	if middle := float32((float64(a) + float64(b)) / 2); a < middle && middle < b {
+		return middle
+	}
+	return a
+}
+
+// WordEdges returns the edges of a column whose values are words, each as its place 0, 1, … among so many known words:
+// the word of place i has the code 1 + i. A word that is not known is a NaN, and so has the code of a missing one. It
+// panics with more than [MaxWords] words.
+func WordEdges(words int) []float32 {
+	if words < 0 || words > MaxWords {
+		panic(fmt.Sprintf("tree: WordEdges: %d words, at most %d", words, MaxWords))
+	}
+	edges := make([]float32, max(0, words-1))
+	for i := range edges {
+		edges[i] = float32(i)
+	}
+	return edges
+}
+
+// EdgeError says that edges are not ascending numbers, or too many. It is of bins from outside.
+type EdgeError struct{ Column, Edge int }
+
+func (e *EdgeError) Error() string {
+	return fmt.Sprintf("column %d: edge %d is not above the edge before it, or not one of at most %d", e.Column, e.Edge, MaxWords-1)
+}
+
+// Check returns an *[EdgeError] if b is not as [NewBins] and [WordEdges] make bins.
+func (b Bins) Check() error {
+	for j, edges := range b.Edges {
+		for i, edge := range edges {
+			if edge != edge || i > 0 && edge <= edges[i-1] || i >= MaxWords-1 {
+				return &EdgeError{j, i}
+			}
+		}
+	}
+	return nil
+}
+
+// Encoder finds the codes of values. Make it with [NewEncoder]; the zero value has no columns. It is immutable.
+type Encoder struct {
+	keys  [][256]int32 // of each column the keys of its edges, and then the largest
+	edges [][]float32
+}
+
+// NewEncoder returns an encoder of bins, which must be as [Bins.Check] says.
+func NewEncoder(b Bins) *Encoder {
+	e := &Encoder{keys: make([][256]int32, len(b.Edges)), edges: b.Edges}
+	for j, edges := range b.Edges {
+		keys := &e.keys[j]
+		for i := range keys {
+			if keys[i] = math.MaxInt32; i < len(edges) {
+				keys[i] = key(edges[i])
+			}
+		}
+	}
+	return e
+}
+
+// key maps float32 to integers of the same order. It makes both zeros the same.
+func key(x float32) int32 {
+	bits := int32(math.Float32bits(x + 0)) // −0 + 0 is 0
+	return bits ^ int32(uint32(bits>>31)>>1)
+}
+
+// Encode writes the codes of rows (n × columns, row-major) into dst, which is as long.
+func (e *Encoder) Encode(dst []uint8, rows []float32) {
+	d := len(e.keys)
+	if len(dst) != len(rows) || d == 0 && len(rows) > 0 || d > 0 && len(rows)%d != 0 {
+		panic(fmt.Sprintf("tree: Encode: %d values of %d columns into %d codes", len(rows), d, len(dst)))
+	}
+	for ; len(rows) > 0; rows, dst = rows[d:], dst[d:] {
+		for j, x := range rows[:d] {
+			if dst[j] = 0; x == x {
+				dst[j] = 1 + below(&e.keys[j], key(x))
+			}
+		}
+	}
+}
+
+// below returns how many of ascending keys are below x, of which the last is not. The search has no branches, as those of random values are
+// predicted no better than a coin.
+func below(keys *[256]int32, x int32) uint8 {
+	at := uint8(0)
+	for step := uint8(128); step > 0; step /= 2 {
+		if keys[at+step-1] < x {
+			at += step
+		}
+	}
+	return at
+}

@@ -1,0 +1,147 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// clicks is a job whose examples are the messages of the topic events.
+func clicks() topics.Job {
+	job := digits()
+	job.Name, job.Examples.Train, job.Examples.Test, job.Examples.FromTopic, job.Examples.Format = "clicks", nil, nil, "events", "csv"
+	job.Stages, job.Examples.Partitions = job.Stages[:1], 2
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.After = 40, time.Second
+	return job
+}
+
+// produce writes rows to the topic events, and as many messages that can't be read, which come last.
+func produce(t *testing.T, log *kafkalog.Log, rows, bad int) {
+	t.Helper()
+	for i := range rows + bad {
+		value := fmt.Appendf(nil, "%c,%d,%d", 'a'+rune(i%2), i%2, i%7)
+		if i >= rows {
+			value = []byte("no row")
+		}
+		if _, err := log.Append(t.Context(), "events", i%3, kafkalog.Message{Value: value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lagOf returns what waits on the topic of a role; −1: that is not known.
+func lagOf(s *State, role string) int64 {
+	i := slices.IndexFunc(s.Topics, func(topic Topic) bool { return topic.Role == role })
+	if i < 0 || s.Topics[i].Lag == nil {
+		return -1
+	}
+	return *s.Topics[i].Lag
+}
+
+// The page begins at the topic whose messages become examples: what waits there counts as behind, also what nobody
+// ingests. It shows who ingests, predicts and answers, and that they are gone.
+func TestSourceTopicIsShown(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	log := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, log, 60, 4)
+	if err := source.Follow(t.Context(), log, clicks(), true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	board := readingOptions(t, cluster.ListenAddrs(), Options{Name: "clicks", Source: "events"})
+	s := await(t, board, "a topic that is ingested", func(s *State) bool { return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) > 0 })
+	if s.Topics[0].Name != "events" || s.Topics[0].Partitions != 3 {
+		t.Errorf("the flow begins with %+v", s.Topics[0])
+	}
+	produce(t, log, 12, 0)
+	s = await(t, board, "messages that nobody ingests", func(s *State) bool {
+		return need(s,
+			"12 messages wait on events, and no process ingests them")
+	})
+	if s.Summary.Level != Trouble || s.Summary.Facts[0].Answer != fmt.Sprintf("%d messages", lagOf(s, roleExamples)+12) {
+		t.Errorf("summary %+v", s.Summary)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	running := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
+	go func() {
+		_, err := pipeline.Retrain(ctx, running, openBLAS(t), clicks(), false, event.Ignore{})
+		ended <- err
+	}()
+	server := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
+	topics := protocol.TopicsOf("clicks")
+	member := server.Join(topics.Servers(), topics.Plans)
+	s = await(t, board, "a runner that has learnt all", func(s *State) bool {
+		return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) == 0 && len(s.Staff.Runners) == 1 && len(s.Staff.Ingesters) == 1 &&
+			len(s.Staff.Servers) == 1 && s.Run.State == schemas.Done
+	})
+	if s.Staff.Ingesters[0].Waits != "ingests events" || s.Staff.Servers[0].Waits != "answers" {
+		t.Errorf("processes %+v", s.Staff)
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := member.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, board, "that they are gone", func(s *State) bool {
+		return need(s, "No process runs stagewise run: the last one") && need(s, "No process runs stagewise serve: the last one")
+	})
+	produce(t, log, 9, 0)
+	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait.") })
+	if s.Summary.Level != Trouble || s.Summary.Verdict == "All is well." {
+		t.Errorf("summary %+v", s.Summary)
+	}
+}
+
+// The error along the rows of a version has one point for messages that came at about the same time, and goes on from row to row.
+func TestErrorAlongRows(t *testing.T) {
+	bin := func(offset, rows int64, weight, err float64) statistics.ErrorBin {
+		return statistics.ErrorBin{Offset: offset, Rows: rows, Weight: weight, Error: err}
+	}
+	got := alongRows([]statistics.ErrorBin{bin(0, 10, 10, 50), bin(0, 10, 30, 10), bin(1, 5, 0, 0), bin(2, 20, 20, 5)})
+	if want := []CurvePoint{{20, 20}, {45, 5}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, expected %v", got, want)
+	}
+}
+
+// That a tenth of what arrives goes to quarantine needs somebody, whichever topic it comes from.
+func TestPartThatIsBad(t *testing.T) {
+	topic := func(role string, rate float64) Topic { return Topic{Role: role, Rate: rate} }
+	for _, c := range []struct {
+		topics []Topic
+		want   float64
+	}{
+		{nil, 0},
+		{[]Topic{topic("examples", 0), topic("quarantine", 3)}, 0}, // of a backlog that is read
+		{[]Topic{topic("examples", 8), topic("quarantine", 2)}, 0.25},
+		{[]Topic{topic("source", 100), topic("examples", 1), topic("quarantine", 50)}, 0.5},
+		{[]Topic{topic("source", 10), topic("examples", 1), topic("quarantine", 50)}, 1},
+	} {
+		if got := badPart(&State{Topics: c.topics}); got != c.want {
+			t.Errorf("%+v: %g, expected %g", c.topics, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package choice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// blocksOfTrees is how many blocks of trees are tried: on the six tables that were measured, the loss of held-out rows is lowest after 9 to
+// 30.
+const blocksOfTrees = 30
+
+// leastImage is the least height and width of images that are worth patches.
+const leastImage = 16
+
+// candidatesOf returns the stages that a job may have: those that it lists, or, by what its examples are, for tables trees, trees after
+// Fourier features, and the columns alone; for images patches; for sparse rows their columns; for other rows Fourier features.
+func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job) ([]candidate, error) {
+	if len(job.Stages) > 0 {
+		return []candidate{listed(job)}, nil
+	}
+	first, err := lookAt(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	image := first.image
+	if shape := job.Examples.Shape(); shape != (examples.Image{}) {
+		image = shape
+	}
+	switch {
+	case first.sparse:
+		return suiting(job, stages.SparseRows, job.Prepare), nil
+	case image.Height() >= leastImage && image.Width() >= leastImage:
+		return suiting(job, stages.Images, job.Prepare), nil
+	case !first.named:
+		return suiting(job, stages.Vectors, job.Prepare), nil
+	}
+	standard, ranks := job.Prepare, job.Prepare
+	if job.Prepare.Scale == prepare.ScaleNone {
+		standard.Scale = prepare.ScaleStandard
+		if ranks.Scale = prepare.ScaleRanks; job.Prepare.PCA > 0 {
+			ranks.Scale = prepare.ScaleStandard
+		}
+	}
+	list := suiting(job, stages.Tables, standard)
+	for _, c := range list {
+		if !stages.Grown(c.stages[0].Features) {
+			continue
+		}
+		for _, kind := range stages.Opening() {
+			list = append(list, candidate{kind + " and " + c.name, append([]schemas.Stage{stageOf(job, kind)}, c.stages...), ranks, 2})
+		}
+	}
+	return list, nil
+}
+
+// suiting returns a candidate for each kind of features that suits examples: one stage, or several of trees.
+func suiting(job topics.Job, e stages.Examples, prepare schemas.Prepare) (list []candidate) {
+	for _, kind := range stages.Suiting(e) {
+		c := candidate{kind, []schemas.Stage{stageOf(job, kind)}, prepare, 1}
+		if stages.Grown(c.stages[0].Features) {
+			c.stages = slices.Repeat(c.stages, blocksOfTrees)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// listed returns the stages of a job, of which the last ones, whose stop rule ends them, may be left out.
+func listed(job topics.Job) candidate {
+	c := candidate{name: "those of the configuration", prepare: job.Prepare, least: 1}
+	for t, s := range job.Stages {
+		if endsStages(s) {
+			s.Stop = nil
+		} else {
+			c.least = t + 1
+		}
+		c.stages = append(c.stages, s)
+	}
+	return c
+}
+
+// stageOf returns a stage of a kind with the defaults of the job's task.
+func stageOf(job topics.Job, kind string) schemas.Stage {
+	s := solve.Defaults()
+	if s.Features = stages.DefaultsOf(kind); stages.Grown(s.Features) {
+		solve.GrownDefaults(&s)
+	}
+	if task := job.Examples.Task(); task != examples.OneLabel {
+		s.Link = schemas.Link(model.LinksOf(task)[0])
+	}
+	return s
+}
+
+// look is what the first message of the examples says of all.
+type look struct {
+	named, sparse bool
+	image         examples.Image
+}
+
+// errFound ends a reading.
+var errFound = errors.New("found")
+
+// lookAt reads the first message of the examples that can be decoded.
+func lookAt(ctx context.Context, p *topics.Pipeline) (l look, err error) {
+	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return l, err
+	}
+	for _, span := range spans {
+		err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
+			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
+			if err != nil {
+				return nil // it is put into quarantine
+			}
+			defer batch.Release()
+			l = look{named: batch.Columns() != "", sparse: batch.Sparse}
+			if l.image, err = examples.ParseImage(batch.Image()); err != nil {
+				return err
+			}
+			return errFound
+		})
+		if errors.Is(err, errFound) {
+			return l, nil
+		}
+		if err != nil {
+			return l, fmt.Errorf("look at %s[%d]: %w", p.Topics.Examples, span.Partition, err)
+		}
+	}
+	return l, &protocol.NoExamplesError{Topic: p.Topics.Examples, From: ""}
+}

@@ -1,0 +1,117 @@
+package choice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Needed reports whether the stages of a job are to be chosen: it has none, or a stop rule that ends its stages.
+func Needed(job topics.Job) bool {
+	return len(job.Stages) == 0 || slices.ContainsFunc(job.Stages, endsStages)
+}
+
+func endsStages(s schemas.Stage) bool { return s.Stop != nil && s.Stop.Stages }
+
+// candidate is stages that a job may have.
+type candidate struct {
+	name    string
+	stages  []schemas.Stage
+	prepare schemas.Prepare
+	least   int // how many of the stages it has at least
+}
+
+// Resolve returns the job with the stages that predict held-out rows best, by the loss of the last link: a candidate, up to one of its
+// stages. The run of the job then learns from all rows. A job whose stages are not to be chosen it returns as it is. The files of the
+// job must be ingested.
+func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
+	if !Needed(job) {
+		return job, nil
+	}
+	candidates, err := candidatesOf(ctx, p, job)
+	if err != nil {
+		return job, err
+	}
+	if len(candidates) == 1 && candidates[0].least == len(candidates[0].stages) {
+		c := candidates[0]
+		event.Notice(rec, "stages: %s, by what the examples are", c.name)
+		job.Stages, job.Prepare = c.stages, c.prepare
+		return job, nil
+	}
+	jobs := make([]topics.Job, len(candidates))
+	for i, c := range candidates {
+		jobs[i] = job
+		jobs[i].Stages, jobs[i].Prepare = c.stages, c.prepare
+		if jobs[i].Examples.Holdout == 0 {
+			jobs[i].Examples.Holdout = stages.DefaultHoldout
+		}
+	}
+	best, end, loss, rows := -1, 0, math.Inf(1), int64(0)
+	err = replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, func(i int, c *replay.Candidate) error {
+		if c.Report == nil {
+			event.Notice(rec, "stages: %s can't be used: %v", candidates[i].name, c.Err)
+			return nil
+		}
+		at, least := lowest(c.Report, candidates[i].least)
+		rows = c.Report.Splits[examples.Holdout.String()].Rows
+		if at < 0 {
+			return errNoHoldout
+		}
+		event.Notice(rec, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", candidates[i].name,
+			humanize.Comma(rows), at+1, len(candidates[i].stages), least)
+		if least < loss {
+			best, end, loss = i, at+1, least
+		}
+		return nil
+	})
+	if err != nil {
+		return job, fmt.Errorf("choose stages: %w", err)
+	}
+	if best < 0 {
+		return job, errors.New("choose stages: no candidate could be trained: list stages")
+	}
+	chosen := candidates[best]
+	job.Stages, job.Prepare = slices.Clone(chosen.stages[:end]), chosen.prepare
+	event.Notice(rec, "stages: chose %s, %s, and now learns from all rows", chosen.name, english.Plural(end, "stage", ""))
+	return job, nil
+}
+
+// errNoHoldout says that no rows were held out to choose by.
+var errNoHoldout = errors.New("no labelled row was held out: list stages, or set examples.holdout")
+
+// lowest returns the stage after which the loss of held-out rows is lowest, of those from the least number on, and the loss; −1 if no
+// stage has such a loss.
+func lowest(report *schemas.Report, least int) (at int, loss float64) {
+	at, loss = -1, math.Inf(1)
+	for t, stage := range report.Stages {
+		if t+1 >= least && stage.HoldoutLoss != nil && *stage.HoldoutLoss < loss {
+			at, loss = t, *stage.HoldoutLoss
+		}
+	}
+	return at, loss
+}
+
+// notices tells only the notices of a search, whose runs are not what was asked for.
+type notices struct{ to event.Recorder }
+
+func (n *notices) Record(e event.Event) {
+	if notice, ok := e.(event.Noticed); ok {
+		n.to.Record(notice)
+	}
+}

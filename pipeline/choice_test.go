@@ -1,0 +1,104 @@
+package pipeline
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// named gives the columns of a job's file names: label, a, b, ….
+func named(t *testing.T, job topics.Job, columns int) topics.Job {
+	t.Helper()
+	header := "label"
+	for j := range columns {
+		header += "," + string(rune('a'+j))
+	}
+	path := job.Examples.Train[0]
+	rows, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Examples.Train = []string{filepath.Join(filepath.Dir(path), "named.csv")}
+	if err := os.WriteFile(job.Examples.Train[0], []byte(header+"\n"+string(rows)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job.Examples.Label = "label"
+	return job
+}
+
+// A job without stages gets those that predict held-out rows best, by what its examples are. The version learns from all rows, and is that
+// of a job that lists these stages.
+func TestTrainChoosesStages(t *testing.T) {
+	for name, test := range map[string]struct {
+		columns int
+		named   bool
+		kinds   []string // of which the first stage may be
+		prepare []string
+	}{
+		"table":   {3, true, []string{stages.Trees, stages.RFF}, []string{prepare.ScaleStandard, prepare.ScaleRanks}},
+		"numbers": {3, false, []string{stages.RFF}, []string{prepare.ScaleNone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, rings(600, test.columns, 2, 1), table{})
+			if test.named {
+				job = named(t, job, test.columns)
+			}
+			told := &eventRecorder{}
+			report, m := trainRecorded(t, openEmbedded(t), job, told)
+			plan := m.Manifest.Plan
+			if first := plan.Stages[0].Features.Kind; !slices.Contains(test.kinds, first) || !slices.Contains(test.prepare, plan.Prepare.Scale) {
+				t.Errorf("chose %s and scale %s, expected one of %v and %v", first, plan.Prepare.Scale, test.kinds, test.prepare)
+			}
+			if report.Rows != 600 || plan.Holdout != 0 {
+				t.Errorf("the version learnt from %d rows, and holds out %g", report.Rows, plan.Holdout)
+			}
+			notices := ""
+			for _, notice := range eventsOf[event.Noticed](told) {
+				notices += notice.Text + "\n"
+			}
+			if !strings.Contains(notices, "stages: ") {
+				t.Errorf("%q says nothing of the choice", notices)
+			}
+			listed := job
+			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
+			if again, _ := train(t, openEmbedded(t), listed); again.WeightsDigest != report.WeightsDigest {
+				t.Error("a job that lists the chosen stages has another version")
+			}
+		})
+	}
+}
+
+// A stop rule for stages ends them where the loss of held-out rows is lowest: the version has these stages, without the rule.
+func TestStopEndsStages(t *testing.T) {
+	stage := treesStage(link.Softmax, 3)
+	stage.Rate = 1 // which overfits soon
+	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
+	job := newJob(t, rings(300, 4, 2, 3), table{}, slices.Repeat([]schemas.Stage{stage}, 12)...)
+	report, m := train(t, openEmbedded(t), job)
+	plan := m.Manifest.Plan
+	if n := len(plan.Stages); n < 1 || n == 12 || report.Rows != 300 {
+		t.Fatalf("%d stages from %d rows, expected fewer than 12 from 300", n, report.Rows)
+	}
+	searched := job
+	searched.Examples.Holdout = stages.DefaultHoldout
+	for i := range searched.Stages {
+		searched.Stages[i].Stop = nil
+	}
+	held, _ := train(t, openEmbedded(t), searched)
+	losses := make([]float64, 0, 12)
+	for _, s := range held.Stages {
+		losses = append(losses, *s.HoldoutLoss)
+	}
+	if best := slices.Index(losses, slices.Min(losses)); best+1 != len(plan.Stages) {
+		t.Errorf("%d stages, and the loss of held-out rows is lowest after %d: %v", len(plan.Stages), best+1, losses)
+	}
+}

@@ -1,0 +1,262 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// RunError is the error of a run that ended without a version. State is schemas.Failed or schemas.Cancelled, or "ended" if it ended while
+// it was submitted. Reason may be empty.
+type RunError struct{ Run, State, Reason string }
+
+func (e *RunError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("run %s was %s", e.Run, e.State)
+	}
+	return fmt.Sprintf("run %s %s: %s", e.Run, e.State, e.Reason)
+}
+
+// UnknownRunError is the error of a run without a plan on the plans topic.
+type UnknownRunError struct{ Run, Topic string }
+
+func (e *UnknownRunError) Error() string {
+	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
+}
+
+// Attach follows a run of other processes to its end, and returns its report and its model. The run may have ended
+// already. The error may be a *[RunError] or an *[UnknownRunError].
+func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {
+	l, err := p.ReadLedger(ctx)
+	if err == nil && l.Plan(id) == nil {
+		l, err = p.ReadHistory(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	plan := l.Plan(id)
+	if plan == nil {
+		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
+	}
+	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
+	if l.End(id) == nil {
+		chain := protocol.NewOutline(plan, p.Codec)
+		if _, err := chain.Read(ctx, p.Client); err != nil && !errors.As(err, new(*protocol.ExpiredError)) { // it is told as far as it is known
+			return nil, nil, err
+		}
+		tellWaits(ctx, p, chain, l, 0, rec)
+	}
+	f := NewFollower(p, plan, l, rec)
+	f.Attached = true
+	report, err := f.Follow(ctx, l)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := p.Model(ctx, id)
+	return report, m, err
+}
+
+// tellWaits records what a run that others work on waits for, and who they are. Nothing has come of the run for so long.
+func tellWaits(ctx context.Context, p *topics.Pipeline, chain *protocol.Chain, l *protocol.Ledger, quiet time.Duration,
+	rec event.Recorder) {
+	due, _ := chain.Due()
+	waits := event.Followed{Run: chain.Run, Stage: due.Stage, Visit: due.Number, Staff: staff(ctx, p), Quiet: quiet}
+	for id := range l.Unfinished() {
+		if id == chain.Run {
+			break
+		}
+		waits.Behind = append(waits.Behind, id)
+	}
+	rec.Record(waits)
+}
+
+// staff asks the brokers who works on the runs of the pipeline. Who may not know that can follow a run all the same.
+func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
+	if s.Embedded, s.Unknown = p.Admin.IsEmbedded(ctx); s.Unknown != nil {
+		return s
+	}
+	if s.Workers, s.Unknown = p.Admin.Members(ctx, p.Topics.Workers()); s.Unknown != nil {
+		return s
+	}
+	s.Solvers, s.Unknown = p.Admin.Members(ctx, p.Topics.Solvers())
+	return s
+}
+
+// Follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
+func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) (*schemas.Report, error) {
+	return NewFollower(p, plan, l, rec).Follow(ctx, l)
+}
+
+// NewFollower returns a follower of a run, which records what happens in it until it has ended.
+func NewFollower(p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) *follower {
+	chain := protocol.NewOutline(plan, p.Codec)
+	return &follower{Pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, End: l.End(chain.Run)}
+}
+
+func (f *follower) Follow(ctx context.Context, l *protocol.Ledger) (*schemas.Report, error) {
+	if f.End == nil {
+		if err := f.untilEnd(ctx, l.Next); err != nil {
+			return nil, err
+		}
+	}
+	l, err := f.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.End = l.Counting(f.End)
+	f.rec.Record(event.Ended{Run: f.run, State: f.End.State, Reason: f.End.Reason})
+	if f.End.State != schemas.Done {
+		return nil, &RunError{f.run, f.End.State, f.End.Reason}
+	}
+	if f.report == nil { // it precedes the end, but on another topic
+		if err := f.readReport(ctx); err != nil {
+			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
+		}
+	}
+	if f.report == nil { // a chain has released it; the version has it too, while that stays
+		f.report, err = f.Client.Report(ctx, f.run)
+		if err != nil && !errors.As(err, new(*protocol.NoVersionError)) && !protocol.IsIncomplete(err) {
+			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
+		}
+	}
+	if f.report == nil {
+		return nil, &ReportGoneError{f.run, f.Topics.Weights}
+	}
+	return f.report, nil
+}
+
+// follower reads the topics of a run without working on it. It ignores damaged messages.
+type follower struct {
+	*topics.Pipeline
+	plan    *schemas.Plan
+	run     string // the id
+	rec     event.Recorder
+	chain   *protocol.Chain
+	reports wire.Documents  // chunks of the report
+	report  *schemas.Report // nil: not read yet
+	End     *schemas.End    // nil: not read yet
+	// Attached says that the roles of the run are in other processes only. Those of this process say themselves what they wait for.
+	Attached bool
+}
+
+// untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report, which was
+// written before that on the weights topic.
+func (f *follower) untilEnd(ctx context.Context, watch int64) error {
+	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
+	if err != nil {
+		return err
+	}
+	subscription := f.Log.Subscribe(ctx, nil,
+		protocol.Position{Topic: f.Topics.Plans, Offset: watch, Compacted: true},
+		protocol.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be made anew
+	defer subscription.Close()
+	quiet := time.Duration(0)
+	for wait := protocol.MinPatience; f.End == nil || f.End.State == schemas.Done && f.report == nil; {
+		delivery, late, err := subscription.Next(ctx, wait)
+		if err != nil {
+			return err
+		}
+		if late && f.End != nil {
+			return nil
+		}
+		if late {
+			l, err := f.ReadLedger(ctx)
+			if err != nil || !l.GoesOn(f.run) {
+				return f.missed(ctx, err)
+			}
+			quiet += wait
+			if f.Attached {
+				tellWaits(ctx, f.Pipeline, f.chain, l, quiet, f.rec)
+			}
+			wait = protocol.Patience(wait)
+		}
+		if delivery == nil {
+			continue
+		}
+		wait, quiet = protocol.MinPatience, 0
+		switch m := delivery.Message.Message; {
+		case m.Run() != f.run:
+		case delivery.Topic == f.Topics.Weights:
+			f.take(m)
+		case f.End == nil:
+			f.End = protocol.EndOf(m)
+		}
+	}
+	return nil
+}
+
+// ReportGoneError means that the report of a finished run was deleted: by retention, or by a chain with newer versions.
+type ReportGoneError struct{ Run, Topic string }
+
+// Error returns where the report is no longer.
+func (e *ReportGoneError) Error() string {
+	return fmt.Sprintf("run %s is done, but its report is no longer on %s", e.Run, e.Topic)
+}
+
+// missed finds the end of a run that goes on no more, though its end has not come. err, if not nil, is returned.
+func (f *follower) missed(ctx context.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	l, err := f.ReadHistory(ctx)
+	if err != nil {
+		return err
+	}
+	if f.End = l.End(f.run); f.End == nil {
+		f.End = &schemas.End{Run: f.run, State: "ended", Reason: "its plan is no longer on " + f.Topics.Plans +
+			"; run the same command again to begin the next run"}
+	}
+	return nil
+}
+
+// take takes what the weights topic has of the run: the report, stage reports, and records of the chain.
+func (f *follower) take(m wire.Message) {
+	switch m.Kind() {
+	case schemas.KindStage:
+		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
+			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
+		}
+	case schemas.KindReport:
+		f.takeReport(m)
+	default:
+		if grown, err := f.chain.Add(m); err != nil || !grown {
+			return
+		}
+		if f.chain.Began() {
+			v, _ := f.chain.Due()
+			f.rec.Record(event.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
+			return
+		}
+		f.rec.Record(f.chain.Surveyed(0))
+	}
+}
+
+// takeReport takes a chunk of the run's report. The first complete report counts.
+func (f *follower) takeReport(m wire.Message) {
+	whole, ok, err := f.Codec.Document(&f.reports, m)
+	if err != nil || !ok || f.report != nil {
+		return
+	}
+	if report, err := schemas.DecodeJSON[schemas.Report](whole); err == nil {
+		f.report = report
+	}
+}
+
+// readReport reads the report from the weights topic.
+func (f *follower) readReport(ctx context.Context) error {
+	return f.Remaining(ctx, f.Topics.Weights, 0, f.plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
+		if m.Run() == f.run && m.Kind() == schemas.KindReport {
+			f.takeReport(m.Message)
+		}
+		return nil
+	})
+}

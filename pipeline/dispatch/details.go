@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// RunDetails is the state of a run on the topics.
+type RunDetails struct {
+	RunState
+	Pipeline string // its name
+	Plan     *schemas.Plan
+	// Report says how it went; nil: it has made no version, or the report is gone.
+	Report *schemas.Report
+}
+
+// Describe returns the state of runs on the topics. Each is given by its id, or by its version: the number, or
+// [protocol.Latest]; those of another pipeline than name with the name of that before a slash, as wide/3. The error may
+// be an *[UnknownRunError].
+func Describe(ctx context.Context, log *kafkalog.Log, name string, wanted ...string) (list []RunDetails, err error) {
+	known := map[string]*described{}
+	for _, want := range wanted {
+		of, id := name, want
+		if other, rest, ok := strings.Cut(want, "/"); ok {
+			of, id = other, rest
+		}
+		if known[of] == nil {
+			if known[of], err = Described(ctx, topics.Open(log, of, nil)); err != nil {
+				return nil, fmt.Errorf("pipeline %s: %w", of, err)
+			}
+		}
+		d, err := known[of].Run(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *d)
+	}
+	return list, nil
+}
+
+// described is what is known of all runs of a pipeline.
+type described struct {
+	*topics.Pipeline
+	ledger *protocol.Ledger
+	states []RunState
+}
+
+// Described reads the runs and versions of the pipeline, of which [Describe] picks some.
+func Described(ctx context.Context, p *topics.Pipeline) (d *described, err error) {
+	d = &described{Pipeline: p}
+	if d.ledger, err = d.ReadHistory(ctx); err != nil {
+		return nil, err
+	}
+	d.states, err = Runs(ctx, p)
+	return d, err
+}
+
+// Run returns what is known of a run, given its id or its version.
+func (d *described) Run(ctx context.Context, want string) (*RunDetails, error) {
+	place, err := d.ledger.Find(want)
+	if errors.As(err, new(*protocol.NoVersionError)) && d.ledger.Plan(want) == nil {
+		return nil, &UnknownRunError{want, d.Topics.Plans}
+	}
+	if err != nil && !errors.As(err, new(*protocol.NoVersionError)) {
+		return nil, err
+	}
+	r := &RunDetails{Pipeline: d.Topics.Name, RunState: RunState{Run: want, Version: place.Version, State: schemas.Done, Rows: -1},
+		Plan: d.ledger.Plan(want)}
+	if err == nil {
+		r.Run = place.Run
+		manifest, err := d.Client.Version(ctx, place.Run)
+		if err != nil {
+			return nil, err
+		}
+		r.Plan, r.Rows = manifest.Plan, manifest.Rows[examples.Train.String()]
+		if r.Report, err = d.Client.Report(ctx, place.Run); err != nil {
+			return nil, err
+		}
+	}
+	if i := slices.IndexFunc(d.states, func(s RunState) bool { return s.Run == r.Run }); i >= 0 {
+		r.RunState = d.states[i]
+	}
+	if r.Report == nil && r.State == schemas.Done { // of an earlier release: it stays on the weights topic for a while
+		f := NewFollower(d.Pipeline, r.Plan, d.ledger, event.Ignore{})
+		if err := f.readReport(ctx); err != nil {
+			return nil, err
+		}
+		r.Report = f.report
+	}
+	return r, nil
+}

@@ -1,0 +1,180 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// TrainOptions says how a run is submitted. With the zero value, earlier runs are finished first.
+type TrainOptions struct {
+	// Supersede cancels the pipeline's other unfinished runs instead of finishing them first. On the embedded broker they are
+	// always cancelled, as no other process can be working on them.
+	Supersede bool
+	// Trigger says that a trigger submits the run, such as a timer. It cancels the runs of triggers that wait for others, and is
+	// cancelled by a later one while it waits. A run that has begun goes on.
+	Trigger bool
+	// Store is the memory of this process's workers, for a process that trains a pipeline again and again: a run then reads only what is
+	// new. It counts instead of the job's Memory. With nil a run keeps nothing for the next.
+	Store *partition.Store
+	// Allocator is where Arrow's memory comes from; nil is Go's.
+	Allocator memory.Allocator
+}
+
+// Members are the memberships of this process in the groups of workers and solvers, and what its worker and solver need.
+type Members struct {
+	*topics.Pipeline
+	BLAS          *kernel.BLAS
+	Bytes         int64            // for rows, blocks and matrices
+	Store         *partition.Store // counts instead of bytes; nil: nothing stays for later runs
+	Recorder      event.Recorder
+	Works, Solves ownership.Owner
+	// JoinWorkers and leaveWorkers join and leave the group of workers.
+	JoinWorkers, LeaveWorkers func()
+	Leave                     func() // leaves both groups
+}
+
+// Join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions.
+func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partition.Store, blas *kernel.BLAS,
+	rec event.Recorder) (*Members, error) {
+	bytes, err := partition.Bytes(job.Memory)
+	if err != nil {
+		return nil, err
+	}
+	CheckStore(ctx, p, store)
+	m := &Members{Pipeline: p, BLAS: blas, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: func() {}, LeaveWorkers: func() {},
+		Leave: func() {}}
+	if p.Admin.Embedded() {
+		m.Works, m.Solves = ownership.NewSoleOwner(job.Examples.Partitions), ownership.NewSoleOwner(1)
+		return m, nil
+	}
+	var works *kafkalog.Member
+	m.JoinWorkers = func() {
+		works = p.Admin.Join(p.Topics.Workers(), p.Topics.Examples)
+		m.Works = works
+	}
+	m.JoinWorkers()
+	solves := p.Admin.Join(p.Topics.Solvers(), p.Topics.Plans)
+	m.Solves = solves
+	m.LeaveWorkers = func() {
+		if err := works.Leave(); err != nil {
+			event.Notice(rec, "leave the group of workers: %v", err)
+		}
+	}
+	m.Leave = func() {
+		var leaving sync.WaitGroup // leave both at once, as each may take a few seconds
+		leaving.Go(m.LeaveWorkers)
+		if err := solves.Leave(); err != nil {
+			event.Notice(rec, "leave the group of solvers: %v", err)
+		}
+		leaving.Wait()
+	}
+	return m, nil
+}
+
+// CheckStore empties a store, which may be nil, if the examples topic is compacted, or if this process can't know: what is in memory
+// may then no longer be on the topic.
+func CheckStore(ctx context.Context, p *topics.Pipeline, store *partition.Store) {
+	if store == nil {
+		return
+	}
+	configs, err := p.Admin.Configs(ctx, p.Topics.Examples)
+	if err != nil || configs[p.Topics.Examples]["cleanup.policy"] != "delete" {
+		store.Retain(nil)
+	}
+}
+
+// Execute works on a run and solves it until the run has ended, and returns its report. l has the run's plan.
+func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (report *schemas.Report, err error) {
+	if l.End(plan.Run()) != nil { // other processes were faster
+		return Follow(ctx, m.Pipeline, plan, l, m.Recorder)
+	}
+	if _, alone := m.Works.(ownership.SoleOwner); alone { // there may be more partitions than when this process joined
+		m.Works = ownership.NewSoleOwner(topics.PartitionsFor(plan))
+	}
+	roles, ctx := errgroup.WithContext(ctx)
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	rec := event.Serialised(newOnce(m.Recorder))
+	roles.Go(func() error {
+		return UnlessStopped(working, m.work(working, plan, l.Next, rec))
+	})
+	roles.Go(func() error {
+		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.Solves, plan, l.Next, rec))
+	})
+	roles.Go(func() error {
+		defer stop()
+		var err error
+		report, err = Follow(ctx, m.Pipeline, plan, l, rec)
+		return err
+	})
+	if err := roles.Wait(); err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// work works on a run until the run has ended.
+func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
+	for {
+		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true}, rec).Work(ctx)
+		stopped, ok := errors.AsType[*worker.StoppedError](err)
+		if !ok {
+			return err
+		}
+		event.Notice(rec, "%v", stopped)
+		m.LeaveWorkers() // other processes get its partitions
+		if err := stopped.Report(ctx); err != nil {
+			return err
+		}
+		m.JoinWorkers()
+	}
+}
+
+// UnlessStopped drops the error of a role that was stopped because its run has ended.
+func UnlessStopped(working context.Context, err error) error {
+	if working.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// once is a recorder that drops repeated events of the survey and of each stage. The solver of this process records them, and so
+// does follow, as another process may solve the run.
+type once struct {
+	next     event.Recorder
+	surveyed bool
+	stages   map[int]bool
+}
+
+func newOnce(next event.Recorder) *once { return &once{next: next, stages: map[int]bool{}} }
+
+// Record records an event unless it repeats.
+func (o *once) Record(e event.Event) {
+	switch e := e.(type) {
+	case event.Surveyed:
+		if o.surveyed {
+			return
+		}
+		o.surveyed = true
+	case event.StageEnded:
+		if o.stages[e.Stage] {
+			return
+		}
+		o.stages[e.Stage] = true
+	}
+	o.next.Record(e)
+}

@@ -1,0 +1,359 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Work makes the visits of a pipeline's runs, one run after the other, to the partitions that its consumer group assigns to this
+// process. It returns when ctx ends. Any number of processes may work. It creates topics that are missing.
+func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
+	here := planning.Arithmetic(blas)
+	bytes, err := partition.Bytes(job.Memory)
+	if err != nil {
+		return err
+	}
+	p := topics.OpenForRuns(log, job, nil)
+	t := p.Topics
+	if err := topics.Require(ctx, p, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine); err != nil {
+		return err
+	}
+	rec = event.Serialised(rec)
+	if err := topics.CheckPolicies(ctx, p, rec, t.Versions, t.Plans); err != nil {
+		return err
+	}
+	store := partition.NewStore(bytes)
+	join := func() Member { return log.Join(t.Workers(), t.Examples) }
+	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+		CheckStore(ctx, p, store)
+		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)
+	})
+}
+
+// Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process. It returns
+// when ctx ends. If several processes solve, one is active and the others stand by. It creates topics that are missing.
+func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
+	here := planning.Arithmetic(blas)
+	p := topics.OpenForRuns(log, job, nil)
+	t := p.Topics
+	if err := topics.Require(ctx, p, &job, t.Statistics, t.Weights, t.Versions, t.State, t.Plans); err != nil {
+		return err
+	}
+	rec = event.Serialised(rec)
+	if err := topics.CheckPolicies(ctx, p, rec, t.Versions, t.State, t.Plans); err != nil {
+		return err
+	}
+	join := func() Member { return log.Join(t.Solvers(), t.Plans) }
+	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+		if err := SolveWhenOwner(ctx, p, blas, o, plan, watch, rec); err != nil {
+			return err
+		}
+		if owner, err := ownership.Owns(o, 0); err != nil || !owner {
+			return err // those that stand by need not remove the same again
+		}
+		Prune(ctx, p, job.Keep, rec)
+		return nil
+	})
+}
+
+// Prune removes unneeded messages. Its failure affects nothing else: the next run removes them.
+func Prune(ctx context.Context, p *topics.Pipeline, keep int, rec event.Recorder) {
+	if err := p.Prune(ctx, cmp.Or(keep, topics.DefaultKeep)); err != nil && ctx.Err() == nil {
+		event.Notice(rec, "old versions and plans stay until a later run: %v", err)
+	}
+}
+
+// Member is an owner that can leave its consumer group.
+type Member interface {
+	ownership.Owner
+	Leave() error // leaves the group
+}
+
+// role works on a run, or solves it, until the run has ended. An error means that the role can't continue. The run's end is on the
+// plans topic at offset watch or later.
+type role func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error
+
+// Serve does all runs in the order of their plans, until ctx ends. If a run has another arithmetic than this process (here), or
+// other examples, the process leaves its group until that run has ended, so that other processes get its partitions.
+func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec event.Recorder, join func() Member, do role) error {
+	plans, err := p.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	plans.Report(rec)
+	for {
+		group := join() // join before there is a run, as joining takes seconds
+		other, err := serveAs(ctx, p, group, here, plans, rec, do)
+		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
+			event.Notice(rec, "leave the consumer group: %v", leaving)
+		}
+		if stopped, ok := errors.AsType[*worker.StoppedError](err); ok {
+			event.Notice(rec, "%v: other processes get its partitions", stopped)
+			if err = stopped.Report(ctx); err == nil {
+				err = refresh(ctx, p, plans)
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		aside := event.StoodAside{Run: other.Run(), Why: unable(p, other, here)}
+		rec.Record(aside)
+		if err := EndedOrGivenUp(ctx, p, plans, other, rec); err != nil {
+			return err
+		}
+		aside.Over = true
+		rec.Record(aside)
+	}
+}
+
+// unable returns why this process can't work on a run; "" if it can.
+func unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) string {
+	if !plan.Arithmetic.Admits(here) {
+		return "its arithmetic differs: " + planning.Differences(plan.Arithmetic, here, "this process")
+	}
+	if err := topics.CheckExamples(p, plan, "it"); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// EndedOrGivenUp waits for the end of a run that this process can't work on. If no process starts the run, it gives the run up, so
+// that the next runs get their turn.
+func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, other *schemas.Plan, rec event.Recorder) error {
+	id := other.Run()
+	for began := p.Clock.Now(); plans.GoesOn(id); {
+		if p.GiveUp > 0 && p.Clock.Since(began) >= p.GiveUp {
+			if err := giveUp(ctx, p, other, rec); err != nil {
+				return err
+			}
+			began = p.Clock.Now()
+		}
+		q := newQueue(ctx, p, plans, ownership.NewSoleOwner(0), rec)
+		late, err := q.ended(ctx, id)
+		q.subscription.Close()
+		if err == nil && late {
+			err = refresh(ctx, p, plans)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveUp ends a run as failed unless somebody has taken it up.
+func giveUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, rec event.Recorder) error {
+	taken, err := TakenUp(ctx, p, plan)
+	if err != nil || taken {
+		return err
+	}
+	id, reason := plan.Run(), &protocol.UnclaimedError{What: "worker and no solver", After: p.GiveUp, Arithmetic: plan.Arithmetic}
+	err = End(ctx, p, &schemas.End{Run: id, State: schemas.Failed, Reason: reason.Error(), Attempt: p.Fresh()})
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		event.Notice(rec, "run %s should be given up, but this process lacks the permission: %v", id, err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("give up run %s: %w", id, err)
+	}
+	return nil
+}
+
+// TakenUp reports whether a worker or a solver has written anything for a run.
+func TakenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken bool, err error) {
+	id, found := plan.Run(), errors.New("found")
+	look := func(topic string, partition int, from int64) error {
+		return p.Remaining(ctx, topic, partition, from, math.MaxInt64, func(m protocol.Message) error {
+			if m.Run() == id {
+				return found
+			}
+			return nil
+		})
+	}
+	err = look(p.Topics.Weights, 0, plan.Since.Weights)
+	for n, from := range plan.Since.Statistics {
+		if err != nil {
+			break
+		}
+		err = look(p.Topics.Statistics, n, from)
+	}
+	if errors.Is(err, found) {
+		return true, nil
+	}
+	return false, err
+}
+
+// refresh reads a ledger again.
+func refresh(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger) error {
+	latest, err := p.ReadLedger(ctx)
+	if err == nil {
+		*plans = *latest
+	}
+	return err
+}
+
+// serveAs does runs as a member of a group, until it gets a run that this process can't work on. It returns that run's plan.
+func serveAs(ctx context.Context, p *topics.Pipeline, group ownership.Owner, here schemas.Arithmetic, plans *protocol.Ledger,
+	rec event.Recorder, do role) (other *schemas.Plan, err error) {
+	q := newQueue(ctx, p, plans, group, rec)
+	defer func() { q.subscription.Close() }()
+	for stale := false; ; {
+		if stale || plans.Long() { // a long ledger would grow for as long as the process runs
+			stale = false
+			if err := refresh(ctx, p, plans); err != nil {
+				return nil, err
+			}
+			q.subscription.Close()
+			q = newQueue(ctx, p, plans, group, rec)
+		}
+		id, plan, err := q.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if plan == nil || plans.Uncertain(id) {
+			stale = true
+			continue
+		}
+		if unable(p, plan, here) != "" {
+			return plan, nil
+		}
+		rec.Record(event.Began{Run: id, Stages: plan.Stages, Members: plan.Members()})
+		if err := do(ctx, group, plan, plans.Next); err != nil {
+			return nil, err
+		}
+		if stale, err = q.ended(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// queue is the runs that a role has yet to do. It follows the plans topic.
+type queue struct {
+	plans        *protocol.Ledger
+	owner        ownership.Owner
+	rec          event.Recorder
+	subscription protocol.Subscription
+	owned        []int // the partitions that were recorded last
+}
+
+// newQueue returns a queue that reads the plans topic from where the ledger ends. The caller closes its subscription.
+func newQueue(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, o ownership.Owner, rec event.Recorder) *queue {
+	from := protocol.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
+	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
+}
+
+// next waits for a run that has not ended, and returns its id and its plan; nil if nothing has come for so long that
+// the ledger should be read again. After an unclean election of a leader, a plan may have an offset that the queue has
+// read already.
+func (q *queue) next(ctx context.Context) (id string, plan *schemas.Plan, err error) {
+	for {
+		for id, plan := range q.plans.Unfinished() {
+			return id, plan, nil
+		}
+		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
+			q.owned = owned
+			q.rec.Record(event.Owned{Partitions: owned})
+		}
+		if late, err := q.take(ctx); err != nil || late {
+			return "", nil, err
+		}
+	}
+}
+
+// ended waits until a run has ended, and records it. late reports that nothing has come for so long that the ledger should be read
+// again.
+func (q *queue) ended(ctx context.Context, id string) (late bool, err error) {
+	for q.plans.End(id) == nil {
+		if late, err := q.take(ctx); err != nil || late {
+			return late, err
+		}
+	}
+	end := q.plans.End(id)
+	q.rec.Record(event.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
+	return false, nil
+}
+
+// take adds the next message of the plans topic to the ledger. It also returns if the owned partitions have changed, or, late, after a
+// while without a message.
+func (q *queue) take(ctx context.Context) (late bool, err error) {
+	if err := ownership.CheckMembership(q.owner); err != nil {
+		return false, err
+	}
+	delivery, late, err := q.subscription.Next(ctx, protocol.MinPatience)
+	if err != nil || delivery == nil {
+		return late, err
+	}
+	if err := q.plans.Add(delivery.Message); err != nil {
+		event.Skip(q.rec, "plans", err)
+	}
+	return false, nil
+}
+
+// SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
+func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, o ownership.Owner, plan *schemas.Plan, watch int64,
+	rec event.Recorder) error {
+	id := plan.Run()
+	for {
+		owner, err := standBy(ctx, p, o, id, plan.Since, watch)
+		if err != nil || !owner {
+			return err
+		}
+		rec.Record(event.Solving{Run: id, Active: true})
+		options := solver.Options{Store: p.Sums, Retention: func(ctx context.Context) (time.Duration,
+			error) {
+			return topics.WeightsRetention(ctx, p)
+		}}
+		if err := solver.New(p.Client, blas, plan, watch, o, options, rec).Solve(ctx); !errors.Is(err, solver.ErrNotOwner) {
+			return err
+		}
+		rec.Record(event.Solving{Run: id})
+		event.Notice(rec, "another solver continues this run: standing by")
+	}
+}
+
+// standBy waits until this process owns the plans topic, and returns true, or until the run has ended, and returns false.
+func standBy(ctx context.Context, p *topics.Pipeline, o ownership.Owner, id string, since schemas.Since, watch int64) (owner bool,
+	err error) {
+	if owner, err := ownership.Owns(o, 0); err != nil || owner {
+		return owner, err
+	}
+	subscription := p.Log.Subscribe(ctx, o.Changed(), protocol.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
+	defer subscription.Close()
+	for {
+		delivery, late, err := subscription.Next(ctx, protocol.MaxPatience)
+		if err != nil {
+			return false, err
+		}
+		if late {
+			if goesOn, err := p.GoesOn(ctx, id, since); err != nil || !goesOn {
+				return false, err
+			}
+		}
+		if delivery != nil && protocol.Ends(delivery.Message.Message, id) {
+			return false, nil
+		}
+		if owner, err := ownership.Owns(o, 0); err != nil || owner {
+			return owner, err
+		}
+	}
+}

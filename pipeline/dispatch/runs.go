@@ -1,0 +1,171 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// States of a run that has not ended. One that has ended is schemas.Done, schemas.Failed or schemas.Cancelled.
+const (
+	Waiting = "waiting" // for what RunState.Reason says
+	Running = "running"
+)
+
+// RunState is the state of a run on the plans topic.
+type RunState struct {
+	Run     string
+	Version int // that it has made; 0: none, or it was removed
+	State   string
+	// Since is when the run has ended, or when it was submitted, by the clock of who wrote that.
+	Since time.Time
+	// Rows is how many rows for training it has: those of its sources, or, if the run takes what is on the topic and has made a version,
+	// those of the version. −1: not known.
+	Rows int64
+	// Reason is why it failed or was cancelled, which visit is due, or what it waits for. It may be empty.
+	Reason string
+}
+
+// Runs returns the runs of a pipeline by the time since when they are in their states. The plans topic forgets runs that ended long
+// ago.
+func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
+	l, err := p.ReadHistory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	submitted, ended, err := times(ctx, p, l.Next)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := p.Versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made := map[string]*schemas.Manifest{}
+	for i := range versions {
+		made[versions[i].Run] = &versions[i].Manifest
+	}
+	var states []RunState
+	first := "" // of the unfinished
+	for id, plan := range l.Runs() {
+		s := RunState{Run: id, Since: submitted[id], Rows: rowsOf(plan)}
+		if v := made[id]; v != nil {
+			s.Version, s.Rows = v.Version, v.Rows[examples.Train.String()]
+		}
+		switch end := l.End(id); {
+		case end != nil:
+			s.State, s.Reason, s.Since = end.State, end.Reason, ended[id]
+		case first == "":
+			first = id
+			if s.State, s.Reason, err = progress(ctx, p, plan); err != nil {
+				return nil, err
+			}
+		default:
+			s.State, s.Reason = Waiting, "for run "+first+", which goes first"
+		}
+		states = append(states, s)
+	}
+	slices.SortStableFunc(states, func(a, b RunState) int { return a.Since.Compare(b.Since) })
+	return states, nil
+}
+
+// times returns when the plan and the end of each run were written, of those before an offset of the plans topic.
+func times(ctx context.Context, p *topics.Pipeline, before int64) (submitted, ended map[string]time.Time, err error) {
+	submitted, ended = map[string]time.Time{}, map[string]time.Time{}
+	note := func(times map[string]time.Time, run string, t time.Time) {
+		if _, known := times[run]; !known {
+			times[run] = t
+		}
+	}
+	err = p.Remaining(ctx, p.Topics.Plans, 0, 0, before, func(m protocol.Message) error {
+		if m.Kind() == schemas.KindPlan {
+			note(submitted, m.Run(), m.Time)
+		} else if end := protocol.EndOf(m.Message); end != nil {
+			note(ended, end.Run, m.Time)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read plans: %w", err)
+	}
+	return submitted, ended, nil
+}
+
+// rowsOf returns how many rows for training the sources of a plan have; −1 if it also takes what has no source.
+func rowsOf(plan *schemas.Plan) (rows int64) {
+	if plan.Foreign {
+		return -1
+	}
+	for _, s := range plan.Sources {
+		if s.Split == examples.Train.String() {
+			rows += s.Rows
+		}
+	}
+	return rows
+}
+
+// progress returns how far a run is that has not ended and that no other run precedes.
+func progress(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (state, reason string, err error) {
+	chain := protocol.NewOutline(plan, p.Codec)
+	err = p.Remaining(ctx, p.Topics.Weights, 0, plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
+		if m.Run() == chain.Run {
+			_, _ = chain.Add(m.Message) // who follows a run ignores damaged messages
+		}
+		return nil
+	})
+	if err != nil {
+		return "", "", fmt.Errorf("read weights: %w", err)
+	}
+	if !chain.Began() {
+		return Waiting, "for workers and a solver to finish the survey", nil
+	}
+	v, _ := chain.Due()
+	if v.Stage >= len(plan.Stages) {
+		return Running, "its version is being written", nil
+	}
+	return Running, event.VisitOf(v.Stage, v.Number, len(plan.Stages)) + " is due", nil
+}
+
+// EndedError means that a run can't be cancelled, because it has ended.
+type EndedError struct{ Run, State string }
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("run %s has ended already: it is %s", e.Run, e.State)
+}
+
+// Cancel cancels a run, or all that have not ended if id is empty. It returns those that it has cancelled. The error may be an
+// *[UnknownRunError] or an *[EndedError].
+func Cancel(ctx context.Context, p *topics.Pipeline, id string) (cancelled []string, err error) {
+	l, err := p.ReadLedger(ctx)
+	if err == nil && id != "" && l.Plan(id) == nil {
+		l, err = p.ReadHistory(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id != "" && l.Plan(id) == nil {
+		return nil, &UnknownRunError{id, p.Topics.Plans}
+	}
+	if end := l.End(id); end != nil {
+		return nil, &EndedError{id, end.State}
+	}
+	for unfinished := range l.Unfinished() {
+		if id != "" && unfinished != id {
+			continue
+		}
+		end := &schemas.End{Run: unfinished, State: schemas.Cancelled, Reason: "by runs cancel", Attempt: p.Fresh()}
+		if err := End(ctx, p, end); err != nil {
+			return cancelled, fmt.Errorf("cancel run %s: %w", unfinished, err)
+		}
+		cancelled = append(cancelled, unfinished)
+	}
+	return cancelled, nil
+}

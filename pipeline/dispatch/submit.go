@@ -1,0 +1,159 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Submit ingests the job's files, submits a run of the job and returns the run's id. Workers and solvers in other processes
+// carry out the run.
+func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o TrainOptions,
+	rec event.Recorder) (id string, err error) {
+	rec = event.Serialised(rec)
+	p := topics.OpenFor(log, job, o.Allocator)
+	if err := topics.Create(ctx, p, &job); err != nil {
+		return "", err
+	}
+	ingested, err := source.IngestExamples(ctx, p, job, rec)
+	if err != nil {
+		return "", err
+	}
+	s, err := SubmitJob(ctx, p, blas, job, ingested, o, rec)
+	if err != nil {
+		return "", err
+	}
+	for _, earlier := range s.First {
+		text := fmt.Sprintf("run %s was submitted earlier and is not finished: it goes first", earlier.Run())
+		if here := planning.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
+			text += fmt.Sprintf(". Its arithmetic differs (%s); cancel it with --supersede",
+				planning.Differences(earlier.Arithmetic, here, "this process"))
+		}
+		rec.Record(event.Noticed{Text: text})
+	}
+	return s.Plan.Run(), nil
+}
+
+// submission is a run that is on the plans topic.
+type submission struct {
+	Plan   *schemas.Plan
+	First  []*schemas.Plan  // unfinished runs that go first
+	Known  bool             // the run was on the topic before
+	Ledger *protocol.Ledger // has the plan; the run's end comes after it
+}
+
+// SubmitJob submits a run of a job whose files are ingested.
+func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job topics.Job, files *source.Ingested, o TrainOptions,
+	rec event.Recorder) (*submission, error) {
+	s := &submission{}
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.Report(rec)
+	if p.Admin.Embedded() && !heed.AnyUnfinished(l) {
+		if err := topics.Clear(ctx, p, job); err != nil {
+			return nil, err
+		}
+	}
+	job.Examples.Words = job.Examples.Words.Counting(files.Vocabulary)
+	if job.Warm == protocol.Latest {
+		job.Warm = heed.Newest(l)
+	}
+	plan, err := planning.Plan(ctx, p, job, blas, files.Seals, l, files.Retention)
+	if err != nil {
+		return nil, err
+	}
+	if err := topics.GrowFor(ctx, p, plan, &job); err != nil {
+		return nil, err
+	}
+	plan.Trigger = o.Trigger
+	s.Plan, s.Ledger, err = Enqueue(ctx, p, plan, l, o.Supersede || p.Admin.Embedded(), rec)
+	if err != nil {
+		return nil, err
+	}
+	s.Known = s.Plan.Submission != plan.Submission
+	for id, other := range s.Ledger.Unfinished() {
+		if id == s.Plan.Run() {
+			break
+		}
+		s.First = append(s.First, other)
+	}
+	return s, nil
+}
+
+// Enqueue writes the plan to the plans topic, unless there is an unfinished run of the same content: that run is resumed. It returns
+// the run's plan, and a ledger that has it.
+func Enqueue(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, supersede bool,
+	rec event.Recorder) (*schemas.Plan, *protocol.Ledger, error) {
+	content, resumed := plan.Content(), false
+	for _, other := range l.Unfinished() {
+		if other.Content() == content {
+			plan, resumed = other, true
+			break
+		}
+	}
+	id := plan.Run()
+	if supersede || plan.Trigger {
+		if err := cancelOthers(ctx, p, id, supersede, rec); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !resumed {
+		messages, err := plan.Messages()
+		if err != nil {
+			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
+		}
+		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, messages...); err != nil {
+			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
+		}
+	}
+	l, err := p.ReadLedger(ctx) // other processes may have submitted runs since l was read
+	if err != nil {
+		return nil, nil, err
+	}
+	if submitted := l.Plan(id); submitted != nil { // it may have ended already
+		return submitted, l, nil
+	}
+	return nil, nil, &RunError{Run: id, State: "ended", Reason: "other processes have finished or cancelled it, and many runs " +
+		"after it; run the same command again to begin the next run"}
+}
+
+// cancelOthers cancels the unfinished runs other than this one: all of them, or those of triggers that wait for other runs.
+func cancelOthers(ctx context.Context, p *topics.Pipeline, id string, all bool, rec event.Recorder) error {
+	l, err := p.ReadLedger(ctx) // runs may have ended while the plan was made
+	if err != nil {
+		return err
+	}
+	waits := false // the first run may have begun
+	for earlier, plan := range l.Unfinished() {
+		if earlier == id || !all && !(waits && plan.Trigger) {
+			waits = true
+			continue
+		}
+		waits = true
+		end := &schemas.End{Run: earlier, State: schemas.Cancelled, Reason: "superseded by run " + id, Attempt: p.Fresh()}
+		if err := End(ctx, p, end); err != nil {
+			return fmt.Errorf("cancel run %s: %w", earlier, err)
+		}
+		event.Notice(rec, "unfinished run %s is cancelled: run %s replaces it", earlier, id)
+	}
+	return nil
+}
+
+// End ends a run that this process does not solve.
+func End(ctx context.Context, p *topics.Pipeline, end *schemas.End) (err error) {
+	if end.Since, err = p.Now(ctx); err == nil {
+		_, err = p.Log.Append(ctx, p.Topics.Plans, 0, end.Message())
+	}
+	return err
+}

@@ -1,0 +1,4 @@
+// Package erase excludes rows from all future training, by the forget topic, and removes the versions trained on them.
+//
+//	ToForget ──Forget──▶ forget topic, Forgot
+package erase

@@ -1,0 +1,222 @@
+package event
+
+import (
+	"time"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Event is one of the types below.
+type Event interface{ event() }
+
+type (
+	// Ingested reports the number of rows of a source on the topic.
+	Ingested struct {
+		Files []string
+		Split examples.Split
+		Rows  int64
+		Done  bool // the source is sealed
+		Known bool // its rows were on the topic before
+	}
+	// Following reports that ingest follows a topic until it is interrupted.
+	Following struct{ Topic string }
+	// Serving reports the address of a service's metrics and health.
+	Serving struct{ Address string }
+	// Answering reports the URL of a server's predictions.
+	Answering struct{ URL string }
+	// Answers reports the version that predicts from now on, for requests or for messages.
+	Answers struct {
+		Version int   // 0: none, so that requests are refused, and messages wait
+		Why     error // why there is none
+	}
+	// Scored reports that messages of a partition have predictions.
+	Scored struct {
+		Partition, Messages int
+		Rows                int64
+		Bad                 int // messages that can't be used
+		Version             int // that predicts the last of them
+	}
+	// ScoringLag is the number of offsets after the last one with predictions, of each partition that this process predicts for.
+	ScoringLag struct{ Offsets map[int]int64 }
+	// Shown reports the URL of the pipeline's page.
+	Shown struct{ URL string }
+	// Began reports that a run is planned.
+	Began struct {
+		Run      string
+		Resumed  bool // it was found unfinished
+		Followed bool // others work on it
+		Chained  bool // it is of a chain, which has another event when it is done
+		Stages   []schemas.Stage
+		Members  int // that these stages are of, and that are averaged; 1: none are
+	}
+	// Followed reports what a run of other processes waits for, and who works on it. Stage is the number of stages when no visit is left.
+	Followed struct {
+		Run          string
+		Behind       []string // the runs that go first
+		Stage, Visit int      // that is due
+		Staff        Staff
+		Quiet        time.Duration // since something has come of the run; 0 when following begins
+	}
+	// StoodAside reports that a run which this process can't work on goes first, or that it no longer does.
+	StoodAside struct {
+		Run, Why string
+		Over     bool
+	}
+	// Solving reports whether this process solves a run, or stands by while another does.
+	Solving struct {
+		Run    string
+		Active bool
+	}
+	// Progressed reports the rows of a visit that a worker has read, and their total. Of is 0 if the total is unknown.
+	Progressed struct {
+		Stage, Visit int // Stage is schemas.Survey in the survey
+		Rows, Of     int64
+	}
+	// Quarantined reports an unusable message, with the reason.
+	Quarantined struct {
+		Topic     string // that ingest follows; "": the examples topic
+		Partition int
+		Offset    int64
+		Reason    string
+	}
+	// Owned reports the partitions of a role after a change.
+	Owned struct {
+		Run        string // empty between runs
+		Partitions []int
+	}
+	// Visited reports that a worker has published the sums of partitions for a visit.
+	Visited struct {
+		Run          string
+		Stage, Visit int
+		Partitions   []int
+		Rows         int64
+		Elapsed      time.Duration
+	}
+	// Sealed reports that a worker has published and sealed the residuals of partitions after a stage.
+	Sealed struct {
+		Run        string
+		Stage      int
+		Partitions []int
+		Rows       int64
+		Elapsed    time.Duration
+	}
+	// Solved reports that the solver has published the weights for a visit.
+	Solved struct {
+		Run          string
+		Stage, Visit int
+		Waited       time.Duration // for the statistics that the weights are computed from
+		Elapsed      time.Duration // since the statistics were complete
+	}
+	// Advanced reports accepted weights of a run of other processes, and the next visit. Stage is the number of
+	// stages when no visit is left.
+	Advanced struct {
+		Run          string
+		Stage, Visit int
+	}
+	// Surveyed reports that the survey's result is on the weights topic.
+	Surveyed struct {
+		Rows     map[examples.Split]int64
+		Features int // before preparation
+		Inputs   int // after preparation
+		Sparse   bool
+		Classes  int
+		Task     examples.Task // what the run predicts
+		// PassedOver counts the messages that the run leaves out.
+		PassedOver coverage.PassedOver
+		Elapsed    time.Duration // since this process began the run; 0 if others solve it
+	}
+	// Passed reports that the solver has reduced a visit with a gradient.
+	Passed struct {
+		Stage, Visit int
+		Pass         int // 1, 2, …: how many such visits the stage has had
+		Accepted     bool
+		Objective    float64 // J; if the link is learnt, the training loss
+		Metrics      map[examples.Split]Metrics
+	}
+	// StageEnded reports that all residuals of a stage are sealed.
+	StageEnded struct {
+		schemas.StageReport
+		Stages int // of the run
+	}
+	// Retrained reports another version of a chain.
+	Retrained struct {
+		schemas.RetrainReport
+		Number int // of the run in the chain
+	}
+	// Behind is the backlog of a chain on the examples topic. Rows are estimated where messages have not been read yet.
+	Behind struct{ Messages, Rows int64 }
+	// SourceLag is the number of waiting messages of a followed topic.
+	SourceLag struct {
+		Topic    string
+		Messages int64
+	}
+	// Replaced reports that a partition of the examples no longer holds the messages that a chain has read: it was truncated, or
+	// the topic was replaced.
+	Replaced struct {
+		Topic     string
+		Partition int
+		Looked    int64 // before which offset the chain had looked at all messages
+		Proven    int64 // before which offset they are still there
+		Rows      int64 // that leave the window
+	}
+	// Incomplete reports that a version is skipped, because a part of it is not on the versions topic.
+	Incomplete struct {
+		Version int
+		Why     error
+	}
+	// Ended reports the end of the run.
+	Ended struct {
+		Run, State, Reason string
+	}
+	// Waiting reports that an operation is retried because of broker errors, or that the retries have ended.
+	Waiting struct {
+		What  string        // the operation
+		Since time.Duration // how long ago it failed first
+		Err   error         // why it fails
+		Over  bool
+	}
+	// Noticed is a notice for the operator.
+	Noticed struct{ Text string }
+)
+
+// Staff lists the hosts of the members of the groups of workers and of solvers.
+type Staff struct {
+	Workers, Solvers []string
+	// Embedded says that the brokers are the embedded one of a process. That process works too, as a member of no group.
+	Embedded bool
+	// Unknown is why the rest is not known, or nil.
+	Unknown error
+}
+
+func (Ingested) event()    {}
+func (Following) event()   {}
+func (Serving) event()     {}
+func (Answering) event()   {}
+func (Answers) event()     {}
+func (Scored) event()      {}
+func (ScoringLag) event()  {}
+func (Shown) event()       {}
+func (Began) event()       {}
+func (Followed) event()    {}
+func (StoodAside) event()  {}
+func (Solving) event()     {}
+func (Progressed) event()  {}
+func (Quarantined) event() {}
+func (Owned) event()       {}
+func (Visited) event()     {}
+func (Sealed) event()      {}
+func (Solved) event()      {}
+func (Advanced) event()    {}
+func (Surveyed) event()    {}
+func (Passed) event()      {}
+func (StageEnded) event()  {}
+func (Retrained) event()   {}
+func (Behind) event()      {}
+func (SourceLag) event()   {}
+func (Replaced) event()    {}
+func (Incomplete) event()  {}
+func (Ended) event()       {}
+func (Waiting) event()     {}
+func (Noticed) event()     {}

@@ -1,0 +1,25 @@
+package event
+
+import (
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Metrics are the measurements of a visit on one split.
+type Metrics struct {
+	Rows  int64
+	Error float64 // percent, weighted
+	Loss  float64 // the link's own, weighted mean
+}
+
+// MetricsOf returns the metrics of each split that has rows, given the sums of a visit.
+func MetricsOf(sums wire.Tensors[float64]) map[examples.Split]Metrics {
+	metrics := map[examples.Split]Metrics{}
+	for split, s := range statistics.LossesOf(sums) {
+		if s.Rows > 0 {
+			metrics[examples.Split(split)] = Metrics{Rows: int64(s.Rows), Error: wire.Finite(s.ErrorPercent()), Loss: wire.Finite(s.MeanLoss())}
+		}
+	}
+	return metrics
+}

@@ -1,0 +1,118 @@
+package heed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// EarlierRun is an ancestor run of a version.
+type EarlierRun struct {
+	Plan     *schemas.Plan
+	Version  int               // that it has made; 0: not known
+	Manifest *schemas.Manifest // of that version; nil: it was removed
+}
+
+// Name returns the name of the run's result in messages to people.
+func (r *EarlierRun) Name() string {
+	if r.Version == 0 {
+		return "the version of run " + r.Plan.Run()
+	}
+	return fmt.Sprintf("version %d", r.Version)
+}
+
+// HistoryOf returns the ancestor runs of a version in order, beginning with the last that starts from nothing.
+func HistoryOf(ctx context.Context, p *topics.Pipeline, version string) (runs []EarlierRun, err error) {
+	asked, err := p.Version(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	past, err := ReadHistory(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return past.Runs(asked)
+}
+
+// History has the known runs of a pipeline.
+type History struct {
+	ledger   *protocol.Ledger // with all ended runs that the plans topic has
+	versions []protocol.Finished
+	topic    string // of the plans
+}
+
+// ReadHistory reads the known runs of the pipeline.
+func ReadHistory(ctx context.Context, p *topics.Pipeline) (*History, error) {
+	l, err := p.ReadHistory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := p.Versions(ctx)
+	return &History{l, versions, p.Topics.Plans}, err
+}
+
+// Runs returns the ancestor runs of a version in order, beginning with the last that starts from nothing. The error is a
+// *[MissingPlanError].
+func (h *History) Runs(asked *schemas.Manifest) (runs []EarlierRun, err error) {
+	for id := asked.Run; ; {
+		r := EarlierRun{Plan: h.ledger.Plan(id)}
+		if end := h.ledger.End(id); end != nil && end.Version != nil {
+			r.Version = end.Version.Version
+		}
+		if i := slices.IndexFunc(h.versions, func(f protocol.Finished) bool { return f.Run == id }); i >= 0 {
+			r.Manifest = &h.versions[i].Manifest
+			r.Plan, r.Version = r.Manifest.Plan, r.Manifest.Version
+		}
+		if r.Plan == nil {
+			return nil, &MissingPlanError{Version: asked.Version, Run: id, Topic: h.topic}
+		}
+		runs = append(runs, r)
+		if r.Plan.Warm == nil {
+			slices.Reverse(runs)
+			return runs, nil
+		}
+		id = r.Plan.Warm.Run
+	}
+}
+
+// MissingPlanError means that a version can't be reproduced because a plan is gone.
+type MissingPlanError struct {
+	Version int    // that was to be made again
+	Run     string // whose plan is gone
+	Topic   string // of the plans
+}
+
+// Error names the plan.
+func (e *MissingPlanError) Error() string {
+	return fmt.Sprintf("version %d depends on run %s, whose plan is no longer on %s: it can't be reproduced", e.Version, e.Run, e.Topic)
+}
+
+// AnyUnfinished reports whether a run has not ended.
+func AnyUnfinished(l *protocol.Ledger) bool {
+	for range l.Unfinished() {
+		return true
+	}
+	return false
+}
+
+// PlansOf returns the plans of runs.
+func PlansOf(runs []EarlierRun) (plans []*schemas.Plan) {
+	for _, r := range runs {
+		plans = append(plans, r.Plan)
+	}
+	return plans
+}
+
+// Newest returns the run of the version with the highest number, withheld or not, whichever is pinned: training that names the latest
+// goes on from there. It returns [protocol.Latest] if there is no version.
+func Newest(l *protocol.Ledger) string {
+	versions := l.Versions()
+	if len(versions) == 0 {
+		return protocol.Latest
+	}
+	return versions[len(versions)-1].Run
+}

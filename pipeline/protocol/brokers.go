@@ -1,0 +1,164 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// brokers is the Log on Kafka, or on the embedded broker.
+type brokers struct{ *kafkalog.Log }
+
+func (b brokers) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
+	return b.Log.Append(ctx, topic, partition, toKafka(messages)...)
+}
+
+func (b brokers) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+	bounds, err := b.AllBounds(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	spans := make([]coverage.Span, len(bounds))
+	for p, b := range bounds {
+		spans[p] = coverage.Span{Partition: p, From: b.First, To: b.End}
+	}
+	return spans, nil
+}
+
+func (b brokers) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
+	return b.OffsetsAt(ctx, topic, time.Now().Add(-age))
+}
+
+// Scatter sends a few requests at once, as a large Gram matrix takes many messages.
+func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) ([]int64, error) {
+	requests, ctx := errgroup.WithContext(ctx)
+	requests.SetLimit(3)
+	offsets := make([]int64, len(messages))
+	for i, m := range messages {
+		requests.Go(func() (err error) {
+			offsets[i], err = b.Append(ctx, topic, partition, m)
+			return err
+		})
+	}
+	return offsets, requests.Wait()
+}
+
+func (b brokers) Range(topic string, partition int, from, to int64) Reader {
+	return kafkaRange{b.Log.Range(topic, partition, from, to)}
+}
+
+type kafkaRange struct{ *kafkalog.Range }
+
+func (r kafkaRange) Next(ctx context.Context) (Message, error) {
+	m, err := r.Range.Next(ctx)
+	if err != nil {
+		return Message{}, err
+	}
+	return Message{FromKafka(m), m.Offset, m.Time}, nil
+}
+
+func toKafka(messages []wire.Message) []kafkalog.Message {
+	list := make([]kafkalog.Message, len(messages))
+	for i, m := range messages {
+		list[i] = kafkalog.Message{Key: []byte(m.Key), Value: m.Value, Headers: make([]kafkalog.Header, len(m.Headers))}
+		for j, h := range m.Headers {
+			list[i].Headers[j] = kafkalog.Header{Key: h.Key, Value: []byte(h.Value)}
+		}
+	}
+	return list
+}
+
+// FromKafka converts a message as the brokers have it. Its offset is left out.
+func FromKafka(k kafkalog.Message) wire.Message {
+	m := wire.Message{Key: string(k.Key), Value: k.Value, Headers: make([]wire.Header, len(k.Headers))}
+	for i, h := range k.Headers {
+		m.Headers[i] = wire.Header{Key: h.Key, Value: string(h.Value)}
+	}
+	return m
+}
+
+func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &followers{found: make(chan found, 64), wake: wake, cancel: cancel}
+	for _, p := range from {
+		follow := func(from int64) *kafkalog.Follower {
+			follower := b.Follow(p.Topic, p.Partition, from)
+			follower.SkipDeleted = p.Compacted
+			return follower
+		}
+		f.running.Go(func() {
+			follower := follow(p.Offset)
+			defer func() { follower.Close() }()
+			for {
+				m, err := follower.Next(ctx)
+				// A leader that was behind has lost messages, and uses their offsets again.
+				if lost, ok := errors.AsType[*kafkalog.DeletedError](err); ok && p.Compacted && lost.Wanted > lost.End {
+					follower.Close()
+					follower = follow(lost.End)
+					select {
+					case f.found <- found{}:
+					case <-ctx.Done():
+						return
+					}
+					continue
+				}
+				if err != nil {
+					err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
+				}
+				select {
+				case f.found <- found{&Delivery{p.Topic, p.Partition, Message{FromKafka(m), m.Offset, m.Time}}, err}:
+				case <-ctx.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	return f
+}
+
+// followers is a subscription with a goroutine for each partition. Close ends the goroutines.
+type followers struct {
+	found   chan found
+	wake    <-chan struct{}
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+type found struct {
+	delivery *Delivery // nil: the partition has lost messages
+	err      error
+}
+
+func (f *followers) Next(ctx context.Context, timeout time.Duration) (*Delivery, bool, error) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case found := <-f.found:
+		if found.err != nil {
+			return nil, false, found.err
+		}
+		return found.delivery, found.delivery == nil, nil // those who are late look at what is there
+	case <-f.wake:
+		return nil, false, nil
+	case <-timer.C:
+		return nil, true, nil
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+}
+
+func (f *followers) Close() {
+	f.cancel()
+	f.running.Wait()
+}

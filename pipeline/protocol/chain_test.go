@@ -1,0 +1,655 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// What is due follows from the accepted records, one by one.
+func TestDue(t *testing.T) {
+	plan := testPlan(1)
+	records := newTestRun(plan).all()
+	c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	type due struct{ stage, visit, seal int }
+	want := []due{{wire.Survey, 0, NoStage}, {0, 0, NoStage}, {0, 1, NoStage}, {1, 0, 0}, {1, 1, NoStage}, {2, 0, 1}}
+	for i := 0; ; i++ {
+		v, seal := c.Due()
+		if got := (due{v.Stage, v.Number, seal}); got != want[i] || v.Parent != c.Head() {
+			t.Errorf("after %d records: %+v is due, expected %+v", i, got, want[i])
+		}
+		if c.Began() != (i > 1) {
+			t.Errorf("after %d records: began is %v", i, c.Began())
+		}
+		if v.Stage < len(plan.Stages) {
+			if visits := c.Visits(v.Stage); visits[len(visits)-1] != v || len(visits) != v.Number+1 {
+				t.Errorf("after %d records: visits %+v, due is %+v", i, visits, v)
+			}
+			if w, initial := c.WeightsFor(v); (w == nil) != (v.Number == 0) || initial != nil {
+				t.Errorf("after %d records: visit %d is made with %v, %v", i, v.Number, w, initial)
+			}
+		}
+		if i == len(records) {
+			break
+		}
+		if !add(t, c, records[i]) {
+			t.Fatalf("record %d is not accepted", i)
+		}
+	}
+	if w, digest := c.Final(0); w.Tensors[0].Data[0] != 2 || digest != records[2].Digest() || len(c.weightsOf(1)) != 2 {
+		t.Errorf("stage 0 ends with %v, %s", w, digest)
+	}
+	if surveyed := c.Surveyed(0); surveyed.Rows[examples.Train] != 10 || surveyed.Classes != 2 || surveyed.Features != 2 {
+		t.Errorf("%+v", surveyed)
+	}
+	if w, digest := c.Final(2); w != nil || digest != "" {
+		t.Errorf("a stage that is not there ends with %v", w)
+	}
+}
+
+// Records that come in another order, twice, or in chunks between those of other runs make the same chain.
+func TestChainDependsOnNoOrder(t *testing.T) {
+	plan := testPlan(1)
+	records, codec := newTestRun(plan).all(), codec.New(nil, 1) // each record in as many chunks as there may be
+	other := newTestRun(testPlan(2)).all()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var all []wire.Message
+		for _, r := range append(append(records, other...), records[random.IntN(len(records))]) {
+			all = append(all, messages(t, codec, r)...)
+		}
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		c := NewChain(plan, codec, event.Ignore{})
+		for _, m := range all {
+			if _, err := c.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.Head() != records[len(records)-1].Digest() || c.SurveyDigest() != records[0].Digest() {
+			t.Fatalf("seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
+		}
+		if len(c.early) != 0 {
+			t.Errorf("seed %d: %d records wait for a parent that is accepted", seed, len(c.early))
+		}
+	}
+}
+
+// Of records with the same parent the first counts, also among those that come before their parent.
+func TestFirstOfTwinsCounts(t *testing.T) {
+	plan := testPlan(1)
+	for _, early := range []bool{false, true} {
+		r, twin := newTestRun(plan), newTestRun(plan)
+		survey, first := r.survey(), r.weights(0, 1, 1, false)
+		twin.survey()
+		second := twin.weights(0, 1, 7, false)
+		after := twin.weights(0, 2, 8, true) // computed from the twin that does not count
+		c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+		order := []*wire.Record[float32]{survey, first, second, after}
+		if early {
+			order = []*wire.Record[float32]{after, first, second, survey}
+		}
+		for _, r := range order {
+			add(t, c, r)
+		}
+		if c.Head() != first.Digest() || len(c.weightsOf(0)) != 1 {
+			t.Errorf("early %v: the chain ends at %s with %d weights, expected the first twin", early, c.Head().Short(), len(c.weightsOf(0)))
+		}
+	}
+}
+
+// Damaged records, and records whose parent has the wrong kind, are skipped. The chain goes on with the next record that is
+// right.
+func TestChainSkips(t *testing.T) {
+	plan := testPlan(1)
+	r := newTestRun(plan)
+	root := r.parent
+	survey := r.survey()
+	parent := r.parent
+	first := r.weights(0, 1, 1, false)
+
+	r.parent = root
+	weightsOfPlan := r.weights(0, 1, 1, true)
+	r.parent = parent
+	secondSurvey := r.survey()
+
+	codec, told := codec.New(nil, 0), notices{}
+	c := NewChain(plan, codec, &told)
+	damage := func(r *wire.Record[float32]) wire.Message {
+		m := messages(t, codec, r)[0]
+		m.Value = append([]byte(nil), m.Value[:len(m.Value)/2]...)
+		return m
+	}
+	refuse := func(m wire.Message) {
+		t.Helper()
+		before := len(told)
+		if grown, err := c.Add(m); grown || err != nil || len(told) != before+1 {
+			t.Errorf("grown %v, %v, %d notices", grown, err, len(told)-before)
+		}
+	}
+	refuse(damage(survey))
+	refuse(messages(t, codec, weightsOfPlan)[0])
+	if !add(t, c, survey) {
+		t.Fatal("the survey's result is not accepted")
+	}
+	refuse(damage(first))
+	refuse(messages(t, codec, secondSurvey)[0])
+	if !add(t, c, first) || c.Head() != first.Digest() {
+		t.Error("the weights are not accepted")
+	}
+	if grown, err := c.Add(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "manifest"},
+		{Key: "run", Value: c.Run}}}); grown || err != nil {
+		t.Errorf("a manifest: %v, %v", grown, err)
+	}
+}
+
+// A survey's result that does not fit the plan ends the run.
+func TestSurveyOfAnotherPlan(t *testing.T) {
+	plan := testPlan(1)
+	plan.Prepare.PCA = 2
+	c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	for _, m := range messages(t, c.codec, newTestRun(plan).survey()) {
+		if _, err := c.Add(m); !errors.As(err, new(*wire.ShapeError)) {
+			t.Errorf("a survey's result without a basis: %v", err)
+		}
+	}
+	if c.Survey != nil || c.Prepared != nil || c.Head() != c.Root {
+		t.Error("it is accepted")
+	}
+}
+
+// Read folds what the topic has from where the plan says, and returns the offset after it.
+func TestChainRead(t *testing.T) {
+	client, plan := newTestClient(), testPlan(1)
+	records := newTestRun(plan).all()
+	for _, r := range append([]*wire.Record[float32]{newTestRun(testPlan(2)).survey()}, records...) {
+		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for since, accepted := range map[int64]bool{0: true, 1: true, 2: false, 100: true} {
+		plan.Since.Weights = since // no part of the plan's digest
+		c := NewChain(plan, client.Codec, event.Ignore{})
+		next, err := c.Read(t.Context(), client)
+		if err != nil || next != int64(len(records)+1) {
+			t.Fatalf("since %d: next is %d, %v", since, next, err)
+		}
+		if (c.Head() == records[len(records)-1].Digest()) != accepted {
+			t.Errorf("since %d: accepted %d records", since, len(c.digests))
+		}
+	}
+}
+
+// A topic differs from a chain if it does not have the chain's newest record. If it has more of the same chain, the chain takes that.
+func TestDiffers(t *testing.T) {
+	plan := testPlan(1)
+	r, client := newTestRun(plan), newTestClient()
+	root := r.parent
+	survey, first, second := r.survey(), r.weights(0, 1, 1, false), r.weights(0, 2, 2, true)
+	r.parent = root
+	other := r.survey()
+	other.Tensors = append(other.Tensors, wire.Vector("other", []float32{1}))
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	for _, step := range []struct {
+		topic   []*wire.Record[float32]
+		differs bool
+		head    *wire.Record[float32] // of the chain afterwards; nil: its root
+	}{
+		{nil, false, nil},
+		{[]*wire.Record[float32]{survey}, false, survey},
+		{[]*wire.Record[float32]{survey, first}, false, first},
+		{[]*wire.Record[float32]{first, survey, second}, false, second},
+		{[]*wire.Record[float32]{survey, first}, true, second},
+		{[]*wire.Record[float32]{other}, true, second},
+		{nil, true, second},
+	} {
+		client.Log = memoryLog{}
+		for _, record := range step.topic {
+			if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if differs, err := c.Differs(t.Context(), client); differs != step.differs || err != nil {
+			t.Errorf("%d records, of which the chain has %d: differs is %v, %v", len(step.topic), len(c.digests), differs, err)
+		}
+		want := c.Root
+		if step.head != nil {
+			want = step.head.Digest()
+		}
+		if differs, err := c.Renew(t.Context(), client); differs != step.differs || err != nil || c.Head() != want {
+			t.Errorf("%d records: differs is %v, %v, and the chain ends at %s, expected %s", len(step.topic), differs, err, c.Head().Short(),
+				want.Short())
+		}
+	}
+}
+
+// expiring is a memoryLog whose first messages have expired.
+type expiring struct {
+	memoryLog
+	first int64
+}
+
+func (l expiring) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	_, end, err = l.memoryLog.Bounds(ctx, topic, partition)
+	return min(l.first, end), end, err
+}
+
+// Before says that what there is now is old, but for the last message.
+func (l expiring) Before(_ context.Context, topic string, _ time.Duration) ([]int64, error) {
+	return []int64{int64(len(l.memoryLog[topic]) - 1)}, nil
+}
+
+// Whoever takes up a run whose first weights have expired gets an error, and does not believe that the survey is due.
+// Who has read them before goes on.
+func TestExpiredWeights(t *testing.T) {
+	plan, client := testPlan(1), newTestClient()
+	records := newTestRun(plan).all()
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	for _, r := range records {
+		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+		add(t, c, r)
+	}
+	head := c.Head()
+	for first := range len(records) + 1 {
+		client.Log = expiring{client.Log.(memoryLog), int64(first)}
+		_, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client)
+		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
+			t.Errorf("the first %d records are gone: %v", first, err)
+		}
+		if differs, err := c.Renew(t.Context(), client); differs || err != nil || c.Head() != head {
+			t.Errorf("the first %d records are gone: for who has read them, the topic differs: %v, %v", first, differs, err)
+		}
+		_, err = NewChain(plan, client.Codec, event.Ignore{}).Renew(t.Context(), client)
+		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
+			t.Errorf("the first %d records are gone before who waits for them has read any: %v", first, err)
+		}
+		client.Log = client.Log.(expiring).memoryLog
+	}
+	plan.Since.Weights = int64(len(records)) // what has expired is of earlier runs
+	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
+	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client); err != nil {
+		t.Error(err)
+	}
+}
+
+// The weights of a run that takes longer than the topic keeps them are written again in time, each once. So whoever
+// takes up the run has all of them.
+func TestPreserve(t *testing.T) {
+	plan, client := testPlan(1), newTestClient()
+	records := newTestRun(plan).all()
+	client.Codec = codec.New(nil, 1) // several messages for some records
+	topic := client.Topics.Weights
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	write := func(r *wire.Record[float32]) {
+		t.Helper()
+		if _, err := WriteRecord(t.Context(), client, topic, 0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(newTestRun(testPlan(2)).survey()) // of another run
+	for i, r := range records {
+		write(r)
+		for _, m := range messages(t, client.Codec, r) {
+			if _, err := c.Add(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log := client.Log.(memoryLog)
+		before := int64(len(log[topic]))
+		client.Log = expiring{memoryLog: log}
+		if err := client.Preserve(t.Context(), c, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		written := map[string]int{}
+		for _, m := range log[topic][before:] {
+			if written[m.Key]++; m.Run() != c.Run || written[m.Key] > 1 {
+				t.Errorf("%s of run %s is written again, %d times", m.Key, m.Run(), written[m.Key])
+			}
+		}
+		if len(written) == 0 {
+			t.Errorf("after %d records nothing is written again", i+1)
+		}
+		client.Log = expiring{log, before - 1} // all but the last has expired
+		taken := NewChain(plan, client.Codec, event.Ignore{})
+		if _, err := taken.Read(t.Context(), client); err != nil || taken.Head() != c.Head() {
+			t.Errorf("after %d records: who takes up the run reads %s, %v; expected %s", i+1, taken.Head().Short(), err, c.Head().Short())
+		}
+		client.Log = log
+	}
+}
+
+// Whoever has come to a visit needs the weights that end stages, those of the visit itself, and of links that are
+// learnt all. Forgetting the others changes neither what is due nor what ends the run.
+func TestForget(t *testing.T) {
+	plan := testPlan(1)
+	whole := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	for i, r := range newTestRun(plan).all() {
+		add(t, whole, r)
+		add(t, c, r)
+		v, seal := whole.Due()
+		before := c.weightsOf(v.Stage)
+		held := len(before) > 0 && before[0].Tensors != nil
+		c.Forget(v)
+		if held && before[0].Tensors == nil {
+			t.Errorf("after %d records: weights that others use have changed", i+1)
+		}
+		if got, gotSeal := c.Due(); got != v || gotSeal != seal || c.Head() != whole.Head() {
+			t.Errorf("after %d records: %+v is due, expected %+v", i+1, got, v)
+		}
+		want, _ := whole.WeightsFor(v)
+		if got, _ := c.WeightsFor(v); (got == nil) != (want == nil) || want != nil && !slices.Equal(got.Tensors[0].Data, want.Tensors[0].Data) {
+			t.Errorf("after %d records: the weights of the visit are %v, expected %v", i+1, got, want)
+		}
+	}
+	forgotten := 0
+	for i, w := range c.weights {
+		learnt := link.Named(plan.Stages[w.Stage].Link).Learnt
+		if w.Tensors == nil {
+			forgotten++
+		}
+		if (w.Final != nil || learnt) && (w.Tensors == nil || !slices.Equal(w.Tensors[0].Data, whole.weights[i].Tensors[0].Data)) {
+			t.Errorf("weights %d, final %v, of a learnt link %v, are %v", i, w.Final != nil, learnt, w.Tensors)
+		}
+	}
+	if forgotten == 0 {
+		t.Error("nothing is forgotten")
+	}
+	if got, want := len(c.Records()), len(whole.Records()); got != want {
+		t.Errorf("the version has %d records, expected %d", got, want)
+	}
+	for i, r := range c.Records() {
+		if want := whole.Records()[i]; r.Digest() != want.Digest() {
+			t.Errorf("record %d of the version differs", i)
+		}
+	}
+}
+
+// Weights that say what changes are of use with those that they change, which are the last that are whole.
+func TestChanges(t *testing.T) {
+	plan := testPlan(1)
+	r, c := newTestRun(plan), NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	change := func(visit int) *wire.Record[float32] {
+		w := schemas.Weights{
+			Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Visit: visit, Parent: r.parent},
+			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorChange, 1, 2, []float32{1, 1})},
+		}
+		return r.next(w.Record())
+	}
+	add(t, c, r.survey())
+	stage, err := c.Stage(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := c.Head()
+	for i, step := range []struct {
+		record  *wire.Record[float32]
+		whole   bool // the record has all weights
+		changes int  // since those that have
+	}{
+		{change(1), false, 1}, {change(2), false, 2}, {r.weights(0, 3, 7, false), true, 0}, {change(4), false, 1}, {change(5), false, 2}, {r.weights(0, 6, 7, true), true, 0},
+	} {
+		if add(t, c, step.record); step.whole {
+			since = c.Head()
+		}
+		v, _ := c.Due()
+		if v.Stage > 0 {
+			v = Visit{Stage: 0, Number: 6}
+		}
+		c.Forget(v)
+		changes, err := c.Changes(stage, 0)
+		if err != nil || changes.Since != since || len(changes.By) != step.changes || len(changes.Names) != step.changes ||
+			(changes.Whole.W.Rows > 0) != (i >= 2) {
+			t.Fatalf("record %d: %d changes since %s, %v; expected %d since %s", i, len(changes.By), changes.Since.Short(), err,
+				step.changes, since.Short())
+		}
+		for j, w := range changes.By {
+			if w.Tensors == nil || changes.Names[j] != w.Record().Digest() {
+				t.Errorf("record %d: change %d is %v, named %s", i, j, w, changes.Names[j].Short())
+			}
+		}
+		if step.changes > 0 && changes.Names[step.changes-1] != c.Head() {
+			t.Errorf("record %d: the last change is not the newest record", i)
+		}
+	}
+	for i, w := range c.weights[:5] {
+		if forgotten := w.Tensors == nil; !forgotten {
+			t.Errorf("weights %d are still there", i)
+		}
+	}
+}
+
+// An outline is the chain, without the weights.
+func TestOutline(t *testing.T) {
+	plan := testPlan(1)
+	whole, outline := NewChain(plan, codec.New(nil, 0), event.Ignore{}), NewOutline(plan, codec.New(nil, 0))
+	for i, r := range newTestRun(plan).all() {
+		add(t, whole, r)
+		if !add(t, outline, r) {
+			t.Fatalf("record %d is not accepted", i)
+		}
+		wantDue, wantSeal := whole.Due()
+		if due, seal := outline.Due(); due != wantDue || seal != wantSeal || outline.Head() != whole.Head() {
+			t.Errorf("after %d records: %+v is due, expected %+v", i+1, due, wantDue)
+		}
+	}
+	for i, w := range outline.weights {
+		if want := whole.weights[i]; w.Tensors != nil || w.Visit != want.Visit || (w.Final == nil) != (want.Final == nil) {
+			t.Errorf("weights %d are %+v, expected those of %+v without the tensors", i, w, want)
+		}
+	}
+}
+
+// documents returns the messages of a document.
+func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Message {
+	t.Helper()
+	list, err := messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// finished puts a run and its version on the topics, and returns the manifest.
+func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
+	t.Helper()
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...); err != nil {
+		t.Fatal(err)
+	}
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	for _, r := range newTestRun(plan).all() {
+		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+		add(t, c, r)
+	}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: version, Run: c.Run, Plan: plan, Labels: []string{"a", "b"},
+		Prepare: c.SurveyDigest(), PlansFrom: plan.Since.Plans}
+	for stage := range plan.Stages {
+		_, digest := c.Final(stage)
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Digest: digest})
+	}
+	m, err := c.Model(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest.WeightsDigest = m.Digest()
+	place, err := client.PublishVersion(t.Context(), manifest, c.Records(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := &schemas.End{Run: c.Run, State: schemas.Done, Version: place}
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()); err != nil {
+		t.Fatal(err)
+	}
+	return manifest
+}
+
+// A version is found by its number, by its run, and as the latest, and read as a model whose digest is the manifest's.
+func TestVersions(t *testing.T) {
+	client := newTestClient()
+	if _, err := client.Model(t.Context(), Latest); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(), "latest") {
+		t.Errorf("no versions: %v", err)
+	}
+	first, second := finished(t, client, testPlan(1), 1), finished(t, client, testPlan(2), 2)
+	ctx, topics := t.Context(), client.Topics
+	damaged := documents(t, first.Messages)[0]
+	damaged.Value = []byte("{")
+	// written again, damaged, a tombstone
+	for _, m := range append(documents(t, first.Messages), damaged, wire.Message{Key: "tombstone", Headers: damaged.Headers}) {
+		if _, err := client.Log.Append(ctx, topics.Versions, 0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, manifest := range map[string]*schemas.Manifest{Latest: second, "1": first, "2": second, first.Run: first} {
+		m, err := client.Model(ctx, want)
+		if err != nil {
+			t.Fatalf("version %s: %v", want, err)
+		}
+		if m.Manifest.Run != manifest.Run || m.Digest() != manifest.WeightsDigest {
+			t.Errorf("version %s: run %s with digest %s", want, m.Manifest.Run, m.Digest().Short())
+		}
+	}
+	// The second writing of manifest 1 remains after compaction, behind manifest 2.
+	log := client.Log.(memoryLog)
+	key := documents(t, first.Messages)[0].Key
+	at := slices.IndexFunc(log[topics.Versions], func(m wire.Message) bool { return m.Key == key })
+	log[topics.Versions][at] = wire.Message{Key: "gone"}
+	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
+		t.Errorf("after compaction the latest version is %v, %v", m, err)
+	}
+	if m, err := client.Model(ctx, "1"); err != nil || m.Digest() != first.WeightsDigest {
+		t.Errorf("after compaction version 1 is %v, %v", m, err)
+	}
+	missing := (*NoVersionError)(nil)
+	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
+		t.Errorf("version 3: %v", err)
+	}
+	// A solver that did not know that its run was cancelled may have made a version of a number that another run has: the first counts.
+	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
+	if _, err := client.Log.Append(ctx, topics.Plans, 0, late.Message()); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
+		t.Errorf("after a late end: %v, %v", m, err)
+	}
+	if l, err := client.ReadLedger(ctx); err != nil || l.End("late").State != schemas.Cancelled || l.NextVersion() != 3 {
+		t.Errorf("the late run has end %+v, %v", l.End("late"), err)
+	}
+}
+
+// A version that is withheld is read by its number and its run, and is the latest only while it is pinned.
+func TestWithheldVersion(t *testing.T) {
+	client := newTestClient()
+	manifest := finished(t, client, testPlan(1), 1)
+	log, plans := client.Log.(memoryLog), client.Topics.Plans
+	last := len(log[plans]) - 1
+	end := EndOf(log[plans][last])
+	end.Version.Withheld = true
+	log[plans][last] = end.Message()
+	latest := func() error {
+		_, err := client.Model(t.Context(), Latest)
+		return err
+	}
+	if err := latest(); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(),
+		"none of the pipeline's 1 versions is offered") {
+		t.Errorf("the latest: %v", err)
+	}
+	for _, want := range []string{"1", manifest.Run} {
+		if m, err := client.Model(t.Context(), want); err != nil || m.Digest() != manifest.WeightsDigest {
+			t.Errorf("version %s: %v", want, err)
+		}
+	}
+	offered := func(want, pinned bool) {
+		t.Helper()
+		if all, err := client.Versions(t.Context()); err != nil || len(all) != 1 || all[0].Offered != want || all[0].Pinned != pinned {
+			t.Errorf("the versions are %+v, %v", all, err)
+		}
+	}
+	offered(false, false)
+	write(t, client, (&schemas.Pin{Run: manifest.Run, Version: 1}).Message())
+	offered(false, true)
+	if err := latest(); err != nil {
+		t.Errorf("pinned: %v", err)
+	}
+	write(t, client, (&schemas.Pin{}).Message())
+	if err := latest(); err == nil {
+		t.Error("it is the latest, though no longer pinned")
+	}
+}
+
+// A version whose weights were deleted, or are not those that its manifest names, is an error.
+func TestVersionWithoutItsWeights(t *testing.T) {
+	client := newTestClient()
+	finished(t, client, testPlan(1), 1)
+	log := client.Log.(memoryLog)
+	whole := log[client.Topics.Versions]
+	for lost, says := range map[int]string{0: "survey", 1: "stage 0", 2: "stage 1", 3: "manifest"} {
+		log[client.Topics.Versions] = slices.Clone(whole)
+		log[client.Topics.Versions][lost] = wire.Message{Key: "gone"}
+		if _, err := client.Model(t.Context(), Latest); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "no longer on") {
+			t.Errorf("without message %d: %v", lost, err)
+		}
+	}
+}
+
+// A warm start begins at the weights of the version that the plan names, and at no other version's.
+func TestWarmStart(t *testing.T) {
+	client := newTestClient()
+	manifest := finished(t, client, testPlan(1), 1)
+	plan := testPlan(1)
+	plan.Submission = "another"
+	plan.Warm = &schemas.Warm{Run: manifest.Run, Manifest: wire.DigestJSON(manifest)}
+	c := NewChain(plan, client.Codec, event.Ignore{})
+	earlier, err := c.Warm(t.Context(), client)
+	if err != nil || earlier.Digest() != manifest.WeightsDigest {
+		t.Fatalf("%v, %v", earlier, err)
+	}
+	for stage, want := range []float32{2, 4} {
+		if w, initial := c.WeightsFor(Visit{Stage: stage}); w != nil || len(initial) != 6 || initial[0] != want {
+			t.Errorf("stage %d begins at %v, %v", stage, w, initial)
+		}
+	}
+	add(t, c, newTestRun(plan).survey())
+	s, err := c.Stage(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.Stage(1); again != s || err != nil {
+		t.Error("the stage is drawn twice")
+	}
+	if f, err := c.Fitted(s, 1); err != nil || f.W.Data[0] != 4 {
+		t.Errorf("stage 1 has %v, %v before its first weights", f, err)
+	}
+	plan.Warm.Manifest = "other"
+	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Warm(t.Context(), client); err == nil || !strings.Contains(err.Error(),
+		"names other") {
+		t.Errorf("the manifest is another: %v", err)
+	}
+	if earlier, err := NewChain(testPlan(1), client.Codec, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
+		t.Errorf("no warm start: %v, %v", earlier, err)
+	}
+}
+
+// People are told of stages by names.
+func TestStageName(t *testing.T) {
+	if got := fmt.Sprint(event.StageName(wire.Survey), ", ", event.StageName(3), ", ", event.VisitOf(wire.Survey, 0, 4), ", ",
+		event.VisitOf(3, 0, 4)); got != "the survey, stage 3, the survey, visit 1 of stage 4 of 4" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,80 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// NoExamplesError means that the examples topic has nothing to train on.
+type NoExamplesError struct {
+	Topic string // the examples topic
+	Other bool   // it is not the pipeline's own
+	From  string // the topic that ingest follows; "": none
+	Bad   int    // how many messages can't be used
+	First error  // why the first of them can't be used, and where it is; nil: there is none
+	// Unusable says why a message of From can't be used, and where it is; "": there is none in quarantine.
+	Unusable string
+	// PassedOver counts the messages that the run leaves out, by the reason.
+	PassedOver coverage.PassedOver
+}
+
+// Error returns the topic and what to do, or why its messages can't be used.
+func (e *NoExamplesError) Error() string {
+	if e.First != nil {
+		return fmt.Sprintf("no examples on %s: none of its %d messages can be used. The first is %v", e.Topic, e.Bad, e.First)
+	}
+	text := "no examples on " + e.Topic
+	if e.Unusable != "" {
+		return text + ": no message of " + e.From + " could be used. " + e.Unusable
+	}
+	for _, r := range coverage.PassOverReasons() {
+		if n := e.PassedOver[r.Reason]; n > 0 {
+			text += fmt.Sprintf(", beside %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
+		}
+	}
+	if e.Other {
+		return text + ": check that producers write to the topic in examples.topic"
+	}
+	if e.From != "" {
+		return text + ": `stagewise ingest` writes those of " + e.From + " there"
+	}
+	return text + ": name files under examples.train, or let a producer write there"
+}
+
+// Unwrap returns First.
+func (e *NoExamplesError) Unwrap() error { return e.First }
+
+// UnclaimedError means that no process started a run.
+type UnclaimedError struct {
+	What       string // who is missing: "worker" or "solver"
+	After      time.Duration
+	Arithmetic schemas.Arithmetic // that the run needs
+}
+
+// Error returns the time waited, and the requirements of the run.
+func (e *UnclaimedError) Error() string {
+	a := e.Arithmetic
+	if a.Any {
+		return fmt.Sprintf("no %s started the run within %v: it needs one with numerics %s", e.What, e.After, a.Numerics)
+	}
+	return fmt.Sprintf("no %s started the run within %v: it needs one with numerics %s, processor %s, BLAS %s and vector instructions %q",
+		e.What, e.After, a.Numerics, a.Processor, a.BLAS, a.Vector)
+}
+
+// ExpiredError means that retention deleted the first records of an unfinished run from the weights
+// topic. A process that has not read them can't continue the run.
+type ExpiredError struct {
+	Run, Topic string
+	First      int64 // offset of the topic
+}
+
+// Error returns which records are gone, and what to do.
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("the first weights of run %s were deleted from %s, which now begins at offset %d: "+
+		"increase topics.retention.weights beyond the duration of a run", e.Run, e.Topic, e.First)
+}

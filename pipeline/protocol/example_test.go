@@ -1,0 +1,22 @@
+package protocol_test
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// What a worker does next follows from the plan and the accepted records. Without records the survey is due.
+func ExampleChain_Due() {
+	plan := &schemas.Plan{Name: "digits", Stages: make([]schemas.Stage, 4)}
+	chain := protocol.NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	visit, _ := chain.Due()
+	fmt.Println("visit", visit.Number, "of", event.StageName(visit.Stage))
+	fmt.Println("computed from the plan:", visit.Parent == plan.Digest())
+	// Output:
+	// visit 0 of the survey
+	// computed from the plan: true
+}

@@ -1,0 +1,398 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// The ledger has runs in the order of their first plans, and forgets none for what is damaged between them.
+func TestLedger(t *testing.T) {
+	client, told := newTestClient(), notices{}
+	first, second := testPlan(1), testPlan(2)
+	damaged := documents(t, first.Messages)[0]
+	damaged.Value = []byte("{")
+	unsound := testPlan(3)
+	unsound.Stages[0].Passes = 0
+	seal := schemas.SourceSeal{ID: "s", Attempt: "a", Partitions: 1}
+	other := schemas.SourceSeal{ID: "r", Attempt: "a", Partitions: 1}
+	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
+	for _, m := range []wire.Message{
+		damaged, planOf(first), seal.Message(), planOf(second), planOf(first), planOf(unsound), other.Message(), seal.Message(),
+		{Key: "plan/tombstone", Headers: damaged.Headers}, {Value: []byte("of no kind")},
+	} {
+		if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || l.Next != 10 {
+		t.Fatalf("next is %d, %v", l.Next, err)
+	}
+	if l.Report(&told); len(told) != 2 || !strings.Contains(told[0], "test.plans[0]@0: damaged") || !strings.Contains(told[1], "passes") {
+		t.Errorf("skipped: %q", told)
+	}
+	if got := unfinished(l); !slices.Equal(got, []string{first.Run(), second.Run()}) {
+		t.Errorf("unfinished: %v", got)
+	}
+	if got := slices.Collect(l.Sources()); !slices.Equal(got, []string{"r", "s"}) || len(l.Seals("s")) != 1 || len(l.Seals("r")) != 1 {
+		t.Errorf("sources %q with %d and %d seals", got, len(l.Seals("s")), len(l.Seals("r")))
+	}
+	if l.Plan(second.Run()).Digest() != second.Digest() || l.Plan("unknown") != nil || l.End(first.Run()) != nil {
+		t.Error("a plan is not found by its run, or one that is not there is")
+	}
+	end := &schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: 9}}
+	if err := l.Add(Message{Message: end.Message(), Offset: 20}); err != nil || l.Next != 21 {
+		t.Errorf("next is %d, %v", l.Next, err)
+	}
+	if len(unfinished(l)) != 1 || l.End(first.Run()) == nil {
+		t.Error("the first run has not ended")
+	}
+	if l.Plan(first.Run()).Since.Weights != 0 || l.Plan(second.Run()).Since.Weights != 9 {
+		t.Error("the second run begins where the first has ended, and nothing else changes")
+	}
+	if err := l.Add(Message{Message: damaged, Offset: 21}); !errors.Is(err, wire.ErrDamaged) || l.Next != 22 {
+		t.Errorf("next is %d, %v", l.Next, err)
+	}
+}
+
+// unfinished returns the ids of the unfinished runs.
+func unfinished(l *Ledger) (runs []string) {
+	for run := range l.Unfinished() {
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// Of the seal and the removal of a source the later counts, whether a ledger on the topic or compaction stands between them and a reader.
+// A source without a seal that counts is none, and one that comes back is the last.
+func TestRemovedSources(t *testing.T) {
+	seals := map[string]*schemas.SourceSeal{}
+	for _, name := range []string{"s/a", "s/b", "r/a"} {
+		id, attempt, _ := strings.Cut(name, "/")
+		seals[name] = &schemas.SourceSeal{ID: id, Attempt: attempt, Partitions: 1, Spans: coverage.Spans{{From: 0, To: 1}}}
+	}
+	seal := func(name string) wire.Message { return seals[name].Message() }
+	removal := func(name string) wire.Message { return (&schemas.SourceRemoval{Seal: *seals[name]}).Message() }
+	incomplete := (&schemas.End{Run: "x", State: schemas.Failed, Source: "s/a"}).Message()
+	for name, test := range map[string]struct {
+		messages                 []wire.Message
+		sources, counts, removed string
+	}{
+		"sealed":            {[]wire.Message{seal("s/a"), seal("r/a")}, "s r", "s/a r/a", ""},
+		"removed":           {[]wire.Message{seal("s/a"), seal("r/a"), removal("s/a")}, "r", "r/a", "s/a"},
+		"removed twice":     {[]wire.Message{seal("s/a"), removal("s/a"), removal("s/a")}, "", "", "s/a"},
+		"written again":     {[]wire.Message{seal("s/a"), seal("s/a"), removal("s/a")}, "", "", "s/a"},
+		"brought back":      {[]wire.Message{seal("s/a"), seal("r/a"), removal("s/a"), seal("s/a")}, "r s", "r/a s/a", ""},
+		"one attempt":       {[]wire.Message{seal("s/a"), seal("s/b"), removal("s/a")}, "s", "s/b", "s/a"},
+		"another attempt":   {[]wire.Message{seal("s/a"), removal("s/a"), seal("s/b")}, "s", "s/b", "s/a"},
+		"in another order":  {[]wire.Message{seal("s/a"), seal("r/a"), removal("r/a"), removal("s/a")}, "", "", "r/a s/a"},
+		"without messages":  {[]wire.Message{seal("s/a"), removal("s/a"), incomplete}, "", "", ""},
+		"not of its ledger": {[]wire.Message{removal("s/a")}, "", "", "s/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for step := range len(test.messages) + 1 { // after which a ledger is written
+				client := newTestClient()
+				client.LedgerMessages = 1
+				log := client.Log.(memoryLog)
+				log[client.Topics.Examples] = make([]wire.Message, 1) // so that nothing has expired
+				write(t, client, test.messages[:step]...)
+				if err := client.Prune(t.Context(), 1); err != nil {
+					t.Fatal(err)
+				}
+				write(t, client, test.messages[step:]...)
+				check := func(what string) {
+					l, err := client.ReadLedger(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					var counts, removed []string
+					for id := range l.Sources() {
+						for _, s := range l.Seals(id) {
+							counts = append(counts, s.Name())
+						}
+					}
+					for _, s := range l.Removed() {
+						removed = append(removed, s.Name())
+					}
+					got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
+					if want := []string{test.sources, test.counts, test.removed}; !slices.Equal(got, want) {
+						t.Errorf("a ledger after %d messages, %s: %q, expected %q", step, what, got, want)
+					}
+					for name := range seals {
+						if l.Sealed(name) != (slices.Contains(counts, name) || slices.Contains(removed, name)) {
+							t.Errorf("%s is sealed: %v", name, l.Sealed(name))
+						}
+					}
+				}
+				check("as it was written")
+				compact(log, client.Topics.Plans)
+				check("compacted")
+			}
+		})
+	}
+}
+
+// Of the divisions of a topic the first of the last attempt counts, whether a ledger on the topic or compaction stands
+// between them and a reader.
+func TestDivisionOfATopic(t *testing.T) {
+	divisions := []schemas.Division{{Topic: "a", Attempt: 1, Partitions: 2}, {Topic: "a", Attempt: 1, Partitions: 3},
+		{Topic: "b", Attempt: 1, Partitions: 4}, {Topic: "a", Attempt: 2, Partitions: 5}, {Topic: "a", Attempt: 1, Partitions: 6}, {Topic: "a", Attempt: 2, Partitions: 7}}
+	var messages []wire.Message
+	for i := range divisions {
+		divisions[i].Writer = fmt.Sprint("writer ", i)
+		messages = append(messages, divisions[i].Message())
+	}
+	for step := range len(messages) + 1 { // after which a ledger is written
+		client := newTestClient()
+		client.LedgerMessages = 1
+		write(t, client, messages[:step]...)
+		if err := client.Prune(t.Context(), 9); err != nil {
+			t.Fatal(err)
+		}
+		write(t, client, messages[step:]...)
+		l, err := client.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []int{l.Division("a", 1), l.Division("a", 2), l.Division("b", 1), l.Division("c", 1)}
+		if want := []int{0, 5, 4, 0}; !slices.Equal(got, want) {
+			t.Errorf("with a ledger after %d messages: divisions %v, expected %v", step, got, want)
+		}
+	}
+}
+
+// The latest version is the one that is pinned, or else the newest that is not withheld, whether a ledger on the topic or compaction stands
+// between the messages and a reader.
+func TestLatest(t *testing.T) {
+	end := func(version int, withheld bool) wire.Message {
+		run := fmt.Sprint("run", version)
+		return (&schemas.End{Run: run, State: schemas.Done, Version: &schemas.Place{Run: run, Version: version, Withheld: withheld}}).Message()
+	}
+	made := func(version int) wire.Message { return end(version, false) }
+	withheld := func(version int) wire.Message { return end(version, true) }
+	pin := func(version int) wire.Message {
+		return (&schemas.Pin{Run: fmt.Sprint("run", version), Version: version}).Message()
+	}
+	removal := func(version int) wire.Message {
+		return (&schemas.Removal{Run: fmt.Sprint("run", version), Version: version}).Message()
+	}
+	off := (&schemas.Pin{}).Message()
+	for name, test := range map[string]struct {
+		messages                []wire.Message
+		latest, offered, pinned int // 0: there is none
+	}{
+		"no version":                  {nil, 0, 0, 0},
+		"the newest":                  {[]wire.Message{made(1), made(2)}, 2, 2, 0},
+		"the newest is withheld":      {[]wire.Message{made(1), withheld(2), withheld(3)}, 1, 1, 0},
+		"all are withheld":            {[]wire.Message{withheld(1), withheld(2)}, 0, 0, 0},
+		"offered again":               {[]wire.Message{made(1), withheld(2), made(3)}, 3, 3, 0},
+		"pinned":                      {[]wire.Message{made(1), made(2), pin(1), made(3)}, 1, 3, 1},
+		"pinned and withheld":         {[]wire.Message{made(1), withheld(2), pin(2)}, 2, 1, 2},
+		"another is pinned":           {[]wire.Message{made(1), made(2), made(3), pin(1), pin(2)}, 2, 3, 2},
+		"pinned no more":              {[]wire.Message{made(1), made(2), pin(1), off}, 2, 2, 0},
+		"pinned again":                {[]wire.Message{made(1), made(2), pin(1), off, pin(1)}, 1, 2, 1},
+		"the pinned one was removed":  {[]wire.Message{made(1), made(2), pin(1), removal(1)}, 2, 2, 0},
+		"pinned as it was removed":    {[]wire.Message{made(1), made(2), removal(1), pin(1)}, 2, 2, 0},
+		"the offered one was removed": {[]wire.Message{made(1), withheld(2), made(3), removal(3)}, 1, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for step := range len(test.messages) + 1 { // after which a ledger is written
+				client := newTestClient()
+				client.LedgerMessages = 1
+				log := client.Log.(memoryLog)
+				write(t, client, test.messages[:step]...)
+				if err := client.Prune(t.Context(), 9); err != nil {
+					t.Fatal(err)
+				}
+				write(t, client, test.messages[step:]...)
+				check := func(what string) {
+					l, err := client.ReadLedger(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					got := []int{number(l.Latest()), number(l.Offered()), number(l.Pinned())}
+					if want := []int{test.latest, test.offered, test.pinned}; !slices.Equal(got, want) {
+						t.Errorf("a ledger after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
+					}
+				}
+				check("as it was written")
+				compact(log, client.Topics.Plans)
+				check("compacted")
+				for range 2 { // what has tombstones goes
+					write(t, client, slices.Repeat([]wire.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // a ledger is due
+					if err := client.Prune(t.Context(), 9); err != nil {
+						t.Fatal(err)
+					}
+					compact(log, client.Topics.Plans)
+				}
+				check("swept")
+			}
+		})
+	}
+}
+
+// number returns the number of a version; 0 if there is none.
+func number(p *schemas.Place) int {
+	if p == nil {
+		return 0
+	}
+	return p.Version
+}
+
+// compact removes all messages of a topic but the last of each key, and tombstones.
+func compact(log memoryLog, topic string) {
+	last := map[string]int{}
+	for i, m := range log[topic] {
+		last[m.Key] = i
+	}
+	for i, m := range log[topic] {
+		if last[m.Key] != i || m.Value == nil {
+			log[topic][i] = wire.Message{} // of no kind, in the place of what is gone
+		}
+	}
+}
+
+// If clients write again a plan and its end, which a ledger covers, and another run ends between these copies, the run still begins where
+// its plan says: its report comes before the end of the other run.
+func TestPlanAndEndAgain(t *testing.T) {
+	client, first, second := newTestClient(), testPlan(1), testPlan(2)
+	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
+	endOf := func(p *schemas.Plan, weights int64) wire.Message {
+		return (&schemas.End{Run: p.Run(), State: schemas.Done, Since: schemas.Since{Weights: weights}}).Message()
+	}
+	ledger := &schemas.Ledger{Before: 3, Unfinished: []schemas.Place{{Run: second.Run(), From: 1, To: 2}}}
+	write(t, client, planOf(first), planOf(second), endOf(first, 5))
+	write(t, client, append(documents(t, ledger.Messages), planOf(first), endOf(second, 9), endOf(first, 5))...)
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || len(unfinished(l)) != 0 {
+		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+	}
+	if since := l.Plan(first.Run()).Since; since.Weights != 0 {
+		t.Errorf("the first run begins at %d of weights, its plan says 0", since.Weights)
+	}
+}
+
+// If a client writes the plan of a run of a chain again after the run has ended and another was planned, and compaction
+// removes the first copy, the run still ended as it did: the run after it has not taken its turn.
+func TestPlanOfAChainBehindItsEnd(t *testing.T) {
+	client := newTestClient()
+	log := client.Log.(memoryLog)
+	first, second := testPlan(1), testPlan(2)
+	first.Chain = &schemas.Chain{Number: 1}
+	second.Chain = &schemas.Chain{Number: 2, Parent: &schemas.Warm{Run: first.Run()}}
+	plan := documents(t, first.Messages)
+	write(t, client, append(plan, (&schemas.End{Run: first.Run(), State: schemas.Done}).Message())...)
+	write(t, client, append(documents(t, second.Messages), plan...)...)
+	for _, what := range []string{"written twice", "compacted"} {
+		reader := newTestClient()
+		reader.Log = log
+		l, err := reader.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := l.End(first.Run()); end == nil || end.State != schemas.Done || len(l.Overtaken()) > 0 {
+			t.Errorf("%s: the first run has ended as %+v, overtaken are %v", what, end, l.Overtaken())
+		}
+		if chained := l.Chained(); chained == nil || chained.Run != second.Run() {
+			t.Errorf("%s: the newest run is %+v", what, chained)
+		}
+		compact(log, client.Topics.Plans)
+	}
+}
+
+// Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
+func TestEndThatCounts(t *testing.T) {
+	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
+		l, err := newTestClient().ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range order {
+			end := &schemas.End{Run: "run", State: states[i]}
+			if err := l.Add(Message{Message: end.Message()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := states[slices.Max(order)]; l.End("run").State != want {
+			t.Errorf("order %v: the run is %s, expected %s", order, l.End("run").State, want)
+		}
+	}
+}
+
+// Of an end that somebody has read and those that the ledger has, one counts: whatever the ledger knows only in summary, a run that is
+// done stays done, unless another run has the version of its number.
+func TestCounting(t *testing.T) {
+	done := &schemas.End{Run: "run", State: schemas.Done, Version: &schemas.Place{Run: "run", Version: 1}}
+	cancelled := &schemas.End{Run: "run", State: schemas.Cancelled}
+	other := &schemas.End{Run: "other", State: schemas.Done, Version: &schemas.Place{Run: "other", Version: 1}}
+	for name, test := range map[string]struct {
+		known []*schemas.End // that the ledger has
+		read  *schemas.End
+		want  string
+	}{
+		"nothing else is known":          {nil, done, schemas.Done},
+		"a cancellation came late":       {[]*schemas.End{cancelled}, done, schemas.Done},
+		"it was done all the same":       {[]*schemas.End{done}, cancelled, schemas.Done},
+		"another run has the version":    {[]*schemas.End{other}, done, schemas.Cancelled},
+		"it has the version":             {[]*schemas.End{done, other}, done, schemas.Done},
+		"another run had it, and failed": {[]*schemas.End{{Run: "other", State: schemas.Failed}}, done, schemas.Done},
+	} {
+		l, err := newTestClient().ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, end := range test.known {
+			if err := l.Add(Message{Message: end.Message()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if end := l.Counting(test.read); end.State != test.want || (end.Version != nil) != (end.State == schemas.Done) {
+			t.Errorf("%s: %+v counts, expected one that says %s", name, end, test.want)
+		}
+	}
+}
+
+// Only a whole message of its kind ends a run.
+func TestEnds(t *testing.T) {
+	end := (&schemas.End{Run: "run", State: schemas.Done}).Message()
+	damaged := end
+	damaged.Value = []byte("{")
+	for name, test := range map[string]struct {
+		m    wire.Message
+		run  string
+		ends bool
+	}{
+		"its end":        {end, "run", true},
+		"of another run": {end, "other", false},
+		"damaged":        {damaged, "run", false},
+		"a plan":         {documents(t, testPlan(1).Messages)[0], testPlan(1).Run(), false},
+	} {
+		if Ends(test.m, test.run) != test.ends {
+			t.Errorf("%s: ends is %v", name, !test.ends)
+		}
+	}
+}
+
+// Topics and groups are named for their pipeline, and statistics are spread over the partitions of their topic.
+func TestTopics(t *testing.T) {
+	topics := TopicsOf("p")
+	if got := fmt.Sprint(topics.Examples, topics.Quarantine, topics.Workers(),
+		topics.Solvers()); got != "p.examplesp.quarantinep.workp.solve" {
+		t.Error(got)
+	}
+	seen := map[int]bool{}
+	for partition := range 100 {
+		seen[StatisticsPartition(partition, 8)] = true
+	}
+	if len(seen) != 8 || !seen[0] || !seen[7] {
+		t.Errorf("statistics of 100 partitions go to %v", seen)
+	}
+}

@@ -1,0 +1,218 @@
+package protocol
+
+import (
+	"context"
+	"io"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// memoryLog is a Log of one partition a topic, in memory. It can't be followed.
+type memoryLog map[string][]wire.Message
+
+func (l memoryLog) Append(_ context.Context, topic string, _ int, messages ...wire.Message) (int64, error) {
+	base := len(l[topic])
+	l[topic] = append(l[topic], messages...)
+	return int64(base), nil
+}
+
+func (l memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) (offsets []int64, err error) {
+	offsets = make([]int64, len(messages))
+	for i := len(messages) - 1; i >= 0 && err == nil; i-- { // the last first
+		offsets[i], err = l.Append(ctx, topic, partition, messages[i])
+	}
+	return offsets, err
+}
+
+func (l memoryLog) Bounds(_ context.Context, topic string, _ int) (first, end int64, err error) {
+	return 0, int64(len(l[topic])), nil
+}
+
+func (l memoryLog) Spans(_ context.Context, topic string) ([]coverage.Span, error) {
+	return []coverage.Span{{To: int64(len(l[topic]))}}, nil
+}
+
+func (l memoryLog) Before(_ context.Context, topic string, _ time.Duration) ([]int64, error) {
+	return []int64{int64(len(l[topic]))}, nil // all messages are old
+}
+
+func (l memoryLog) DeleteBefore(context.Context, string, int, int64) error { return nil }
+
+func (l memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
+
+func (l memoryLog) Range(topic string, _ int, from, to int64) Reader {
+	return &memoryReader{l[topic], from, to}
+}
+
+func (l memoryLog) Subscribe(context.Context, <-chan struct{}, ...Position) Subscription {
+	panic("a memoryLog can't be followed")
+}
+
+type memoryReader struct {
+	messages []wire.Message
+	next, to int64
+}
+
+func (r *memoryReader) Next(context.Context) (Message, error) {
+	if r.next == r.to {
+		return Message{}, io.EOF
+	}
+	r.next++
+	return Message{Message: r.messages[r.next-1], Offset: r.next - 1}, nil
+}
+
+func (r *memoryReader) Close() error { return nil }
+
+// newTestClient returns a client of empty topics.
+func newTestClient() *Client {
+	return &Client{Log: memoryLog{}, Topics: TopicsOf("test"), Codec: codec.New(nil, 0)}
+}
+
+// testPlan returns a plan of two stages. Other seeds give other runs.
+func testPlan(seed uint64) *schemas.Plan {
+	stage := solve.Defaults()
+	stage.Features = stages.Defaults()
+	stage.Features.Size = 3
+	return &schemas.Plan{
+		Name: "test", Spans: coverage.Spans{{Partition: 0, From: 0, To: 4}}, Foreign: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+		Stages: []schemas.Stage{stage, stage}, Seed: seed, Segment: 2,
+	}
+}
+
+// testRun makes the records of a run, each with the record before it as its parent.
+type testRun struct {
+	plan   *schemas.Plan
+	run    string
+	parent wire.Digest
+}
+
+func newTestRun(plan *schemas.Plan) *testRun {
+	return &testRun{plan, plan.Run(), plan.Digest()}
+}
+
+func (r *testRun) next(record *wire.Record[float32]) *wire.Record[float32] {
+	r.parent = record.Digest()
+	return record
+}
+
+// survey returns the survey's result of two features and two classes.
+func (r *testRun) survey() *wire.Record[float32] {
+	result := statistics.SurveyResult{
+		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: r.run, Stage: wire.Survey, Parent: r.parent},
+		Preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
+			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
+		},
+	}
+	result.Rows[examples.Train] = 10
+	return r.next(result.Record())
+}
+
+// weights returns the weights for a visit, all of them v. final ends the stage.
+func (r *testRun) weights(stage, visit int, v float32, final bool) *wire.Record[float32] {
+	data := make([]float32, 3*2)
+	for i := range data {
+		data[i] = v
+	}
+	w := schemas.Weights{
+		Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Stage: stage, Visit: visit, Parent: r.parent},
+		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 3, 2, data)},
+	}
+	if final {
+		w.Final = &schemas.Final{Visit: visit - 1}
+	}
+	return r.next(w.Record())
+}
+
+// all returns the records of the whole run: two visits a stage.
+func (r *testRun) all() []*wire.Record[float32] {
+	return []*wire.Record[float32]{
+		r.survey(), r.weights(0, 1, 1, false), r.weights(0, 2, 2, true), r.weights(1, 1, 3, false), r.weights(1, 2, 4, true),
+	}
+}
+
+// messages returns the messages of a record.
+func messages(t testing.TB, codec codec.Codec, r *wire.Record[float32]) []wire.Message {
+	t.Helper()
+	list, err := codec.EncodeSingle(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// add has a chain take all messages of a record, and reports whether the last made it grow.
+func add(t testing.TB, c *Chain, r *wire.Record[float32]) (grown bool) {
+	t.Helper()
+	for _, m := range messages(t, c.codec, r) {
+		var err error
+		if grown, err = c.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return grown
+}
+
+// notices is a recorder that keeps what it notices.
+type notices []string
+
+func (n *notices) Record(e event.Event) {
+	if e, ok := e.(event.Noticed); ok {
+		*n = append(*n, e.Text)
+	}
+}
+
+// Between passes on messages with their offsets, in order, and an error of the caller's ends it.
+func TestBetween(t *testing.T) {
+	client := newTestClient()
+	for _, key := range []string{"a", "b", "c", "d"} {
+		if _, err := client.Log.Append(t.Context(), "topic", 0, wire.Message{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := ""
+	err := client.Between(t.Context(), "topic", 0, 1, 3, func(m Message) error {
+		got += m.Key + string('0'+rune(m.Offset))
+		return nil
+	})
+	if err != nil || got != "b1c2" {
+		t.Errorf("%q, %v", got, err)
+	}
+	n := 0
+	err = client.Remaining(t.Context(), "topic", 0, 0, math.MaxInt64, func(Message) error {
+		if n++; n == 2 {
+			return io.ErrClosedPipe
+		}
+		return nil
+	})
+	if err != io.ErrClosedPipe || n != 2 {
+		t.Errorf("%d messages, %v", n, err)
+	}
+}
+
+// A role waits longer each time, but no longer than MaxPatience.
+func TestPatience(t *testing.T) {
+	steps := 0
+	for wait := MinPatience; wait < MaxPatience; steps++ {
+		next := Patience(wait)
+		if next <= wait || next > MaxPatience {
+			t.Fatalf("%v is followed by %v", wait, next)
+		}
+		wait = next
+	}
+	if steps == 0 || Patience(MaxPatience) != MaxPatience || Patience(time.Second) != 2*time.Second {
+		t.Errorf("%d steps from %v to %v", steps, MinPatience, MaxPatience)
+	}
+}

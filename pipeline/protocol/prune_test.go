@@ -1,0 +1,391 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// A ledger on the topic knows where a waiting run begins to read, which the end of the run before it says.
+func TestLedgerKnowsWhereRunsBegin(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	first, second := testPlan(1), testPlan(2)
+	end := &schemas.End{Run: first.Run(), State: schemas.Failed, Since: schemas.Since{Weights: 9, Statistics: []int64{8}}}
+	write(t, client, append(append(documents(t, first.Messages), documents(t, second.Messages)...), end.Message())...)
+	if err := client.Prune(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || !slices.Equal(unfinished(l), []string{second.Run()}) {
+		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+	}
+	if l.covered == 0 {
+		t.Error("no ledger was written")
+	}
+	if since := l.Plan(second.Run()).Since; since.Weights != 9 || !slices.Equal(since.Statistics, []int64{8}) {
+		t.Errorf("the second run begins at %+v, expected where the first ended", since)
+	}
+}
+
+// A ledger of messages that are lost, as it covers more than there was before it, does not count. Otherwise later plans never would.
+func TestLedgerOfLostMessages(t *testing.T) {
+	client, plan := newTestClient(), testPlan(1)
+	ledger := &schemas.Ledger{Before: 7, Highest: 4}
+	write(t, client, append(documents(t, ledger.Messages), documents(t, plan.Messages)...)...)
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || !slices.Equal(unfinished(l), []string{plan.Run()}) || l.NextVersion() != 1 {
+		t.Errorf("unfinished: %v, the next version is %d, %v", unfinished(l), l.NextVersion(), err)
+	}
+}
+
+// A plan of which a part is written makes no ledger: readers that begin with that ledger would never see the whole.
+func TestNoLedgerWithinAPlan(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	plan := documents(t, testPlan(1).Messages)[0]
+	part := plan
+	part.Headers = slices.Clone(plan.Headers)
+	for i, h := range part.Headers {
+		if h.Key == "chunks" {
+			part.Headers[i].Value = "2"
+		}
+	}
+	write(t, client, part)
+	if err := client.Prune(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered != 0 {
+		t.Errorf("a ledger covers the messages before %d, %v", l.covered, err)
+	}
+	for range 8 { // the rest never comes
+		write(t, client, (&schemas.Removal{Run: "x"}).Message())
+	}
+	if err := client.Prune(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered == 0 {
+		t.Errorf("no ledger after a plan that stays incomplete, %v", err)
+	}
+}
+
+// A seal and a removal stay for as long as the examples topic has something of their source, and not longer.
+func TestSourcesGoWithTheirMessages(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	log := client.Log.(memoryLog)
+	log[client.Topics.Examples] = make([]wire.Message, 2)
+	sealed := &schemas.SourceSeal{ID: "sealed", Attempt: "a", Partitions: 1, Spans: coverage.Spans{{From: 0, To: 1}}}
+	removed := &schemas.SourceSeal{ID: "removed", Attempt: "a", Partitions: 1, Spans: coverage.Spans{{From: 1, To: 2}}}
+	write(t, client, sealed.Message(), removed.Message(), (&schemas.SourceRemoval{Seal: *removed}).Message())
+	live := func() (keys []string) {
+		values := map[string]bool{}
+		for _, m := range log[client.Topics.Plans] {
+			values[m.Key] = m.Value != nil
+		}
+		for _, key := range []string{"source/sealed/a", "source/removed/a"} {
+			if values[key] {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+	prune := func() {
+		for range 2 * len(log[client.Topics.Plans]) { // a ledger is due
+			write(t, client, (&schemas.Removal{Run: "x"}).Message())
+		}
+		if err := client.Prune(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 { // the last one has swept both
+		if prune(); len(live()) != 2 {
+			t.Fatalf("%q stay, expected both", live())
+		}
+	}
+	log[client.Topics.Examples] = nil
+	prune()
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || len(live()) != 0 || len(l.Seals("sealed"))+len(l.Removed()) != 0 {
+		t.Errorf("%q stay, the ledger has %v and %v, %v; expected nothing", live(), l.Seals("sealed"), l.Removed(), err)
+	}
+	size := len(log[client.Topics.Plans])
+	prune()
+	for _, m := range log[client.Topics.Plans][size:] {
+		if m.Value == nil && strings.HasPrefix(m.Key, "source/") {
+			t.Errorf("another tombstone of %s", m.Key)
+		}
+	}
+}
+
+// Beside the newest versions those stay that subscribers get, or would without the pin, those that unfinished runs
+// name, and the newest of a chain, from which the next attempt goes on.
+func TestVersionsThatStay(t *testing.T) {
+	client := newTestClient()
+	for version := 1; version <= 9; version++ {
+		run := fmt.Sprint("run", version)
+		place := &schemas.Place{Run: run, Version: version, Withheld: version > 6}
+		write(t, client, (&schemas.End{Run: run, State: schemas.Done, Version: place}).Message())
+	}
+	warm, update := testPlan(1), testPlan(2)
+	warm.Warm, update.Chain = &schemas.Warm{Run: "run3"}, &schemas.Chain{Number: 2, Parent: &schemas.Warm{Run: "run4"},
+		Gate: &schemas.Gate{Split: "test", Offered: schemas.Warm{Run: "run5"}}}
+	write(t, client, append(documents(t, warm.Messages), documents(t, update.Messages)...)...)
+	prune := func(want ...int) {
+		t.Helper()
+		if err := client.Prune(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		l, err := client.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stay []int
+		for _, place := range l.Versions() {
+			stay = append(stay, place.Version)
+		}
+		if !slices.Equal(stay, want) {
+			t.Errorf("the versions %d stay, expected %d", stay, want)
+		}
+	}
+	write(t, client, (&schemas.Pin{Run: "run2", Version: 2}).Message())
+	prune(2, 3, 4, 5, 6, 8, 9)
+	write(t, client, (&schemas.Pin{}).Message())
+	prune(3, 4, 5, 6, 8, 9)
+	for _, plan := range []*schemas.Plan{warm, update} {
+		write(t, client, (&schemas.End{Run: plan.Run(), State: schemas.Cancelled}).Message())
+	}
+	prune(4, 6, 8, 9)
+}
+
+// A pin that comes while an earlier one is swept stays: both have the same key, so a tombstone of one would remove the other.
+func TestPinWhileTheTopicIsSwept(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	log := client.Log.(memoryLog)
+	end := &schemas.End{Run: "run1", State: schemas.Done, Version: &schemas.Place{Run: "run1", Version: 1, Withheld: true}}
+	write(t, client, end.Message(), (&schemas.Pin{}).Message())
+	if err := client.Prune(t.Context(), 1); err != nil { // a ledger covers both
+		t.Fatal(err)
+	}
+	write(t, client, slices.Repeat([]wire.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // another is due
+	swept := &pinningLog{log, (&schemas.Pin{Run: "run1", Version: 1}).Message()}
+	client.Log = swept
+	if err := client.Prune(t.Context(), 1); err != nil || swept.pin.Value != nil {
+		t.Fatalf("nothing was swept, %v", err)
+	}
+	compact(log, client.Topics.Plans)
+	if l, err := client.ReadLedger(t.Context()); err != nil || number(l.Pinned()) != 1 {
+		t.Errorf("version %d is pinned, %v, expected 1", number(l.Pinned()), err)
+	}
+}
+
+// pinningLog writes a pin to the plans topic before the first other message.
+type pinningLog struct {
+	memoryLog
+	pin wire.Message
+}
+
+func (l *pinningLog) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
+	if topic == TopicsOf("test").Plans && l.pin.Value != nil {
+		messages, l.pin = append([]wire.Message{l.pin}, messages...), wire.Message{}
+	}
+	return l.memoryLog.Append(ctx, topic, partition, messages...)
+}
+
+// The plans from which the versions of a chain can be made again stay: those since the last full run of the oldest version. Others go.
+func TestPlansOfAChainStay(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages, client.Alone = 1, true
+	log, plans := client.Log.(memoryLog), client.Topics.Plans
+	var keys []string
+	full := int64(0)
+	for n := 1; n <= 9; n++ {
+		plan := testPlan(uint64(n))
+		plan.Chain = &schemas.Chain{Number: n, Update: &schemas.Update{Passes: 1}}
+		if n%3 == 1 { // 1, 4 and 7 are full
+			plan.Chain.Update, full = nil, int64(len(log[plans]))
+		}
+		plan.Since.Plans = full
+		finished(t, client, plan, n)
+		keys = append(keys, documents(t, plan.Messages)[0].Key)
+		if err := client.Prune(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		oldest := max(n-1, 1)
+		last := (oldest - 1) / 3 * 3 // its full run
+		gone := map[string]bool{}
+		for _, m := range log[plans] {
+			gone[m.Key] = m.Value == nil
+		}
+		for i, key := range keys {
+			if gone[key] && i >= last {
+				t.Errorf("after %d runs the plan of run %d is gone, expected those from %d on", n, i+1, last+1)
+			}
+			if !gone[key] && n == 9 && i < 3 {
+				t.Errorf("the plan of run %d stays, which no version needs", i+1)
+			}
+		}
+	}
+}
+
+// What a run has left on the versions topic is removed if the run was cancelled before its version counted. A version stays, and so
+// does what a run that goes on has written, until a later sweep.
+func TestVersionsThatNeverCount(t *testing.T) {
+	client := newTestClient()
+	client.LedgerMessages = 1
+	log, versions := client.Log.(memoryLog), client.Topics.Versions
+	live := func() (runs []string) {
+		last := map[string]wire.Message{}
+		for _, m := range log[versions] {
+			last[m.Key] = m
+		}
+		for _, m := range last {
+			if m.Value != nil && !slices.Contains(runs, m.Run()) {
+				runs = append(runs, m.Run())
+			}
+		}
+		slices.Sort(runs)
+		return runs
+	}
+	counts, cancelled, goesOn := finished(t, client, testPlan(1), 1), testPlan(2), testPlan(3)
+	for _, plan := range []*schemas.Plan{cancelled, goesOn} {
+		write(t, client, documents(t, plan.Messages)...)
+		manifest := &schemas.Manifest{Name: plan.Name, Version: 2, Run: plan.Run(), Plan: plan}
+		if _, err := client.PublishVersion(t.Context(), manifest, newTestRun(plan).all(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, client, (&schemas.End{Run: cancelled.Run(), State: schemas.Cancelled}).Message())
+	log[versions] = append(log[versions], wire.Message{Value: []byte("of another program")})
+	prune := func(want ...string) {
+		t.Helper()
+		if err := client.Prune(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(want)
+		if got := live(); !slices.Equal(got, want) {
+			t.Errorf("the topic has messages of the runs %q, expected %q", got, want)
+		}
+	}
+	prune("", counts.Run, goesOn.Run())
+	write(t, client, (&schemas.End{Run: goesOn.Run(), State: schemas.Cancelled}).Message())
+	for range 2 * len(log[client.Topics.Plans]) { // a ledger is due
+		write(t, client, (&schemas.Removal{Run: "x"}).Message())
+	}
+	prune("", counts.Run)
+	size := len(log[versions])
+	for range 2 * len(log[client.Topics.Plans]) {
+		write(t, client, (&schemas.Removal{Run: "x"}).Message())
+	}
+	if prune("", counts.Run); len(log[versions]) != size {
+		t.Errorf("%d messages were written where nothing was left to remove", len(log[versions])-size)
+	}
+}
+
+// The end of a run stays while readers need it: its plan comes once more after the latest ledger, and the next ledger may never be
+// written. Later it goes.
+func TestEndOfAPlanThatComesAgain(t *testing.T) {
+	client, plan := newTestClient(), testPlan(1)
+	client.LedgerMessages = 1
+	log, topic := client.Log.(memoryLog), client.Topics.Plans
+	end := (&schemas.End{Run: plan.Run(), State: schemas.Failed}).Message()
+	ledger := &schemas.Ledger{Before: 2}
+	write(t, client, append(documents(t, plan.Messages), end)...)
+	write(t, client, append(documents(t, ledger.Messages), documents(t, plan.Messages)...)...)
+	removed := func(key string) bool {
+		return slices.ContainsFunc(log[topic], func(m wire.Message) bool { return m.Key == key && m.Value == nil })
+	}
+	client.Log = &failingLog{log, 2} // the tombstones are written, and no ledger
+	if err := client.Prune(t.Context(), 1); !errors.Is(err, errWrite) {
+		t.Fatal(err)
+	}
+	client.Log = log
+	for i, m := range log[topic][:ledger.Before] { // compaction comes as far as that ledger
+		if removed(m.Key) {
+			log[topic][i] = wire.Message{}
+		}
+	}
+	if l, err := client.ReadLedger(t.Context()); err != nil || len(unfinished(l)) != 0 {
+		t.Errorf("unfinished: %v, %v; the only run has failed", unfinished(l), err)
+	}
+	for range 2 {
+		for range 2 * len(log[topic]) { // a ledger is due
+			write(t, client, (&schemas.Removal{Run: "x"}).Message())
+		}
+		if err := client.Prune(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !removed(end.Key) {
+		t.Error("the end stays for ever")
+	}
+}
+
+// Whatever a Prune that is interrupted has not removed, later ones remove.
+func TestInterruptedPrune(t *testing.T) {
+	for fails := range 4 {
+		client := newTestClient()
+		client.LedgerMessages = 1
+		log := client.Log.(memoryLog)
+		prune := func(seed uint64) error {
+			plan := testPlan(seed)
+			write(t, client, append(documents(t, plan.Messages), (&schemas.End{Run: plan.Run(), State: schemas.Failed}).Message())...)
+			return client.Prune(t.Context(), 1)
+		}
+		for seed := range uint64(3) {
+			if err := prune(10 + seed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client.Log = &failingLog{log, fails}
+		if err := client.Prune(t.Context(), 1); err != nil && !errors.Is(err, errWrite) {
+			t.Fatal(err)
+		}
+		client.Log = log
+		for seed := range uint64(3) {
+			if err := prune(20 + seed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		live := map[string]bool{}
+		for _, m := range log[client.Topics.Plans] {
+			if live[m.Key] = m.Value != nil; m.Value == nil {
+				delete(live, m.Key)
+			}
+		}
+		if len(live) > 8 { // the last runs, and two ledgers
+			t.Errorf("interrupted at write %d: %d messages stay", fails, len(live))
+		}
+	}
+}
+
+var errWrite = errors.New("no write")
+
+// failingLog fails at one write.
+type failingLog struct {
+	Log
+	left int
+}
+
+func (l *failingLog) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
+	if l.left--; l.left < 0 {
+		return -1, errWrite
+	}
+	return l.Log.Append(ctx, topic, partition, messages...)
+}
+
+// write appends messages to the plans topic.
+func write(t *testing.T, client *Client, messages ...wire.Message) {
+	t.Helper()
+	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...); err != nil {
+		t.Fatal(err)
+	}
+}

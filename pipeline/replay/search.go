@@ -1,0 +1,184 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// Candidate is a run of a search.
+type Candidate struct {
+	Plan   *schemas.Plan
+	Report *schemas.Report // nil: the run has failed
+	Err    error           // why; a *[dispatch.RunError]
+}
+
+// Search trains all jobs, one after the other, and calls with for each when it has ended. Weights are those of separate
+// runs of the jobs, bit for bit. The jobs differ in stages, average, preparation, class weight, seed or intercept, and in nothing
+// else: the files of the first are ingested, once, and all runs are over the spans that the examples topic has then.
+// What runs have in common stays in memory. They write to topics of their own, which are deleted at the end. An error
+// of with ends the search. With folds, of which there are at least two, each job is trained that often, and each run
+// holds out one fold in place of what the job says; runs with the same fold follow one another, as they have more in common.
+func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
+	with func(int, *Candidate) error) error {
+	rec = event.Serialised(rec)
+	job := jobs[0]
+	p := topics.OpenFor(log, job, nil)
+	if err := topics.Create(ctx, p, &job); err != nil {
+		return err
+	}
+	files, err := source.IngestExamples(ctx, p, job, rec)
+	if err != nil {
+		return err
+	}
+	return SearchIngested(ctx, p, log, blas, jobs, files, folds, rec, with)
+}
+
+// SearchIngested is [Search] over files that were ingested.
+func SearchIngested(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
+	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) (err error) {
+	job := jobs[0]
+	s, err := beside(ctx, p, log, job, "search", partition.NewSharingStore, blas, rec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.delete(ctx)) }()
+	known := surveys{}
+	var first *schemas.Plan
+	for number := range max(folds, 1) {
+		for i, job := range jobs {
+			plan, err := searchPlan(ctx, p, job, blas, files)
+			if err != nil {
+				return err
+			}
+			if folds > 0 {
+				plan.Fold = examples.Fold{Number: number, Of: folds}
+				plan.Holdout = 1 / float64(folds)
+			}
+			if first == nil {
+				first = plan
+			}
+			plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
+			plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
+			c := &Candidate{Plan: plan}
+			if c.Report, err = s.train(ctx, plan, known); err != nil {
+				if !errors.As(err, new(*dispatch.RunError)) {
+					return err
+				}
+				c.Err = err
+			}
+			if err := with(i, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// searchPlan returns the plan of a run of a search.
+func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.BLAS, files *source.Ingested) (*schemas.Plan, error) {
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	job.Examples.Words = job.Examples.Words.Counting(files.Vocabulary)
+	return planning.Plan(ctx, p, job, blas, files.Seals, l, files.Retention)
+}
+
+// surveys are the results of surveys, by what they depend on.
+type surveys map[wire.Digest]*statistics.SurveyResult
+
+// surveyOf returns the digest of all that the survey of a run of a search depends on.
+func surveyOf(plan *schemas.Plan) wire.Digest {
+	p := *plan
+	p.Stages, p.Average, p.Intercept = nil, 0, false
+	if slices.ContainsFunc(plan.Stages, func(s schemas.Stage) bool { return stages.Learns(s.Features) || stages.Grown(s.Features) }) {
+		for _, s := range plan.Stages {
+			p.Stages = append(p.Stages, schemas.Stage{Features: s.Features})
+		}
+	}
+	return p.Content()
+}
+
+// train makes a run on the topics of a search. If a run before it had the same survey, it takes the result. Only the newest version stays.
+func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*schemas.Report, error) {
+	l, err := a.submitHere(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	of := surveyOf(plan)
+	if survey := known[of]; survey != nil {
+		own := *survey
+		own.Identity = wire.Identity{Kind: statistics.KindPrepare, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()}
+		if _, err := protocol.WriteRecord(ctx, a.Client, a.Topics.Weights, 0, own.Record()); err != nil {
+			return nil, fmt.Errorf("write the result of the survey: %w", err)
+		}
+	}
+	a.Recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members()})
+	report, err := a.Execute(ctx, plan, l)
+	if err != nil {
+		return nil, err
+	}
+	if known[of] == nil {
+		if known[of], err = a.Survey(ctx, plan.Run()); err != nil {
+			return nil, err
+		}
+	}
+	dispatch.Prune(ctx, a.Members.Pipeline, 1, a.Recorder)
+	return report, nil
+}
+
+// beside creates topics beside those of the pipeline, for runs that only this process makes. Their names begin with
+// that of the pipeline, and have a word that says what for, and one that no other has. What a process has left there
+// that was killed is deleted, if no other process can be at work.
+func beside(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, job topics.Job, word string,
+	newStore func(int64) *partition.Store, blas *kernel.BLAS, rec event.Recorder) (*again, error) {
+	bytes, err := partition.Bytes(job.Memory)
+	if err != nil {
+		return nil, err
+	}
+	prefix := fmt.Sprintf("%s.%s-", job.Name, word)
+	if p.Alone {
+		left, err := p.Admin.Topics(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.Admin.Delete(ctx, Names(left)...); err != nil {
+			return nil, err
+		}
+	}
+	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
+		return nil, err
+	}
+	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // which is not created
+	beside := topics.Open(log, job.Name, p.Memory)
+	beside.Topics.Examples, beside.Archive = p.Topics.Examples, p.Archive
+	topics, store, nothing := topics.Topics(job), newStore(bytes), func() {}
+	dispatch.CheckStore(ctx, beside, store)
+	a := &again{topics: Names(topics), Members: &dispatch.Members{
+		Pipeline: beside, BLAS: blas, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
+		Works: ownership.NewSoleOwner(job.Examples.Partitions), Solves: ownership.NewSoleOwner(1),
+	}}
+	if err := p.Admin.Create(ctx, topics...); err != nil {
+		return nil, errors.Join(err, a.delete(ctx))
+	}
+	return a, nil
+}

@@ -1,0 +1,269 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Verified is a version that was reproduced from the log with the same weights.
+type Verified struct {
+	Version int         // its number
+	Run     string      // id of the run that made it
+	Digest  wire.Digest // of its weights
+}
+
+// Verify reproduces a version of the job's pipeline from the log: its last full run, and the
+// updates since. It compares the weights with those of all versions on the way that are still known, and returns these
+// versions in order, the requested one last. version is its number, its run, or [protocol.Latest]. Verify
+// writes to topics of its own, and deletes them at the end. The error is a *[DigestError] if the weights of a version
+// differ, and a *[heed.MissingPlanError], a *[MissingExamplesError] or an *[ArithmeticError] if the version can't be
+// reproduced.
+func Verify(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, version string,
+	rec event.Recorder) (same []Verified, err error) {
+	rec = event.Serialised(rec)
+	p := topics.OpenFor(log, job, nil)
+	runs, err := heed.HistoryOf(ctx, p, version)
+	if err != nil {
+		return nil, err
+	}
+	for i := range runs {
+		if err := topics.CheckExamples(p, runs[i].Plan, "the run of "+runs[i].Name()); err != nil {
+			return nil, err
+		}
+	}
+	if err := CheckHistory(ctx, p, runs, planning.Arithmetic(blas), rec); err != nil {
+		return nil, err
+	}
+	again, err := beside(ctx, p, log, job, "verify", partition.NewStore, blas, rec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, again.delete(ctx)) }()
+	var parent *schemas.Manifest
+	for i := range runs {
+		r := &runs[i]
+		if parent, err = again.make(ctx, r, parent); err != nil {
+			return same, fmt.Errorf("reproduce %s: %w", r.Name(), err)
+		}
+		if r.Manifest == nil {
+			continue
+		}
+		if parent.WeightsDigest != r.Manifest.WeightsDigest {
+			return same, again.differs(ctx, p, r, parent)
+		}
+		same = append(same, Verified{r.Manifest.Version, r.Manifest.Run, parent.WeightsDigest})
+	}
+	return same, nil
+}
+
+// CheckHistory returns an error that names what is missing if this process can't reproduce runs.
+func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []heed.EarlierRun, here schemas.Arithmetic, rec event.Recorder) error {
+	mixed := false
+	for i := range runs {
+		if there := runs[i].Plan.Arithmetic; !there.Admits(here) {
+			return &ArithmeticError{runs[i].Name(), there, here}
+		} else if there.Any {
+			mixed = true
+		}
+	}
+	if mixed {
+		event.Notice(rec, "the plan accepts machines of any arithmetic (arithmetic: any): if another kind of machine "+
+			"took part, the digests differ")
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return err
+	}
+	missing := &MissingExamplesError{Topic: p.Topics.Examples}
+	for i := range runs {
+		for _, needed := range reads(runs[i].Plan) {
+			gone := needed
+			switch n := needed.Partition; {
+			case n >= len(bounds), needed.To > bounds[n].To:
+			case needed.From < bounds[n].From:
+				gone.To = min(needed.To, bounds[n].From)
+			default:
+				continue
+			}
+			missing.add(gone, runs[i].Name())
+		}
+	}
+	if len(missing.Spans) > 0 {
+		return missing
+	}
+	return nil
+}
+
+// reads returns the spans of the examples topic that a run reads.
+func reads(plan *schemas.Plan) coverage.Spans {
+	spans := slices.Clone(plan.Spans)
+	if u := plan.Update(); u != nil {
+		for _, list := range [][]coverage.Increment{u.Refresh, u.Leave} {
+			for i := range list {
+				spans = append(spans, list[i].Spans()...)
+			}
+		}
+	}
+	return spans
+}
+
+// again makes runs on topics beside those of the pipeline: earlier ones again, or those of a search.
+type again struct {
+	*dispatch.Members
+	topics []string // that it has created
+}
+
+// Names returns the names of topics.
+func Names(topics []kafkalog.Topic) (list []string) {
+	for _, t := range topics {
+		list = append(list, t.Name)
+	}
+	return list
+}
+
+// delete deletes the topics, also if ctx has ended.
+func (a *again) delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return a.Admin.Delete(ctx, a.topics...)
+}
+
+// make makes a run again that starts from the version of parent, which was made again before it, and returns the manifest of its version.
+func (a *again) make(ctx context.Context, r *heed.EarlierRun, parent *schemas.Manifest) (*schemas.Manifest, error) {
+	plan := *r.Plan
+	if plan.Warm != nil {
+		plan.Warm = &schemas.Warm{Run: parent.Run, Manifest: parent.Digest()}
+	}
+	if plan.Chain != nil {
+		chain := *plan.Chain
+		chain.Parent, chain.Gate = plan.Warm, nil // a gate changes no weights
+		plan.Chain = &chain
+	}
+	l, err := a.submitHere(ctx, &plan)
+	if err != nil {
+		return nil, err
+	}
+	a.Recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
+	report, err := a.Execute(ctx, &plan, l)
+	if err != nil {
+		return nil, err
+	}
+	if report.Retrain != nil {
+		report.Retrain.Version, report.Retrain.Seconds = r.Version, report.Seconds
+		a.Recorder.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
+	}
+	dispatch.Prune(ctx, a.Members.Pipeline, 1, a.Recorder)
+	return a.Version(ctx, plan.Run())
+}
+
+// submitHere writes a plan to the topics beside those of the pipeline, and returns a ledger that has it.
+func (a *again) submitHere(ctx context.Context, plan *schemas.Plan) (*protocol.Ledger, error) {
+	l, err := a.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Since, err = a.Now(ctx); err != nil {
+		return nil, err
+	}
+	plan.Since.Plans = l.Next
+	messages, err := plan.Messages()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.Log.Append(ctx, a.Topics.Plans, 0, messages...); err != nil {
+		return nil, err
+	}
+	return a.ReadLedger(ctx)
+}
+
+// differs returns the error that a version has other weights than it has when it is made again, with the examples that differ.
+func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, made *schemas.Manifest) error {
+	differs := &DigestError{Version: r.Version, Want: r.Manifest.WeightsDigest, Got: made.WeightsDigest, Topic: p.Topics.Examples}
+	then, err := p.Survey(ctx, r.Manifest.Run)
+	if err != nil {
+		return errors.Join(differs, err)
+	}
+	now, err := a.Survey(ctx, made.Run)
+	if err != nil {
+		return errors.Join(differs, err)
+	}
+	for i, covered := range then.Covered {
+		if i >= len(now.Covered) || !covered.Same(now.Covered[i]) {
+			differs.Changed = append(differs.Changed, covered.Spans...)
+		}
+	}
+	return differs
+}
+
+// DigestError means that a reproduced version has different weights.
+type DigestError struct {
+	Version   int            // its number
+	Want, Got wire.Digest    // by its manifest, and now
+	Topic     string         // of the examples
+	Changed   coverage.Spans // with examples other than those it was trained on
+}
+
+// Error names both digests, and the examples that have changed.
+func (e *DigestError) Error() string {
+	text := fmt.Sprintf("the weights of version %d have digest %s; reproduced, they have digest %s", e.Version, e.Want, e.Got)
+	if len(e.Changed) == 0 {
+		return text + ": the examples are the ones it was trained on"
+	}
+	return fmt.Sprintf("%s: the examples on %s%s are not the ones it was trained on", text, e.Topic, topics.Listed(e.Changed))
+}
+
+// MissingExamplesError means that a version can't be reproduced because examples are gone.
+type MissingExamplesError struct {
+	Topic string         // of the examples
+	Spans coverage.Spans // that are gone, one of each partition
+	First string         // the first version that learnt them, as "version 3"
+}
+
+// add adds a span that is gone.
+func (e *MissingExamplesError) add(gone coverage.Span, by string) {
+	if e.First == "" {
+		e.First = by
+	}
+	for i := range e.Spans {
+		if s := &e.Spans[i]; s.Partition == gone.Partition {
+			s.From, s.To = min(s.From, gone.From), max(s.To, gone.To)
+			return
+		}
+	}
+	e.Spans = append(e.Spans, gone)
+}
+
+// Error names partitions and offsets.
+func (e *MissingExamplesError) Error() string {
+	return fmt.Sprintf("%s was trained on examples that are gone: %s%s. topics.retention.examples sets how long examples stay",
+		e.First, e.Topic, topics.Listed(e.Spans))
+}
+
+// ArithmeticError means that this process would reproduce a version with different bits.
+type ArithmeticError struct {
+	What        string             // the version, as "version 3"
+	There, Here schemas.Arithmetic // that made the version, and of this process
+}
+
+// Error says what differs.
+func (e *ArithmeticError) Error() string {
+	return fmt.Sprintf("%s was made with a different arithmetic (%s), so its digest may differ. Verify it on "+
+		"such a machine, with the same BLAS and release",
+		e.What, planning.Differences(e.There, e.Here, "this process"))
+}

@@ -1,0 +1,63 @@
+package solver
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// The brokers have lost a visit, and not the final weights that were made of it. No worker makes the visit again, so a solver of a
+// chain that takes the run over does not wait for ever: the run fails, unless the visit is on the topic. It waits for the visit that is
+// due.
+func TestVisitThatIsGone(t *testing.T) {
+	for name, test := range map[string]struct{ final, there bool }{
+		"lost": {final: true}, "there": {final: true, there: true}, "due": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSolver(event.Ignore{})
+			plan := s.plan
+			plan.Chain, plan.Since.Statistics = &schemas.Chain{Number: 1}, []int64{0}
+			s = New(s.Client, nil, plan, 0, groupOwner{make(chan struct{})}, Options{}, event.Ignore{}) // of the plan as it is now
+			planned, err := plan.Messages()
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
+			write := func(topic string, messages []wire.Message, err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				log.topics[topic] = append(log.topics[topic], messages...)
+			}
+			result := surveyResult(s)
+			messages, err := s.Codec.EncodeSingle(result)
+			write(s.Topics.Weights, messages, err)
+			v := protocol.Visit{Stage: 0, Parent: accept(t, s, result)}
+			if test.final {
+				final := (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
+					Final: &schemas.Final{}}).Record()
+				accept(t, s, final)
+				messages, err := s.Codec.EncodeSingle(final)
+				write(s.Topics.Weights, messages, err)
+			}
+			if test.there {
+				messages, err := s.Codec.EncodeDouble((&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
+					Covered: coverage.Coverage{Spans: plan.Spans}}).Record())
+				write(s.Topics.Statistics, messages, err)
+			}
+			s.Log, s.scratch, s.subscription = log, &scratch{}, &scripted{late: 3}
+			s.inbox.Begin(0)
+			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false)))
+			switch gone := errors.As(err, new(*GoneError)); {
+			case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
+				t.Errorf("gather returns %+v, %v", sum, err)
+			}
+		})
+	}
+}

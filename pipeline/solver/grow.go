@@ -1,0 +1,49 @@
+package solver
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/solver/growth"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// grow publishes the trees of a stage that has none yet: it grows them on the sample of the visit before the stage's first. A stage
+// without trees needs no such visit.
+func (s *Solver) grow(ctx context.Context, number int) error {
+	v, due := s.chain.GrowthVisit(number)
+	if !due {
+		return nil
+	}
+	s.inbox.Begin(number)
+	sample := &accumulate.Sample{Max: s.plan.Stages[number].Features.Sample}
+	p := part{kinds: []wire.Kind{statistics.KindSample, statistics.KindVisit}}
+	p.sum = func(span coverage.Span) (*accumulate.Sum, error) {
+		rows, err := statistics.SampleOf(s.inbox.Single(s.identity(statistics.KindSample, v, span.Partition)))
+		if err != nil {
+			return nil, err
+		}
+		sample.MergeRecord(rows)
+		visit, err := statistics.VisitOf(s.inbox.Double(s.identity(statistics.KindVisit, v, span.Partition)))
+		if err != nil {
+			return nil, err
+		}
+		return accumulate.NewSum(visit.Covered, visit.Sums), nil
+	}
+	sum, err := s.gather(ctx, s.gathering(v, p))
+	if err != nil {
+		return err
+	}
+	forest, err := growth.Forest(s.plan, number, s.chain.Prepared, sample.Rows(), sum.Tensors())
+	if err != nil {
+		return err
+	}
+	w := schemas.Weights{
+		Identity: wire.Identity{Kind: schemas.KindStructure, Run: s.run, Stage: number, Parent: v.Parent}, Tensors: stages.StructureOf(forest),
+	}
+	return s.publishWeights(ctx, w.Record())
+}

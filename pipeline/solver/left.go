@@ -1,0 +1,118 @@
+package solver
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// left is what a run of a chain leaves to the next one.
+type left struct {
+	head
+	terms     [][]solve.Terms // of each stage, by visited increment; those that the run merges have none
+	merged    [][]solve.Terms // of each stage, by group of increments that the run merges
+	fitted    []float64       // Σw of the training rows of each visited increment
+	encodings []*encoding     // of an update, by stage
+}
+
+// fits are what the fits of stages are asked for at their end.
+type fits struct {
+	grams   [][]float64           // of each stage of a full run
+	updates map[int]*solve.Update // by stage
+}
+
+// keepGram keeps the Gram matrix of a stage of a full run of a chain.
+func (s *Solver) keepGram(stage int, sums wire.Tensors[float64]) {
+	if s.plan.Chain == nil || s.plan.Update() != nil {
+		return
+	}
+	gram, _ := sums.Find(statistics.FieldGram)
+	s.chained.fits.grams = append(s.chained.fits.grams[:min(stage, len(s.chained.fits.grams))], slices.Clone(gram.Data))
+}
+
+// endChained keeps what a stage of a run of a chain leaves to the next run. sum is the last visit's, or for a full run that of the seals.
+func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
+	c := &s.chained
+	switch {
+	case s.plan.Chain == nil:
+		return nil
+	case s.plan.Update() != nil:
+		moments, terms, fitted := c.fits.updates[f.number].After()
+		c.left.moments, c.left.terms, c.left.fitted = append(c.left.moments, moments), append(c.left.terms, terms), fitted
+		s.mergeTerms()
+		s.beginEncoding(f.number)
+		if f.number == len(s.plan.Stages)-1 {
+			s.last = c.found.sum // how the rows were predicted before they were learnt
+		}
+		return nil
+	case f.stage.Link.Learnt:
+		return nil // every version is full
+	}
+	p, k, m := f.shape.Columns, f.shape.Classes, len(c.found.increments)
+	moments := &solve.Moments{Gram: c.fits.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
+	terms := make([]solve.Terms, m)
+	c.left.fitted = make([]float64, m)
+	for i := range m {
+		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
+		w := c.found.increments[i].Weight
+		if visited := s.takeVisited(sum, i); visited != nil {
+			c.left.fitted[i] = visited[0] / w
+		}
+		if c.found.termsPlaces[i] != i {
+			continue // those of the increment that it is merged with have them
+		}
+		at, any := sum.Take(statistics.Increment(i).Terms())
+		if !any {
+			at.Data = make([]float64, 2*p*k)
+		}
+		for j := range at.Data {
+			at.Data[j] /= w
+		}
+		terms[i] = solve.TermsOf(at.Data[:p*k], at.Data[p*k:])
+		moments.AddTerms(w, terms[i])
+	}
+	c.left.moments, c.left.terms = append(c.left.moments, moments), append(c.left.terms, terms)
+	s.mergeTerms()
+	return nil
+}
+
+// mergeTerms adds up the terms of increments that the run merges, at the stage that has ended last.
+func (s *Solver) mergeTerms() {
+	c, t := &s.chained, len(s.chained.left.terms)-1
+	at := map[int]solve.Terms{}
+	for number, terms := range c.start.merging {
+		at[number] = terms[t]
+	}
+	place := map[int]int{}
+	for i, number := range s.visitedNumbers() {
+		at[number], place[number] = c.left.terms[t][i], i
+	}
+	var merged []solve.Terms
+	for _, group := range s.plan.Chain.Merged() {
+		sum := solve.Terms{}
+		for _, number := range group {
+			if terms := at[number]; terms.Scores != nil { // of increments that workers have merged the first has them
+				sum.Add(terms)
+			}
+			if i, visited := place[number]; visited {
+				c.left.terms[t][i] = solve.Terms{}
+			}
+		}
+		merged = append(merged, sum)
+	}
+	c.left.merged = append(c.left.merged, merged)
+}
+
+// leave keeps in memory what the next run of the chain goes on from.
+func (s *Solver) leave(m *model.Model) {
+	if s.plan.Chain == nil {
+		return
+	}
+	s.Remember(m)
+	after := s.chained.left.head // a copy: a pointer into the solver would keep the solvers of all runs before in memory
+	s.options.Store.put(&after)
+}

@@ -1,0 +1,90 @@
+package notice
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// maxUntrainedNamed is how many labels a notice names.
+const maxUntrainedNamed = 5
+
+// WithoutTraining says which labels only holdout and test rows have, which are always predicted wrongly, and which
+// labels may be meant; "" if there are none.
+func WithoutTraining(labelRows accumulate.LabelSet, untrained map[string]int64) string {
+	var labels, trained, named []string
+	rows := 0
+	for label := range labelRows {
+		if labelRows[label] > 0 {
+			trained = append(trained, label)
+		}
+	}
+	slices.Sort(trained)
+	for _, label := range slices.Sorted(maps.Keys(untrained)) {
+		if labelRows[label] == 0 {
+			labels, rows = append(labels, label), rows+int(untrained[label])
+		}
+	}
+	if len(labels) == 0 || len(trained) == 0 {
+		return ""
+	}
+	for _, label := range labels[:min(len(labels), maxUntrainedNamed)] {
+		name := value.Quote(label)
+		if meant, ok := meantBy(label, trained); ok {
+			name += " (is " + value.Quote(meant) + " meant?)"
+		}
+		named = append(named, name)
+	}
+	if more := len(labels) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s without a training row, so that %s can't be predicted rightly: %s",
+		english.PluralWord(len(labels), "a class", "classes"), english.Plural(rows, "holdout or test row", ""), english.WordSeries(named, "and"))
+}
+
+// meantBy returns the label that another one may be meant to be, if there is one alone: the same number, the same but
+// for case, space and punctuation, or the nearest, if a letter in four or fewer differs.
+func meantBy(label string, labels []string) (meant string, ok bool) {
+	number, err := value.Number(label)
+	for _, alike := range []func(other string) bool{
+		func(other string) bool {
+			v, wrong := value.Number(other)
+			return err == nil && wrong == nil && v == number
+		},
+		func(other string) bool { return trimmed(other) == trimmed(label) },
+		func(other string) bool { return lettersOf(other) == lettersOf(label) && lettersOf(label) != "" },
+		func(other string) bool {
+			return err != nil && 4*levenshtein.ComputeDistance(other, label) <= min(len(other), len(label))
+		},
+	} {
+		same := slices.DeleteFunc(slices.Clone(labels), func(other string) bool { return !alike(other) })
+		if len(same) == 1 {
+			return same[0], true
+		}
+		if len(same) > 1 {
+			break // nobody knows which
+		}
+	}
+	return "", false
+}
+
+// trimmed returns a label in lower case, without space and punctuation around it that ends or quotes a text.
+func trimmed(label string) string { return strings.ToLower(strings.Trim(label, " \t.,;:'\"")) }
+
+// lettersOf returns the letters and digits of a label in lower case.
+func lettersOf(label string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, label)
+}

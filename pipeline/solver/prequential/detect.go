@@ -1,0 +1,36 @@
+package prequential
+
+import (
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// Detect finds out whether the stream has changed, from how the messages of an update were predicted before they were learnt, in the order
+// in which cuts take them. It notes the first increment of the window that has the new stream.
+func Detect(messages []Message, w *schemas.Window) {
+	drift := solve.Drift{}
+	for _, e := range w.Errors {
+		drift.Buckets = append(drift.Buckets, solve.Bucket{Inputs: e.Messages, Rows: e.Rows, Wrong: e.Wrong})
+	}
+	since := int64(0) // how many of the newest messages have the new stream
+	for _, m := range inLogOrder(messages, w.Chain) {
+		if since > 0 {
+			since++
+		}
+		if changed := drift.Observe(m.Weight, m.Errors); changed > 0 {
+			since = changed
+		}
+	}
+	w.Errors = nil
+	for _, b := range drift.Buckets {
+		w.Errors = append(w.Errors, schemas.ErrorSum{Messages: b.Inputs, Rows: b.Rows, Wrong: b.Wrong})
+	}
+	if since == 0 {
+		return
+	}
+	w.Changed = w.Increments[0].Increment.Number
+	for i := len(w.Increments) - 1; i >= 0 && since > 0; i-- {
+		w.Changed = w.Increments[i].Increment.Number
+		since -= w.Increments[i].Messages
+	}
+}

@@ -1,0 +1,60 @@
+package report
+
+import (
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Final is what was measured of the final predictions of a run.
+type Final struct {
+	Sum         *accumulate.Sum
+	Labels      []string               // classes, or the names of the numbers that are predicted
+	TargetScale []float32              // the unit of each number; nil: labels are predicted
+	Thresholds  *statistics.Thresholds // nil: a row has one label
+	Threshold   float64                // of two classes; 0: there is none
+}
+
+// Split returns how good the predictions of a split are.
+func (f *Final) Split(split examples.Split, metrics event.Metrics) schemas.SplitReport {
+	r := schemas.SplitReport{Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss}
+	if f.TargetScale != nil {
+		all, each := f.Sum.DistancesOf(split, f.TargetScale)
+		if all == nil {
+			return r
+		}
+		r.RMSE, r.MAE, r.R2 = Finite(all.RMSE), Finite(all.MAE), Finite(all.R2)
+		r.Targets = map[string]statistics.Distances{}
+		for c, d := range each {
+			r.Targets[f.Labels[c]] = statistics.Distances{RMSE: wire.Finite(d.RMSE), MAE: wire.Finite(d.MAE), R2: wire.Finite(d.R2)}
+		}
+		return r
+	}
+	k := len(f.Labels)
+	if f.Thresholds != nil {
+		if m := f.Sum.LabelsAt(split, k, *f.Thresholds); m != nil {
+			r.Hamming, r.MicroF1, r.MacroF1, r.SubsetAccuracy = Finite(m.Hamming), Finite(m.MicroF1), Finite(m.MacroF1), Finite(m.SubsetAccuracy)
+			r.PrecisionAt = f.Sum.PrecisionOf(split)
+		}
+	}
+	q := f.Sum.QualityOf(split, k)
+	r.LogLoss, r.Brier, r.ECE = Finite(q.LogLoss), Finite(q.Brier), Finite(q.ECE)
+	r.Confusion, r.Reliability = q.Confusion, q.Bins
+	for i := range r.Reliability { // scores that have overflowed give probabilities that are no numbers
+		r.Reliability[i].Confidence = wire.Finite(r.Reliability[i].Confidence)
+	}
+	r.ClassMeasures = f.Sum.MeasuresOf(split, k)
+	if f.Threshold > 0 {
+		r.Decided = f.Sum.DecisionAt(split, f.Threshold).Decided(f.Threshold)
+	}
+	return r
+}
+
+// Finite returns a number as JSON can have it.
+func Finite(v float64) *float64 {
+	v = wire.Finite(v)
+	return &v
+}

@@ -1,0 +1,226 @@
+package solver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/solver/prequential"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// publishWindow writes to the state topic what the next run of the chain goes on from, and returns where its window is;
+// nil if the run is of no chain, or the next run can only be full.
+func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*schemas.StatePlace, error) {
+	c := &s.chained
+	if s.plan.Chain == nil {
+		return nil, nil
+	}
+	w := s.window()
+	report.Retrain.Gate = c.compared.Report()
+	switch margin := s.plan.Chain.Margin(); {
+	case c.compared.Worse(margin):
+		if report.Retrain.Offered, w.Rejected = false, 1; s.plan.Update() != nil {
+			w.Rejected += c.start.window.Rejected
+		} else {
+			w.Rejected = rejectedByFull
+		}
+	case w.Rows() < s.plan.Chain.AtLeast && !c.compared.Good(margin):
+		w.AtLeast = s.plan.Chain.AtLeast
+		report.Retrain.Offered, report.Retrain.AtLeast = false, w.AtLeast
+	}
+	c.left.window = w
+	state, visited := &stateWriter{Solver: s}, s.visitedIncrements(w)
+	for _, increment := range visited {
+		increment.Visited = s.plan.Chain.Number
+	}
+	merged, err := s.writeTerms(ctx, state, visited)
+	if err != nil {
+		return nil, err
+	}
+	var messages []wire.Message
+	for t := range c.left.moments {
+		encoded, err := s.encodedMoments(t)
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, encoded...)
+	}
+	w.Moments = schemas.StatePlace{Run: s.run}
+	if err := state.add(ctx, messages, &w.Moments); err != nil {
+		return nil, err
+	}
+	if err := state.flush(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.Merge(s.plan.Chain.Merged(), merged); err != nil {
+		return nil, err
+	}
+	if err := w.Join(s.plan.Chain.Join); err != nil {
+		return nil, err
+	}
+	if s.snapshots() {
+		w.Snapshot, w.Since = w.Moments, nil
+	}
+	stored := w
+	if s.plan.Update() != nil {
+		stored = w.ChangesOf(c.start.window, *c.start.at)
+	}
+	if messages, err = stored.Messages(); err != nil {
+		return nil, err
+	}
+	at, err := s.Log.Append(ctx, s.Topics.State, 0, messages...)
+	if err != nil {
+		return nil, err
+	}
+	report.Retrain.WindowRows, report.Retrain.Drift = w.Rows(), w.Changed > 0
+	report.Retrain.Gone = max(s.plan.Chain.Had-rowsBefore(w), 0)
+	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
+}
+
+// rowsBefore returns how many rows a window has of the runs before the last.
+func rowsBefore(w *schemas.Window) (rows int64) {
+	for i := range w.Increments {
+		if c := &w.Increments[i].Increment; c.Number != w.Chain.Number {
+			rows += c.Rows()
+		}
+	}
+	return rows
+}
+
+// writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a group
+// of merged increments are, once all is written.
+func (s *Solver) writeTerms(ctx context.Context, state *stateWriter,
+	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
+	c, groups := &s.chained, s.plan.Chain.Merged()
+	places := make([]*schemas.StatePlace, 0, len(visited)+len(groups))
+	for _, increment := range visited {
+		increment.Terms = schemas.StatePlace{}
+		places = append(places, &increment.Terms)
+	}
+	for range groups {
+		places = append(places, &schemas.StatePlace{})
+	}
+	for i, place := range places {
+		if len(c.left.terms) < len(s.plan.Stages) || i < len(visited) && c.left.terms[0][i].Scores == nil {
+			continue // a learnt link, so every version is full; or the terms of a group have them
+		}
+		var messages []wire.Message
+		for t := range c.left.terms {
+			encoded, err := s.encodedTerms(t, i)
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, encoded...)
+		}
+		*place = schemas.StatePlace{Run: s.run, Index: i}
+		if err := state.add(ctx, messages, place); err != nil {
+			return nil, err
+		}
+	}
+	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
+}
+
+// rejectedByFull is Window.Rejected after a full run that was withheld: rejections cause one full run, and no other until a version is
+// offered.
+const rejectedByFull = 2
+
+// window returns the window after the run, without the places of its records.
+func (s *Solver) window() *schemas.Window {
+	c, chain := &s.chained, s.plan.Chain
+	w := &schemas.Window{Run: s.run, Chain: chain, Full: chain.Number, Stages: len(s.plan.Stages)}
+	for t := range w.Stages {
+		p, k := s.shape(t)
+		w.TermsSize += 2 * 8 * int64(p) * int64(k)
+		w.GramsSize += 8 * int64(p) * int64(p+1) / 2
+	}
+	if u := chain.Update; u != nil {
+		before := c.start.window
+		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot
+		w.Since = append(slices.Clone(before.Since), schemas.StatePlace{Run: s.run, Since: &s.plan.Since, Decay: u.Decay,
+			Partitions: s.plan.Partitions()})
+		w.Ends = slices.Clone(before.Ends)
+		w.Progress = slices.Clone(before.Progress)
+		for _, increment := range before.Without(s.plan.Spans).Increments {
+			if leaving(u, increment.Increment.Number) < 0 {
+				if increment.Increment.Weight *= u.Decay; u.Restart {
+					increment.Increment.Weight = 1
+				}
+				if u.Forgets(increment.Increment.Number) >= 0 {
+					at := slices.IndexFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == increment.Increment.Number })
+					increment.Fitted = c.left.fitted[1+at]
+				}
+				w.Increments = append(w.Increments, increment)
+			}
+		}
+		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.covered, Skipped: c.found.skipped}
+		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.left.fitted[0],
+			Messages: int64(len(c.found.messages)), Until: chain.Until})
+		if !u.Restart {
+			w.Errors = before.Errors
+		}
+		if u.Restart {
+			w.FullRows = w.Rows()
+		}
+		prequential.Detect(c.found.messages, w)
+	} else {
+		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
+		for i, increment := range c.found.increments {
+			wi := schemas.WindowIncrement{Increment: increment, Until: untilOf(chain, increment.Number)}
+			if i < len(c.left.fitted) {
+				wi.Fitted = c.left.fitted[i]
+			}
+			w.Increments = append(w.Increments, wi)
+		}
+		w.FullRows = w.Rows()
+	}
+	w.MostlyBad, w.Unknown = c.found.mostlyBad(s.plan), c.found.unknown
+	if c.start.head != nil {
+		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.unknown)
+	}
+	for _, p := range c.found.progress {
+		for partition, next := range p.Next {
+			if next > 0 {
+				w.Progress = advance(w.Progress, partition, statistics.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
+			}
+		}
+	}
+	w.Advance(s.plan)
+	return w
+}
+
+// untilOf returns when the newest message of an increment of a full run was written.
+func untilOf(chain *schemas.Chain, number int) int64 {
+	if number == chain.Number {
+		return chain.Until
+	}
+	for _, t := range chain.Times {
+		if t.Number == number {
+			return t.Until
+		}
+	}
+	return 0
+}
+
+// visitedIncrements returns the increments of a window that the run has visited, in the order of its visits.
+func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.WindowIncrement) {
+	u := s.plan.Update()
+	if u == nil {
+		for i := range w.Increments {
+			visited = append(visited, &w.Increments[i])
+		}
+		return visited
+	}
+	visited = append(visited, &w.Increments[len(w.Increments)-1])
+	for i := range u.Refresh {
+		for j := range w.Increments {
+			if w.Increments[j].Increment.Number == u.Refresh[i].Number {
+				visited = append(visited, &w.Increments[j])
+			}
+		}
+	}
+	return visited
+}

@@ -1,0 +1,105 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// ChangedTopicError means that a followed topic no longer has the message read last. It has lost messages, as after the
+// election of a leader that lacked them, or was recreated. Only the operator knows which.
+type ChangedTopicError struct {
+	Topic     string
+	Partition int
+	Last      int64  // the offset that was read last
+	Why       string // how the topic shows it
+}
+
+// Error names the choice.
+func (e *ChangedTopicError) Error() string {
+	return fmt.Sprintf("%s[%d] no longer has the message read last, at offset %d: %s. It has lost messages, or was recreated. "+
+		"Set examples.on_changed_topic to %s to continue after that offset, or to %s to read it from its beginning as another "+
+		"topic. Until then it is not ingested",
+		e.Topic, e.Partition, e.Last, e.Why, ingest.ChangedTopicBehind, ingest.ChangedTopicAnew)
+}
+
+// decided reports whether the operator has said what to do if the topic has changed.
+func (f *Following) decided() bool {
+	return f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind || f.Job.Examples.OnChangedTopic == ingest.ChangedTopicAnew
+}
+
+// checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the message that was read last. That retention has
+// deleted it is no change.
+func (f *Following) checkUnchanged(ctx context.Context, read schemas.TopicPosition) error {
+	if read.Next == 0 {
+		return nil
+	}
+	changed := &ChangedTopicError{Topic: f.Topic, Partition: read.Partition, Last: read.Next - 1}
+	if read.Partition >= len(f.Bounds) {
+		changed.Why = fmt.Sprintf("it has %d partitions", len(f.Bounds))
+		return changed
+	}
+	if end := f.Bounds[read.Partition].To; end < read.Next {
+		changed.Why = fmt.Sprintf("it ends at offset %d", end)
+		if f.decided() { // then it must be certain: a leader that was elected just now may not yet say all that it has, and a read waits for it
+			err := f.Between(ctx, f.Topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
+			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+				return err
+			}
+			if err == nil {
+				return f.checkLast(ctx, read)
+			}
+		}
+		return changed
+	}
+	return f.checkLast(ctx, read)
+}
+
+// checkLast is checkUnchanged for a partition that has more than what was read last, or has lost that by retention.
+func (f *Following) checkLast(ctx context.Context, read schemas.TopicPosition) error {
+	if read.Next == 0 || read.Last == "" {
+		return nil
+	}
+	digest, err := f.digestAt(ctx, read.Partition, read.Next-1)
+	if err == nil && digest != "" && digest != read.Last {
+		return &ChangedTopicError{Topic: f.Topic, Partition: read.Partition, Last: read.Next - 1, Why: "another message is there"}
+	}
+	return err
+}
+
+// digestAt returns a digest of the message of the topic at an offset, to recognise it by; "" if there is none: it has
+// expired or was compacted.
+func (f *Following) digestAt(ctx context.Context, partition int, offset int64) (digest wire.Digest, err error) {
+	err = f.Between(ctx, f.Topic, partition, offset, offset+1, func(m protocol.Message) error {
+		digest = DigestOf(m)
+		return nil
+	})
+	if errors.As(err, new(*kafkalog.DeletedError)) {
+		return "", nil
+	}
+	return digest, err
+}
+
+// DigestOf returns a digest of a message of the topic.
+func DigestOf(m protocol.Message) wire.Digest {
+	return wire.Digest(wire.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
+}
+
+// behind returns from where a partition of the topic is read that has changed: no offset that was read is read again.
+func (f *Following) behind(ctx context.Context, read schemas.TopicPosition) (_ schemas.TopicPosition, err error) {
+	end := int64(0) // of a partition that is gone
+	if read.Partition < len(f.Bounds) {
+		end = f.Bounds[read.Partition].To
+	}
+	read.Next, read.Last = min(read.Next, end), ""
+	if read.Next > 0 {
+		read.Last, err = f.digestAt(ctx, read.Partition, read.Next-1)
+	}
+	return read, err
+}

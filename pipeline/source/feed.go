@@ -1,0 +1,283 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/progress"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Feed writes one partition of the examples. It knows of the topic what this partition says. Each message that it writes begins where the
+// last that counts ended. After each write it looks at what others have written before it: if that counts, its own does not, and it
+// goes on from there.
+type Feed struct {
+	*Following
+	partition int            // of the examples
+	Seen      progress.State // what the partition says up to end
+	state     progress.State // what the next message begins with: what was seen, or an attempt that has written nothing here
+	end       int64          // of what was seen
+	values    *ingest.Values
+	read      map[int]protocol.Message // by partition of the topic: the message that was read last since the state
+	bad       []schemas.Quarantined
+	since     time.Time // when the first message was read that is not written
+}
+
+var (
+	// errOvertaken says that another process has read the same messages and written them first.
+	errOvertaken = errors.New("another process was faster")
+	// errNoLongerFirst says that an attempt can't begin here: a process has gone on with the one before it.
+	errNoLongerFirst = errors.New("another process also ingests the topic, and has not noticed yet that it changed: looking " +
+		"again how far it was read")
+)
+
+// waitForRows is how long an example waits for others, to be in a message with them.
+const waitForRows = time.Second
+
+// maxBad is how many messages wait to be put into quarantine together.
+const maxBad = 100
+
+// Run feeds the examples until the context ends, or until the end of the topic if the feed has one.
+func (f *Feed) Run(ctx context.Context) error {
+	for {
+		err := f.feed(ctx)
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		switch {
+		case errors.Is(err, errOvertaken):
+			event.Notice(f.Recorder, "another process also ingests %s: continuing after its messages", f.Topic)
+		case !ok || deleted.Topic != f.Topic:
+			return err
+		case deleted.Wanted >= deleted.First:
+			return &ChangedTopicError{Topic: f.Topic, Partition: deleted.Partition, Last: deleted.Wanted - 1,
+				Why: fmt.Sprintf("it ends at offset %d", deleted.End)}
+		default: // before they were read: what there is now is read again
+			f.Bounds[deleted.Partition].To = max(f.Bounds[deleted.Partition].To, deleted.End)
+		}
+	}
+}
+
+// feed reads from where the state says. It returns errOvertaken if that is not where it should read.
+func (f *Feed) feed(ctx context.Context) error {
+	f.values.Take()
+	f.read, f.bad, f.since = map[int]protocol.Message{}, nil, time.Time{}
+	var follow []protocol.Position
+	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
+		f.next[q].Store(max(f.next[q].Load(), f.state.Position(q).Next)) // as others have written it
+		if err := f.catchUp(ctx, q); err != nil {
+			return err
+		}
+		follow = append(follow, protocol.Position{Topic: f.Topic, Partition: q, Offset: max(f.state.Position(q).Next, f.Bounds[q].To)})
+	}
+	if err := f.flush(ctx); err != nil || f.untilEnd {
+		return err
+	}
+	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
+		f.next[q].Store(max(f.next[q].Load(), f.Bounds[q].To)) // the last offsets may have no message
+	}
+	select {
+	case f.caughtUp <- struct{}{}:
+	default:
+	}
+	subscription := f.Log.Subscribe(ctx, nil, follow...)
+	defer subscription.Close()
+	heard := map[int]time.Time{} // when the last message came, by partition of the topic
+	for {
+		timeout := time.Hour
+		if !f.since.IsZero() {
+			timeout = max(0, waitForRows-f.Clock.Since(f.since))
+		}
+		d, late, err := subscription.Next(ctx, timeout)
+		switch {
+		case errors.As(err, new(*kafkalog.DeletedError)):
+			return errors.Join(f.flush(ctx), err) // what was read may be gone too
+		case err != nil:
+			return err
+		case late:
+			err = f.flush(ctx)
+		case d != nil:
+			// A topic takes a while to be made anew, and its readers hear nothing meanwhile.
+			if f.Clock.Since(heard[d.Partition]) >= waitForRows {
+				err = f.checkLast(ctx, f.state.Position(d.Partition))
+			}
+			if err == nil {
+				err = f.add(ctx, d.Partition, d.Message)
+			}
+			heard[d.Partition] = f.Clock.Now()
+		}
+		if err == nil && !f.since.IsZero() && f.Clock.Since(f.since) >= waitForRows {
+			err = f.flush(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp reads what a partition of the topic had when following began.
+func (f *Feed) catchUp(ctx context.Context, partition int) error {
+	for next := f.state.Position(partition).Next; next < f.Bounds[partition].To; {
+		first, _, err := f.Log.Bounds(ctx, f.Topic, partition)
+		if err != nil {
+			return err
+		}
+		if first > next && next > 0 {
+			event.Notice(f.Recorder, "%d offsets of %s[%d] were deleted before they were read: %d to %d. Their examples are not learnt",
+				first-next, f.Topic, partition, next, first-1)
+		}
+		next = max(next, first)
+		err = f.Between(ctx, f.Topic, partition, next, f.Bounds[partition].To, func(m protocol.Message) error {
+			next = m.Offset + 1
+			return f.add(ctx, partition, m)
+		})
+		if deleted := (*kafkalog.DeletedError)(nil); !errors.As(err, &deleted) || deleted.Topic != f.Topic || deleted.Wanted >= deleted.First {
+			return err
+		}
+	}
+	return nil
+}
+
+// add takes a message of the topic into the batch.
+func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
+	value := ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, Value: m.Value}
+	full, err := f.values.Add(value)
+	if full {
+		if err := f.flush(ctx); err != nil {
+			return err
+		}
+		_, err = f.values.Add(value)
+	}
+	if err != nil {
+		if f.Job.OnBadMessage == schemas.StopOnBadMessage {
+			return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, err))
+		}
+		f.bad = append(f.bad, schemas.Quarantined{
+			Topic: f.Topic, Partition: partition, Offset: m.Offset, Reason: schemas.QuarantineReason(err), Key: m.Key, Bytes: len(m.Value),
+			Value: m.Value,
+		})
+	}
+	f.read[partition] = m
+	if f.since.IsZero() {
+		f.since = f.Clock.Now()
+	}
+	if f.values.Full() || len(f.bad) == maxBad {
+		return f.flush(ctx)
+	}
+	return nil
+}
+
+// flush writes the batch. Before, it puts into quarantine what can't be used: once the batch is written, that is not read again.
+func (f *Feed) flush(ctx context.Context) error {
+	if err := f.quarantine(ctx); err != nil {
+		return err
+	}
+	f.since = time.Time{}
+	rows := f.values.Take()
+	if rows == nil {
+		f.done()
+		return nil // what was read has no examples, and is read again if this process ends before there are some
+	}
+	f.noticeOffsets()
+	after := f.state
+	after.After = ""
+	for _, q := range slices.Sorted(maps.Keys(f.read)) {
+		after.Raise(schemas.TopicPosition{Partition: q, Next: f.read[q].Offset + 1, Last: DigestOf(f.read[q])})
+	}
+	origin := schemas.Origin{
+		Source: schemas.TopicSource(f.Topic), Attempt: strconv.Itoa(f.state.Attempt), Sequence: f.state.Next, Partitions: f.Partitions,
+		After: f.state.After,
+	}
+	m, err := origin.TopicMessage(after.Positions, rows, f.Memory)
+	if err != nil {
+		return err
+	}
+	at, err := f.Log.Append(ctx, f.Topics.Examples, f.partition, m)
+	if err != nil {
+		return err
+	}
+	if err := f.see(ctx, at, m); err != nil {
+		return err
+	}
+	if f.Seen.Attempt < f.state.Attempt {
+		return errNoLongerFirst
+	}
+	f.state = f.Seen
+	if f.state.Attempt != after.Attempt || !slices.Equal(f.state.Positions, after.Positions) {
+		return errOvertaken
+	}
+	f.done()
+	clear(f.read)
+	f.rows.Add(int64(rows.Rows))
+	f.Recorder.Record(f.ingested(false))
+	return nil
+}
+
+// done notes that nothing waits of what was read.
+func (f *Feed) done() {
+	for q, m := range f.read {
+		f.next[q].Store(max(f.next[q].Load(), m.Offset+1))
+	}
+}
+
+// see takes into account what the partition has up to our message at an offset.
+func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
+	switch {
+	case at < f.end:
+		return fmt.Errorf("%s[%d] ended at offset %d, and now at %d: the topic was recreated; ingest again", f.Topics.Examples,
+			f.partition, f.end, at)
+	case at == f.end:
+		if err := f.Seen.Add(f.Topic, m); err != nil {
+			return err
+		}
+	default:
+		err := f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1, func(m protocol.Message) error {
+			return f.Seen.Add(f.Topic,
+				m.Message)
+		})
+		if err != nil {
+			return fmt.Errorf("read what others have written to %s[%d]: %w", f.Topics.Examples, f.partition, err)
+		}
+	}
+	f.end = at + 1
+	return nil
+}
+
+// quarantine puts the messages of the topic that can't be used onto the quarantine topic.
+func (f *Feed) quarantine(ctx context.Context) error {
+	messages := make([]wire.Message, len(f.bad))
+	for i := range f.bad {
+		messages[i] = f.bad[i].Message()
+	}
+	if _, err := f.Log.Append(ctx, f.Topics.Quarantine, 0, messages...); err != nil {
+		return fmt.Errorf("quarantine %d messages of %s: %w", len(messages), f.Topic, err)
+	}
+	for _, q := range f.bad {
+		f.quarantined.Add(1)
+		reason := reasonOf(q.Topic, q.Partition, q.Offset, q.Reason)
+		f.unusable.CompareAndSwap(nil, &reason)
+		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
+	}
+	f.bad = nil
+	return nil
+}
+
+// noticeOffsets names the columns that need an offset, each once.
+func (f *Feed) noticeOffsets() {
+	needed := f.values.NeededOffsets()
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		if _, said := f.needOffsets.LoadOrStore(name, true); !said {
+			event.Notice(f.Recorder, "column %q of %s: its values differ too little for their size, and float32 loses the differences. "+
+				"Set examples.offsets: {%s: %s} before a version learns them",
+				name, f.Topic, name, strconv.FormatFloat(needed[name], 'f', -1, 64))
+		}
+	}
+}

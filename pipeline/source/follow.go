@@ -1,0 +1,296 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/progress"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Follow writes the examples in the messages of the topic examples.from_topic to the examples topic of the job, and creates topics that
+// are missing. It goes on where the examples topic says that the topic was read last, until ctx ends; with untilEnd until the end that
+// the topic has now. If the topic no longer has what was read last, the job says what to do, and the error may be a *[ChangedTopicError].
+//
+// Partition q of the topic goes to partition q mod P of the examples, of which there were P when the topic was followed first. Several
+// processes may follow a topic: what one has written the others don't count again.
+func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd bool, rec event.Recorder) error {
+	p, rec := topics.Open(log, job.Name, nil), event.Serialised(rec)
+	if err := CheckSource(ctx, p, job); err != nil {
+		return err
+	}
+	if err := topics.Create(ctx, p, &job); err != nil {
+		return err
+	}
+	if untilEnd {
+		return FollowTopic(ctx, p, job, true, rec)
+	}
+	return FollowInTurn(ctx, p, job, rec)
+}
+
+// OwnTopicError says that a pipeline is to follow one of its own topics.
+type OwnTopicError struct{ Topic string }
+
+// Error returns what to do.
+func (e *OwnTopicError) Error() string {
+	return fmt.Sprintf("examples.from_topic: %s is a topic of this pipeline: expected one that others write. Examples in Arrow "+
+		"that are on the examples topic need no ingest", e.Topic)
+}
+
+// CheckSource returns an error if the job's examples come from a topic that can't be followed.
+func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
+	topic := job.Examples.FromTopic
+	if topic == "" {
+		return nil
+	}
+	if slices.ContainsFunc(topics.Topics(job), func(own kafkalog.Topic) bool { return own.Name == topic }) {
+		return &OwnTopicError{topic}
+	}
+	if _, err := p.Log.Partitions(ctx, topic); err != nil {
+		return fmt.Errorf("examples.from_topic: %w", err)
+	}
+	return nil
+}
+
+// FollowTopic is [Follow] when the topics are there.
+func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) error {
+	return NewFollow(p, job, untilEnd, rec).Run(ctx)
+}
+
+// NewFollow returns what follows the topic of a job.
+func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
+	topic := job.Examples.FromTopic
+	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: progress.NewWaiting(p.Log, topic),
+		caughtUp: make(chan struct{}, 1)}
+	f.Together = f.inGoroutines
+	return f
+}
+
+// inGoroutines runs feeds until all have ended, or one has an error.
+func (f *Following) inGoroutines(ctx context.Context, feeds []*Feed) error {
+	group, running := errgroup.WithContext(ctx)
+	for _, feed := range feeds {
+		group.Go(func() error { return feed.Run(running) })
+	}
+	if !f.untilEnd {
+		group.Go(func() error { return f.watch(running) })
+	}
+	return group.Wait()
+}
+
+// Run follows the topic, and begins again where the operator has said what to do.
+func (f *Following) Run(ctx context.Context) error {
+	for following := false; ; {
+		feeds, err := f.begin(ctx)
+		if err != nil {
+			return err
+		}
+		if !f.untilEnd && !following {
+			f.Recorder.Record(event.Following{Topic: f.Topic})
+			following = true
+		}
+		err = f.Together(ctx, feeds)
+		switch {
+		case f.decided() && errors.As(err, new(*ChangedTopicError)), errors.Is(err, errNoLongerFirst), errors.Is(err, errGrown):
+			event.Notice(f.Recorder, "%v", err)
+		case err != nil:
+			return err
+		default:
+			f.Recorder.Record(f.ingested(true))
+			return f.checkUsable()
+		}
+	}
+}
+
+// Following is a topic whose messages become examples.
+type Following struct {
+	*topics.Pipeline
+	Topic      string
+	Bounds     []coverage.Span // of the topic, when following began
+	Job        topics.Job
+	Partitions int // partition q of the topic goes to partition q mod partitions of the examples
+	untilEnd   bool
+	Recorder   event.Recorder
+	rows       atomic.Int64   // that were written
+	next       []atomic.Int64 // by partition of the topic: before which offset nothing waits
+	waiting    *progress.Waiting
+	caughtUp   chan struct{}                        // receives a value when a feed has read what the topic had when it began; has room for one
+	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one has an error
+	// earlier says that the examples have had rows of the topic before.
+	earlier     bool
+	quarantined atomic.Int64           // messages that could not be used
+	unusable    atomic.Pointer[string] // why one of them could not, and where it is
+	needOffsets sync.Map               // the columns that were said to need an offset
+}
+
+// checkUsable returns a *NothingUsableError if the topic has had messages, and neither now nor earlier one that could be used.
+func (f *Following) checkUsable() error {
+	first := f.unusable.Load()
+	if first == nil || f.rows.Load() > 0 || f.earlier {
+		return nil
+	}
+	return &NothingUsableError{Topic: f.Topic, Messages: f.quarantined.Load(), First: *first}
+}
+
+func (f *Following) ingested(done bool) event.Ingested {
+	return event.Ingested{Files: []string{"topic " + f.Topic}, Split: examples.Train, Rows: f.rows.Load(), Done: done}
+}
+
+// begin returns a feed for each partition of the examples to which partitions of the topic go.
+func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
+	if f.Bounds, err = f.Log.Spans(ctx, f.Topic); err != nil {
+		return nil, fmt.Errorf("examples.from_topic: %w", err)
+	}
+	examples, err := f.Log.Spans(ctx, f.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]progress.State, len(examples))
+	for n, span := range examples {
+		if states[n], err = progress.Read(ctx, f.Client, f.Topic, span, lookBack); err != nil {
+			return nil, fmt.Errorf("find how far %s was read: %w", f.Topic, err)
+		}
+		f.earlier = f.earlier || states[n].Attempt > 0
+	}
+	attempt := progress.Merge(states) // the last one, and how far it has read each partition of the topic, whichever of the examples has it
+	if err := f.raiseEarlier(ctx, &attempt, states); err != nil {
+		return nil, err
+	}
+	if attempt, err = f.unlessChanged(ctx, attempt); err != nil {
+		return nil, err
+	}
+	if f.Partitions = attempt.Partitions; f.Partitions == 0 {
+		if f.Partitions, err = f.decideDivision(ctx, attempt.Attempt, len(examples)); err != nil {
+			return nil, err
+		}
+	}
+	f.Partitions = min(f.Partitions, len(examples)) // they were made anew
+	if f.Partitions < len(examples) {
+		event.Notice(f.Recorder, "%s is ingested into the first %d of %d partitions of %s, the number when it was first "+
+			"followed: rows keep their partitions", f.Topic, f.Partitions, len(examples), f.Topics.Examples)
+	}
+	f.next = make([]atomic.Int64, len(f.Bounds))
+	for q := range f.next {
+		f.next[q].Store(attempt.Position(q).Next)
+	}
+	options, err := f.withWords(ctx, examples)
+	if err != nil {
+		return nil, err
+	}
+	for n := range min(f.Partitions, len(f.Bounds)) {
+		from := states[n]
+		if from.Attempt < attempt.Attempt {
+			from = progress.State{Attempt: attempt.Attempt}
+			if attempt.Attempt > 1 {
+				from.After = schemas.Turn(states[n].Attempt, states[n].Next)
+			}
+		}
+		for q := range f.Bounds {
+			// The first messages of a later attempt say where it begins everywhere: partitions that get no rows for a while have only that.
+			if q%f.Partitions == n || attempt.Attempt > 1 {
+				from.Raise(attempt.Position(q))
+			}
+		}
+		feeds = append(feeds, &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To,
+			values: ingest.NewValues(options)})
+	}
+	return feeds, nil
+}
+
+// decideDivision returns to how many partitions of the examples the topic goes in an attempt to read it that has no
+// rows yet: as the first process has said on the plans topic. If none has, this one says that it goes to all that there
+// are.
+func (f *Following) decideDivision(ctx context.Context, attempt, all int) (partitions int, err error) {
+	l, err := f.ReadLedger(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if partitions = l.Division(f.Topic, attempt); partitions > 0 {
+		return partitions, nil
+	}
+	division := &schemas.Division{Topic: f.Topic, Attempt: attempt, Partitions: all, Writer: f.Fresh()}
+	if _, err := f.Log.Append(ctx, f.Topics.Plans, 0, division.Message()); err != nil {
+		return 0, fmt.Errorf("record the number of partitions of %s: %w", f.Topic, err)
+	}
+	if l, err = f.ReadLedger(ctx); err != nil { // another process may have been first
+		return 0, err
+	}
+	return cmp.Or(l.Division(f.Topic, attempt), all), nil
+}
+
+// raiseEarlier takes over from states of earlier attempts what a process has read that did not know of the last one: it
+// counts, if that goes on behind what was read, and the topic still has it.
+func (f *Following) raiseEarlier(ctx context.Context, last *progress.State, states []progress.State) error {
+	for _, earlier := range states {
+		if earlier.Attempt == last.Attempt {
+			continue
+		}
+		for _, p := range earlier.Positions {
+			if begun := last.Position(p.Partition).Next; begun == 0 || p.Next <= begun || p.Partition >= len(f.Bounds) ||
+				p.Next > f.Bounds[p.Partition].To {
+				continue
+			}
+			digest, err := f.digestAt(ctx, p.Partition, p.Next-1)
+			if err != nil {
+				return err
+			}
+			if digest != "" && digest == p.Last {
+				last.Raise(p)
+			}
+		}
+	}
+	return nil
+}
+
+// unlessChanged returns what reading goes on from: what was read last, if the topic still has it, or what the job says.
+func (f *Following) unlessChanged(ctx context.Context, last progress.State) (progress.State, error) {
+	from := progress.State{Attempt: last.Attempt + 1, Partitions: last.Partitions} // behind what has changed
+	var changed *ChangedTopicError                                                 // the first
+	for _, read := range last.Positions {
+		err := f.checkUnchanged(ctx, read)
+		different, ok := errors.AsType[*ChangedTopicError](err)
+		if err != nil && !ok {
+			return from, err
+		}
+		if changed == nil {
+			changed = different
+		}
+		if ok && f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind {
+			was := read.Next
+			if read, err = f.behind(ctx, read); err != nil {
+				return from, err
+			}
+			event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading continues at offset %d; messages that arrived before offset %d "+
+				"meanwhile are not read", f.Topic, read.Partition, different.Why, read.Next, was)
+		}
+		from.Raise(read)
+	}
+	switch {
+	case changed == nil:
+		return last, nil
+	case f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind:
+		return from, nil
+	case f.Job.Examples.OnChangedTopic == ingest.ChangedTopicAnew:
+		event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading the topic from its beginning as another one", f.Topic,
+			changed.Partition, changed.Why)
+		return progress.State{Attempt: last.Attempt + 1}, nil
+	}
+	return from, changed
+}
+
+// lookBack is how many messages of a partition of the examples are read to find the last that counts. Behind it are at most the
+// repetitions of some writes, and those of processes that have not seen it yet.
+const lookBack = 16

@@ -1,0 +1,262 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Ingest writes the job's files to the examples topic, and creates topics that are missing. It skips a source that is on the topic
+// and sealed. It completes a source that an earlier attempt left unsealed, or writes it again: no run trains on examples
+// without a seal.
+func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder) error {
+	p := topics.Open(log, job.Name, nil)
+	if err := topics.Create(ctx, p, &job); err != nil {
+		return err
+	}
+	_, err := IngestFiles(ctx, p, job, rec)
+	return err
+}
+
+// Files ingests the job's files. A source that retention may delete before a run has ended is ingested again.
+func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.ExamplesRetention, rec event.Recorder) (*Ingested, error) {
+	sources, err := ingest.Sources(ctx, job.Examples)
+	if err != nil {
+		return nil, err
+	}
+	files := &Ingested{Retention: r}
+	if len(sources) == 0 {
+		return files, nil
+	}
+	files.Vocabulary = sources[0].Vocabulary // of all
+	for _, c := range sources[0].Columns {
+		if c.Offset != 0 {
+			event.Notice(rec, "column %q: its values differ too little for their size, and float32 loses the differences: %s is subtracted",
+				c.Name, strconv.FormatFloat(c.Offset, 'f', -1, 64))
+		}
+	}
+	ledger, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	staying, err := topics.Staying(ctx, p, r, bounds)
+	if err != nil {
+		return nil, err
+	}
+	forgotten, err := heed.Read(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	last := &lastMessages{Pipeline: p, ledger: ledger, bounds: bounds}
+	for _, s := range sources {
+		if forgotten.Sources[s.ID] {
+			return nil, &heed.ForgottenError{Files: s.Files, Source: s.ID, Topic: p.Topics.Forget}
+		}
+		seal, err := SealOf(ctx, p, ledger, staying, s.ID)
+		if err != nil {
+			return nil, err
+		}
+		if seal != nil && seal.Split != s.Split.String() {
+			return nil, &SplitError{Topic: p.Topics.Examples, Files: s.Files, Split: s.Split.String(), KnownFiles: seal.Files,
+				KnownSplit: seal.Split}
+		}
+		if seal == nil {
+			if seal, err = bringBack(ctx, p, ledger, staying, s, rec); err != nil {
+				return nil, err
+			}
+		}
+		known := seal != nil
+		if !known {
+			if seal, err = publishSource(ctx, p, s, job.Examples, last, rec); err != nil {
+				return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
+			}
+			if last.bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil { // the next source comes after this one
+				return nil, err
+			}
+		}
+		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: known})
+		files.Seals = append(files.Seals, *seal)
+	}
+	return files, nil
+}
+
+// SplitError says that files are on the topic already, but for another split. An example is in one split only.
+type SplitError struct {
+	Topic      string   // the examples topic
+	Files      []string // that were to be ingested
+	Split      string   // as which they were to be ingested
+	KnownFiles []string // what they were called when they were ingested
+	KnownSplit string   // as which they were
+}
+
+// Error returns both splits, and both names.
+func (e *SplitError) Error() string {
+	return fmt.Sprintf("%s is named under examples.%s, but the same bytes are on %s already as %s under examples.%s: an "+
+		"example can't be in both; name it under examples.%[5]s",
+		strings.Join(e.Files, ", "), e.Split, e.Topic, strings.Join(e.KnownFiles, ", "), e.KnownSplit)
+}
+
+// publishSource writes a source to the examples topic and seals it.
+func publishSource(ctx context.Context, p *topics.Pipeline, s ingest.Source, o ingest.Options, last *lastMessages,
+	rec event.Recorder) (*schemas.SourceSeal, error) {
+	attempt, err := last.attempt(ctx, s.ID, o.BatchRows)
+	if err != nil {
+		return nil, err
+	}
+	write := func(ctx context.Context, partition int, messages ...wire.Message) (int64, error) {
+		return p.Log.Append(ctx, p.Topics.Examples, partition, messages...)
+	}
+	seal, err := ingest.Publish(ctx, s, attempt, write, p.Memory, func(rows int64) {
+		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
+		return nil, fmt.Errorf("seal the source: %w", err)
+	}
+	return seal, nil
+}
+
+// lastMessages are the origins of the last messages of all partitions, as an interrupted ingest left them. They are read once, when the
+// first source is published: what comes after them is our own.
+type lastMessages struct {
+	*topics.Pipeline
+	ledger  *protocol.Ledger
+	bounds  []coverage.Span
+	origins []schemas.Origin // of the partitions that were read; the zero origin: another producer wrote the last message, or there is none
+}
+
+// attempt returns the attempt to write a source in messages of that many rows. If the partitions end with messages of an
+// interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have had without the
+// interruption. If other messages follow, a message is missing, a write was repeated, the messages had another number of rows, or the
+// attempt was sealed, a new attempt begins, and the earlier messages never count.
+func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
+	for n := len(t.origins); n < len(t.bounds); n++ { // all, or those that were added since the source before
+		last, _, err := origin(ctx, t.Pipeline, n, t.bounds[n].To-1, t.bounds[n].From)
+		if err != nil {
+			return ingest.Attempt{}, err
+		}
+		t.origins = append(t.origins, last)
+	}
+	begun := ingest.Attempt{Spans: make([]coverage.Span, len(t.bounds))}
+	fresh := ingest.Attempt{Spans: make([]coverage.Span, len(t.bounds))}
+	whole := true
+	for n, bounds := range t.bounds {
+		fresh.Spans[n] = coverage.Span{Partition: n, From: bounds.To, To: bounds.To}
+		begun.Spans[n] = fresh.Spans[n]
+		last := t.origins[n]
+		if last.Source != id {
+			continue
+		}
+		begun.ID = last.Attempt
+		begun.Spans[n].From = bounds.To - (last.Sequence/int64(len(t.bounds)) + 1)
+		head, _, err := origin(ctx, t.Pipeline, n, begun.Spans[n].From, bounds.From)
+		if err != nil {
+			return begun, err
+		}
+		whole = whole && head == schemas.Origin{Source: id, Attempt: last.Attempt, Sequence: int64(n)}
+	}
+	clear(t.origins) // of the next source, nothing is at the ends any more
+	name := schemas.SourceName(id, begun.ID)
+	whole = whole && !t.ledger.Incomplete(name) && !t.ledger.Sealed(name)
+	if whole && begun.ID != "" && begun.ID == attemptID(begun.Spans, batchRows) {
+		return begun, nil
+	}
+	fresh.ID = attemptID(fresh.Spans, batchRows)
+	return fresh, nil
+}
+
+// attemptID returns the id of an attempt that begins where the spans begin. Every earlier attempt that has written a message began
+// at other offsets. Attempts that cut a source into other messages have another id too.
+func attemptID(spans []coverage.Span, batchRows int) string {
+	begins := []string{strconv.Itoa(batchRows)}
+	for _, s := range spans {
+		begins = append(begins, strconv.FormatInt(s.From, 10))
+	}
+	return wire.DigestJSON(begins).Short()
+}
+
+// origin returns the origin of the message at an offset. ok is false if the message was not ingested, or if the offset is before
+// the partition's first.
+func origin(ctx context.Context, p *topics.Pipeline, partition int, at, first int64) (found schemas.Origin, ok bool, err error) {
+	if at < first {
+		return found, false, nil
+	}
+	err = p.Between(ctx, p.Topics.Examples, partition, at, at+1, func(m protocol.Message) error {
+		found, ok = schemas.OriginOf(m.Message)
+		return nil
+	})
+	return found, ok, err
+}
+
+// SealOf returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same seal, even
+// if two have ingested the source at the same time. bounds are those of the examples topic.
+func SealOf(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span, id string) (*schemas.SourceSeal, error) {
+	for _, seal := range l.Seals(id) {
+		present, err := present(ctx, p, seal, bounds)
+		if err != nil {
+			return nil, err
+		}
+		if present {
+			return seal, nil
+		}
+	}
+	return nil, nil
+}
+
+// bringBack brings back a source that was removed, if its messages are still on the topic and have the split that it is ingested for: it
+// writes the seal again, and returns it. It returns nil if there is no such source. bounds are those of the examples topic.
+func bringBack(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span, s ingest.Source,
+	rec event.Recorder) (*schemas.SourceSeal, error) {
+	for _, seal := range l.Removed() {
+		if seal.ID != s.ID || seal.Split != s.Split.String() {
+			continue
+		}
+		present, err := present(ctx, p, seal, bounds)
+		if err != nil {
+			return nil, err
+		}
+		if !present {
+			continue
+		}
+		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
+			return nil, fmt.Errorf("bring back the source of %v: %w", s.Files, err)
+		}
+		event.Notice(rec, "%s was removed earlier, and is restored", strings.Join(s.Files, ", "))
+		return seal, nil
+	}
+	return nil, nil
+}
+
+// present reports whether the messages of a sealed source are still on the topic. They are if the topic has their offsets, and the
+// source's last message is where its seal says: it is of another source if the topic was made anew. The survey finds out if a
+// message between is missing.
+func present(ctx context.Context, p *topics.Pipeline, seal *schemas.SourceSeal, bounds []coverage.Span) (bool, error) {
+	if seal.Held(bounds) != schemas.HeldWhole {
+		return false, nil
+	}
+	last := int((seal.Messages - 1) % int64(seal.Partitions))
+	for _, span := range seal.Spans {
+		if span.Partition == last {
+			m, ok, err := origin(ctx, p, last, span.To-1, span.From)
+			return ok && m.Of(seal), err
+		}
+	}
+	return seal.Messages == 0, nil
+}

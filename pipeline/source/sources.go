@@ -1,0 +1,324 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/progress"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// States of a source. A run that names no files trains on those that are sealed.
+const (
+	Sealed     = "sealed"
+	Removed    = "removed"
+	Unfinished = "unfinished" // its ingest was interrupted, or goes on
+	Followed   = "followed"   // it is a topic, which has no end
+	Forgotten  = "forgotten"  // its rows have weight 0
+)
+
+// SourceState is a source that was ingested: files, and what the topics have of them; or a topic that ingest follows.
+type SourceState struct {
+	ID    string   // 64 hexadecimal digits, or "topic:" and the name of the topic
+	Files []string // as they were called, without their folders. Unknown if the source is unfinished
+	Split string   // of its rows. Unknown if the source is unfinished
+	State string
+	// Since is when it was sealed or removed, or when its last message was written, by the clock of who wrote that.
+	Since time.Time
+	// Rows is how many it has; −1 if it is unfinished, as they are not known.
+	Rows     int64
+	Messages int64 // that it has
+	// Left is how many of the messages are still on the examples topic at most. There may be fewer if messages of others stand between
+	// them and retention has deleted some.
+	Left int64
+	// Read is how far a topic was read: messages of its partitions up to these offsets count, as of all examples that are written now.
+	// Of such a source Rows, Messages and Left are −1: they are not known.
+	Read []schemas.TopicPosition
+}
+
+// Sources returns the sources of a pipeline by the time since when they are in their states. Of one that was ingested several times it
+// returns the ingest that counts. It knows an unfinished source only if nothing follows it on a partition, and a topic
+// only if it is among the last messages of one.
+func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	since, err := sealTimes(ctx, p, l.Next)
+	if err != nil {
+		return nil, err
+	}
+	forgotten, err := heed.Read(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	states, err := unfinished(ctx, p, l, bounds)
+	if err != nil {
+		return nil, err
+	}
+	followed, err := followed(ctx, p, bounds)
+	if err != nil {
+		return nil, err
+	}
+	states = append(states, followed...)
+	for id, s := range Known(l) {
+		seal := Largest(s.seals, bounds)
+		if forgotten.Sources[id] {
+			s.state = Forgotten
+		}
+		states = append(states, SourceState{
+			ID: id, Files: seal.Files, Split: seal.Split, State: s.state, Since: since[seal.Name()], Rows: seal.Rows,
+			Messages: seal.Messages, Left: seal.Left(bounds),
+		})
+	}
+	slices.SortFunc(states, func(a, b SourceState) int {
+		if order := a.Since.Compare(b.Since); order != 0 {
+			return order
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return states, nil
+}
+
+// KnownSource is a source with a seal. All seals of a source that is removed were removed.
+type KnownSource struct {
+	state string // Sealed or Removed
+	seals []*schemas.SourceSeal
+}
+
+// Known returns the sources of a ledger that have seals, by their ids.
+func Known(l *protocol.Ledger) map[string]KnownSource {
+	sources := map[string]KnownSource{}
+	for id := range l.Sources() {
+		if seals := l.Seals(id); len(seals) > 0 {
+			sources[id] = KnownSource{Sealed, seals}
+		}
+	}
+	for _, seal := range l.Removed() {
+		if s := sources[seal.ID]; s.state != Sealed {
+			sources[seal.ID] = KnownSource{Removed, append(s.seals, seal)}
+		}
+	}
+	return sources
+}
+
+// sealTimes returns when the seals of sources, or their removals, were written, by the names of the sources: the last before an offset of
+// the plans topic.
+func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[string]time.Time, error) {
+	times := map[string]time.Time{}
+	err := p.Remaining(ctx, p.Topics.Plans, 0, 0, before, func(m protocol.Message) error {
+		if m.Kind() == schemas.KindSource || m.Kind() == schemas.KindSourceRemoval {
+			times[strings.TrimPrefix(m.Key, "source/")] = m.Time
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	return times, nil
+}
+
+// unfinished returns the sources that partitions of the examples topic end with, and that have no seal.
+func unfinished(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span) (states []SourceState, err error) {
+	at := map[string]int{} // index in states, by name
+	for n, span := range bounds {
+		if span.Empty() {
+			continue
+		}
+		err := p.Between(ctx, p.Topics.Examples, n, span.To-1, span.To, func(m protocol.Message) error {
+			origin, ingested := schemas.OriginOf(m.Message)
+			name := schemas.SourceName(origin.Source, origin.Attempt)
+			if !ingested || origin.Next > 0 || l.Sealed(name) || l.Incomplete(name) {
+				return nil
+			}
+			i, seen := at[name]
+			if !seen {
+				i = len(states)
+				at[name] = i
+				states = append(states, SourceState{ID: origin.Source, State: Unfinished, Rows: -1})
+			}
+			s, written := &states[i], origin.Sequence/int64(len(bounds))+1
+			s.Messages += written
+			s.Left += min(written, span.Len())
+			if m.Time.After(s.Since) {
+				s.Since = m.Time
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read examples: %w", err)
+		}
+	}
+	return states, nil
+}
+
+// followed returns the topics that ingest has read for the last messages of the partitions of the examples topic.
+func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (states []SourceState, err error) {
+	for n, span := range bounds {
+		byTopic := map[string]*progress.State{}
+		since := map[string]time.Time{}
+		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m protocol.Message) error {
+			topic, ok := schemas.TopicOf(m.Message)
+			if !ok {
+				return nil
+			}
+			if byTopic[topic] == nil {
+				byTopic[topic] = &progress.State{}
+			}
+			since[topic] = m.Time
+			return byTopic[topic].Add(topic, m.Message)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read examples: %w", err)
+		}
+		for topic, state := range byTopic {
+			i := slices.IndexFunc(states, func(s SourceState) bool { return s.ID == schemas.TopicSource(topic) })
+			if i < 0 {
+				i = len(states)
+				states = append(states, SourceState{ID: schemas.TopicSource(topic), Split: examples.Train.String(), State: Followed, Rows: -1,
+					Messages: -1, Left: -1})
+			}
+			all := progress.State{Positions: states[i].Read}
+			for _, position := range state.Positions {
+				all.Raise(position)
+			}
+			states[i].Read = all.Positions
+			if since[topic].After(states[i].Since) {
+				states[i].Since = since[topic]
+			}
+		}
+	}
+	return states, nil
+}
+
+// FollowedError says that a topic can't be removed as files can.
+type FollowedError struct{ Topic string }
+
+// Error returns what to do.
+func (e *FollowedError) Error() string {
+	return fmt.Sprintf("%s is a topic that ingest follows: expected files. To train without its examples, end the ingest, and "+
+		"name another examples topic or files under examples. No source is removed", e.Topic)
+}
+
+// UnknownSourcesError says that texts are not the beginning of the id of exactly one source.
+type UnknownSourcesError struct {
+	Topic     string              // the plans topic
+	Unknown   []string            // begin no id
+	Ambiguous map[string][]string // begin several: these
+}
+
+// Error returns a sentence for each text.
+func (e *UnknownSourcesError) Error() string {
+	var parts []string
+	for _, text := range e.Unknown {
+		parts = append(parts, fmt.Sprintf("there is no source %q on %s", text, e.Topic))
+	}
+	for _, text := range slices.Sorted(maps.Keys(e.Ambiguous)) {
+		parts = append(parts, fmt.Sprintf("%q begins several source IDs on %s: %s", text, e.Topic, strings.Join(e.Ambiguous[text], ", ")))
+	}
+	return strings.Join(parts, "; ") + ": expected the id of a sealed source, or its beginning; sources list has them. No source is removed"
+}
+
+// RemovedSource is what [RemoveSources] has done for a source.
+type RemovedSource struct {
+	ID    string
+	Files []string // as they were called
+	// Before reports whether the source had been removed already.
+	Before bool
+}
+
+// RemoveSources removes sources, given by their ids or the beginnings of them: no run that is planned later counts them, until they are
+// ingested again. Runs that are planned are not changed, and the messages stay on the examples topic. It returns the sources in the order
+// of the ids. Before it removes any, it returns an *[UnknownSourcesError] if one is not known, and a
+// *[FollowedError] if one is a topic.
+func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (removed []RemovedSource, err error) {
+	for _, id := range ids {
+		if schemas.IsTopicSource(id) {
+			return nil, &FollowedError{id}
+		}
+	}
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sources := Known(l)
+	found, err := FindSources(p, sources, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range found {
+		s := sources[id]
+		if s.state == Sealed {
+			var messages []wire.Message
+			for _, seal := range s.seals {
+				messages = append(messages, (&schemas.SourceRemoval{Seal: *seal}).Message())
+			}
+			if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, messages...); err != nil {
+				return removed, fmt.Errorf("remove source %s: %w", wire.Digest(id).Short(), err)
+			}
+		}
+		removed = append(removed, RemovedSource{id, s.seals[len(s.seals)-1].Files, s.state == Removed})
+	}
+	return removed, nil
+}
+
+// FindSources returns the ids that begin with the texts, each once.
+func FindSources(p *topics.Pipeline, sources map[string]KnownSource, texts []string) (found []string, err error) {
+	wrong := &UnknownSourcesError{Topic: p.Topics.Plans, Ambiguous: map[string][]string{}}
+	for _, text := range texts {
+		var begun []string
+		for id := range sources {
+			if text != "" && strings.HasPrefix(id, text) {
+				begun = append(begun, id)
+			}
+		}
+		slices.Sort(begun)
+		switch {
+		case len(begun) == 0:
+			wrong.Unknown = append(wrong.Unknown, text)
+		case len(begun) > 1:
+			wrong.Ambiguous[text] = begun
+		case !slices.Contains(found, begun[0]):
+			found = append(found, begun[0])
+		}
+	}
+	if len(wrong.Unknown)+len(wrong.Ambiguous) > 0 {
+		return nil, wrong
+	}
+	return found, nil
+}
+
+// Largest returns the seal of which a topic with those bounds has most: of several that it has whole, in part, or not at all, the latest.
+// It returns nil if there are no seals.
+func Largest(seals []*schemas.SourceSeal, bounds []coverage.Span) (best *schemas.SourceSeal) {
+	for _, seal := range seals {
+		if best == nil || seal.Held(bounds) >= best.Held(bounds) {
+			best = seal
+		}
+	}
+	return best
+}
+
+// RowsIn returns how many rows a message of the examples has; 0 if it can't be used.
+func RowsIn(p *topics.Pipeline, m protocol.Message) int {
+	examples, err := p.Codec.DecodeExamples(m.Value)
+	if err != nil {
+		return 0
+	}
+	defer examples.Release()
+	return examples.Rows
+}

@@ -1,0 +1,78 @@
+package source
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// withWords returns the options of the job with the words of the categorical columns: those that rows of the topic have
+// on the examples already, or else those that the topic has now. Processes that begin to follow a topic before it has
+// any rows on the examples may find other words: then the rows of one of them have other columns, and go to quarantine.
+// So one process should begin before the others.
+func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (ingest.Options, error) {
+	o := f.Job.Examples
+	if len(o.Categorical) == 0 {
+		return o, nil
+	}
+	if f.earlier {
+		columns, err := f.lastColumns(ctx, spans)
+		if err != nil {
+			return o, fmt.Errorf("find the words in rows of %s: %w", f.Topic, err)
+		}
+		o = o.WithColumns(columns)
+		for _, c := range o.Categorical {
+			if len(o.WordsOf(c)) == 0 {
+				return o, fmt.Errorf("examples.categorical: rows of %s on %s have no words in the column %s: expected the columns "+
+					"of when the topic was first followed",
+					f.Topic, f.Topics.Examples, c)
+			}
+		}
+		return o, nil
+	}
+	words := ingest.NewTopicWords(o)
+	for _, bound := range f.Bounds {
+		err := f.Between(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error { return words.Add(m.Value) })
+		if err != nil {
+			return o, fmt.Errorf("find the words in %s: %w", f.Topic, err)
+		}
+	}
+	o, err := words.Options()
+	if err != nil {
+		return o, fmt.Errorf("%s: %w", f.Topic, err)
+	}
+	return o, nil
+}
+
+// lastColumns returns the columns of a message that has rows of the topic, one of the last of a partition of the examples.
+func (f *Following) lastColumns(ctx context.Context, spans []coverage.Span) (columns examples.Columns, err error) {
+	for _, span := range spans {
+		for count := int64(lookBack); columns == nil; count *= 2 {
+			from := max(span.From, span.To-count)
+			err := f.Between(ctx, f.Topics.Examples, span.Partition, from, span.To, func(m protocol.Message) error {
+				if origin, ok := schemas.OriginOf(m.Message); !ok || origin.Source != schemas.TopicSource(f.Topic) {
+					return nil
+				}
+				batch, err := examples.Decode(m.Value, f.Memory)
+				if err != nil {
+					return nil // whoever reads its rows says so
+				}
+				defer batch.Release()
+				columns, err = examples.ParseColumns(batch.Columns())
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			if from == span.From {
+				break
+			}
+		}
+	}
+	return columns, nil
+}

@@ -1,0 +1,205 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// archive is a topic with examples that is not the pipeline's own. Nothing is written there, nor to another topic of its owner.
+type archive struct {
+	topic string
+	Owner *protocol.Client // of the pipeline whose examples topic it is, by its name; nil: no pipeline has such a name
+}
+
+// OwnerOf returns the name of the pipeline that a topic has the examples of. ok is false if the topic has another name.
+func OwnerOf(topic string) (name string, ok bool) {
+	name, ok = strings.CutSuffix(topic, protocol.TopicsOf("").Examples)
+	return name, ok && name != ""
+}
+
+// newArchive returns the archive on a topic; nil if the topic is "".
+func newArchive(log *kafkalog.Log, topic string) *archive {
+	if topic == "" {
+		return nil
+	}
+	a := &archive{topic: topic}
+	if name, ok := OwnerOf(topic); ok {
+		a.Owner = protocol.NewClient(log, name, nil)
+	}
+	return a
+}
+
+// SealedBy returns the ledger that says which sources of the examples count: that of the pipeline, which is own, or
+// that of the owner of the archive. If nobody owns the archive, there are no sources, and the ledger is empty.
+func SealedBy(ctx context.Context, p *Pipeline, own *protocol.Ledger) (*protocol.Ledger, error) {
+	switch {
+	case p.Archive == nil:
+		return own, nil
+	case p.Archive.Owner == nil:
+		return &protocol.Ledger{}, nil
+	}
+	l, err := p.Archive.Owner.ReadLedger(ctx)
+	if errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return &protocol.Ledger{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the sources of %s: %w", p.Archive.topic, err)
+	}
+	return l, nil
+}
+
+// ForgetTopic returns the topic that says which of the examples are forgotten: "" if there is none.
+func ForgetTopic(p *Pipeline) string {
+	switch {
+	case p.Archive == nil:
+		return p.Topics.Forget
+	case p.Archive.Owner == nil:
+		return ""
+	}
+	return p.Archive.Owner.Topics.Forget
+}
+
+// ArchiveTopic returns what plans of the pipeline say of the examples topic: "" if it is the pipeline's own.
+func ArchiveTopic(p *Pipeline) string {
+	if p.Archive == nil {
+		return ""
+	}
+	return p.Archive.topic
+}
+
+// OtherExamplesError says that a run reads examples of another topic than this process.
+type OtherExamplesError struct {
+	What        string // the run or its version
+	There, Here string // the topics
+}
+
+// Error names both topics.
+func (e *OtherExamplesError) Error() string {
+	return fmt.Sprintf("%s reads the examples of %s, and this process those of %s: set examples.topic to the same topic in both",
+		e.What, e.There, e.Here)
+}
+
+// CheckExamples returns an *[OtherExamplesError] if a plan is one over the examples of another topic. what is how people know the run.
+func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
+	if plan.Topic == ArchiveTopic(p) {
+		return nil
+	}
+	there := plan.Topic
+	if there == "" {
+		there = protocol.TopicsOf(plan.Name).Examples
+	}
+	return &OtherExamplesError{what, there, p.Topics.Examples}
+}
+
+// NoArchiveError says that the topic of examples.topic is not there.
+type NoArchiveError struct{ Topic string }
+
+// Error says what to do.
+func (e *NoArchiveError) Error() string {
+	return fmt.Sprintf("examples.topic: there is no topic %s, and it is not created because it belongs to another pipeline: expected a "+
+		"topic with examples; check the name and the brokers", e.Topic)
+}
+
+// BoundError says that a bound of the configuration has offsets for another number of partitions than the topic has.
+type BoundError struct {
+	Key        string // from or to
+	Offsets    int    // how many the bound has
+	Topic      string
+	Partitions int // that it has
+}
+
+// Error says what was expected.
+func (e *BoundError) Error() string {
+	return fmt.Sprintf("examples.%s has %d offsets, and %s has %d partitions: expected a time, one offset for all partitions, "+
+		"or one for each", e.Key, e.Offsets, e.Topic, e.Partitions)
+}
+
+// NothingBetweenError says that a topic has no message between the bounds of the configuration.
+type NothingBetweenError struct {
+	Topic    string
+	From, To []string // as the configuration has them
+	Has      []coverage.Span
+}
+
+// Error says what the topic has.
+func (e *NothingBetweenError) Error() string {
+	text := "no examples on " + e.Topic
+	if len(e.From) > 0 {
+		text += " from " + strings.Join(e.From, ", ") + " on"
+	}
+	if len(e.To) > 0 {
+		text += " before " + strings.Join(e.To, ", ")
+	}
+	return fmt.Sprintf("%s: it has%s; change examples.from or examples.to", text, " "+Listed(e.Has))
+}
+
+// Within cuts bounds of the examples topic, one of each partition, to what a job wants of them. outside is what it leaves out.
+func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverage.Span) (cut []coverage.Span,
+	outside coverage.Spans, err error) {
+	from, err := offsetsOf(ctx, p, "from", o.From, bounds)
+	if err != nil {
+		return nil, nil, err
+	}
+	to, err := offsetsOf(ctx, p, "to", o.To, bounds)
+	if err != nil {
+		return nil, nil, err
+	}
+	cut = slices.Clone(bounds)
+	for n, all := range bounds {
+		span := &cut[n]
+		if from != nil {
+			span.From = min(max(all.From, from[n]), all.To)
+		}
+		if to != nil {
+			span.To = max(min(all.To, to[n]), span.From)
+		}
+		outside = append(outside, coverage.Span{Partition: n, From: all.From, To: span.From}, coverage.Span{Partition: n, From: span.To,
+			To: all.To})
+	}
+	return cut, slices.DeleteFunc(outside, coverage.Span.Empty), nil
+}
+
+// offsetsOf returns the offset of each partition that a bound of the configuration means; nil if it says nothing.
+func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bounds []coverage.Span) (offsets []int64, err error) {
+	b, ok := ingest.ParseBound(values)
+	switch {
+	case !ok:
+		return nil, nil
+	case b.Offsets == nil:
+		return p.Admin.OffsetsAt(ctx, p.Topics.Examples, b.Time)
+	case len(b.Offsets) != 1 && len(b.Offsets) != len(bounds):
+		return nil, &BoundError{key, len(b.Offsets), p.Topics.Examples, len(bounds)}
+	}
+	for n := range bounds {
+		offsets = append(offsets, b.On(n))
+	}
+	return offsets, nil
+}
+
+// Overlaps reports whether a source has a message within spans.
+func Overlaps(seal *schemas.SourceSeal, spans []coverage.Span) bool {
+	return slices.ContainsFunc(seal.Spans, func(s coverage.Span) bool { return overlapsAny(s, spans) })
+}
+
+// overlapsAny reports whether a span shares offsets with any of a list.
+func overlapsAny(s coverage.Span, list coverage.Spans) bool {
+	return slices.ContainsFunc(list, func(o coverage.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
+}
+
+// Listed lists spans for people.
+func Listed(spans coverage.Spans) string {
+	var list []string
+	for _, s := range spans {
+		list = append(list, s.String())
+	}
+	return strings.Join(list, ", ")
+}

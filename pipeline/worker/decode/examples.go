@@ -1,0 +1,150 @@
+package decode
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Shape is what the rows of a run have in common.
+type Shape struct {
+	Sparse  bool
+	Width   int              // of dense rows
+	Columns examples.Columns // that the features are of, with the offsets that the run has; nil: not known
+}
+
+// Reader reads the examples messages of a run.
+type Reader struct {
+	codec    codec.Codec
+	plan     *schemas.Plan
+	noLabels value.Missing // words that are no labels
+}
+
+// New returns a reader for the runs of a plan.
+func New(plan *schemas.Plan, codec codec.Codec) *Reader {
+	return &Reader{codec: codec, plan: plan, noLabels: layout.MissingLabels(plan)}
+}
+
+// Read reads an accepted examples message of a partition for a run whose rows have that shape; nil if it is not known
+// yet. Of forgotten rows it leaves no value. The caller releases the examples.
+func (r *Reader) Read(forgotten coverage.Forgotten, number int, m partition.Message, rows *Shape) (*examples.Batch, error) {
+	examples, err := r.codec.DecodeExamples(m.Value)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkExamples(r.plan, examples, rows); err != nil {
+		examples.Release()
+		return nil, err
+	}
+	if rows != nil {
+		if err := examples.Align(rows.Columns); err != nil {
+			examples.Release()
+			return nil, err
+		}
+	}
+	return examples.MissLabels(r.noLabels).Without(forgotten, number, m.Offset), nil
+}
+
+// checkExamples returns why a run can't use examples, or nil.
+func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *Shape) error {
+	switch {
+	case batch.Sparse && plan.Chain != nil:
+		return errSparse
+	case batch.HasLists() && plan.Task() == examples.OneLabel:
+		return examples.LabelListError{}
+	case rows != nil && batch.Sparse != rows.Sparse:
+		kinds := map[bool]string{false: "dense", true: "sparse"}
+		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", wire.ErrDamaged, kinds[batch.Sparse], kinds[rows.Sparse])
+	case batch.Sparse && batch.Width > examples.MaxColumns:
+		return fmt.Errorf("%w: index %d: expected at most %d", wire.ErrDamaged, batch.Width-1, examples.MaxColumns-1)
+	case batch.Sparse:
+		return nil
+	case batch.Width == 0:
+		return fmt.Errorf("%w: examples without features", wire.ErrDamaged)
+	case rows != nil && batch.Width != rows.Width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", wire.ErrDamaged, batch.Width, rows.Width)
+	case plan.Missing != layout.MissingMean && batch.Missing():
+		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", wire.ErrDamaged)
+	}
+	return nil
+}
+
+// errSparse says what this program can't do yet. The data is not at fault, so it ends the run.
+var errSparse = errors.New("a chain of updates can't be trained on sparse rows yet: `train` can")
+
+// ConcernsRun reports whether an error about a message ends the whole run. Other errors put the message into quarantine.
+func ConcernsRun(err error) bool {
+	return errors.Is(err, errSparse) || errors.As(err, &examples.LabelListError{})
+}
+
+// Features writes the features of examples (n × width) into dst, which it reshapes.
+func Features(dst *kernel.Dense, examples *examples.Batch, width int) {
+	dst.Reshape(examples.Rows, width)
+	if bytes := examples.Bytes(); bytes != nil {
+		kernel.FromBytes(dst.Data, bytes)
+		return
+	}
+	examples.Features(dst.Data, width)
+}
+
+// ReadFeatures reads the features of dense examples into dense (n × width), those of sparse ones into sparse.
+func ReadFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *examples.Batch) {
+	if examples.Sparse {
+		examples.SparseFeatures(sparse)
+		return
+	}
+	Features(dense, examples, examples.Width)
+}
+
+// FittedWeights returns the weights with which the rows (n) of a message at an offset of a partition are fitted: 0 for
+// those that are not for training.
+func FittedWeights(plan *schemas.Plan, partition int, offset int64, batch *examples.Batch) []float32 {
+	_, fitted := Rows(plan, partition, offset, batch)
+	return fitted
+}
+
+// Rows returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
+// are fitted (n): 0 for those that are not for training. number is the message's partition.
+func Rows(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) (rows accumulate.Rows, fitted []float32) {
+	n := batch.Rows
+	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n),
+		Splits: make([]examples.Split, n)}
+	fitted = make([]float32, n)
+	for i := range n {
+		rows.Weights[i], rows.Splits[i] = batch.Weight(i), batch.Split(i)
+		if rows.Splits[i] == examples.Train && isHeldOut(plan, number, offset, i) {
+			rows.Splits[i] = examples.Holdout
+		}
+		if rows.Splits[i] == examples.Train {
+			fitted[i] = rows.Weights[i]
+		}
+	}
+	return rows, fitted
+}
+
+// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the fraction that
+// the plan holds out, or in the fold.
+func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
+	if plan.Holdout == 0 {
+		return false
+	}
+	hash := wire.Hash(plan.Seed, holdoutPurpose, uint64(number), uint64(offset), uint64(row))
+	if plan.Fold != (examples.Fold{}) {
+		return plan.Fold.Has(hash)
+	}
+	return float64(hash>>11)/(1<<53) < plan.Holdout
+}
+
+// holdoutPurpose keeps the choice of the holdout apart from the survey's sample.
+const holdoutPurpose = 1

@@ -1,0 +1,88 @@
+package decode
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// A row that overflows would make sums that others share infinite. So it is taken to have no label: its message counts,
+// and nothing is learnt of it. Whether a row overflows depends on the plan, the row and the survey's result, so each
+// visit finds the rows that the survey has found.
+//
+// The survey of a full run sees features alone. If the inputs of a row overflow once they are prepared, each visit
+// leaves the row out. If its features of a stage overflow, they are 0: see [stages.Map.Expand]. If a score does, it
+// stays what it was before the stage: see [sink.TakeBack]. The survey of an update sees all of them.
+
+// maxWeight bounds the weight of a row: a tile of the Gram matrix has its product with the square of an input.
+const maxWeight = 1 << 63
+
+// OverflowError says which rows of a message overflow. It wraps [wire.ErrDamaged].
+type OverflowError struct {
+	What string // overflows, as in "features"
+	Rows []int
+}
+
+// maxRowsNamed is how many rows a reason names.
+const maxRowsNamed = 3
+
+// Error names the first rows.
+func (e *OverflowError) Error() string {
+	var named []string
+	for _, row := range e.Rows[:min(len(e.Rows), maxRowsNamed)] {
+		named = append(named, strconv.Itoa(row))
+	}
+	if more := len(e.Rows) - maxRowsNamed; more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	verb := "are"
+	if len(e.Rows) == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%s %s %s left out: the %s overflow", english.PluralWord(len(e.Rows), "row", ""), english.WordSeries(named,
+		"and"), verb, e.What)
+}
+
+// Unwrap returns ErrDamaged.
+func (e *OverflowError) Unwrap() error { return wire.ErrDamaged }
+
+// Overflowing returns the rows of a message whose features or weight overflow, prepared as p says.
+func Overflowing(p schemas.Prepare, batch *examples.Batch) []int {
+	var x kernel.Dense
+	var sparse examples.SparseRows
+	ReadFeatures(&x, &sparse, batch)
+	return overflowing(p, batch, x, &sparse)
+}
+
+// overflowing is Overflowing, given the features of dense rows in x, or those of sparse ones in sparse.
+func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) (rows []int) {
+	for i := range examples.Rows {
+		var values []float32 // bytes can't overflow
+		switch {
+		case examples.Sparse:
+			_, values = sparse.Row(i)
+		case examples.Bytes() == nil:
+			values = x.Row(i)
+		}
+		if prepare.Overflows(p, values) || examples.Weight(i) > maxWeight {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// LeaveOut takes their labels from the rows of a message that overflow, and returns them. The features are as in overflowing.
+func LeaveOut(plan *schemas.Plan, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) []int {
+	rows := overflowing(plan.Prepare, examples, x, sparse)
+	for _, i := range rows {
+		examples.Unlabel(i)
+	}
+	return rows
+}

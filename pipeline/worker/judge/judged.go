@@ -1,0 +1,87 @@
+package judge
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Split returns the split that the gate of the run is about; false if it has none.
+func Split(plan *schemas.Plan) (examples.Split, bool) {
+	if plan.Chain == nil || plan.Chain.Gate == nil {
+		return 0, false
+	}
+	split, err := examples.ParseSplit(plan.Chain.Gate.Split)
+	return split, err == nil
+}
+
+// SameLoss reports whether the last stages of two plans measure the same loss: else their losses don't compare.
+func SameLoss(plan, other *schemas.Plan) bool {
+	return model.LinkOf(plan, len(plan.Stages)-1).SameLoss(model.LinkOf(other, len(other.Stages)-1))
+}
+
+// Newest returns the place of the newest increment; 0 for a run of no chain.
+func Newest(plan *schemas.Plan) int {
+	if plan.Chain == nil {
+		return 0
+	}
+	return plan.Chain.Newest()
+}
+
+// Rows are the rows of a message that the gate is about. The zero value has none.
+type Rows struct {
+	Places    []int // their places in the message
+	truth     link.Truth
+	features  kernel.Dense
+	Loss      []float32
+	predicted []int32
+}
+
+// Choose takes the rows of a split that have a label and a weight.
+func (j *Rows) Choose(rows accumulate.Rows, truth link.Truth, split examples.Split) {
+	j.Places, j.truth.Classes = j.Places[:0], j.truth.Classes[:0]
+	for i, class := range truth.Classes {
+		if class != examples.Unlabelled && rows.Splits[i] == split && rows.Weights[i] > 0 {
+			j.Places, j.truth.Classes = append(j.Places, i), append(j.truth.Classes, class)
+		}
+	}
+	j.truth.Targets.Reshape(0, 0)
+	if truth.Targets.Rows > 0 {
+		gatherRows(&j.truth.Targets, truth.Targets, j.Places)
+	}
+}
+
+// Gather takes their features.
+func (j *Rows) Gather(features kernel.Dense) { gatherRows(&j.features, features, j.Places) }
+
+// Codes returns the codes of the rows, which are among prepared rows; nil if those have none.
+func (j *Rows) Codes(of model.Inputs) (codes []uint8) {
+	if len(of.Codes) == 0 {
+		return nil
+	}
+	columns := len(of.Codes) / of.Prepared.Rows
+	for _, i := range j.Places {
+		codes = append(codes, of.Codes[i*columns:][:columns]...)
+	}
+	return codes
+}
+
+// Measure compares them with what a version predicts, and returns that.
+func (j *Rows) Measure(by func(kernel.Dense, link.Truth, []float32, []int32) kernel.Dense) kernel.Dense {
+	n := len(j.Places)
+	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
+	return by(j.features, j.truth, j.Loss, j.predicted)
+}
+
+// gatherRows copies rows of a matrix into dst.
+func gatherRows(dst *kernel.Dense, from kernel.Dense, rows []int) {
+	dst.Reshape(len(rows), from.Cols)
+	for j, i := range rows {
+		copy(dst.Row(j), from.Row(i))
+	}
+}

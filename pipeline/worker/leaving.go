@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// leaving is what was read of increments that leave the window, by partition and the increment's place among them.
+type leaving map[*partition.State]map[int]*coverage.Coverage
+
+// add adds a segment.
+func (l leaving) add(at scan.Place, o *visit.Outcome) {
+	if o.Left == nil {
+		return
+	}
+	p := at.Partition
+	place := p.Segments()[at.Segment].Increment
+	if l[p] == nil {
+		l[p] = map[int]*coverage.Coverage{}
+	}
+	if l[p][place] == nil {
+		l[p][place] = &coverage.Coverage{}
+	}
+	read := l[p][place]
+	read.Messages, read.Rows, read.Checksum = read.Messages+o.Left.Messages, read.Rows+o.Left.Rows, read.Checksum+o.Left.Checksum
+}
+
+// checkLeaving returns a *CoverageError if other rows of a partition were read than those that came with the increments
+// which leave: the sums would lose what was never added to them.
+func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverage) error {
+	u := w.plan.Update()
+	for _, place := range slices.Sorted(maps.Keys(read)) {
+		increment := slices.Concat(u.Leave, u.Forget)[place]
+		if increment.Uncounted {
+			continue
+		}
+		want, _ := increment.On(p.Partition())
+		got := *read[place]
+		got.Spans = want.Spans
+		if !got.Same(want) {
+			return fmt.Errorf("partition %d, rows that came with run %d of the chain: %w", p.Partition(), increment.Number,
+				&CoverageError{got, want})
+		}
+	}
+	return nil
+}
+
+// publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight.
+func (w *Worker) publishLeaving(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
+	r := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p)}
+	r.Matrix, r.Weight = visit.LeavingGram(w.plan.Update(), sum)
+	return publish(ctx, w, r.ExactRecord())
+}

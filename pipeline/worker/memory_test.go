@@ -1,0 +1,38 @@
+package worker
+
+import (
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// Of memory is set aside what terms take: a worker's do not depend on how many increments a full run has, and a
+// solver's on how many terms the run leaves.
+func TestMemoryOfTerms(t *testing.T) {
+	full := func(increments int, merge ...[2]int) *schemas.Chain {
+		c := &schemas.Chain{Number: increments + 1, Merge: merge}
+		for i := range increments {
+			c.Increments = append(c.Increments, coverage.Increment{Number: i + 1, Weight: 1})
+		}
+		return c
+	}
+	update := &schemas.Chain{Number: 9, Update: &schemas.Update{Refresh: make([]coverage.Increment, 4), Leave: make([]coverage.Increment, 2)}}
+	for name, test := range map[string]struct {
+		chain       *schemas.Chain
+		solves      bool
+		stage, kept int64
+	}{
+		"no chain":       {nil, true, 0, 0},
+		"a worker alone": {full(1000), false, termMatrices, 0},
+		"full":           {full(1000), true, termMatrices, 2 * 1000},
+		"merged":         {full(10, [2]int{1, 2}, [2]int{1, 3}, [2]int{5, 6}), true, termMatrices, 2 * 7},
+		"first":          {&schemas.Chain{Number: 1}, true, termMatrices, 2},
+		"update":         {update, true, 4 * 5, 4*5 + 2*2},
+	} {
+		w := &Worker{plan: &schemas.Plan{Chain: test.chain}, options: Options{Solves: test.solves}}
+		if stage, kept := w.matricesOfTerms(); stage != test.stage || kept != test.kept {
+			t.Errorf("%s: %d and %d matrices, expected %d and %d", name, stage, kept, test.stage, test.kept)
+		}
+	}
+}

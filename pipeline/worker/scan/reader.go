@@ -1,0 +1,132 @@
+package scan
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// reader reads what the segments of one partition need, one after the other.
+type reader struct {
+	*Source
+	partition *partition.State
+	examples  protocol.Reader   // nil until a segment needs it
+	next      int               // the segment that is read next
+	ahead     *protocol.Message // an example that was read too early
+	replay    *counting.Replay
+	residuals *residualsReader // nil until a segment needs it
+}
+
+func (r *reader) close() {
+	if r.examples != nil {
+		r.examples.Close()
+	}
+	if r.residuals != nil {
+		r.residuals.close()
+	}
+}
+
+// read reads what a load needs that is not in memory.
+func (r *reader) read(ctx context.Context, l *Load) error {
+	segment := l.Segment()
+	if l.Messages = segment.Messages(); segment.Batches() != nil {
+		return nil
+	}
+	topics := r.Client.Topics
+	if l.Messages == nil && segment.Past {
+		if err := r.readPast(ctx, l); err != nil {
+			return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
+		}
+	}
+	if l.Messages == nil && !segment.Past {
+		// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
+		// first segments are in memory.
+		for ; r.next <= l.Index; r.next++ {
+			*l = Load{Partition: l.Partition, Index: l.Index}
+			read, err := r.readMessages(ctx, l, r.partition.Segments()[r.next].Span)
+			if err != nil {
+				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
+			}
+			if r.Whole && r.next == l.Index {
+				r.Store.Keep(segment.Span, read)
+			}
+		}
+	}
+	if r.Scores == nil {
+		return nil
+	}
+	if r.residuals == nil {
+		r.residuals = r.Scores.reader(r.partition.Partition(), segment.Residuals())
+	}
+	if err := r.residuals.load(ctx, l); err != nil {
+		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
+	}
+	return nil
+}
+
+// readMessages reads the messages of the next segment, whose span is given, and returns them. Those that count become the messages of the
+// load. What is between segments is not of the run.
+func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) (read []protocol.Message, err error) {
+	if r.examples == nil || r.next > 0 && span.From-r.partition.Segments()[r.next-1].Span.To >= wideGap {
+		if r.examples != nil {
+			r.examples.Close()
+		}
+		r.examples, r.ahead = r.Store.Range(r.Client.Log, r.Client.Topics.Examples, coverage.Span{Partition: span.Partition,
+			From: span.From, To: r.partition.Span().To}), nil
+	}
+	for {
+		if r.ahead == nil {
+			m, err := r.examples.Next(ctx)
+			if err == io.EOF {
+				return read, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			r.ahead = &m
+		}
+		m := *r.ahead
+		if m.Offset >= span.To {
+			return read, nil
+		}
+		r.ahead = nil
+		if m.Offset < span.From {
+			continue
+		}
+		read = append(read, m)
+		if reason := r.replay.AcceptAt(m.Offset, m.Message); reason != "" {
+			l.PassedOver.Count(reason, 1)
+			l.Skipped = append(l.Skipped, m.Offset)
+			continue
+		}
+		l.Messages = append(l.Messages, partition.Message{Offset: m.Offset, Message: m.Message})
+	}
+}
+
+// wideGap is how many messages between two segments are read and dropped at most; beyond a wider gap reading begins anew.
+const wideGap = 64
+
+// readPast reads the messages of a segment of the past: those that counted when its increment came.
+func (r *reader) readPast(ctx context.Context, l *Load) error {
+	span, increment := l.Segment().Span, r.Increment(l.Segment())
+	past := r.Client.Log.Range(r.Client.Topics.Examples, span.Partition, span.From, span.To)
+	defer past.Close()
+	l.Messages = []partition.Message{}
+	for {
+		m, err := past.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !increment.Skips(span.Partition, m.Offset) {
+			l.Messages = append(l.Messages, partition.Message{Offset: m.Offset, Message: m.Message})
+		}
+	}
+}

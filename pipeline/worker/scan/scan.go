@@ -1,0 +1,135 @@
+package scan
+
+import (
+	"context"
+	"iter"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// Scan goes once, or twice, through the segments of partitions:
+//
+//	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
+//
+// A reader reads the segments of a partition in order, ahead of the processors. Each processor turns one segment at a time
+// into an outcome. collect takes the outcomes of each partition in the order of its segments, whatever order they were made
+// in.
+type Scan[T any] struct {
+	*Source
+	// Extent returns how many segments of a partition, the first ones, the scan goes through; nil: all.
+	Extent func(*partition.State) int
+	// Process is called once for each goroutine that processes segments. The goroutine calls the function that it returns for
+	// each of its segments.
+	Process func() func(ctx context.Context, l *Load) (T, error)
+	// Twice says that the processors go through the segments again, in a second round that a segment enters when its first
+	// outcome is collected.
+	Twice bool
+	// Collect is called for each outcome, for those of a partition and round in order. If it returns a write, that runs while
+	// further outcomes are computed.
+	Collect func(at Place, outcome T) (Write, error)
+	// MaxWrites is how many writes may run at once; 0 is 1. A single write at a time keeps the order of collect.
+	MaxWrites int
+}
+
+// Source is where a scan reads what is not in memory.
+type Source struct {
+	Client *protocol.Client
+	// Store has messages that need not be read from the log; nil: it has none.
+	Store *partition.Store
+	// Counting says which messages count.
+	Counting *counting.Counting
+	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
+	Scores *Residuals
+	// Increment returns the increment of a segment of the past; nil if the run has none.
+	Increment func(*partition.Segment) *coverage.Increment
+	// Whole says that no segment is in memory, so that the scan can check that every message of the plan's sources is there.
+	Whole bool
+}
+
+// Load is a segment with what was read for it.
+type Load struct {
+	Partition *partition.State
+	Index     int // of the segment in its partition
+	Round     int
+	Messages  []partition.Message
+	// PassedOver counts the messages that were read and do not count; in a whole scan also those that are not there.
+	PassedOver coverage.PassedOver
+	Skipped    []int64                        // their offsets
+	Progress   []statistics.PartitionProgress // of the sources, after the last segment of a whole scan
+	Scores     []kernel.Dense                 // of the messages, if the scan reads scores
+	Votes      []kernel.Dense                 // as scores; without rows before a member is finished
+	bytes      int64                          // that were read ahead, until the outcome is collected
+}
+
+// Place says of which segment an outcome is.
+type Place struct {
+	Partition *partition.State
+	Segment   int // index in its partition
+	Round     int // counted from 0
+}
+
+func (l *Load) place() Place { return Place{l.Partition, l.Index, l.Round} }
+
+// Segment returns the segment.
+func (l *Load) Segment() *partition.Segment { return l.Partition.Segments()[l.Index] }
+
+// Again returns the load of the second round.
+func (l *Load) Again() *Load {
+	next := &Load{Partition: l.Partition, Index: l.Index, Round: 1}
+	if l.Segment().Batches() == nil {
+		next.Messages, next.Scores, next.Votes = l.Messages, l.Scores, l.Votes
+	}
+	return next
+}
+
+// Run has an executor do the scan of partitions. It returns when all outcomes are collected and all writes are done.
+func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.State) error {
+	return e.Run(ctx, &Pass{
+		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, MaxWrites: max(s.MaxWrites, 1),
+		Processor: func() Processor {
+			process := s.Process()
+			return func(ctx context.Context, l *Load) (Collector, error) {
+				outcome, err := process(ctx, l)
+				return func() (Write, error) { return s.Collect(l.place(), outcome) }, err
+			}
+		},
+	})
+}
+
+// loads yields the segments of a partition in order, with what was read for those that are not in memory. It calls turn, which
+// may wait, before each.
+func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*Load, error] {
+	return func(yield func(*Load, error) bool) {
+		r := &reader{Source: s.Source, partition: p, replay: s.Counting.Replay(p.Span())}
+		defer r.close()
+		for i := range s.segments(p) {
+			l := &Load{Partition: p, Index: i}
+			err := turn()
+			if err == nil {
+				err = r.read(ctx, l)
+			}
+			if err == nil && s.Whole && p.LastRecent(i) {
+				var missing coverage.PassedOver
+				missing, err = r.replay.Complete()
+				l.PassedOver.Add(missing)
+				l.Progress = r.replay.Progress()
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// segments returns how many segments of a partition, the first ones, the scan goes through.
+func (s *Scan[T]) segments(p *partition.State) int {
+	if s.Extent == nil {
+		return p.All()
+	}
+	return s.Extent(p)
+}

@@ -1,0 +1,369 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// memoryLog is a Log in memory. It can't be followed.
+type memoryLog struct {
+	mutex      sync.Mutex
+	partitions map[topicPartition][]wire.Message
+	first      map[topicPartition]int64 // messages before it are deleted
+}
+
+// topicPartition is a partition of a topic.
+type topicPartition struct {
+	topic     string
+	partition int
+}
+
+func newMemoryLog() *memoryLog {
+	return &memoryLog{partitions: map[topicPartition][]wire.Message{}, first: map[topicPartition]int64{}}
+}
+
+func (*memoryLog) DeleteBefore(context.Context, string, int, int64) error { panic("not called") }
+
+func (l *memoryLog) Append(_ context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	p := topicPartition{topic, partition}
+	base := len(l.partitions[p])
+	l.partitions[p] = append(l.partitions[p], messages...)
+	return int64(base), nil
+}
+
+func (l *memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) (offsets []int64, err error) {
+	base, err := l.Append(ctx, topic, partition, messages...)
+	for i := range messages {
+		offsets = append(offsets, base+int64(i))
+	}
+	return offsets, err
+}
+
+func (l *memoryLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	p := topicPartition{topic, partition}
+	return l.first[p], int64(len(l.partitions[p])), nil
+}
+
+func (l *memoryLog) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+	first, end, err := l.Bounds(ctx, topic, 0)
+	return []coverage.Span{{From: first, To: end}}, err
+}
+
+func (l *memoryLog) Before(context.Context, string, time.Duration) ([]int64, error) {
+	return []int64{0}, nil
+}
+
+func (l *memoryLog) Partitions(context.Context, string) (int, error) { return 1, nil }
+
+func (l *memoryLog) Range(topic string, partition int, from, to int64) protocol.Reader {
+	return &memoryReader{l, topicPartition{topic, partition}, from, to}
+}
+
+func (l *memoryLog) Subscribe(context.Context, <-chan struct{}, ...protocol.Position) protocol.Subscription {
+	panic("a memoryLog can't be followed")
+}
+
+type memoryReader struct {
+	log      *memoryLog
+	from     topicPartition
+	next, to int64
+}
+
+func (r *memoryReader) Next(context.Context) (protocol.Message, error) {
+	r.log.mutex.Lock()
+	defer r.log.mutex.Unlock()
+	if first := r.log.first[r.from]; r.next < min(first, r.to) {
+		return protocol.Message{}, &kafkalog.DeletedError{Topic: r.from.topic, Partition: r.from.partition, Wanted: r.next, First: first}
+	}
+	if messages := r.log.partitions[r.from]; r.next < min(r.to, int64(len(messages))) {
+		r.next++
+		return protocol.Message{Message: messages[r.next-1], Offset: r.next - 1}, nil
+	}
+	return protocol.Message{}, io.EOF
+}
+
+func (r *memoryReader) Close() error { return nil }
+
+const (
+	testPartitions = 2
+	testMessages   = 5 // of each partition
+	testRows       = 7 // of each message
+	testClasses    = 3
+)
+
+// finalWeights puts examples and the weights of a run of three stages, of three links, onto the topics of a new log, and returns
+// the run's plan and a client of the log.
+func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
+	t.Helper()
+	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: codec.New(nil, 0)}
+	attempt := 0
+	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
+	plan := &schemas.Plan{
+		Name: "test", Foreign: true, Missing: "error", Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Segment: 2, Seed: 1,
+		Since: schemas.Since{Statistics: []int64{0}},
+	}
+	for _, l := range []schemas.Link{link.Softmax, link.Calibrated, link.Identity} {
+		stage := solve.Defaults()
+		stage.Features, stage.Link = stages.DefaultsOf("columns"), l
+		plan.Stages = append(plan.Stages, stage)
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	covered := make([]coverage.Coverage, testPartitions)
+	for n := range covered {
+		span := coverage.Span{Partition: n, To: testMessages}
+		plan.Spans, covered[n].Spans = append(plan.Spans, span), coverage.Spans{span}
+		for offset := range int64(testMessages) {
+			rows := examples.Rows{Rows: testRows, Cols: 2, Floats: draw(2 * testRows)}
+			for range testRows {
+				rows.Words = append(rows.Words, string('a'+rune(random.IntN(testClasses))))
+			}
+			record := rows.Record(memory.DefaultAllocator)
+			value, err := examples.Encode(record, memory.DefaultAllocator)
+			record.Release()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := partition.Message{Offset: offset, Message: wire.Message{Value: value}}
+			covered[n].Count(testRows, m.Checksum(n, testRows))
+			if _, err := client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	parent := plan.Digest()
+	publish := func(r *wire.Record[float32]) {
+		if _, err := protocol.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
+			t.Fatal(err)
+		}
+		parent = r.Digest()
+	}
+	survey := statistics.SurveyResult{
+		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: plan.Run(), Stage: wire.Survey, Parent: parent},
+		Covered:  covered,
+		Preparation: wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
+			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b", "c"}),
+		},
+	}
+	survey.Rows[examples.Train] = testPartitions * testMessages * testRows
+	publish(survey.Record())
+	for stage := range 2 {
+		w := schemas.Weights{
+			Identity: wire.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: parent},
+			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 2, testClasses, draw(2*testClasses))},
+			Final:    &schemas.Final{},
+		}
+		if plan.Stages[stage].Link == link.Calibrated {
+			w.Final.Passes = 1
+			w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, 3*testClasses, testClasses, draw(3*testClasses*testClasses)))
+		}
+		publish(w.Record())
+	}
+	return plan, client
+}
+
+// newTestWorker returns a worker of a run that has read its weights and owns all partitions.
+func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
+	t.Helper()
+	w := New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(testPartitions), Options{Bytes: bytes}, event.Ignore{})
+	if _, err := w.chain.Read(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// scoresBeforeStage2 returns the scores of all rows before stage 2, from memory, or as a scan reads them.
+func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
+	t.Helper()
+	of := map[*partition.State][]float32{}
+	s := &scan.Scan[[]float32]{
+		Source: &scan.Source{Client: w.Client, Counting: w.counting, Scores: w.scoresBefore(2)},
+		Process: func() func(context.Context, *scan.Load) ([]float32, error) {
+			return func(_ context.Context, l *scan.Load) (scores []float32, err error) {
+				for _, b := range l.Segment().Batches() {
+					scores = append(scores, b.Score.Data...)
+				}
+				for _, score := range l.Scores {
+					scores = append(scores, score.Data...)
+				}
+				return scores, nil
+			}
+		},
+		Collect: func(at scan.Place, scores []float32) (scan.Write, error) {
+			of[at.Partition] = append(of[at.Partition], scores...)
+			return nil, nil
+		},
+	}
+	if err := s.Run(t.Context(), w.executor, w.partitions); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range w.partitions {
+		all = append(all, of[p]...)
+	}
+	return all
+}
+
+// Residuals that prove wrong while their scores are read leave nothing behind: what is published again is what was published
+// first, and so are the scores that the next stage begins at. It does not matter what was wrong, nor what is in memory.
+func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
+	plan, client := finalWeights(t)
+	first := newTestWorker(t, plan, client, 1<<30)
+	if err := first.loadScores(t.Context(), 2, first.partitions); err != nil { // publishes stages 0 and 1
+		t.Fatal(err)
+	}
+	want := scoresBeforeStage2(t, first)
+	if len(want) != testPartitions*testMessages*testRows*testClasses {
+		t.Fatalf("%d scores", len(want))
+	}
+	// residuals returns what the log has of a partition's residuals of a stage.
+	log, topic := client.Log.(*memoryLog), client.Topics.Residuals
+	residuals := func(number, stage int) (of []*wire.Message) {
+		for i := range log.partitions[topicPartition{topic, number}] {
+			m := &log.partitions[topicPartition{topic, number}][i]
+			if r, err := schemas.ResidualsHeader(*m); err == nil && r.Stage == stage {
+				of = append(of, m)
+			}
+		}
+		return of
+	}
+	for name, damage := range map[string]func(w *Worker, number int){
+		"nothing": func(*Worker, int) {},
+		"the digest of the seals": func(w *Worker, number int) {
+			w.seals.of(number, 1).Scores = "wrong"
+		},
+		"the rows of the seals": func(w *Worker, number int) { w.seals.of(number, 1).Rows-- },
+		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).To -= 2 },
+		"another score in the last message": func(w *Worker, number int) {
+			m := residuals(number, 1)[testMessages-1]
+			r, err := client.Codec.DecodeResiduals(*m, testClasses)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Score[0]++
+			if *m, err = r.Encode(memory.DefaultAllocator); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
+		"deleted messages": func(w *Worker, number int) {
+			log.first[topicPartition{topic, number}] = w.seals.of(number, 1).From + 1
+		},
+		"both stages": func(w *Worker, number int) {
+			w.seals.of(number, 0).Scores, w.seals.of(number, 1).Scores = "wrong", "wrong"
+		},
+		"no seals": func(w *Worker, number int) {
+			w.seals.forget(number, 0)
+			w.seals.forget(number, 1)
+		},
+	} {
+		for _, bytes := range []int64{0, 600, 1 << 30} { // nothing, one segment or two, and all in memory
+			saved := map[topicPartition][]wire.Message{}
+			for p, messages := range log.partitions {
+				saved[p] = slices.Clone(messages)
+			}
+			w := newTestWorker(t, plan, client, bytes)
+			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.partitions); err != nil { // puts batches into memory
+				t.Fatalf("%s: %v", name, err)
+			}
+			damage(w, 1)
+			if err := w.withScores(t.Context(), 2, w.partitions, func() error { return nil }); err != nil {
+				t.Errorf("%s, %d bytes: %v", name, bytes, err)
+				continue
+			}
+			for _, p := range w.partitions {
+				got, before := w.seals.of(p.Partition(), 1), first.seals.of(p.Partition(), 1)
+				if got.Scores != before.Scores || got.Rows != before.Rows || !got.Covered.Same(before.Covered) {
+					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, p.Partition(), got, before)
+				}
+				if again := got.Attempt != before.Attempt; again != (name != "nothing" && p.Partition() == 1) {
+					t.Errorf("%s, %d bytes: partition %d is published again: %v", name, bytes, p.Partition(), again)
+				}
+				if !p.HasScores(2) {
+					t.Errorf("%s, %d bytes: partition %d has no scores", name, bytes, p.Partition())
+				}
+			}
+			if got := scoresBeforeStage2(t, w); !slices.Equal(got, want) {
+				t.Errorf("%s, %d bytes: stage 2 begins at other scores", name, bytes)
+			}
+			log.partitions, log.first = saved, map[topicPartition]int64{}
+		}
+	}
+}
+
+// The seal of a partition without rows is of no residuals, so it counts whatever expires.
+func TestSealOfNoResiduals(t *testing.T) {
+	plan, client := finalWeights(t)
+	w := newTestWorker(t, plan, client, 0)
+	p, log := w.partitions[0], client.Log.(*memoryLog)
+	at := topicPartition{client.Topics.Residuals, p.Partition()}
+	log.partitions[at], log.first[at] = make([]wire.Message, 7), 3 // of other runs
+	_, parent := w.chain.Final(1)
+	open := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, protocol.Visit{Stage: 1, Parent: parent}, p), From: -1}}
+	if err := w.seal(t.Context(), p, open, &accumulate.Sum{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.scoresBefore(2).Restore(t.Context(), p); err != nil {
+		t.Errorf("%v, expected no residuals", err)
+	}
+}
+
+// What takes residuals away again and again ends the run, after a few repetitions.
+func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
+	plan, client := finalWeights(t)
+	w := newTestWorker(t, plan, client, 0)
+	times := 0
+	err := w.withScores(t.Context(), 1, w.partitions, func() error {
+		times++
+		return fmt.Errorf("read residuals: %w", scan.ErrUnsealed)
+	})
+	if !errors.Is(err, scan.ErrUnsealed) || times != maxRepetitions+1 {
+		t.Errorf("%d times, %v", times, err)
+	}
+	other := errors.New("other")
+	times = 0
+	if err := w.withScores(t.Context(), 1, w.partitions, func() error { times++; return other }); err != other || times != 1 {
+		t.Errorf("another error: %d times, %v", times, err)
+	}
+}

@@ -1,0 +1,127 @@
+package survey
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/survey"
+)
+
+// Findings are what the survey found in a segment, or in the segments of a partition that were merged.
+type Findings struct {
+	// Quarantined are the messages of a segment that were put into quarantine. Of merged segments only the number is kept.
+	Quarantined []event.Quarantined
+	sum         *accumulate.Sum
+	sample      *accumulate.Sample
+	labels      accumulate.LabelSet
+	columns     accumulate.ColumnRows // of training rows, if they are sparse
+	bad         int                   // how many messages of merged segments are in quarantine
+	passedOver  coverage.PassedOver
+	skipped     coverage.Spans                 // of a chain: messages that do not count
+	messages    []statistics.MessageLosses     // of an update
+	progress    []statistics.PartitionProgress // of a chain
+	unknown     map[string]int64               // rows of labels that are no class
+	untrained   map[string]int64               // rows that are not fitted, by their label
+	unusable    coverage.BadMessages           // of the newest increment of a chain
+	increments  []coverage.Coverage            // of a full run of a chain: what counts of each
+}
+
+// Rows returns how many rows were found.
+func (f *Findings) Rows() int64 { return f.sum.Rows }
+
+// Merge adds what was found in the next segment to what was found in those before it, if any. It returns an error if there are too
+// many classes.
+func (f *Findings) Merge(next *Findings) error {
+	bad := f.bad + len(next.Quarantined)
+	if f.sum == nil {
+		*f = *next
+		f.Quarantined = nil
+	} else if err := f.add(next); err != nil {
+		return err
+	}
+	f.bad = bad
+	return survey.CheckClasses(len(f.labels))
+}
+
+func (f *Findings) add(next *Findings) error {
+	if err := f.sum.Merge(next.sum); err != nil {
+		return err
+	}
+	f.sample.Merge(next.sample)
+	f.labels.Merge(next.labels)
+	f.columns.Merge(&next.columns)
+	f.passedOver.Add(next.passedOver)
+	f.skipped = append(f.skipped, next.skipped...)
+	f.messages = append(f.messages, next.messages...)
+	f.progress = next.progress
+	f.unusable.Merge(next.unusable)
+	for label, rows := range next.unknown {
+		f.unknown[label] += rows
+	}
+	for label, rows := range next.untrained {
+		f.untrained[label] += rows
+	}
+	for i := range next.increments {
+		if err := f.increments[i].Merge(next.increments[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Records are the records of what was found in a partition.
+type Records struct {
+	Sample *wire.Record[float32] // nil: the run keeps the preparation of a version
+	Visit  *wire.Record[float64]
+	Gram   *wire.Record[float64] // nil: the plan asks for no principal components
+}
+
+// Records returns the records of what was found in a partition. identity returns the identity of the record of a kind.
+func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r Records) {
+	prepares, first := s.Plan.Prepares(), s.first
+	if prepares {
+		r.Sample = f.sample.Record(identity(statistics.KindSample)).Record()
+	}
+	if prepares && s.Plan.Prepare.PCA > 0 {
+		f.sum.Field(statistics.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
+	}
+	if gram, has := f.sum.Take(statistics.FieldGram); has {
+		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: gram.Data}
+		r.Gram = g.ExactRecord()
+	}
+	f.sum.Pack()
+	visit := statistics.SurveyVisit{
+		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.sum.Coverage, Sums: f.sum.Tensors()},
+		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.columns.Record(),
+		Columns: first.columns, Image: first.image, Labels: f.labels.Text(), Quarantined: int64(f.bad), PassedOver: f.passedOver,
+		Skipped: f.skipped, Progress: f.progress, Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(),
+		Bad: f.unusable, Messages: f.messages, Increments: f.increments,
+	}
+	if prepares && len(f.labels) > 0 {
+		visit.LabelRows = f.labels.Rows()
+	}
+	r.Visit = visit.Record()
+	return r
+}
+
+// skippedSpans returns the messages of a segment that do not count: those that were passed over, and those in quarantine.
+func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans coverage.Spans) {
+	offsets = slices.Clone(offsets)
+	for _, q := range bad {
+		offsets = append(offsets, q.Offset)
+	}
+	slices.Sort(offsets)
+	for _, at := range offsets {
+		if last := len(spans) - 1; last >= 0 && spans[last].To == at {
+			spans[last].To++
+			continue
+		}
+		spans = append(spans, coverage.Span{Partition: number, From: at, To: at + 1})
+	}
+	return spans
+}

@@ -1,0 +1,208 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// first is what the survey takes from the plan's first usable message, and the shift from the first that has a row that weighs anything.
+type first struct {
+	shape *decode.Shape // nil: no message can be used
+	// the means of the features (d) of rows that weigh anything: the point that the moments are taken about; nil: the rows
+	// are sparse
+	shift []float32
+	// the same point (k) of the numbers to predict, from the first message that has some; nil: labels are predicted
+	targets     []float64
+	columns     examples.Columns // nil: the message doesn't say
+	columnsText string           // Columns.Text of columns
+	image       examples.Image   // zero: the message doesn't say
+}
+
+// findFirst finds the plan's first usable message. If no message can be used, it returns an empty first and a *protocol.NoExamplesError.
+// The survey of an update, which keeps the preparation of the version before it, needs no usable message.
+func (s *Survey) findFirst(ctx context.Context) (*first, error) {
+	if s.Plan.Update() != nil {
+		columns := s.Earlier.Columns()
+		return &first{
+			shape: &decode.Shape{Sparse: s.Earlier.Sparse(), Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
+			columns: columns, columnsText: columns.Text(),
+		}, nil
+	}
+	none, found := &protocol.NoExamplesError{Topic: s.Client.Topics.Examples, Other: s.Plan.Topic != ""}, &first{}
+	for _, span := range s.Plan.Spans {
+		if whole, err := s.firstOf(ctx, span, found, none); err != nil || whole {
+			return found, err
+		}
+	}
+	if found.shape == nil {
+		return found, none
+	}
+	// No row weighs anything, or none has numbers.
+	if found.shift == nil && !found.shape.Sparse {
+		found.shift = make([]float32, found.shape.Width)
+	}
+	if found.targets == nil && len(s.Plan.Targets) > 0 && s.Plan.Prepares() {
+		found.targets = make([]float64, len(s.Plan.Targets))
+	}
+	return found, nil
+}
+
+// firstOf looks in a span for what found does not have yet, and adds the messages that can't be used to none. It
+// reports whether found has all.
+func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
+	replay := s.Counting.Replay(span)
+	r := s.Store.Range(s.Client.Log, s.Client.Topics.Examples, span)
+	defer r.Close()
+	for {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
+			none.PassedOver.Count(reason, 1)
+			continue
+		}
+		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, partition.Message{Offset: m.Offset, Message: m.Message}, found.shape)
+		if decode.ConcernsRun(err) {
+			return false, fmt.Errorf("examples %s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
+		}
+		if err == nil {
+			whole, err = s.firstIn(found, examples)
+			examples.Release()
+			if isOfRun(err) {
+				return false, err
+			}
+		}
+		switch {
+		case err != nil: // the survey reports the message
+			if none.Bad++; none.First == nil {
+				none.First = fmt.Errorf("%s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, s.causeOf(span.Partition, m.Offset, err))
+			}
+		case whole:
+			return true, nil
+		}
+	}
+}
+
+// firstIn is firstOf of the rows of a message.
+func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err error) {
+	columns, err := columnsOf(batch)
+	if err != nil || batch.Rows == 0 {
+		return false, err
+	}
+	image, err := imageOf(batch)
+	if err != nil {
+		return false, err
+	}
+	if err := prepare.CheckRows(s.Plan.Prepare, batch.Sparse); err != nil {
+		return false, err
+	}
+	var x kernel.Dense
+	var sparse examples.SparseRows
+	decode.ReadFeatures(&x, &sparse, batch)
+	left := decode.LeaveOut(s.Plan, batch, x, &sparse)
+	if len(left) == batch.Rows {
+		return false, &decode.OverflowError{What: "features", Rows: left}
+	}
+	weighs := func(row int) bool { return batch.Weight(row) != 0 && !slices.Contains(left, row) }
+	targets, err := s.meanTargets(batch, weighs)
+	if err != nil {
+		return false, err
+	}
+	if found.shape == nil {
+		*found = first{shape: &decode.Shape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, columns: columns,
+			columnsText: columns.Text(), image: image}
+	}
+	if found.targets == nil {
+		found.targets = targets
+	}
+	hasTargets := found.targets != nil || len(s.Plan.Targets) == 0 || !s.Plan.Prepares()
+	if batch.Sparse || found.shift != nil {
+		return hasTargets, nil
+	}
+	some := false
+	for i := range batch.Rows {
+		some = some || weighs(i)
+	}
+	if !some {
+		return false, nil
+	}
+	for _, i := range left {
+		for j := range x.Row(i) {
+			x.Row(i)[j] = float32(math.NaN()) // which no mean counts
+		}
+	}
+	prepare.ScaleRows(s.Plan.Prepare, x)
+	found.shift = means(x, batch.Weight)
+	return hasTargets, nil
+}
+
+// meanTargets returns the mean of each number to predict over the rows that count; nil if labels are predicted, or if
+// no such row has numbers.
+func (s *Survey) meanTargets(examples *examples.Batch, counts func(row int) bool) ([]float64, error) {
+	k := len(s.Plan.Targets)
+	if k == 0 || !s.Plan.Prepares() {
+		return nil, nil
+	}
+	numbers, known := make([]float64, examples.Rows*k), make([]bool, examples.Rows)
+	if err := examples.Targets(numbers, known, s.Plan.Targets); err != nil {
+		return nil, err
+	}
+	mean, n := make([]float64, k), 0.0
+	for i := range examples.Rows {
+		if !known[i] || !counts(i) {
+			continue
+		}
+		n++
+		for c, y := range numbers[i*k : (i+1)*k] {
+			mean[c] += (y - mean[c]) / n
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	return mean, nil
+}
+
+// isOfRun reports whether an error says that the plan does not fit its examples.
+func isOfRun(err error) bool {
+	return errors.As(err, new(*prepare.DenseError)) || errors.As(err, new(*prepare.SparseError))
+}
+
+// means returns the mean of each column over the rows that weigh anything. A missing value (NaN) does not count.
+func means(x kernel.Dense, weight func(row int) float32) []float32 {
+	sums, counts := make([]float64, x.Cols), make([]int, x.Cols)
+	for i := range x.Rows {
+		if weight(i) == 0 {
+			continue
+		}
+		for j, v := range x.Row(i) {
+			if v == v {
+				sums[j] += float64(v)
+				counts[j]++
+			}
+		}
+	}
+	mean := make([]float32, x.Cols)
+	for j, n := range counts {
+		if n > 0 {
+			mean[j] = float32(sums[j] / float64(n))
+		}
+	}
+	return mean
+}

@@ -1,0 +1,35 @@
+package survey
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// leaveOut makes rows of the message that is surveyed, which overflow, rows without a label, and notes them. The error
+// is that of noteOverflow.
+func (p *processor) leaveOut(found *Findings, what string, overflowing []int, rows accumulate.Rows) error {
+	for _, i := range overflowing {
+		rows.Classes[i] = examples.Unlabelled
+	}
+	return p.noteOverflow(found, what, overflowing)
+}
+
+// noteOverflow notes that rows of the message that is surveyed overflow. It returns an error if the run stops at them.
+func (p *processor) noteOverflow(found *Findings, what string, rows []int) error {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row int) bool { return slices.Contains(p.leftOut, row) })
+	if len(rows) == 0 {
+		return nil
+	}
+	err := &decode.OverflowError{What: what, Rows: rows}
+	if p.Plan.OnBadMessage == schemas.StopOnBadMessage {
+		return err
+	}
+	p.leftOut, p.reasons = append(p.leftOut, rows...), append(p.reasons, err.Error())
+	found.passedOver.Count(coverage.Overflowing, int64(len(rows)))
+	return nil
+}

@@ -1,0 +1,40 @@
+package survey
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// score predicts the rows of a message with the version before, and adds how well it did: each row is scored before it
+// is learnt. The error says that the run stops at rows that overflow.
+func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows) error {
+	n := batch.Rows
+	decode.Features(&p.x, batch, len(p.shift))
+	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
+	probabilities := p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
+	if err := p.leaveOut(found, "inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
+		return err
+	}
+	found.sum.AddLosses(rows, p.loss, p.predicted, probabilities)
+	found.sum.AddQuality(rows, probabilities, p.predicted)
+	found.sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
+	message := statistics.MessageLosses{Offset: offset}
+	for i, class := range rows.Classes {
+		if class == examples.Unlabelled || rows.Splits[i] != examples.Train {
+			continue
+		}
+		w := float64(rows.Weights[i])
+		message.Rows++
+		message.Weight += w
+		message.Loss += w * float64(p.loss[i])
+		message.Errors += w * min(rows.Wrong(i, p.predicted, probabilities), 1) // a number may be wrong by more
+	}
+	if message.Rows > 0 {
+		found.messages = append(found.messages, message)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package survey
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/judge"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// processor surveys segments, in one goroutine.
+type processor struct {
+	*Survey
+	*first
+	accumulator accumulate.Accumulator
+	x           kernel.Dense
+	features    examples.SparseRows
+	predictor   *model.Predictor // of the version before an update; nil in a full run
+	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
+	loss        []float32
+	predicted   []int32
+	judged      judge.Rows
+	newest      bool     // the segment is of the newest increment
+	leftOut     []int    // rows of a message that overflow
+	reasons     []string // why rows of a message are in quarantine
+}
+
+// segment surveys one segment.
+func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error) {
+	number := l.Partition.Partition()
+	found := &Findings{sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Partition.Span())}, labels: accumulate.LabelSet{},
+		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
+	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
+	found.sum = p.accumulator.Sum()
+	p.newest = l.Segment().Increment == judge.Newest(p.Plan)
+	var bad, some []schemas.Quarantined // messages of which no row can be used, and of which some rows can't
+	good, counted := l.Messages[:0], make([]partition.Counted, 0, len(l.Messages))
+	for _, m := range l.Messages {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		before := len(found.unknown)
+		p.leftOut, p.reasons = nil, nil
+		checksum, err := p.message(found, number, m)
+		switch {
+		case err == nil:
+			if len(found.unknown) > before { // the first rows of a label show where it comes from
+				p.reasons = append(p.reasons, unknownReason(found.unknown))
+			}
+			if len(p.reasons) > 0 {
+				some = append(some, p.quarantined(number, m, strings.Join(p.reasons, "; ")))
+			}
+			good = append(good, m)
+			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
+		case decode.ConcernsRun(err) || p.Plan.OnBadMessage == schemas.StopOnBadMessage:
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Client.Topics.Examples, number, m.Offset, p.causeOf(number, m.Offset, err))
+		default:
+			bad = append(bad, p.quarantined(number, m, schemas.QuarantineReason(p.causeOf(number, m.Offset, err))))
+		}
+	}
+	if p.Plan.Chain != nil {
+		found.skipped, found.progress = skippedSpans(number, l.Skipped, bad), l.Progress
+		if p.newest {
+			found.unusable.Usable(len(good))
+			for _, q := range bad {
+				found.unusable.Bad(number, q.Offset, q.Reason)
+			}
+		}
+	}
+	for _, q := range slices.Concat(bad, some) {
+		found.Quarantined = append(found.Quarantined, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+	}
+	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.Segment(), bad, some)); err != nil {
+		return nil, err
+	}
+	clear(l.Messages[len(good):])
+	l.Messages = good
+	found.sum = p.accumulator.End()
+	found.sum.Spans = coverage.Spans{l.Segment().Span}
+	if p.Plan.Chain != nil && p.Plan.Update() == nil {
+		found.increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
+		found.increments[l.Segment().Increment] = found.sum.Coverage
+	}
+	l.Segment().SetCounted(counted)
+	l.Segment().KeepMessages(l.Messages, p.Budget) // the first visit needs the same messages
+	return found, nil
+}
+
+// message adds one message to the findings, and returns its checksum. The error says why the message can't be used. Then
+// nothing is added.
+func (p *processor) message(found *Findings, number int, m partition.Message) (checksum uint64, err error) {
+	batch, err := p.Rows.Read(p.Plan.Forgotten, number, m, p.shape)
+	if err != nil {
+		return 0, err
+	}
+	defer batch.Release()
+	if err := p.checkColumns(batch); err != nil {
+		return 0, err
+	}
+	if err := p.checkImage(batch); err != nil {
+		return 0, err
+	}
+	decode.ReadFeatures(&p.x, &p.features, batch)
+	overflowing := decode.LeaveOut(p.Plan, batch, p.x, &p.features)
+	if p.shape == nil {
+		if len(overflowing) > 0 {
+			return 0, &decode.OverflowError{What: "features", Rows: overflowing}
+		}
+		return 0, nil // no message of the run has rows
+	}
+	if err := p.noteOverflow(found, "features", overflowing); err != nil {
+		return 0, err
+	}
+	rows, fitted := decode.Rows(p.Plan, number, m.Offset, batch)
+	var numbers []float64
+	switch {
+	case p.Plan.Task() == examples.Numbers:
+		if numbers, err = decode.Numbers(p.Plan, batch, rows); err != nil {
+			return 0, err
+		}
+	case p.Plan.Task() == examples.SeveralLabels && p.labels != nil:
+		if err := decode.Sets(p.Plan, batch, &rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+			return 0, err
+		}
+	case p.labels != nil:
+		if err := decode.Labels(p.Plan, batch, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+			return 0, err
+		}
+	}
+	for i := range rows.Classes {
+		if numbers != nil {
+			if rows.Classes[i] == examples.Unlabelled {
+				fitted[i] = 0
+			}
+			continue
+		}
+		if !batch.Labelled(i) || p.labels != nil && rows.Classes[i] == examples.Unlabelled {
+			rows.Classes[i], fitted[i] = examples.Unlabelled, 0
+		} else if p.labels == nil || p.Plan.ClassWeight.Balanced && p.Plan.Prepares() { // a version keeps its weights of classes
+			rows := int64(0)
+			if fitted[i] > 0 {
+				rows = 1
+			}
+			for label := range batch.Labels(i) {
+				if p.labels != nil {
+					label = p.labels.Spelt(label)
+				}
+				found.labels.Add(label, rows)
+				found.untrained[label] += 1 - rows
+			}
+		}
+	}
+	if numbers == nil {
+		found.passedOver.Count(coverage.NoLabel, batch.WithoutLabel())
+	}
+	if p.Plan.Prepares() {
+		if p.shape.Sparse {
+			p.countColumns(found, fitted)
+		} else {
+			p.moments(found, number, m.Offset, fitted)
+		}
+		if numbers != nil {
+			found.sum.AddTargets(numbers, p.targets, fitted)
+		}
+	}
+	n := batch.Rows
+	if p.offered != nil && p.newest {
+		p.judge(found, m.Offset, batch, rows, numbers)
+	}
+	if p.predictor != nil {
+		if numbers != nil {
+			targets, overflowed := decode.Standardized(p.predictor.Model(), numbers, len(p.Plan.Targets))
+			rows.Targets = targets
+			if err := p.leaveOut(found, "standardized targets", overflowed, rows); err != nil {
+				return 0, err
+			}
+		}
+		if err := p.score(found, m.Offset, batch, rows); err != nil {
+			return 0, err
+		}
+	} else {
+		found.sum.AddRows(rows) // there are no scores yet
+	}
+	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.passedOver.Count(coverage.ForgottenRow, int64(end-first)) })
+	checksum = m.Checksum(number, n)
+	found.sum.Count(n, checksum)
+	return checksum, nil
+}
+
+// moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
+// principal components.
+func (p *processor) moments(found *Findings, number int, offset int64, fitted []float32) {
+	for i, w := range fitted {
+		if w > 0 {
+			found.sample.Offer(wire.Hash(p.Plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))
+		}
+	}
+	prepare.ScaleRows(p.Plan.Prepare, p.x)
+	found.sum.AddColumns(p.x, p.shift, fitted)
+	if p.Plan.Prepare.PCA > 0 {
+		p.accumulator.AddGram(p.x, fitted)
+	}
+}
+
+// sampleRows returns how many rows of a span to sample: its share of the rows of the whole survey's sample, by its offsets, and
+// six standard deviations more. If every partition sent a whole sample, a thousand partitions would send gigabytes.
+func sampleRows(all coverage.Spans, span coverage.Span) int {
+	offsets := int64(0)
+	for _, s := range all {
+		offsets += s.To - s.From
+	}
+	part := accumulate.SampleRows * float64(span.To-span.From) / float64(max(offsets, 1))
+	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
+}
+
+// countColumns counts in which training rows the columns are not 0.
+func (p *processor) countColumns(found *Findings, fitted []float32) {
+	for i, w := range fitted {
+		if w > 0 {
+			indices, _ := p.features.Row(i)
+			found.columns.Add(indices)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package survey
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// checkColumns returns an error if a message has other columns than the run's first: as a model knows a feature by its place, its
+// features can't be used. A message that does not say its columns is taken to have the same.
+func (p *processor) checkColumns(examples *examples.Batch) error {
+	if text := examples.Columns(); text == "" || text == p.columnsText {
+		return nil
+	}
+	columns, err := columnsOf(examples)
+	if err != nil || p.columns == nil {
+		return err
+	}
+	if difference := columns.Difference(p.columns); difference != "" {
+		return fmt.Errorf("%w: %s, as in the first message of the run", wire.ErrDamaged, difference)
+	}
+	return nil
+}
+
+// columnsOf returns the columns that a message says; nil if it says none.
+func columnsOf(batch *examples.Batch) (examples.Columns, error) {
+	columns, err := examples.ParseColumns(batch.Columns())
+	if n := columns.Features(); err == nil && columns != nil && n != batch.Width {
+		err = fmt.Errorf("%w: %d features, its columns have %d", wire.ErrDamaged, batch.Width, n)
+	}
+	return columns, err
+}
+
+// checkImage returns an error if a message has images of another shape than the run's first. A message that does not say their shape is
+// taken to have the same.
+func (p *processor) checkImage(batch *examples.Batch) error {
+	text := batch.Image()
+	if text == "" || text == p.image.Text() {
+		return nil
+	}
+	image, err := imageOf(batch)
+	if err == nil && p.image != (examples.Image{}) && image != p.image {
+		err = fmt.Errorf("%w: images of %v, those of the first message of the run are of %v", wire.ErrDamaged, image, p.image)
+	}
+	return err
+}
+
+// imageOf returns the shape of images that a message says; zero if it says none.
+func imageOf(batch *examples.Batch) (examples.Image, error) {
+	image, err := examples.ParseImage(batch.Image())
+	if n := image.Size(); err == nil && n > 0 && n != batch.Width {
+		err = fmt.Errorf("%w: %d features, its images have %d", wire.ErrDamaged, batch.Width, n)
+	}
+	return image, err
+}

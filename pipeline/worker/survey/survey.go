@@ -1,0 +1,80 @@
+package survey
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/solve/survey"
+)
+
+// Run is what a survey needs of its run.
+type Run struct {
+	*scan.Source
+	Plan    *schemas.Plan
+	Rows    *decode.Reader
+	BLAS    *kernel.BLAS
+	Budget  *partition.Budget // of what stays in memory
+	Earlier *model.Model      // the version that the run starts from; nil: none
+	Offered *model.Model      // the version that subscribers have, if the run has a gate; nil: none
+}
+
+// Survey is the survey of a run: what its goroutines share. It does not change while they work.
+type Survey struct {
+	*Run
+	first      *first
+	none       *protocol.NoExamplesError // nil: some message can be used
+	labels     *examples.Labels          // the plan's classes; nil: any label is a class
+	quarantine *quarantine
+}
+
+// New begins a survey: it finds what all messages must have in common. The error is a *[protocol.NoExamplesError] if no message can
+// be used, unless some are to be put into quarantine: then [Survey.Err] has it.
+func New(ctx context.Context, run *Run) (*Survey, error) {
+	s := &Survey{Run: run, quarantine: &quarantine{client: run.Client, plan: run.Plan}}
+	var err error
+	s.first, err = s.findFirst(ctx)
+	none, _ := errors.AsType[*protocol.NoExamplesError](err)
+	switch {
+	case err == nil && !s.first.shape.Sparse:
+		err = survey.CheckWidth(run.Plan.Prepare.PCA, len(s.first.shift))
+	case none != nil && none.Bad > 0 && run.Plan.OnBadMessage != schemas.StopOnBadMessage:
+		err, s.none = nil, none
+	}
+	switch {
+	case run.Plan.Update() != nil:
+		s.labels = examples.NewLabels(run.Earlier.Labels())
+	case len(run.Plan.Classes) > 0:
+		s.labels = examples.NewLabels(run.Plan.Classes)
+	}
+	return s, err
+}
+
+// Err returns a *[protocol.NoExamplesError] if no message can be used: the survey then finds nothing, but puts all messages into
+// quarantine.
+func (s *Survey) Err() error {
+	if s.none == nil {
+		return nil
+	}
+	return s.none
+}
+
+// Processor returns what surveys segments in one goroutine.
+func (s *Survey) Processor() func(context.Context, *scan.Load) (*Findings, error) {
+	p := &processor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS}}
+	if s.Plan.Update() != nil {
+		p.predictor = s.Earlier.Predictor(s.BLAS)
+	}
+	if s.Offered != nil {
+		p.offered = s.Offered.Predictor(s.BLAS)
+	}
+	return p.segment
+}

@@ -1,0 +1,127 @@
+package visit
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/worker/judge"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// Residuals computes the residuals of one segment after the stage, and measures the final predictions.
+func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string) (*Outcome, error) {
+	batches, err := p.batches(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	sum, average, o := &accumulate.Sum{}, &accumulate.Sum{}, &Outcome{}
+	p.newest = l.Segment().Increment == judge.Newest(p.Plan)
+	chained := p.Plan.Chain != nil && !p.visit.Of.Link.Learnt
+	if chained {
+		p.beginTerms()
+	}
+	id := wire.Identity{
+		Kind: schemas.KindResiduals, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Partition.Partition(),
+		Parent: p.visit.Parent,
+	}
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		n, k := b.Len(), p.visit.Of.Classes
+		b.After.Reshape(n, k)
+		b.Shown = ""
+		p.residual.Reshape(n, k)
+		finished := sink.Finished{Score: b.After, Residual: p.residual, Votes: p.votesAfter(b)}
+		if p.visit.ByLeaves() {
+			p.finishLeaves(sum, average, b, finished.Votes)
+		} else if p.visit.Of.Features.Sparse() {
+			p.finishSparse(sum, average, b, finished.Votes)
+		} else {
+			p.finishDense(sum, average, b, finished.Votes, chained)
+		}
+		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, finished)
+		if err != nil {
+			return nil, err
+		}
+		o.Messages = append(o.Messages, messages...)
+		for from, to := range sink.Parts(n, finished.Values()) {
+			part := scored{Offset: b.Offset, Row: from, Score: b.After.Slice(from, to).Data}
+			if finished.Votes.Rows > 0 {
+				part.Votes = finished.Votes.Slice(from, to).Data
+			}
+			o.Scores = append(o.Scores, part)
+		}
+		sum.Count(b.Examples, b.Checksum)
+		o.Rows += int64(n)
+	}
+	if chained {
+		o.Terms = p.termsOfSegment()
+		p.countVisited(sum, statistics.Increment(l.Segment().Increment))
+	}
+	sum.SetPart(statistics.PartAverage, average)
+	sum.Spans = coverage.Spans{l.Segment().Span}
+	o.Sum = sum
+	return o, nil
+}
+
+// finishDense measures the final predictions of a batch of dense rows, and writes b.After, p.residual and, at the end
+// of a member, votes. Of a chain it sums the terms of the increment too.
+func (p *Processor) finishDense(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense, chained bool) {
+	block, made := p.blockOf(b)
+	for from, to := range model.Tiles(b.Len()) {
+		if !made {
+			p.expand(p.visit.Of, block, b, from, to)
+		}
+		after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
+		rows, examples := b.Rows.Slice(from, to), min(max(b.Examples-from, 0), to-from)
+		p.finish(sum, rows, examples, after, residual, before, tile)
+		p.judgeOwn(sum, rows.Slice(0, examples), b.Offset, from)
+		if EndsMember(p.Plan, p.visit.Stage) {
+			p.vote(average, rows, examples, votes.Slice(from, to), b.Votes.Slice(from, to))
+		}
+		if chained {
+			p.addScores(tile, after, before, b.Fitted[from:to])
+			p.accumulator.Add(tile, residual, b.Fitted[from:to])
+		}
+	}
+}
+
+// finish measures the final predictions of some rows, of which the first are examples and the others were made of them.
+// It writes their scores after the stage into score, and their residuals into residual.
+func (p *Processor) finish(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual, before, block kernel.Dense) {
+	stage := p.visit.Of
+	p.visit.fitted.Scores(p.BLAS, score, before, block)
+	p.score.Reshape(score.Rows, score.Cols)
+	if stage.Link.Learnt {
+		p.shown(p.score, before, block)
+	} else {
+		copy(p.score.Data, score.Data)
+	}
+	p.conclude(sum, rows, examples, score, residual)
+}
+
+// conclude measures the final predictions of those rows that are examples, of the scores in p.score, and writes the
+// rows' residuals. score is what the next stage begins at.
+func (p *Processor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual kernel.Dense) {
+	stage := p.visit.Of
+	p.predict(rows, p.score)
+	measured := rows.Slice(0, examples)
+	sum.AddLosses(measured, p.loss[:examples], p.predicted[:examples], p.score.Slice(0, examples))
+	if stage.Link.Learnt { // the next stage begins at the score, which is never clipped
+		copy(residual.Data, score.Data)
+	} else {
+		copy(residual.Data, p.score.Data)
+	}
+	rows.Residuals(residual)
+	stage.Link.Probabilities(p.score, p.workspace.Link())
+	p.measureQuality(sum, measured, p.score.Slice(0, examples))
+}

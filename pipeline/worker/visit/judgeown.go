@@ -1,0 +1,61 @@
+package visit
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/worker/judge"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// judgeOwn adds the losses of the version that the run makes, of the rows that the gate is about: the losses of rows of
+// a message, of which first is the first, are in p.loss.
+func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset int64, first int) {
+	split, gated := judge.Split(p.Plan)
+	if !gated || !p.newest || p.visit.Stage < len(p.Plan.Stages)-1 || !slices.Contains(rows.Splits, split) {
+		return
+	}
+	groups := sum.Field(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
+	for i, class := range rows.Classes {
+		if w := float64(rows.Weights[i]); class != examples.Unlabelled && rows.Splits[i] == split && w > 0 {
+			at := groups[2*schemas.GateGroup(offset, first+i):]
+			at[0] += w
+			at[1] += w * float64(p.loss[i])
+		}
+	}
+}
+
+// judgeAgain adds the losses of both versions, of the rows that the gate is about in an increment that is visited
+// again: rows of a batch, of which first is the first. Their losses with the version that the run makes are in p.loss.
+func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
+	split, _ := judge.Split(p.Plan)
+	if p.judged.Choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
+		return
+	}
+	if p.offered == nil || p.offered.Model() != p.visit.Offered {
+		p.offered = p.visit.Offered.Predictor(p.BLAS)
+	}
+	p.judged.Gather(inputs.Prepared)
+	codes := p.judged.Codes(inputs)
+	p.judged.Measure(func(x kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
+		return p.offered.MeasureInputs(model.Inputs{Prepared: x, Codes: codes}, truth, loss, predicted)
+	})
+	groups := sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
+	for j, i := range p.judged.Places {
+		w, at := float64(rows.Weights[i]), groups[3*schemas.GateGroup(offset, first+i):]
+		at[0] += w
+		at[1] += w * float64(p.judged.Loss[j])
+		at[2] += w * float64(p.loss[i])
+	}
+}
+
+// preparedRows returns the rows from (included) to to (excluded) of a batch.
+func preparedRows(b *partition.Batch, from, to int) model.Inputs {
+	columns := len(b.Codes) / b.Len()
+	return model.Inputs{Prepared: b.Inputs.Slice(from, to), Codes: b.Codes[from*columns : to*columns]}
+}

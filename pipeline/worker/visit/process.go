@@ -1,0 +1,422 @@
+package visit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/judge"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// Processor takes segments through a stage, in one goroutine. It uses its memory again for every message; one of sparse
+// rows also in the next visit.
+type Processor struct {
+	*Run
+	visit *Visit
+	// newest says that the segment is of the newest increment, again that it is of one that an update visits again.
+	newest, again bool
+
+	accumulator     accumulate.Accumulator
+	exact           accumulate.Exact
+	workspace       model.Workspace
+	raw             kernel.Dense
+	block           kernel.Dense // of a batch whose block is not kept
+	score, residual kernel.Dense
+	cubic           kernel.Dense
+	loss            []float32
+	predicted       []int32
+	features        examples.SparseRows
+	occurring       accumulate.Occurring
+	gram            accumulate.Block // of a stage that is fitted in blocks
+	blocks          []kernel.Sparse
+
+	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
+	own   kernel.Dense           // xᵀV
+
+	leaves    tree.Leaves
+	curvature []float32
+
+	offered *model.Predictor // of the version that subscribers have
+	judged  judge.Rows
+}
+
+// Idle are those that no visit uses. The zero value has none. It is safe for concurrent use: a worker sums the Gram
+// matrices of the next stage while it visits this one.
+type Idle struct {
+	mutex sync.Mutex
+	all   []*Processor
+}
+
+// last returns one of them; nil if there is none.
+func (i *Idle) last() *Processor {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	last := len(i.all) - 1
+	if last < 0 {
+		return nil
+	}
+	p := i.all[last]
+	i.all = i.all[:last]
+	return p
+}
+
+// Keep keeps the processors of a visit that has ended, and no others.
+func (i *Idle) Keep(all []*Processor) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.all = all
+}
+
+// Take returns a processor for the segments of a visit, idle ones first.
+func (i *Idle) Take(v *Visit) *Processor {
+	p := i.last()
+	if p == nil {
+		p = &Processor{
+			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Buffers}, exact: accumulate.Exact{BLAS: v.BLAS},
+			terms: accumulate.Accumulator{BLAS: v.BLAS},
+		}
+	}
+	p.Run, p.visit = v.Run, v
+	return p
+}
+
+// batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows. The error wraps
+// errUnsealed if the scores that were read are not of these rows.
+func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Batch, error) {
+	segment := l.Segment()
+	if kept := segment.Batches(); kept != nil {
+		return kept, nil
+	}
+	batches := make([]*partition.Batch, 0, len(l.Messages))
+	for i, m := range l.Messages {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		b, err := p.prepare(l.Partition.Partition(), m, p.weightOf(segment), p.forgottenOf(segment))
+		if err != nil {
+			continue // the survey has put the message into quarantine and has not counted it
+		}
+		rows := b.Len()
+		if l.Scores == nil {
+			b.Score = kernel.NewDense(rows, p.visit.Of.Classes)
+		} else if b.Score = l.Scores[i]; b.Score.Rows != rows {
+			return nil, fmt.Errorf("%w: offset %d has %d rows, its residuals %d", scan.ErrUnsealed, m.Offset, rows, b.Score.Rows)
+		}
+		if p.Plan.Members() > 1 {
+			if l.Votes != nil {
+				b.Votes = l.Votes[i]
+			}
+			if b.Votes.Rows == 0 { // no member is finished
+				b.Votes = kernel.NewDense(rows, p.visit.Of.Classes)
+			}
+		}
+		batches = append(batches, b)
+	}
+	segment.KeepBatches(batches, p.Budget)
+	return batches, nil
+}
+
+// prepare decodes and prepares one message, whose rows' weights it multiplies by weight. Its error says why the message can't be used.
+func (p *Processor) prepare(number int, m partition.Message, weight float64, forgotten coverage.Forgotten) (*partition.Batch, error) {
+	prepared := p.Prepared
+	batch, err := p.Rows.Read(forgotten, number, m, &decode.Shape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
+		Columns: p.Columns})
+	if err != nil {
+		return nil, err
+	}
+	defer batch.Release()
+	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, batch.Rows), Examples: batch.Rows}
+	decode.ReadFeatures(&p.raw, &p.features, batch)
+	for _, i := range decode.LeaveOut(p.Plan, batch, p.raw, &p.features) {
+		if !batch.Sparse {
+			clear(p.raw.Row(i)) // 0 times a value that overflows would be NaN
+		}
+	}
+	b.Rows, b.Fitted = decode.Rows(p.Plan, number, m.Offset, batch)
+	ignore := func(string) {}
+	switch p.Plan.Task() {
+	case examples.Numbers:
+		numbers, err := decode.Numbers(p.Plan, batch, b.Rows)
+		if err != nil {
+			return nil, err
+		}
+		targets, overflowed := decode.Standardized(prepared, numbers, prepared.Labels.Len())
+		b.Rows.Targets = targets
+		b.LeaveOut(overflowed)
+	case examples.SeveralLabels:
+		if err := decode.Sets(p.Plan, batch, &b.Rows, prepared.Labels, ignore); err != nil {
+			return nil, err
+		}
+	default:
+		if err := decode.Labels(p.Plan, batch, b.Rows, prepared.Labels, ignore); err != nil {
+			return nil, err
+		}
+	}
+	for i, class := range b.Rows.Classes {
+		switch {
+		case class == examples.Unlabelled:
+			b.Fitted[i] = 0
+		case prepared.ClassWeights != nil && b.Rows.Splits[i] == examples.Train:
+			b.Rows.Weights[i] *= prepared.ClassWeights[class]
+			b.Fitted[i] = b.Rows.Weights[i]
+		}
+	}
+	if weight != 1 {
+		for i := range b.Fitted {
+			b.Fitted[i] *= float32(weight)
+			b.Rows.Weights[i] *= float32(weight)
+		}
+	}
+	if batch.Sparse {
+		b.LeaveOut(prepared.ApplySparse(&b.Sparse, &p.features))
+		return b, nil
+	}
+	p.augment(b, &p.raw)
+	if prepared.Coder != nil {
+		b.Codes = prepared.Coder.Encode(p.raw)
+	}
+	b.Inputs = kernel.NewDense(p.raw.Rows, prepared.Inputs())
+	b.LeaveOut(prepared.Apply(p.BLAS, b.Inputs, p.raw))
+	return b, nil
+}
+
+// blockOf returns memory for the block of a batch, and whether the block is made already.
+func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) {
+	if p.visit.ownBlocks {
+		p.block.Reshape(b.Inputs.Rows, p.visit.Of.Features.Size())
+		return p.block, false
+	}
+	return b.Block(p.visit.Stage, p.visit.Of.Features.Size(), &p.block, p.Budget)
+}
+
+// expand makes the rows from (included) to to (excluded) of a batch's block of a stage.
+func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Batch, from, to int) {
+	tile := block.Slice(from, to)
+	if of.Features.Leaves() > 0 {
+		c := p.Prepared.Coder.Width()
+		of.Features.ExpandLeaves(&tile, &p.leaves, b.Codes[from*c:to*c])
+		return
+	}
+	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), b.Score.Slice(from, to))
+}
+
+// Sum returns the sums of one segment for the visit.
+func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
+	batches, err := p.batches(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	p.newest = l.Segment().Increment == judge.Newest(p.Plan) && !l.Segment().Leaves
+	p.again = l.Segment().Past && !l.Segment().Leaves
+	var sum *accumulate.Sum
+	var sample *accumulate.Sample
+	switch {
+	case p.visit.Number == wire.Growth:
+		sum, sample = p.sumGrowth(ctx, l, batches)
+	case p.visit.ByLeaves():
+		sum = p.sumLeaves(ctx, l, batches)
+	case p.visit.Of.Features.Counted():
+		sum = p.countSparse(ctx, batches)
+	case p.visit.Of.Features.Sparse():
+		sum = p.fitSparse(ctx, batches)
+	case p.visit.Calibrates():
+		sum = p.calibrate(ctx, batches)
+	default:
+		sum = p.fit(ctx, l, batches)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	o := &Outcome{Rows: sum.Rows, Sum: sum, Sample: sample}
+	if l.Segment().Leaves { // which is no part of what the sums cover
+		o.Left = &coverage.Coverage{}
+		for _, b := range batches {
+			o.Left.Count(b.Examples, b.Checksum)
+		}
+	} else {
+		sum.Spans = coverage.Spans{l.Segment().Span}
+	}
+	if p.visit.Twice() { // each of two rounds is about half of the work, and reports half of the rows
+		o.Rows = 0
+		for _, b := range batches {
+			o.Rows += int64(b.Examples)
+		}
+		o.Rows = (o.Rows + int64(l.Round)) / 2
+	}
+	return o, nil
+}
+
+// fit sums what a gradient needs, and in the first visit of a stage the Gram matrix.
+func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
+	gram, rest := p.visit.Parts(l.Round)
+	classes := p.visit.Of.Classes
+	if !rest {
+		classes = 0
+	}
+	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram)
+	sum := p.accumulator.Sum()
+	update := p.Plan.Update() != nil
+	if update {
+		gram, rest = p.partsOf(l.Segment(), gram, rest)
+		if rest {
+			p.beginTerms()
+		}
+	}
+	for i, b := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
+		}
+		if update && rest {
+			p.advance(b)
+		}
+		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
+		if !sampled && !rest {
+			continue
+		}
+		block, made := p.blockOf(b)
+		for from, to := range model.Tiles(b.Inputs.Rows) {
+			if !made {
+				p.expand(p.visit.Of, block, b, from, to)
+			}
+			if rest {
+				p.gradient(sum, b, block.Slice(from, to), from, to)
+			}
+		}
+		if sampled {
+			p.accumulator.AddGram(block, b.Fitted)
+			weight := sum.Field(statistics.FieldGramRows, 1)
+			for _, w := range b.Fitted {
+				weight[0] += float64(w)
+			}
+		}
+		if rest {
+			sum.Count(b.Examples, b.Checksum)
+		}
+	}
+	whole := p.accumulator.End()
+	if update {
+		p.nameSums(whole, l.Segment(), rest)
+	}
+	return whole
+}
+
+// gradient sums the loss and the cross moment of some rows of a batch.
+func (p *Processor) gradient(sum *accumulate.Sum, b *partition.Batch, tile kernel.Dense, from, to int) {
+	rows := b.Rows.Slice(from, to)
+	overflowed := p.visit.Of.Features.Overflowed(tile, b.Inputs.Slice(from, to))
+	if from == 0 {
+		overflowed += b.Overflowed
+	}
+	p.countOverflowed(sum, overflowed)
+	if p.visit.Sample != nil {
+		p.accumulator.AddTrace(tile, p.visit.Of.Features.Penalised(), b.Fitted[from:to])
+	}
+	p.score.Reshape(to-from, p.visit.Of.Classes)
+	p.shown(p.score, b.Score.Slice(from, to), tile)
+	if p.Plan.Update() != nil {
+		p.addScores(tile, p.score, b.Score.Slice(from, to), b.Fitted[from:to])
+	}
+	p.measure(sum, rows, p.score)
+	if p.Plan.Update() != nil {
+		p.judgeOwn(sum, rows, b.Offset, from)
+		if p.again && p.visit.Offered != nil {
+			p.judgeAgain(sum, rows, preparedRows(b, from, to), b.Offset, from)
+		}
+	}
+	rows.Residuals(p.score)
+	if p.visit.Number == 0 && p.Plan.Stages[p.visit.Stage].Ridge == schemas.RidgeAuto {
+		sum.AddResidual(p.score, b.Fitted[from:to])
+	}
+	p.accumulator.Add(tile, p.score, b.Fitted[from:to])
+}
+
+// calibrate sums the moments of G(ỹ). Line 5 of Algorithm 2, the second visit of its pass, is fitted to them.
+func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
+	sum, classes := &accumulate.Sum{}, p.visit.Of.Classes
+	p.exact.Begin(3*classes, classes)
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			break
+		}
+		block, made := p.blockOf(b)
+		for from, to := range model.Tiles(block.Rows) {
+			if !made {
+				p.expand(p.visit.Of, block, b, from, to)
+			}
+		}
+		p.score.Reshape(b.Inputs.Rows, classes)
+		p.shown(p.score, b.Score, block)
+		sink.Cubic(&p.cubic, p.score)
+		b.Rows.Write(p.score)
+		weights := b.Fitted
+		if p.Plan.Task() == examples.SeveralLabels { // those of rows that the weights have not seen
+			weights = heldOut(b.Rows)
+			addCalibrated(sum, p.score, weights)
+		}
+		p.exact.Add(p.cubic, p.score, weights)
+		sum.Count(b.Examples, b.Checksum)
+	}
+	p.exact.End(sum)
+	return sum
+}
+
+// heldOut returns the weights of the labelled holdout rows, and 0 for the others.
+func heldOut(rows accumulate.Rows) []float32 {
+	weights := make([]float32, len(rows.Weights))
+	for i, w := range rows.Weights {
+		if rows.Splits[i] == examples.Holdout && rows.Classes[i] != examples.Unlabelled {
+			weights[i] = w
+		}
+	}
+	return weights
+}
+
+// addCalibrated adds the squared lengths of targets, and the weights of their rows.
+func addCalibrated(sum *accumulate.Sum, targets kernel.Dense, weights []float32) {
+	sums := sum.Field(statistics.FieldCalibrated, 2)
+	for i, w := range weights {
+		if w != 0 {
+			sums[0] += float64(w) * float64(kernel.SquaredLength(targets.Row(i)))
+			sums[1] += float64(w)
+		}
+	}
+}
+
+// shown writes into dst the score that the predictions of some rows are made of.
+func (p *Processor) shown(dst, before, block kernel.Dense) {
+	p.visit.Of.Shown(p.BLAS, &p.workspace, p.visit.fitted, dst, before, block)
+}
+
+// measure adds the losses of scores and the classes that they predict, and turns the scores into predictions.
+func (p *Processor) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
+	p.predict(rows, score)
+	sum.AddLosses(rows, p.loss, p.predicted, score)
+}
+
+// predict turns scores into predictions, and finds the loss of each row and the class that it predicts.
+func (p *Processor) predict(rows accumulate.Rows, score kernel.Dense) {
+	n := score.Rows
+	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
+	p.visit.Of.Link.Measure(score, rows.Truth, p.loss, p.predicted, p.workspace.Link())
+}
+
+// countOverflowed adds rows that the first visit of a stage leaves out.
+func (p *Processor) countOverflowed(sum *accumulate.Sum, rows int) {
+	if rows > 0 && p.visit.Number == 0 {
+		sum.Field(statistics.FieldOverflow, 1)[0] += float64(rows)
+	}
+}

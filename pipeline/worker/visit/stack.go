@@ -1,0 +1,109 @@
+package visit
+
+import (
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// StackTerms makes of the sums of the increments that a partition has two tensors; of a full run, whose terms are in
+// records of their own, one. A visit whose terms do not stay has the sum of all terms, each times the weight of its
+// increment.
+func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.Sum) {
+	if s.Link.Learnt {
+		return
+	}
+	weights, apart := visitedWeights(plan, visit)
+	p, k, m := s.Features.Size(), s.Classes, 0
+	for i := range weights {
+		if _, any := sum.Tensors().Find(statistics.Increment(i).Visited()); any {
+			m++
+		}
+	}
+	visited := sum.Field(statistics.FieldVisited, m, 5)
+	var terms []float64
+	update := plan.Update() != nil
+	if !apart {
+		m = min(m, 1)
+	}
+	if update && (apart || m > 0) {
+		terms = sum.Field(statistics.FieldTerms, m, 2, p, k)
+	}
+	for i, at := range weights {
+		of := statistics.Increment(i)
+		losses, any := sum.Take(of.Visited())
+		if !any {
+			continue
+		}
+		visited[0] = float64(i)
+		copy(visited[1:5], losses.Data)
+		visited = visited[5:]
+		if !update {
+			continue
+		}
+		for j, name := range []string{of.Scores(), of.Cross()} {
+			part, _ := sum.Take(name)
+			if to := terms[j*p*k:][:p*k]; apart {
+				copy(to, part.Data)
+			} else {
+				floats.AddScaled(to, at, part.Data)
+			}
+		}
+		if apart {
+			terms = terms[2*p*k:]
+		}
+	}
+}
+
+// visitedWeights returns the weight of each increment that a visit has, and whether the terms of each are sent apart.
+func visitedWeights(plan *schemas.Plan, visit int) (weights []float64, apart bool) {
+	u := plan.Update()
+	if u == nil {
+		return make([]float64, max(len(plan.Chain.Increments), 1)), true
+	}
+	weights = []float64{1}
+	for _, c := range u.Refresh {
+		if u.Restart {
+			c.Weight = 1
+		}
+		weights = append(weights, c.Weight)
+	}
+	return weights, schemas.KeepsTerms(visit, u.Passes)
+}
+
+// LeavingGram takes the Gram matrices of the rows that leave the window out of the sums of a partition, and returns
+// their sum, each times its weight, and the weight of the rows. Each is rounded as it was when the rows came, so that
+// what was added is what goes. Of an increment with forgotten rows all goes that was added, less what comes back: that
+// is rounded as if the forgotten rows had never come.
+func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64, weight float64) {
+	add := func(weight float64, gram, rowsOf string) (rows float64) {
+		if field, any := sum.Take(rowsOf); any {
+			rows = field.Data[0]
+		}
+		field, any := sum.Take(gram)
+		if !any {
+			return 0
+		}
+		if matrix == nil {
+			matrix = make([]float64, len(field.Data))
+		}
+		for j, x := range field.Data {
+			matrix[j] += weight * float64(float32(x))
+		}
+		return rows
+	}
+	for i, c := range u.Leave {
+		gram, rows := statistics.Increment(i).Leaving()
+		add(c.Weight, gram, rows)
+	}
+	for i, c := range u.Forget {
+		gram, rows := statistics.Increment(len(u.Leave) + i).Leaving()
+		before := add(c.Weight, gram, rows)
+		gram, rows = statistics.Increment(i).Staying()
+		weight += c.Weight * (before - add(-c.Weight, gram, rows))
+	}
+	return matrix, weight
+}

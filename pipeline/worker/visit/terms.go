@@ -1,0 +1,55 @@
+package visit
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// IncrementTerms sums the terms of a partition's increments, at the end of a stage of a full run of a chain. Those of
+// an increment, and of the ones that the run merges it with, leave memory with the last of the partition's segments
+// that has rows of them. As an increment is a range of offsets, or a few, there are seldom those of more than one.
+type IncrementTerms struct {
+	places []int // of each increment: see [schemas.Chain.TermsPlaces]
+	left   map[int]int
+	sums   map[int]*accumulate.Sum
+}
+
+// NewIncrementTerms returns the terms of a partition, none of whose segments is there yet.
+func NewIncrementTerms(chain *schemas.Chain, p *partition.State) *IncrementTerms {
+	t := &IncrementTerms{places: chain.TermsPlaces(), left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
+	for _, segment := range p.Segments() {
+		t.left[t.places[segment.Increment]]++
+	}
+	return t
+}
+
+// Add adds the terms of the partition's next segment. It returns the sum of its increment once it is whole, with its place; otherwise nil.
+func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, place int, err error) {
+	place = t.places[segment.Increment]
+	if t.sums[place] == nil {
+		t.sums[place] = terms
+	} else if err := t.sums[place].Merge(terms); err != nil {
+		return nil, 0, err
+	}
+	if t.left[place]--; t.left[place] > 0 {
+		return nil, 0, nil
+	}
+	whole = t.sums[place]
+	delete(t.sums, place)
+	return whole, place, nil
+}
+
+// termsOfSegment returns the terms of the segment that the processor has summed.
+func (p *Processor) termsOfSegment() *accumulate.Sum {
+	scores, _ := p.terms.End().Take(statistics.FieldCross)
+	cross, _ := p.accumulator.End().Take(statistics.FieldCross)
+	both := wire.Tensor[float64]{Name: statistics.FieldTerms, Shape: append([]int{2}, scores.Shape...),
+		Data: slices.Concat(scores.Data, cross.Data)}
+	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{both})
+}

@@ -1,0 +1,202 @@
+package visit
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// ByLeaves reports whether the visit's sums are made of the leaves of rows: a row has one in each tree, so sums of them take a fraction
+// of those of a dense block. Sums of a chain are of a block, as its increments need terms, and so are those of Algorithm 2.
+func (v *Visit) ByLeaves() bool {
+	return v.Of.Features.Leaves() > 0 && v.Plan.Chain == nil && !v.Of.Link.Learnt
+}
+
+// leavesOf returns the leaves of a batch's rows in the trees of the stage.
+func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
+	features := p.visit.Of.Features
+	leaves, found := b.Leaves(features, features.Trees(), &p.leaves, p.Budget)
+	if !found {
+		features.FindLeaves(leaves, b.Codes)
+	}
+	return *leaves
+}
+
+// sumLeaves sums what a gradient needs, and in the first visit of a stage the Gram matrix: Σ h x xᵀ, where h is the mean curvature of the
+// loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and few passes find the minimum.
+func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
+	gram, rest := p.visit.Parts(l.Round)
+	sum := &accumulate.Sum{}
+	var matrix []float64
+	for i, b := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
+		}
+		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
+		if !sampled && !rest {
+			continue
+		}
+		leaves := p.leavesOf(b)
+		if sampled || p.visit.Sample != nil {
+			p.curvatureBefore(b)
+		}
+		if rest {
+			p.gradientOfLeaves(sum, b, leaves)
+			sum.Count(b.Examples, b.Checksum)
+		}
+		if sampled {
+			if matrix == nil {
+				n := p.visit.Of.Features.Size()
+				matrix = p.Buffers.Get(n * (n + 1) / 2)
+				clear(matrix)
+			}
+			p.addPairs(sum, matrix, b, leaves)
+		}
+	}
+	if matrix != nil {
+		sum.AddGram(matrix)
+	}
+	return sum
+}
+
+// gradientOfLeaves sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace of that of all
+// rows. Then the batch's curvature is in p.curvature.
+func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, leaves tree.Leaves) {
+	p.countOverflowed(sum, b.Overflowed)
+	if p.visit.Sample != nil {
+		trace := 0.0
+		for _, h := range p.curvature {
+			trace += float64(h)
+		}
+		sum.Field(statistics.FieldTrace, 1)[0] += trace * float64(leaves.Trees)
+	}
+	features, k := p.visit.Of.Features, p.visit.Of.Classes
+	p.score.Reshape(b.Len(), k)
+	p.visit.fitted.ScoresOfLeaves(p.score, b.Score, leaves, features.Leaves())
+	p.measure(sum, b.Rows, p.score)
+	b.Rows.Residuals(p.score)
+	weighted(p.score, b.Fitted)
+	cross := sum.Field(statistics.FieldCross, features.Size(), k)
+	fitted := leaves.Trees * features.Leaves()
+	tree.AddResiduals(cross[:fitted*k], leaves, features.Leaves(), p.score.Data)
+	if features.Size() > fitted { // the intercept
+		last := cross[fitted*k:]
+		for i, v := range p.score.Data {
+			last[i%k] += float64(v)
+		}
+	}
+}
+
+// addPairs adds the products of a batch's rows, whose curvature is in p.curvature, to a packed Gram matrix.
+func (p *Processor) addPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch, leaves tree.Leaves) {
+	features := p.visit.Of.Features
+	n := leaves.Trees * features.Leaves()
+	tree.AddPairs(matrix[:n*(n+1)/2], leaves, features.Leaves(), p.curvature)
+	if features.Size() > n { // the intercept
+		last := matrix[n*(n+1)/2:]
+		tree.AddResiduals(last[:n], leaves, features.Leaves(), p.curvature)
+		for _, h := range p.curvature {
+			last[n] += float64(h)
+		}
+	}
+	weight := sum.Field(statistics.FieldGramRows, 1)
+	for _, w := range b.Fitted {
+		weight[0] += float64(w)
+	}
+}
+
+// curvatureBefore writes the curvature of each row of a batch at its score before the stage, times its weight, into p.curvature.
+func (p *Processor) curvatureBefore(b *partition.Batch) {
+	p.residual.Reshape(b.Len(), p.visit.Of.Classes)
+	copy(p.residual.Data, b.Score.Data)
+	p.visit.Of.Link.Predict(p.residual)
+	p.curvatureAt(b, p.residual)
+}
+
+// curvatureAt is curvatureBefore, given what the scores predict.
+func (p *Processor) curvatureAt(b *partition.Batch, predictions kernel.Dense) {
+	p.curvature = p.visit.Of.Link.Curvature(p.curvature[:0], predictions)
+	for i, w := range b.Fitted {
+		if w == 0 {
+			p.curvature[i] = 0
+		} else {
+			p.curvature[i] *= w
+		}
+	}
+}
+
+// weighted multiplies the residuals of rows by their weights. Those of rows with weight 0 may be anything before.
+func weighted(residuals kernel.Dense, weights []float32) {
+	for i, w := range weights {
+		switch row := residuals.Row(i); w {
+		case 1:
+		case 0:
+			clear(row)
+		default:
+			for c := range row {
+				row[c] *= w
+			}
+		}
+	}
+}
+
+// finishLeaves measures the final predictions of a batch, and writes b.After, p.residual and, at the end of a member, votes.
+func (p *Processor) finishLeaves(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
+	p.visit.fitted.ScoresOfLeaves(b.After, b.Score, p.leavesOf(b), p.visit.Of.Features.Leaves())
+	p.score.Reshape(b.After.Rows, b.After.Cols)
+	copy(p.score.Data, b.After.Data)
+	p.conclude(sum, b.Rows, b.Examples, b.After, p.residual)
+	if EndsMember(p.Plan, p.visit.Stage) {
+		p.vote(average, b.Rows, b.Examples, votes, b.Votes)
+	}
+}
+
+// sumGrowth sums what trees are grown from: for each word of each column the residuals and the curvature of all training rows before the
+// stage, and a sample of these rows, drawn anew for the stage.
+func (p *Processor) sumGrowth(ctx context.Context, l *scan.Load, batches []*partition.Batch) (*accumulate.Sum, *accumulate.Sample) {
+	coder, k := p.Prepared.Coder, p.visit.Of.Classes
+	sum, sample := &accumulate.Sum{}, &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
+	words, each := coder.Words(), tree.Codes*(k+1)
+	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
+		}
+		p.score.Reshape(b.Len(), k)
+		copy(p.score.Data, b.Score.Data)
+		p.measure(sum, b.Rows, p.score)
+		p.curvatureAt(b, p.score)
+		b.Rows.Residuals(p.score)
+		for i, w := range b.Fitted {
+			if w == 0 {
+				continue
+			}
+			hash := statistics.GrowthHash(p.Plan.Seed, p.visit.Stage, l.Partition.Partition(), b.Offset, i)
+			if sample.Wants(hash) {
+				growthRow(row, b.Codes[i*coder.Width():][:coder.Width()], p.score.Row(i), w)
+				sample.Offer(hash, row)
+			}
+		}
+		weighted(p.score, b.Fitted)
+		sums := sum.Field(statistics.FieldWords, len(words), tree.Codes, k+1)
+		for j, column := range words {
+			w := tree.Words{Column: column, Sums: sums[j*each:][:each]}
+			w.AddWords(b.Codes, coder.Width(), p.score.Data, p.curvature)
+		}
+		sum.Count(b.Examples, b.Checksum)
+	}
+	return sum, sample
+}
+
+// growthRow writes a row of a sample that trees are grown on: its codes, its residuals and its weight.
+func growthRow(row []float32, codes []uint8, residuals []float32, weight float32) {
+	for j, code := range codes {
+		row[j] = float32(code)
+	}
+	row[len(codes)+copy(row[len(codes):], residuals)] = weight
+}

@@ -1,0 +1,135 @@
+//go:build kafka || python
+
+package python
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// python runs the package in Python, as it is installed, and the program that it is compared with.
+type python struct {
+	testing.TB
+	interpreter, program, packages string
+	folder                         string   // of configurations, models and predictions
+	cases                          []string // names of models in the folder
+}
+
+// options are keys of a configuration. JSON is YAML.
+type options map[string]any
+
+// newPython installs the package, and builds the program.
+func newPython(t testing.TB) *python {
+	t.Helper()
+	p := &python{TB: t, interpreter: os.Getenv("STAGEWISE_PYTHON"), folder: t.TempDir(), packages: t.TempDir()}
+	if p.interpreter == "" {
+		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
+	}
+	p.program = filepath.Join(t.TempDir(), "stagewise")
+	if out, err := exec.Command("go", "build", "-o", p.program, "../cmd/stagewise").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	source := t.TempDir() // as building leaves files beside the source
+	if err := os.CopyFS(source, os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	p.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--target",
+		p.packages, source)
+	return p
+}
+
+// run runs Python in the folder of the package's source, and returns what it writes to its standard output.
+func (p *python) run(arguments ...string) []byte {
+	p.Helper()
+	return p.execute("", p.interpreter, arguments...)
+}
+
+// stagewise runs a command in the folder of the models.
+func (p *python) stagewise(arguments ...string) {
+	p.Helper()
+	p.execute(p.folder, p.program, arguments...)
+}
+
+func (p *python) execute(folder, program string, arguments ...string) []byte {
+	p.Helper()
+	command := exec.CommandContext(p.Context(), program, arguments...)
+	command.Dir = folder
+	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STAGEWISE_") }) // they would set keys
+	command.Env = append(command.Env, "PYTHONPATH="+p.packages, "PYTHONDONTWRITEBYTECODE=1")
+	var problems bytes.Buffer
+	command.Stderr = &problems
+	out, err := command.Output()
+	if err != nil {
+		p.Fatalf("%s %v: %v\n%s%s", filepath.Base(program), arguments, err, out, problems.String())
+	}
+	return out
+}
+
+// write writes a file to the folder of the models.
+func (p *python) write(file, text string) {
+	p.Helper()
+	if err := os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// writeOffset writes the rows of another file, with the numbers h and i as far from 0 as the seconds since 1970 and more.
+func (p *python) writeOffset(file, from string) {
+	p.Helper()
+	content, err := os.ReadFile(filepath.Join(p.folder, from))
+	if err != nil {
+		p.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	for i, line := range lines[1:] {
+		fields := strings.Split(line, ",")
+		for j, offset := range map[int]float64{9: 1.764e9, 10: 1e12} {
+			v, err := strconv.ParseFloat(fields[j], 64)
+			if err != nil {
+				p.Fatal(err)
+			}
+			fields[j] = strconv.FormatFloat(v+offset, 'f', -1, 64)
+		}
+		lines[1+i] = strings.Join(fields, ",")
+	}
+	p.write(file, strings.Join(lines, "\n")+"\n")
+}
+
+// writeRows writes a CSV with columns of numbers and of words, some of which are missing. The last two never are.
+func (p *python) writeRows(file string, rows int) {
+	p.Helper()
+	r := rand.New(rand.NewPCG(1, 1))
+	kinds, colours := []string{"iris", "rose", "tulip"}, []string{"red", "blue", "yellow", "NA"}
+	var text strings.Builder
+	w := csv.NewWriter(&text)
+	record := slices.Concat([]string{"kind", "colour"}, strings.Split("abcdefghi", ""))
+	for i := range rows + 1 {
+		if err := w.Write(record); err != nil {
+			p.Fatal(err)
+		}
+		kind := i % len(kinds)
+		colour := r.IntN(len(colours))
+		if r.IntN(2) == 0 {
+			colour = kind
+		}
+		record = []string{kinds[kind], colours[colour]}
+		for j := range 9 {
+			value := fmt.Sprint(float32(float64(10*j) + r.NormFloat64()*float64(1+j) + float64((kind+j)%3)))
+			if j < 7 && r.IntN(20) == 0 {
+				value = ""
+			}
+			record = append(record, value)
+		}
+	}
+	w.Flush()
+	p.write(file, text.String())
+}

@@ -1,0 +1,94 @@
+package schemas
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// A record of statistics whose counts are none is damaged, whatever its digest says; losses may be anything, as scores overflow.
+func TestCountsThatAreNone(t *testing.T) {
+	sums := func(name string, shape []int, at int, v float64) error {
+		size := 1
+		for _, n := range shape {
+			size *= n
+		}
+		data := make([]float64, size)
+		data[at] = v
+		record := &wire.Record[float64]{
+			Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r", Stage: 0, Visit: 1, Partition: 2},
+			Tensors:  wire.Tensors[float64]{{Name: name, Shape: shape, Data: data}},
+		}
+		messages := arrowtest.Must(record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
+		decoded := arrowtest.Must((&wire.Collector[float64]{}).Add(messages[0], memory.DefaultAllocator))(t)
+		return statistics.CheckCounts(decoded)
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e200} {
+		for name, err := range map[string]error{
+			"splits": sums(statistics.FieldSplits, []int{examples.Splits, statistics.LossFields}, 1, v),
+			"average/splits": sums(statistics.PartAverage+"/"+statistics.FieldSplits, []int{examples.Splits, statistics.LossFields},
+				statistics.LossFields+1, v),
+			"confusion": sums(statistics.FieldConfusion, []int{examples.Splits, 2, 2}, 3, v),
+			"bins":      sums(statistics.FieldBins, []int{examples.Splits, 15, 3}, 42, v),
+			"overflow":  sums(statistics.FieldOverflow, []int{1}, 0, v),
+		} {
+			if !errors.Is(err, wire.ErrDamaged) {
+				t.Errorf("%v in %s: %v", v, name, err)
+			}
+		}
+		for name, err := range map[string]error{
+			"distance":   sums(statistics.FieldSplits, []int{examples.Splits, statistics.LossFields}, 2, v),
+			"loss":       sums(statistics.FieldSplits, []int{examples.Splits, statistics.LossFields}, 3, v),
+			"confidence": sums(statistics.FieldBins, []int{examples.Splits, 15, 3}, 43, v),
+			"cross":      sums(statistics.FieldCross, []int{2, 2}, 3, v),
+			"judged":     sums(statistics.FieldOffered, []int{3}, 2, v),
+		} {
+			if err != nil {
+				t.Errorf("%v as %s: %v", v, name, err)
+			}
+		}
+	}
+	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
+		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
+	if err := statistics.CheckCounts(texts); !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("texts in place of numbers: %v", err)
+	}
+	if _, err := (wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,
+		1); !errors.As(err, new(*wire.ShapeError)) {
+		t.Errorf("texts in place of a vector: %v", err)
+	}
+}
+
+// A report whose confusion matrix does not fit its labels is damaged: whoever shows it names rows and columns by the labels.
+func TestReportsThatDoNotFit(t *testing.T) {
+	for _, confusion := range [][][]int64{{{1}}, {{1, 2, 3}, {1, 2, 3}}, {{1, 2}, {1}}, {{1, 2}, {1, -2}}, {{1, 2}, {1, 2}, {1, 2}}} {
+		r := &Report{Run: "r", Labels: []string{"a", "b"}, Splits: map[string]SplitReport{"test": {Rows: 3, Confusion: confusion}}}
+		messages := arrowtest.Must(r.Messages())(t)
+		if _, err := DecodeJSON[Report](messages[0]); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%v: %v", confusion, err)
+		}
+	}
+	plan := wire.Message{Key: "p", Value: []byte(`{"segment":1,"spans":[{"partition":1000000000,"from":0,"to":1}]}`)}
+	if _, err := DecodeJSON[Plan](plan); !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("partition 1,000,000,000: %v", err)
+	}
+}
+
+// A figure that JSON can't carry becomes the largest that it can.
+func TestFinite(t *testing.T) {
+	for v, want := range map[float64]float64{0: 0, -1.5: -1.5, math.Inf(1): math.MaxFloat64, math.Inf(-1): math.MaxFloat64} {
+		if got := wire.Finite(v); got != want {
+			t.Errorf("%v becomes %v, expected %v", v, got, want)
+		}
+	}
+	if got := wire.Finite(math.NaN()); got != math.MaxFloat64 {
+		t.Errorf("NaN becomes %v", got)
+	}
+}

@@ -1,0 +1,58 @@
+package coverage
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Coverage describes the messages that a sum includes. The zero value covers nothing.
+type Coverage struct {
+	Spans    Spans `json:"spans"`    // of the examples topic
+	Messages int64 `json:"messages"` // accepted messages
+	Rows     int64 `json:"rows"`     // of the accepted messages
+	// Checksum is the sum of the hashes of all accepted messages, modulo 2^64. It does not depend on their order.
+	Checksum uint64 `json:"checksum"`
+}
+
+// Same reports whether c and o cover the same accepted messages.
+func (c Coverage) Same(o Coverage) bool {
+	return slices.Equal(c.Spans, o.Spans) && c.Messages == o.Messages && c.Rows == o.Rows && c.Checksum == o.Checksum
+}
+
+// Count adds one accepted message with its number of rows and its checksum.
+func (c *Coverage) Count(rows int, checksum uint64) {
+	c.Messages++
+	c.Rows += int64(rows)
+	c.Checksum += checksum
+}
+
+// Merge adds o. If the two share offsets it returns an *[OverlapError] and leaves c as it was.
+func (c *Coverage) Merge(o Coverage) error {
+	spans, err := c.Spans.Union(o.Spans)
+	if err != nil {
+		return err
+	}
+	*c = Coverage{spans, c.Messages + o.Messages, c.Rows + o.Rows, c.Checksum + o.Checksum}
+	return nil
+}
+
+// Text returns the coverage as JSON, for a note or a text tensor.
+func (c Coverage) Text() string { return string(wire.JSON(c)) }
+
+// Parse is the inverse of text.
+func Parse(text string) (c Coverage, err error) {
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return c, fmt.Errorf("coverage %s: %w", stream.Quote(text), err)
+	}
+	return c, nil
+}
+
+// NoteCovered is the name of the note with the coverage of a record's sums.
+const NoteCovered = "covered"
+
+// Note returns the note with the coverage of a record's sums.
+func (c Coverage) Note() wire.Header { return wire.Header{Key: NoteCovered, Value: c.Text()} }

@@ -1,0 +1,120 @@
+package coverage
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Bytes of JSON of an increment of a window, at most: of its own, and of each partition and each span.
+const (
+	incrementBytes = 512
+	coverageBytes  = 112
+	spanBytes      = 72
+)
+
+// Increment describes the examples that one run of a chain added.
+type Increment struct {
+	Number int     `json:"number"` // of that run in the chain
+	Weight float64 `json:"weight"` // w: what decay has made of 1
+	// Covered is what counts of the increment, of each partition in order. In a full run only the spans are known. There are several of a
+	// partition where messages between them came with another increment: those of a source that was sealed late.
+	Covered []Coverage `json:"covered"`
+	// Skipped are messages in the spans that do not count.
+	Skipped Spans `json:"skipped,omitempty"`
+	// Uncounted says that only the spans are known: the record of what counts in them is gone, so a full run decides that again.
+	Uncounted bool `json:"uncounted,omitempty"`
+	// Joined is how many increments were joined to make it. 0: it is one.
+	Joined int `json:"joined,omitempty"`
+}
+
+// Size returns the number of runs whose additions the increment contains.
+func (c *Increment) Size() int { return max(c.Joined, 1) }
+
+// IncrementTime is the time of the newest message of an increment.
+type IncrementTime struct {
+	Number int   `json:"number"` // of the increment
+	Until  int64 `json:"until"`  // milliseconds since 1970
+}
+
+// Spans returns the spans of an increment, of all partitions.
+func (c *Increment) Spans() (spans Spans) {
+	for _, covered := range c.Covered {
+		spans = append(spans, covered.Spans...)
+	}
+	return spans
+}
+
+// On returns the part of an increment in a partition.
+func (c *Increment) On(partition int) (Coverage, bool) {
+	for _, covered := range c.Covered {
+		if len(covered.Spans) > 0 && covered.Spans[0].Partition == partition {
+			return covered, true
+		}
+	}
+	return Coverage{}, false
+}
+
+// Skips reports whether a message does not count.
+func (c *Increment) Skips(partition int, offset int64) bool {
+	for _, s := range c.Skipped {
+		if s.Partition == partition && s.From <= offset && offset < s.To {
+			return true
+		}
+	}
+	return false
+}
+
+// Without returns the increment without offsets that come with another increment. No message there may count in this one.
+func (c Increment) Without(spans Spans) Increment {
+	var left []Coverage
+	for _, covered := range c.Covered {
+		if covered.Spans = covered.Spans.Without(spans); len(covered.Spans) > 0 {
+			left = append(left, covered)
+		}
+	}
+	c.Covered, c.Skipped = left, c.Skipped.Without(spans)
+	return c
+}
+
+// Meets reports whether an increment has offsets of spans, which are by partition.
+func (c *Increment) Meets(on map[int]Spans) bool {
+	meets := func(s Span) bool {
+		return slices.ContainsFunc(on[s.Partition], func(o Span) bool { return s.From < o.To && o.From < s.To })
+	}
+	return slices.ContainsFunc(c.Skipped, meets) || slices.ContainsFunc(c.Covered, func(covered Coverage) bool {
+		return len(covered.Spans) == 0 || slices.ContainsFunc(covered.Spans, meets)
+	})
+}
+
+// Rows returns the number of accepted rows of all splits.
+func (c *Increment) Rows() (rows int64) {
+	for _, covered := range c.Covered {
+		rows += covered.Rows
+	}
+	return rows
+}
+
+// Check returns an error for impossible values.
+func (c *Increment) Check() error {
+	for _, covered := range c.Covered {
+		if err := Check(covered.Spans); err != nil {
+			return fmt.Errorf("increment %d: %w", c.Number, err)
+		}
+		if n := len(covered.Spans.Hulls()); n != 1 {
+			return fmt.Errorf("increment %d: spans of %d partitions, expected those of one", c.Number, n)
+		}
+	}
+	if !(c.Weight >= 0 && c.Weight <= 1) {
+		return fmt.Errorf("increment %d: weight %g, expected one from 0 to 1", c.Number, c.Weight)
+	}
+	return nil
+}
+
+// Bytes returns the maximum length of the JSON of a window's increment.
+func (c *Increment) Bytes() int64 {
+	n := incrementBytes + spanBytes*len(c.Skipped)
+	for i := range c.Covered {
+		n += coverageBytes + spanBytes*len(c.Covered[i].Spans)
+	}
+	return int64(n)
+}

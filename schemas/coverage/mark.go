@@ -1,0 +1,28 @@
+package coverage
+
+// Mark is the last message of a partition that a chain has looked at. An offset alone proves nothing: after a topic was
+// truncated or recreated, another message may have it.
+type Mark struct {
+	Partition int    `json:"partition"` // its number
+	Offset    int64  `json:"offset"`    // of the message
+	Checksum  string `json:"checksum"`  // of its value and its time, as MessageChecksum has it
+}
+
+// Marks returns the marks of a chain after a run that has looked at more messages: of each partition the mark with the
+// highest offset. Both lists are in the order of their partitions, with one mark of each, and so is what Marks returns.
+func Marks(before, more []Mark) (after []Mark) {
+	for len(before) > 0 || len(more) > 0 {
+		switch {
+		case len(more) == 0 || len(before) > 0 && before[0].Partition < more[0].Partition:
+			after, before = append(after, before[0]), before[1:]
+		case len(before) == 0 || more[0].Partition < before[0].Partition:
+			after, more = append(after, more[0]), more[1:]
+		default:
+			if before[0].Offset > more[0].Offset {
+				more = append([]Mark{before[0]}, more[1:]...)
+			}
+			before = before[1:]
+		}
+	}
+	return after
+}

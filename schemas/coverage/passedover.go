@@ -1,0 +1,118 @@
+package coverage
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// PassedOver counts the messages and rows of the examples topic that a run leaves out, by the reason. It has no reason that counts 0. The
+// zero value counts none, and is read-only. Messages that can't be used are not in it: they are in quarantine.
+type PassedOver map[PassOverReason]int64
+
+// PassOverReason is the reason why a run skips a message.
+type PassOverReason string
+
+// The reasons.
+const (
+	// OtherProducer: the run is of files, and another producer wrote the message.
+	OtherProducer PassOverReason = "other_producer"
+	// OtherSource: the run is of files, and the message is of none of them, or of an ingest of them that was interrupted.
+	OtherSource PassOverReason = "other_source"
+	// Unsealed: the ingest that wrote the message was interrupted, or goes on.
+	Unsealed PassOverReason = "unsealed"
+	// Removed: the message is of a source that was removed.
+	Removed PassOverReason = "removed"
+	// Repeated: the message is on the topic twice, and counts once.
+	Repeated PassOverReason = "repeated"
+	// LeftOut: an earlier run of the chain has left the message out, or it comes with rows that another run of the chain adds.
+	LeftOut PassOverReason = "left_out"
+	// Expired: retention has deleted the message of a source before the run began.
+	Expired PassOverReason = "expired"
+	// Expiring: retention may delete the message before the run has ended.
+	Expiring PassOverReason = "expiring"
+	// Outside: the configuration leaves the message out, by a time or an offset.
+	Outside PassOverReason = "outside"
+	// ForgottenRow counts rows, unlike the others: rows with weight 0, as they were forgotten, of messages that count.
+	ForgottenRow PassOverReason = "forgotten"
+	// Overflowing counts rows, as ForgottenRow does: rows in quarantine, as they overflow, of messages that count.
+	Overflowing PassOverReason = "overflow"
+	// NoLabel counts rows, as ForgottenRow does: rows without a label, of messages that count.
+	NoLabel PassOverReason = "no_label"
+	// Missing: the message of a source is not on the topic, and retention has not deleted it.
+	Missing PassOverReason = "missing"
+)
+
+// PassOverReasons returns the reasons, each with what it counts and its meaning for people, in the order of the documentation.
+func PassOverReasons() []struct {
+	Reason  PassOverReason
+	What    string // is counted: message or row
+	Meaning string
+} {
+	return []struct {
+		Reason  PassOverReason
+		What    string
+		Meaning string
+	}{
+		{OtherProducer, "message", "of other producers, as the run is of files"},
+		{OtherSource, "message", "of other files, or of an interrupted ingest"},
+		{Unsealed, "message", "of an ingest that is not finished"},
+		{Removed, "message", "of sources that were removed"},
+		{Repeated, "message", "that are on the topic twice"},
+		{LeftOut, "message", "that an earlier version of the chain left out"},
+		{Expired, "message", "that retention had deleted before the run began"},
+		{Expiring, "message", "that retention may delete before the run has ended"},
+		{Outside, "message", "outside of examples.from and examples.to"},
+		{ForgottenRow, "row", "that were forgotten"},
+		{Overflowing, "row", "in quarantine, as they overflow"},
+		{NoLabel, "row", "without a label"},
+		{Missing, "message", "of a source that are no longer on the topic"},
+	}
+}
+
+// Add adds the counts of o.
+func (p *PassedOver) Add(o PassedOver) {
+	for reason, n := range o {
+		p.Count(reason, n)
+	}
+}
+
+// Count adds n messages that are left out for a reason.
+func (p *PassedOver) Count(reason PassOverReason, n int64) {
+	if n == 0 {
+		return
+	}
+	if *p == nil {
+		*p = PassedOver{}
+	}
+	(*p)[reason] += n
+}
+
+// NotePassedOver is the note that says how many messages were passed over.
+const NotePassedOver = "passed_over"
+
+// MarshalJSON returns the counts as a JSON object, also if there are none.
+func (p PassedOver) MarshalJSON() ([]byte, error) {
+	if p == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(map[PassOverReason]int64(p))
+}
+
+// Note returns the counts as JSON.
+func (p PassedOver) Note() wire.Header {
+	return wire.Header{Key: NotePassedOver, Value: string(wire.JSON(p))}
+}
+
+// ParsePassedOver is the inverse of note.
+func ParsePassedOver(text string) (p PassedOver, err error) {
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil, fmt.Errorf("passed over %s: %w", stream.Quote(text), err)
+	}
+	if len(p) == 0 {
+		p = nil
+	}
+	return p, nil
+}

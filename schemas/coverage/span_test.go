@@ -1,0 +1,155 @@
+package coverage
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+)
+
+// offsets is the oracle. It counts every (partition, offset) of a set of spans.
+func offsets(spans Spans) map[[2]int64]int {
+	set := map[[2]int64]int{}
+	for _, s := range spans {
+		for at := s.From; at < s.To; at++ {
+			set[[2]int64{int64(s.Partition), at}]++
+		}
+	}
+	return set
+}
+
+// scattered distributes n disjoint spans, some of them empty, over three sets.
+func scattered(r *rand.Rand, n int) (sets [3]Spans) {
+	var at [4]int64
+	for range n {
+		p := r.IntN(len(at))
+		at[p] += int64(r.IntN(3)) // 0: adjacent to the previous span
+		s := Span{p, at[p], at[p] + int64(r.IntN(5))}
+		at[p] = s.To
+		i := r.IntN(len(sets))
+		sets[i] = append(sets[i], s)
+	}
+	for _, s := range sets {
+		r.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[j], s[i] })
+	}
+	return sets
+}
+
+func TestUnionIsThatOfSets(t *testing.T) {
+	for seed := range uint64(50) {
+		for _, n := range append(arrowtest.Sizes(), 200) {
+			sets := scattered(rand.New(rand.NewPCG(seed, uint64(n))), n)
+			a, b, c := sets[0], sets[1], sets[2]
+			before := slices.Clone(a)
+
+			ab := arrowtest.Must(a.Union(b))(t)
+			ba := arrowtest.Must(b.Union(a))(t)
+			if !slices.Equal(ab, ba) {
+				t.Fatalf("%v ∪ %v = %v, the other way round %v", a, b, ab, ba)
+			}
+			left := arrowtest.Must(ab.Union(c))(t)
+			right := arrowtest.Must(a.Union(arrowtest.Must(b.Union(c))(t)))(t)
+			if !slices.Equal(left, right) {
+				t.Fatalf("(a ∪ b) ∪ c = %v, a ∪ (b ∪ c) = %v", left, right)
+			}
+			if !slices.Equal(a, before) {
+				t.Fatalf("the argument became %v", a)
+			}
+			if again := arrowtest.Must(left.Union(nil))(t); !slices.Equal(again, left) {
+				t.Fatalf("%v ∪ nothing = %v", left, again)
+			}
+
+			want := offsets(slices.Concat(a, b, c))
+			got := offsets(left)
+			if len(got) != len(want) {
+				t.Fatalf("%d offsets of %d", len(got), len(want))
+			}
+			for at, times := range got {
+				if times != 1 || want[at] != 1 {
+					t.Fatalf("offset %v: %d times, expected %d", at, times, want[at])
+				}
+			}
+			for i := 1; i < len(left); i++ {
+				if x, y := left[i-1], left[i]; x.Partition > y.Partition || x.Partition == y.Partition && x.To >= y.From {
+					t.Fatalf("%v before %v", x, y)
+				}
+			}
+		}
+	}
+}
+
+func TestUnionRefusesOverlaps(t *testing.T) {
+	for _, c := range []struct {
+		a, b Spans
+		want string
+	}{
+		{Spans{{0, 0, 5}}, Spans{{0, 4, 6}}, "spans [0]@0–5 and [0]@4–6 overlap"},
+		{Spans{{0, 0, 5}}, Spans{{0, 0, 7}}, "spans [0]@0–5 and [0]@0–7 overlap"},
+		{Spans{{2, 3, 9}}, Spans{{2, 4, 5}, {1, 4, 5}}, "spans [2]@3–9 and [2]@4–5 overlap"},
+		{Spans{{0, 0, 5}, {0, 1, 2}}, nil, "spans [0]@0–5 and [0]@1–2 overlap"},
+	} {
+		for _, pair := range [][2]Spans{{c.a, c.b}, {c.b, c.a}} {
+			union, err := pair[0].Union(pair[1])
+			var overlap *OverlapError
+			if !errors.As(err, &overlap) || err.Error() != c.want || union != nil {
+				t.Errorf("%v ∪ %v = %v, %v; expected %s", pair[0], pair[1], union, err, c.want)
+			}
+		}
+	}
+}
+
+func TestSegmentsCoverAndCutAtMultiples(t *testing.T) {
+	for _, length := range []int64{1, 2, 7, 64} {
+		for from := range int64(140) {
+			for _, n := range []int64{0, 1, 63, 64, 65, 130} {
+				span := Span{3, from, from + n}
+				at := from
+				if got, want := int64(len(span.Segments(length))), span.SegmentCount(length); got != want {
+					t.Fatalf("%d segments of %v, expected %d", got, span, want)
+				}
+				for _, s := range span.Segments(length) {
+					if s.Empty() || s.Partition != 3 || s.From != at || s.To > span.To {
+						t.Fatalf("%v after offset %d of %v", s, at, span)
+					}
+					if s.To != span.To && s.To%length != 0 || (s.To-1)/length != s.From/length {
+						t.Fatalf("%v of %v is not within a multiple of %d", s, span, length)
+					}
+					at = s.To
+				}
+				if at != span.To {
+					t.Fatalf("%v is covered up to %d", span, at)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		span   Span
+		length int64
+	}{{Span{0, math.MaxInt64 - 5, math.MaxInt64}, 2}, {Span{0, 1<<62 + 1, math.MaxInt64}, 1 << 62}, {Span{0, 0, math.MaxInt64},
+		math.MaxInt64}, {Span{0, 3, 3}, 1}} {
+		at, segments := c.span.From, c.span.Segments(c.length)
+		for _, s := range segments {
+			if s.From != at || s.Empty() {
+				t.Fatalf("%v after offset %d of %v", s, at, c.span)
+			}
+			at = s.To
+		}
+		if at != c.span.To || c.span.SegmentCount(c.length) != int64(len(segments)) {
+			t.Errorf("%v: %d segments to %d, expected %d", c.span, len(segments), at, c.span.SegmentCount(c.length))
+		}
+	}
+	wide := Span{0, 10, 100}.Segments(1 << 62)
+	if !slices.Equal(wide, []Span{{0, 10, 100}}) {
+		t.Errorf("one segment is %v", wide)
+	}
+	defer func() {
+		if got := fmt.Sprint(recover()); got != "schemas: a segment has 0 messages, expected at least 1" {
+			t.Error(got)
+		}
+	}()
+	Span{0, 0, 1}.Segments(0)
+}

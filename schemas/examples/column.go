@@ -1,0 +1,134 @@
+package examples
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Column is a column of a table of examples, and says which features it becomes. A column of numbers becomes one feature. A column of
+// words becomes a feature for each of its categories, which is 1 in the rows that have this word and else 0, and one more for all other
+// words.
+type Column struct {
+	Name       string
+	Categories []string // of a column of words; none: it has numbers
+	// Offset is what the numbers are less, so that float32 holds how they differ: those of a column of the milliseconds since 1970 would be
+	// multiples of 131072.
+	Offset float64
+}
+
+// Features returns the number of features of the column.
+func (c Column) Features() int {
+	if len(c.Categories) == 0 {
+		return 1
+	}
+	return len(c.Categories) + 1
+}
+
+// columnJSON is the JSON of a column of words, and of one with an offset. That of another column of numbers is its name, as there may be
+// thousands in each message.
+type columnJSON struct {
+	Name       string   `json:"name"`
+	Categories []string `json:"categories,omitempty"`
+	Offset     float64  `json:"offset,omitempty"`
+}
+
+// MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset.
+func (c Column) MarshalJSON() ([]byte, error) {
+	if len(c.Categories) == 0 && c.Offset == 0 {
+		return json.Marshal(c.Name)
+	}
+	return json.Marshal(columnJSON(c))
+}
+
+// UnmarshalJSON is the inverse of [Column.MarshalJSON].
+func (c *Column) UnmarshalJSON(content []byte) error {
+	if err := json.Unmarshal(content, &c.Name); err == nil {
+		c.Categories, c.Offset = nil, 0
+		return nil
+	}
+	var object columnJSON
+	if err := json.Unmarshal(content, &object); err != nil {
+		return err
+	}
+	switch words := len(object.Categories) > 0; {
+	case !words && object.Offset == 0:
+		return errors.New("a column without categories and offset is a string")
+	case words && object.Offset != 0:
+		return errors.New("a column of words has no offset")
+	}
+	*c = Column(object)
+	return nil
+}
+
+// Columns are the columns of a table of examples, in the order of their features. Without columns, the names of the features are
+// unknown.
+type Columns []Column
+
+// Features returns the number of features of the columns.
+func (c Columns) Features() (n int) {
+	for _, column := range c {
+		n += column.Features()
+	}
+	return n
+}
+
+// HasOffsets reports whether any column has an offset.
+func (c Columns) HasOffsets() bool {
+	return slices.ContainsFunc(c, func(column Column) bool { return column.Offset != 0 })
+}
+
+// Difference describes the difference from o for people; "" if there is none. It ignores offsets: see [Batch.Align].
+func (c Columns) Difference(o Columns) string {
+	for i := range min(len(c), len(o)) {
+		switch {
+		case c[i].Name != o[i].Name:
+			return fmt.Sprintf("column %d is %s, not %s", i, stream.Quote(c[i].Name), stream.Quote(o[i].Name))
+		case !slices.Equal(c[i].Categories, o[i].Categories):
+			return fmt.Sprintf("column %s has other categories", stream.Quote(c[i].Name))
+		}
+	}
+	if len(c) != len(o) {
+		return fmt.Sprintf("%d columns, not %d", len(c), len(o))
+	}
+	return ""
+}
+
+// Text returns the columns as JSON; "" if there are none.
+func (c Columns) Text() string {
+	if len(c) == 0 {
+		return ""
+	}
+	return string(wire.JSON(c))
+}
+
+// ParseColumns is the inverse of [Columns.Text]. It refuses a name that occurs twice. The error wraps [wire.ErrDamaged].
+func ParseColumns(text string) (c Columns, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := value.CheckUTF8([]byte(text)); err != nil {
+		return nil, fmt.Errorf("%w: columns: %w", wire.ErrDamaged, err)
+	}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return nil, fmt.Errorf("%w: columns %s: %w", wire.ErrDamaged, stream.Quote(text), err)
+	}
+	return c, c.Check()
+}
+
+// Check returns an error, which wraps [wire.ErrDamaged], if a column has no name or that of another one.
+func (c Columns) Check() error {
+	names := map[string]bool{}
+	for _, column := range c {
+		if names[column.Name] || column.Name == "" {
+			return fmt.Errorf("%w: columns: the name %s is empty or occurs twice", wire.ErrDamaged, stream.Quote(column.Name))
+		}
+		names[column.Name] = true
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package examples
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Labels is the frozen set of classes of a run, in order. Class c of every score, residual and probability is the label
+// Text()[c]. Labels compare as text, so the number 7 and the word "7" are one class, and so are true, True and TRUE
+// unless the set has several of them. [TypeOf] says what they are to people. Make one with [NewLabels].
+type Labels struct {
+	text    []string
+	words   map[string]int32
+	numbers map[int64]int32 // classes whose labels are whole numbers, to look up numbers without making text
+}
+
+// CheckLabels returns an error if a label occurs twice.
+func CheckLabels(text []string) error {
+	seen := make(map[string]struct{}, len(text))
+	for _, t := range text {
+		if _, twice := seen[t]; twice {
+			return fmt.Errorf("label %s occurs twice", stream.Quote(t))
+		}
+		seen[t] = struct{}{}
+	}
+	return nil
+}
+
+// NewLabels makes a set of classes from labels in their order. It panics if a label occurs twice. Call [CheckLabels]
+// first on labels that come from a topic or a file.
+func NewLabels(text []string) *Labels {
+	l := &Labels{text: text, words: make(map[string]int32, len(text)), numbers: map[int64]int32{}}
+	for c, t := range text {
+		if _, twice := l.words[t]; twice {
+			panic(fmt.Sprintf("schemas: label %q occurs twice", t))
+		}
+		l.words[t] = int32(c)
+		if n, whole := wholeNumber(t); whole {
+			l.numbers[n] = int32(c)
+		}
+	}
+	for c, t := range text {
+		if other := value.Label(t); l.words[t] == int32(c) {
+			if _, taken := l.words[other]; !taken {
+				l.words[other] = int32(c)
+			}
+		}
+	}
+	return l
+}
+
+// SortLabels sorts labels into the order that a run without configured classes uses: by value if all are numbers,
+// otherwise by their bytes.
+func SortLabels(text []string) {
+	values := make(map[string]float64, len(text))
+	for _, t := range text {
+		v, err := strconv.ParseFloat(t, 64)
+		if err != nil {
+			slices.Sort(text)
+			return
+		}
+		values[t] = v
+	}
+	slices.SortFunc(text, func(a, b string) int {
+		return cmp.Or(cmp.Compare(values[a], values[b]), cmp.Compare(a, b))
+	})
+}
+
+// find returns the class of a label.
+func (l *Labels) find(label string) (class int32, ok bool) {
+	if class, ok = l.words[label]; !ok {
+		class, ok = l.words[value.Label(label)]
+	}
+	return class, ok
+}
+
+// Spelt returns a label as the class is spelt that it is of, as True where the classes have it; a label of no class as it is.
+func (l *Labels) Spelt(label string) string {
+	if class, ok := l.find(label); ok {
+		return l.text[class]
+	}
+	return label
+}
+
+// Len returns the number of classes.
+func (l *Labels) Len() int { return len(l.text) }
+
+// Text returns the labels in order. The caller must not change them.
+func (l *Labels) Text() []string { return l.text }
+
+// UnknownLabelError is the error of a label that is not in the frozen set of classes. It wraps [wire.ErrDamaged].
+type UnknownLabelError struct {
+	Row   int // in its message, from 0
+	Label string
+}
+
+// Error implements error.
+func (e *UnknownLabelError) Error() string {
+	return fmt.Sprintf("row %d: label %q is not one of the classes", e.Row, e.Label)
+}
+
+// Unwrap returns ErrDamaged.
+func (e *UnknownLabelError) Unwrap() error { return wire.ErrDamaged }
+
+// Unlabelled is the class of a row without a label.
+const Unlabelled = -1
+
+// Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It returns an
+// *[UnknownLabelError] for a label that l does not have. dst has a place for each row.
+func (e *Batch) Classes(dst []int32, l *Labels) (err error) {
+	e.classes(dst, l, func(row int) bool {
+		err = &UnknownLabelError{row, e.Label(row)}
+		return false
+	})
+	return err
+}
+
+// KnownClasses is Classes for rows of which some may have a label that l does not have: those are [Unlabelled]. It calls unknown with each
+// such label.
+func (e *Batch) KnownClasses(dst []int32, l *Labels, unknown func(label string)) {
+	e.classes(dst, l, func(row int) bool {
+		unknown(e.Label(row))
+		dst[row] = Unlabelled
+		return true
+	})
+}
+
+// classes writes the class of each row into dst. It calls unknown with the row of a label that l does not have, and goes on if that returns
+// true.
+func (e *Batch) classes(dst []int32, l *Labels, unknown func(row int) bool) {
+	for row := range e.Rows {
+		if !e.Labelled(row) {
+			dst[row] = Unlabelled
+			continue
+		}
+		class, ok := int32(0), false
+		if e.labels.words != nil {
+			class, ok = l.find(e.labels.words(row))
+		} else {
+			class, ok = l.numbers[e.labels.numbers(row)]
+		}
+		if dst[row] = class; !ok && !unknown(row) {
+			return
+		}
+	}
+}

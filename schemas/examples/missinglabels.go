@@ -1,0 +1,65 @@
+package examples
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// MissLabels makes words no labels: a row that has one of them has no label, as one with null or empty text. It returns e.
+func (e *Batch) MissLabels(words value.Missing) *Batch {
+	e.missingLabels = words
+	return e
+}
+
+// isMissing reports whether an entry of the column of labels, or of its lists, is no label.
+func (e *Batch) isMissing(i int) bool {
+	switch {
+	case e.labels.isNull == nil || e.labels.isNull(i):
+		return true
+	case e.labels.words != nil:
+		return e.missingLabels.Has(e.labels.words(i))
+	}
+	return len(e.missingLabels) > 0 && e.missingLabels.Has(strconv.FormatInt(e.labels.numbers(i), 10))
+}
+
+// label returns an entry of the column of labels, or of its lists. It does not share memory with e.
+func (e *Batch) label(i int) string {
+	if e.labels.words != nil {
+		return strings.Clone(value.Label(e.labels.words(i)))
+	}
+	return strconv.FormatInt(e.labels.numbers(i), 10)
+}
+
+// hasLabel reports whether a row has a label of its own, or a list of labels in which not all are missing.
+func (e *Batch) hasLabel(row int) bool {
+	if e.sets == nil {
+		return !e.isMissing(row)
+	}
+	if e.sets.IsNull(row) {
+		return false
+	}
+	from, to := e.labelsOf(row)
+	for i := from; i < to; i++ {
+		if !e.isMissing(i) {
+			return true
+		}
+	}
+	return from == to // none is what a list without entries says
+}
+
+// Labelled reports whether a row has a label. A forgotten row has none.
+func (e *Batch) Labelled(row int) bool {
+	return !e.forgot(row) && !e.unlabelled[row] && e.hasLabel(row)
+}
+
+// WithoutLabel returns how many rows have no label. Forgotten rows, and those of [Batch.Unlabel], are not among them.
+func (e *Batch) WithoutLabel() (rows int64) {
+	for row := range e.Rows {
+		if !e.forgot(row) && !e.unlabelled[row] && !e.hasLabel(row) {
+			rows++
+		}
+	}
+	return rows
+}

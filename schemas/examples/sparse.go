@@ -1,0 +1,105 @@
+package examples
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+)
+
+// MaxColumns is the maximum number of columns of sparse rows: a weight for each column and class has to fit into memory.
+const MaxColumns = 1 << 26
+
+// ColumnRows is the number of training rows in which a column of sparse rows is not 0.
+type ColumnRows struct {
+	Column int32
+	Rows   uint32
+}
+
+// SparseRows holds the nonzero features of rows, row after row. The zero value has no rows.
+type SparseRows struct {
+	Ends    []int     // where the values of each row end
+	Indices []int32   // of the values, from 0, ascending in each row
+	Values  []float32 // finite
+}
+
+// Len returns the number of rows.
+func (s *SparseRows) Len() int { return len(s.Ends) }
+
+// Row returns the indices and values of a row, which share the memory of s.
+func (s *SparseRows) Row(row int) (indices []int32, values []float32) {
+	from := 0
+	if row > 0 {
+		from = s.Ends[row-1]
+	}
+	to := s.Ends[row]
+	return s.Indices[from:to:to], s.Values[from:to:to]
+}
+
+// Reset makes s rows without features, none yet. It keeps the memory.
+func (s *SparseRows) Reset() {
+	s.Ends, s.Indices, s.Values = s.Ends[:0], s.Indices[:0], s.Values[:0]
+}
+
+// Append appends a value of the row that is written, unless it is 0. End ends the row.
+func (s *SparseRows) Append(index int32, value float32) {
+	if value != 0 {
+		s.Indices, s.Values = append(s.Indices, index), append(s.Values, value)
+	}
+}
+
+// End ends the row that is written.
+func (s *SparseRows) End() { s.Ends = append(s.Ends, len(s.Values)) }
+
+// CheckIndex returns an error unless a value of a row may have the index after the one before, which is -1 for the first.
+func CheckIndex(index, before int64) error {
+	switch {
+	case index < 0 || index >= MaxColumns:
+		return fmt.Errorf("index %d: expected a whole number from 0 to %d", index, MaxColumns-1)
+	case index <= before:
+		return fmt.Errorf("index %d after %d: expected ascending indices, each once", index, before)
+	}
+	return nil
+}
+
+// sparseType returns the type of sparse features.
+func sparseType() arrow.DataType {
+	return arrow.ListOfNonNullable(arrow.StructOf(
+		arrow.Field{Name: "index", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32},
+	))
+}
+
+// appendTo appends the rows to a column of that type.
+func (s *SparseRows) appendTo(lists *array.ListBuilder) {
+	pairs := lists.ValueBuilder().(*array.StructBuilder)
+	indices, values := pairs.FieldBuilder(0).(*array.Int32Builder), pairs.FieldBuilder(1).(*array.Float32Builder)
+	from := 0
+	for _, to := range s.Ends {
+		lists.Append(true)
+		for range to - from {
+			pairs.Append(true)
+		}
+		from = to
+	}
+	indices.AppendValues(s.Indices, nil)
+	values.AppendValues(s.Values, nil)
+}
+
+// SparseFeatures writes the features of sparse examples into dst, which it resets. It panics if the examples are dense.
+func (e *Batch) SparseFeatures(dst *SparseRows) {
+	if !e.Sparse {
+		panic("schemas: sparse features of dense examples")
+	}
+	dst.Reset()
+	values := e.floats.Float32Values()
+	for row := range e.Rows {
+		from, to := e.lists.ValueOffsets(row)
+		if e.forgot(row) {
+			to = from
+		}
+		for i := int(from); i < int(to); i++ {
+			dst.Append(int32(e.indices(i)), values[i])
+		}
+		dst.End()
+	}
+}

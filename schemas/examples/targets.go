@@ -1,0 +1,111 @@
+package examples
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// targets are the numbers of each row that a model is to predict.
+type targets struct {
+	lists array.ListLike
+	value func(i int) float64
+	width int // k
+}
+
+// appendTargets appends the numbers of all rows. A row with a NaN has none.
+func (r *Rows) appendTargets(lists *array.FixedSizeListBuilder) {
+	values, k := lists.ValueBuilder().(*array.Float64Builder), len(r.Targets)/max(r.Rows, 1)
+	for row := range r.Rows {
+		numbers, known := r.Targets[row*k:(row+1)*k], true
+		for _, v := range numbers {
+			known = known && v == v
+		}
+		if lists.Append(known); known {
+			values.AppendValues(numbers, nil)
+			continue
+		}
+		for range numbers {
+			values.Append(0)
+		}
+	}
+}
+
+// takeTargets keeps the column of targets, and checks it. A row that is null has none.
+func (e *Batch) takeTargets(column arrow.Array) error {
+	lists, ok := column.(array.ListLike)
+	if !ok {
+		return fmt.Errorf("type %v, expected a list of float64 or float32", column.DataType())
+	}
+	t := &targets{lists: lists}
+	switch values := lists.ListValues().(type) {
+	case *array.Float64:
+		t.value = values.Value
+	case *array.Float32:
+		t.value = func(i int) float64 { return float64(values.Value(i)) }
+	default:
+		return fmt.Errorf("type %v, expected a list of float64 or float32", column.DataType())
+	}
+	first := true
+	for row := range e.Rows {
+		if column.IsNull(row) {
+			continue
+		}
+		from, to := lists.ValueOffsets(row)
+		if n := int(to - from); first {
+			t.width, first = n, false
+		} else if n != t.width {
+			return &ValueError{row, -1, fmt.Sprintf("%d targets, the rows before have %d: expected as many in each row", n, t.width)}
+		}
+		for i := int(from); i < int(to); i++ {
+			v := t.value(i)
+			if lists.ListValues().IsNull(i) || math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
+				return &ValueError{row, -1, fmt.Sprintf("target %d is null or no finite number that fits float32: expected a number, or "+
+					"a row that is null if it has no targets", i-int(from))}
+			}
+		}
+	}
+	e.targets = t
+	return nil
+}
+
+// TargetsError is the error of a message with other targets than the run predicts. It wraps [wire.ErrDamaged].
+type TargetsError struct {
+	Got  int // of each row
+	Want []string
+}
+
+// Error implements error.
+func (e *TargetsError) Error() string {
+	return fmt.Sprintf("%d targets in each row: expected %d: %.100q", e.Got, len(e.Want), e.Want)
+}
+
+// Unwrap returns ErrDamaged.
+func (e *TargetsError) Unwrap() error { return wire.ErrDamaged }
+
+// Targets writes the targets of the rows into dst (Rows × k, row-major), and whether each row has them into known,
+// which has a place for each row. The targets of a row without any are 0. The error is a *[TargetsError] if rows do not
+// have those that are wanted.
+func (e *Batch) Targets(dst []float64, known []bool, want []string) error {
+	clear(dst)
+	clear(known)
+	k := len(want)
+	for row := range e.Rows {
+		if e.targets == nil || e.targets.lists.IsNull(row) || e.forgot(row) || e.unlabelled[row] {
+			continue
+		}
+		if e.targets.width != k {
+			return &TargetsError{e.targets.width, want}
+		}
+		known[row] = true
+		from, _ := e.targets.lists.ValueOffsets(row)
+		for j := range k {
+			dst[row*k+j] = e.targets.value(int(from) + j)
+		}
+	}
+	return nil
+}

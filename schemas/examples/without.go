@@ -1,0 +1,26 @@
+package examples
+
+import (
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// Without returns the examples, which are at an offset of a partition, such that forgotten rows say nothing of what
+// they were: they weigh 0, have no label and no targets, and their features are 0. Their number and split stay. It
+// shares the memory of e, and is released in its place.
+func (e *Batch) Without(forgotten coverage.Forgotten, partition int, offset int64) *Batch {
+	left := e
+	forgotten.In(partition, offset, e.Rows, func(first, end int) {
+		if left == e {
+			without := *e
+			without.forgotten = make([]bool, e.Rows)
+			left = &without
+		}
+		for row := first; row < end; row++ {
+			left.forgotten[row] = true
+		}
+	})
+	return left
+}
+
+// forgot reports whether a row was forgotten.
+func (e *Batch) forgot(row int) bool { return e.forgotten != nil && e.forgotten[row] }

@@ -1,0 +1,53 @@
+package schemas
+
+import (
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Gate withholds a version from subscribers if its loss on rows of a split exceeds that of the newest offered version,
+// regardless of pins, by more than a margin and beyond chance: both versions predict the same rows.
+// They are those of the newest increment and, if both versions have one preparation, those of the increments that an
+// update visits again. The newest alone must not say otherwise. Without rows in the newest increment it offers the
+// version.
+type Gate struct {
+	Split   string  `json:"split"`   // holdout or test
+	Margin  float64 `json:"margin"`  // maximum excess of the mean loss over that of the offered version
+	Offered Warm    `json:"offered"` // the newest version that is offered
+}
+
+// Margin returns the margin of the gate; 0 without one.
+func (c *Chain) Margin() float64 {
+	if c.Gate == nil {
+		return 0
+	}
+	return c.Gate.Margin
+}
+
+// GateReport compares a version with the newest that was offered before it, on the same rows: those of the gate.
+type GateReport struct {
+	Weight        float64  `json:"weight"`                   // Σw of the rows
+	Revisited     float64  `json:"revisited,omitempty"`      // Σw of those that are in increments which the update has visited again
+	Loss          float64  `json:"loss"`                     // of the version, a mean over the rows
+	OfferedLoss   float64  `json:"offered_loss"`             // of the one that was offered
+	StandardError *float64 `json:"standard_error,omitempty"` // of their difference, by the differences of random groups of the rows
+}
+
+// GateGroups is the number of random groups of the rows that a gate is about. The losses of both versions are summed by
+// group: the differences of the groups say how much of their mean is chance.
+const GateGroups = 64
+
+// GateGroup returns the group of a row of a message.
+func GateGroup(offset int64, row int) int {
+	return int(wire.Hash(uint64(offset), uint64(row)) % GateGroups)
+}
+
+// Names of the tensors that a gate compares.
+const (
+	// FieldOfferedGroups are the losses of the version that subscribers have.
+	FieldOfferedGroups = "offered_groups" // [64, 2], survey of a chain: as offered, for each group
+	// FieldJudgedGroups are the losses of the version that a run makes.
+	FieldJudgedGroups = "judged_groups" // [64, 2], last stage: for each group Σw and Σw·loss
+	// FieldRevisitedGroups are the losses of both, of the rows of increments that an update visits again.
+	// [64, 3], last stage of an update: for each group Σw, Σw·loss of the offered version, and of the other
+	FieldRevisitedGroups = "revisited_groups"
+)

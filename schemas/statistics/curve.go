@@ -1,0 +1,42 @@
+package statistics
+
+import (
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// ErrorBin is how messages that follow each other were predicted before they were learnt.
+type ErrorBin struct {
+	Offset   int64   `json:"offset"`   // how far the first of them is from the first offset of its partition
+	Messages int64   `json:"messages"` // their number
+	Rows     int64   `json:"rows"`     // their training rows
+	Weight   float64 `json:"weight"`   // Σw of these rows
+	Error    float64 `json:"error"`    // percent
+	Loss     float64 `json:"loss"`     // of the last stage's link
+}
+
+// and returns the bin of the messages of two bins.
+func (b ErrorBin) and(next ErrorBin) ErrorBin {
+	if weight := b.Weight + next.Weight; weight > 0 {
+		b.Error = wire.Finite((b.Weight*b.Error + next.Weight*next.Error) / weight)
+		b.Loss = wire.Finite((b.Weight*b.Loss + next.Weight*next.Loss) / weight)
+		b.Weight = weight
+	}
+	b.Messages, b.Rows = b.Messages+next.Messages, b.Rows+next.Rows
+	return b
+}
+
+// Shorten returns a curve with at most a number of bins, as it merges neighbours until there are no more.
+func Shorten(curve []ErrorBin, most int) []ErrorBin {
+	for len(curve) > max(most, 1) {
+		half := make([]ErrorBin, 0, (len(curve)+1)/2)
+		for i := 0; i < len(curve); i += 2 {
+			if i+1 == len(curve) {
+				half = append(half, curve[i])
+			} else {
+				half = append(half, curve[i].and(curve[i+1]))
+			}
+		}
+		curve = half
+	}
+	return curve
+}

@@ -1,0 +1,27 @@
+package statistics
+
+import "fmt"
+
+// Increment names what a sum in memory has of one increment of a chain, given its place among those that a visit reads, or among those
+// that leave the window. So sums of several increments can be added up. On topics they are stacked: see [FieldTerms].
+type Increment int
+
+// Scores is the name of Σ w x (xᵀV)ᵀ [p, k].
+func (i Increment) Scores() string { return i.name("scores") }
+
+// Cross is the name of Σ w x (y − g)ᵀ [p, k].
+func (i Increment) Cross() string { return i.name("cross") }
+
+// Terms is the name of both, stacked [2, p, k].
+func (i Increment) Terms() string { return i.name("terms") }
+
+// Visited is the name of the losses [4]: see [FieldVisited].
+func (i Increment) Visited() string { return i.name("visited") }
+
+// Leaving are the names of the Gram matrix of the rows that leave, and of Σw of these.
+func (i Increment) Leaving() (gram, rows string) { return i.name("leaves"), i.name("leaves_rows") }
+
+// Staying are the names of the Gram matrix of the rows that stay of an increment with forgotten rows, and of Σw of these.
+func (i Increment) Staying() (gram, rows string) { return i.name("stays"), i.name("stays_rows") }
+
+func (i Increment) name(of string) string { return fmt.Sprintf("%s/%d", of, int(i)) }

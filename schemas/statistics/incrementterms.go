@@ -1,0 +1,33 @@
+package statistics
+
+import (
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// KindIncrement is the kind of an [IncrementTerms] record.
+const KindIncrement wire.Kind = "increment"
+
+// IncrementTerms are the sums of an increment, or of increments that the run merges, in one partition, at the end of a
+// stage of a full run of a chain. They are records of their own, so that a worker need not hold those of all increments
+// until it seals the partition.
+type IncrementTerms struct {
+	wire.Identity           // Visit is the place of the increment, see [schemas.Chain.TermsPlaces]
+	Terms         []float64 // 2 × p × k: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ
+	Columns       int       // p
+	Classes       int       // k
+}
+
+// Record makes the record of the sums.
+func (t *IncrementTerms) Record() *wire.Record[float64] {
+	return &wire.Record[float64]{Identity: t.Identity, Tensors: wire.Tensors[float64]{
+		{Name: FieldTerms, Shape: []int{2, t.Columns, t.Classes}, Data: t.Terms}}}
+}
+
+// IncrementTermsOf is the inverse of [IncrementTerms.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
+func IncrementTermsOf(r *wire.Record[float64], p, k int) (*IncrementTerms, error) {
+	terms, err := r.Tensors.Shaped(FieldTerms, 2, p, k)
+	if err != nil {
+		return nil, r.Damaged(err)
+	}
+	return &IncrementTerms{Identity: r.Identity, Terms: terms, Columns: p, Classes: k}, nil
+}

@@ -1,0 +1,296 @@
+package statistics
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// KindVisit is the kind of a [Visit] and of a [SurveyVisit] record.
+const KindVisit wire.Kind = "visit"
+
+// Visit holds the sums of one partition's span for one visit of a stage. The Gram matrix has a record of its own, a
+// [Gram].
+type Visit struct {
+	wire.Identity
+	Covered coverage.Coverage     // what the sums cover
+	Sums    wire.Tensors[float64] // see the constants Field…
+}
+
+// Record makes the record of the visit.
+func (v *Visit) Record() *wire.Record[float64] {
+	return &wire.Record[float64]{Identity: v.Identity, Notes: []wire.Header{v.Covered.Note()}, Tensors: v.Sums}
+}
+
+// VisitOf is the inverse of [Visit.Record]. An error wraps [wire.ErrDamaged].
+func VisitOf(r *wire.Record[float64]) (*Visit, error) {
+	covered, err := coverage.Parse(r.Note(coverage.NoteCovered))
+	if err != nil {
+		return nil, r.Damaged(err)
+	}
+	return &Visit{r.Identity, covered, r.Tensors}, nil
+}
+
+// SurveyVisit holds what the survey found in one partition's span.
+type SurveyVisit struct {
+	Visit
+	Shift       []float32 // d: the point that the moments are taken about
+	TargetShift []float64 // k: the same of the numbers to predict; nil: 0
+	Labels      []string  // of its rows, sorted; none if the plan names the classes and does not balance them
+	LabelRows   []int64   // how many training rows each of Labels has; nil if the run keeps the classes of a version
+	Quarantined int64     // messages in quarantine
+	PassedOver  coverage.PassedOver
+	Columns     examples.Columns // of the run's first message; nil: it doesn't say
+	Sparse      bool             // whether the rows are sparse; then there is no Shift
+	ColumnRows  []examples.ColumnRows
+	Image       examples.Image // of the run's first message; zero: it doesn't say
+	Skipped     coverage.Spans // of a chain: messages in the span that do not count
+	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
+	Progress []PartitionProgress
+	Unknown  []examples.LabelRows // rows of labels that are no class
+	// Untrained are the rows of labels of which the span has holdout and test rows alone.
+	Untrained []examples.LabelRows
+	// Increments is what the sums cover of each increment of a full run, in order; without spans if the partition has nothing of it.
+	Increments []coverage.Coverage
+	Bad        coverage.BadMessages // of a chain: messages of its newest increment
+	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
+	Messages []MessageLosses
+}
+
+// PartitionProgress says how far a source is counted in one partition.
+type PartitionProgress struct {
+	Source  string `json:"source"`  // its ID
+	Attempt string `json:"attempt"` // of its ingest
+	Next    int64  `json:"next"`    // the first sequence that is not counted
+}
+
+// MessageLosses is how well the training rows of one message were predicted before a run learnt them.
+type MessageLosses struct {
+	Offset int64
+	Losses // of its training rows
+}
+
+// Names of the content of a survey's visit beside its sums.
+const (
+	tensorShift      = "shift"
+	tensorTargets    = "target_shift"
+	tensorColumns    = "columns" // of a survey's result too
+	noteQuarantined  = "quarantined"
+	noteImage        = "image"
+	noteSkipped      = "skipped"
+	noteProgress     = "progress"
+	noteUnknown      = "unknown"
+	noteUntrained    = "untrained"
+	noteBad          = "bad"
+	tensorIncrements = "increments"  // text
+	tensorColumnRows = "column_rows" // [n, 2], of sparse rows: a column, and in how many training rows it is not 0
+	tensorMessages   = "messages"    // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
+)
+
+// Record makes the record of the visit.
+func (v *SurveyVisit) Record() *wire.Record[float64] {
+	shift := make([]float64, len(v.Shift))
+	for j, x := range v.Shift {
+		shift[j] = float64(x)
+	}
+	r := v.Visit.Record()
+	r.Notes = append(r.Notes, wire.Header{Key: noteQuarantined, Value: strconv.FormatInt(v.Quarantined, 10)}, v.PassedOver.Note())
+	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], wire.Vector(tensorShift, shift), wire.Words[float64](FieldLabels, v.Labels))
+	if v.TargetShift != nil {
+		r.Tensors = append(r.Tensors, wire.Vector(tensorTargets, v.TargetShift))
+	}
+	if v.LabelRows != nil {
+		rows := make([]float64, len(v.LabelRows))
+		for i, n := range v.LabelRows {
+			rows[i] = float64(n)
+		}
+		r.Tensors = append(r.Tensors, wire.Vector(FieldLabelRows, rows))
+	}
+	if v.Columns != nil {
+		r.Tensors = append(r.Tensors, wire.Words[float64](tensorColumns, []string{v.Columns.Text()}))
+	}
+	if v.Sparse {
+		r.Tensors = append(r.Tensors, columnRowsTensor(v.ColumnRows))
+	}
+	if v.Image != (examples.Image{}) {
+		r.Notes = append(r.Notes, wire.Header{Key: noteImage, Value: v.Image.Text()})
+	}
+	if v.Skipped != nil {
+		r.Notes = append(r.Notes, wire.Header{Key: noteSkipped, Value: string(wire.JSON(v.Skipped))})
+	}
+	if v.Progress != nil {
+		r.Notes = append(r.Notes, wire.Header{Key: noteProgress, Value: string(wire.JSON(v.Progress))})
+	}
+	if v.Unknown != nil {
+		r.Notes = append(r.Notes, wire.Header{Key: noteUnknown, Value: string(wire.JSON(v.Unknown))})
+	}
+	if v.Untrained != nil {
+		r.Notes = append(r.Notes, wire.Header{Key: noteUntrained, Value: string(wire.JSON(v.Untrained))})
+	}
+	if v.Bad.Of > 0 {
+		r.Notes = append(r.Notes, wire.Header{Key: noteBad, Value: string(wire.JSON(v.Bad))})
+	}
+	if v.Increments != nil {
+		covered := make([]string, len(v.Increments))
+		for i, c := range v.Increments {
+			covered[i] = c.Text()
+		}
+		r.Tensors = append(r.Tensors, wire.Words[float64](tensorIncrements, covered))
+	}
+	if v.Messages != nil {
+		r.Tensors = append(r.Tensors, messagesTensor(v.Messages))
+	}
+	return r
+}
+
+// SurveyVisitOf is the inverse of [SurveyVisit.Record]. An error wraps [wire.ErrDamaged].
+func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
+	visit, err := VisitOf(r)
+	if err != nil {
+		return nil, err
+	}
+	v := &SurveyVisit{Visit: *visit}
+	if v.Quarantined, err = r.Number(noteQuarantined); err != nil {
+		return nil, err
+	}
+	if v.PassedOver, err = coverage.ParsePassedOver(r.Note(coverage.NotePassedOver)); err != nil {
+		return nil, r.Damaged(err)
+	}
+	if v.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
+		return nil, r.Damaged(err)
+	}
+	if v.Image, err = examples.ParseImage(r.Note(noteImage)); err != nil {
+		return nil, r.Damaged(err)
+	}
+	if text := r.Note(noteUnknown); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Unknown); err != nil {
+			return nil, r.Damaged(fmt.Errorf("unknown %s: %w", stream.Quote(text), err))
+		}
+	}
+	if text := r.Note(noteUntrained); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Untrained); err != nil {
+			return nil, r.Damaged(fmt.Errorf("untrained %s: %w", stream.Quote(text), err))
+		}
+	}
+	if text := r.Note(noteBad); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Bad); err != nil {
+			return nil, r.Damaged(fmt.Errorf("bad %s: %w", stream.Quote(text), err))
+		}
+	}
+	if text := r.Note(noteProgress); text != "" {
+		if err := json.Unmarshal([]byte(text), &v.Progress); err != nil {
+			return nil, r.Damaged(fmt.Errorf("progress %s: %w", stream.Quote(text), err))
+		}
+	}
+	v.Sums = nil
+	for _, t := range r.Tensors {
+		switch t.Name {
+		case tensorShift:
+			v.Shift = make([]float32, len(t.Data))
+			for j, x := range t.Data {
+				v.Shift[j] = float32(x)
+			}
+		case tensorTargets:
+			v.TargetShift = t.Data
+		case FieldLabels:
+			v.Labels = t.Text
+		case FieldLabelRows:
+			v.LabelRows = make([]int64, len(t.Data))
+			for i, n := range t.Data {
+				v.LabelRows[i] = int64(n)
+			}
+		case tensorIncrements:
+			for _, text := range t.Text {
+				c, err := coverage.Parse(text)
+				if err != nil {
+					return nil, r.Damaged(err)
+				}
+				v.Increments = append(v.Increments, c)
+			}
+		case tensorMessages:
+			if v.Messages, err = messagesOf(t); err != nil {
+				return nil, r.Damaged(err)
+			}
+		case tensorColumnRows:
+			v.Sparse = true
+			if v.ColumnRows, err = columnRowsOf(t); err != nil {
+				return nil, r.Damaged(err)
+			}
+		case tensorColumns:
+			if v.Columns, err = columnsOf(t.Text); err != nil {
+				return nil, r.Damaged(err)
+			}
+		default:
+			v.Sums = append(v.Sums, t)
+		}
+	}
+	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {
+		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}})
+	}
+	return v, nil
+}
+
+// columnRowsTensor makes the tensor of the counts of columns.
+func columnRowsTensor(counts []examples.ColumnRows) wire.Tensor[float64] {
+	data := make([]float64, 0, 2*len(counts))
+	for _, n := range counts {
+		data = append(data, float64(n.Column), float64(n.Rows))
+	}
+	return wire.Matrix(tensorColumnRows, len(counts), 2, data)
+}
+
+func columnRowsOf(t wire.Tensor[float64]) ([]examples.ColumnRows, error) {
+	if len(t.Shape) != 2 || t.Shape[1] != 2 || len(t.Text) > 0 {
+		return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 2}}
+	}
+	counts := make([]examples.ColumnRows, t.Shape[0])
+	for i := range counts {
+		column, rows := t.Data[2*i], t.Data[2*i+1]
+		if !(column >= 0 && column < examples.MaxColumns && rows >= 0 && rows <= math.MaxUint32) {
+			return nil, fmt.Errorf("%v rows of column %v", rows, column)
+		}
+		counts[i] = examples.ColumnRows{Column: int32(column), Rows: uint32(rows)}
+	}
+	return counts, nil
+}
+
+// messagesTensor makes the tensor of the losses of messages.
+func messagesTensor(messages []MessageLosses) wire.Tensor[float64] {
+	data := make([]float64, 0, (1+LossFields)*len(messages))
+	for _, m := range messages {
+		data = append(data, float64(m.Offset), m.Weight, m.Rows, m.Errors, m.Loss)
+	}
+	return wire.Matrix(tensorMessages, len(messages), 1+LossFields, data)
+}
+
+func messagesOf(t wire.Tensor[float64]) ([]MessageLosses, error) {
+	if len(t.Shape) != 2 || t.Shape[1] != 1+LossFields || len(t.Text) > 0 {
+		return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 1 + LossFields}}
+	}
+	messages := make([]MessageLosses, t.Shape[0])
+	for i := range messages {
+		at := t.Data[i*(1+LossFields):]
+		messages[i] = MessageLosses{int64(at[0]), Losses{at[1], at[2], at[3], at[4]}}
+		if err := messages[i].check(); err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return messages, nil
+}
+
+// parseSkipped reads the spans of messages that do not count.
+func parseSkipped(text string) (skipped coverage.Spans, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &skipped); err != nil {
+		return nil, fmt.Errorf("skipped %s: %w", stream.Quote(text), err)
+	}
+	return skipped, coverage.Check(skipped)
+}

@@ -1,0 +1,128 @@
+package value
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Items returns the values of a list; nil if the value is no list.
+func (c Cell) Items() (items []Cell) {
+	if c.Null() || c[0] != '[' {
+		return nil
+	}
+	items = []Cell{}
+	for at := space(c, 1); c[at] != ']'; {
+		to := end(c, at)
+		items = append(items, c[at:to])
+		if at = space(c, to); c[at] == ',' {
+			at = space(c, at+1)
+		}
+	}
+	return items
+}
+
+// Members calls put with each member of an object that CheckJSON has passed, in order. It is an error if the value is
+// no object, or has two members of a name: which of them counts would be a guess.
+func (c Cell) Members(put func(name string, value Cell) error) error {
+	if len(c) == 0 || c[0] != '{' {
+		return fmt.Errorf("%s is not an object", c)
+	}
+	var names nameSet
+	for at := space(c, 1); c[at] != '}'; {
+		to := end(c, at)
+		name := nameOf(c[at:to])
+		if names.has(name) {
+			return fmt.Errorf("duplicate column %s", Quote(name))
+		}
+		at = space(c, space(c, to)+1) // behind the colon
+		to = end(c, at)
+		if err := put(name, c[at:to]); err != nil {
+			return err
+		}
+		if at = space(c, to); c[at] == ',' {
+			at = space(c, at+1)
+		}
+	}
+	return nil
+}
+
+// nameOf returns the text of a JSON string.
+func nameOf(quoted Cell) (name string) {
+	for _, b := range quoted {
+		if b == '\\' {
+			_ = json.Unmarshal(quoted, &name) // CheckJSON has passed it
+			return name
+		}
+	}
+	return string(quoted[1 : len(quoted)-1])
+}
+
+// space returns where space that begins at a place of a value ends.
+func space(c Cell, at int) int {
+	for c[at] == ' ' || c[at] == '\t' || c[at] == '\n' || c[at] == '\r' {
+		at++
+	}
+	return at
+}
+
+// end returns where the value ends that begins at a place of another, which CheckJSON has passed.
+func end(c Cell, at int) int {
+	depth := 0
+	for ; at < len(c); at++ {
+		switch c[at] {
+		case '"':
+			for at++; c[at] != '"'; at++ {
+				if c[at] == '\\' {
+					at++
+				}
+			}
+			if depth == 0 {
+				return at + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return at // of the object or list that has the value
+			}
+			if depth == 0 {
+				return at + 1
+			}
+		case ',', ':', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return at
+			}
+		}
+	}
+	return at
+}
+
+// nameSet is the names of the members of an object: a list while they are few.
+type nameSet struct {
+	few  []string
+	many map[string]bool
+}
+
+// has reports whether the set has a name, and adds it.
+func (s *nameSet) has(name string) bool {
+	const few = 16
+	if s.many == nil {
+		for _, other := range s.few {
+			if other == name {
+				return true
+			}
+		}
+		if s.few = append(s.few, name); len(s.few) > few {
+			s.many = map[string]bool{}
+			for _, other := range s.few {
+				s.many[other] = true
+			}
+		}
+		return false
+	}
+	if s.many[name] {
+		return true
+	}
+	s.many[name] = true
+	return false
+}

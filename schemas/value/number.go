@@ -1,0 +1,113 @@
+package value
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Number returns the number that a text says: a decimal number as JSON has it, or also with a plus sign, with leading
+// zeros, or without digits before or after its point, as other programs write them; or a boolean, which is 0 or 1.
+// Space around it does not count. Go's underscores and hexadecimal digits are no numbers. Of a number that is too large
+// for float64 it returns infinity.
+func Number(text string) (float64, error) { return parse(text, 64) }
+
+// Single is Number for a finite float32. One that is too large is an error.
+func Single(text string) (float32, error) {
+	v, err := parse(text, 32)
+	switch {
+	case err != nil:
+		return 0, err
+	case v-v != 0: // only of a finite number
+		return 0, fmt.Errorf("%s is too large for a float32", Quote(strings.TrimSpace(text)))
+	}
+	return float32(v), nil
+}
+
+func parse(text string, bits int) (float64, error) {
+	text = strings.TrimSpace(text)
+	v, err := strconv.ParseFloat(text, bits)
+	switch {
+	case err == nil && v-v == 0 && !isGo(text): // v-v is 0 of a finite number only
+		return v, nil
+	case err == nil || !isDecimal(text):
+		if v, ok := Boolean(text); ok {
+			return ofBoolean(v), nil
+		}
+		return 0, noNumber(text)
+	}
+	return v, nil // out of range
+}
+
+// isGo reports whether a number has what only Go's syntax has: underscores or hexadecimal digits.
+func isGo(text string) bool {
+	digits := strings.TrimLeft(text, "+-")
+	return len(digits) > 1 && digits[0] == '0' && digits[1]|0x20 == 'x' || strings.IndexByte(text, '_') >= 0
+}
+
+func noNumber(text string) error {
+	if text == "" {
+		return errors.New("an empty field")
+	}
+	switch strings.ToLower(strings.TrimLeft(text, "+-")) {
+	case "inf", "infinity", "nan":
+		return fmt.Errorf("%s is not a finite number", Quote(text))
+	}
+	return fmt.Errorf("%s is not a number", Quote(text))
+}
+
+func ofBoolean(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+// Boolean returns the boolean that a text says: true or false, as JSON has them, or as Python, R and SQL write them:
+// True, TRUE, False, FALSE.
+func Boolean(text string) (v, ok bool) {
+	switch text {
+	case "true", "True", "TRUE":
+		return true, true
+	case "false", "False", "FALSE":
+		return false, true
+	}
+	return false, false
+}
+
+// isDecimal reports whether a text is a decimal number, as people write them.
+func isDecimal(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	inRange := err == nil || errors.Is(err, strconv.ErrRange)
+	return inRange && !isGo(text) && strings.ContainsAny(text, "0123456789") // infinity and NaN have none
+}
+
+// isJSON reports whether a text is a number of JSON.
+func isJSON(text string) bool {
+	return text != "" && (text[0] == '-' || text[0]-'0' <= 9) && json.Valid([]byte(text))
+}
+
+// digits cuts the digits off that a text begins with.
+func digits(text string) (digits, rest string) {
+	n := 0
+	for n < len(text) && text[n]-'0' <= 9 {
+		n++
+	}
+	return text[:n], text[n:]
+}
+
+// Quote returns a value for an error. It cuts long values off.
+func Quote(text string) string {
+	const maxBytes = 40
+	if len(text) > maxBytes {
+		cut := maxBytes
+		for cut > maxBytes-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		return strconv.Quote(text[:cut]) + "…"
+	}
+	return strconv.Quote(text)
+}

@@ -1,0 +1,35 @@
+package value
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// ErrNotUTF8 says that a text is not UTF-8. Its bytes are not replaced: two words that differ in them would become one,
+// and none would match again.
+var ErrNotUTF8 = errors.New("not UTF-8")
+
+// CheckText returns an error, which wraps [ErrNotUTF8], unless a text is UTF-8.
+func CheckText(text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return fmt.Errorf("%s is %w", Quote(text), ErrNotUTF8)
+}
+
+// CheckUTF8 is CheckText for a long text: the error says which byte it is.
+func CheckUTF8(text []byte) error {
+	if utf8.Valid(text) {
+		return nil
+	}
+	at := 0
+	for at < len(text) {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	return fmt.Errorf("byte %d, %#02x, is %w", at, text[at], ErrNotUTF8)
+}

@@ -1,0 +1,208 @@
+package value
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// A decimal number or a boolean is a number, and nothing else is.
+func TestNumber(t *testing.T) {
+	for text, want := range map[string]float64{
+		"0": 0, "-0": 0, "1.5": 1.5, " 1 ": 1, "+1": 1, "007": 7, ".5": .5, "5.": 5, "1e3": 1000, "1E-3": .001, "-1.5e+2": -150,
+		"true": 1, "True": 1, "TRUE": 1, "False": 0,
+		"1e999": math.Inf(1), "1e-999": 0,
+	} {
+		if got, err := Number(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v, expected %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "an empty field", "  ": "an empty field", "1_000": `"1_000" is not a number`, "0x1p4": `"0x1p4" is not a number`,
+		"2_5": `"2_5" is not a number`, "1,5": `"1,5" is not a number`,
+		".": `"." is not a number`, "1e": `"1e" is not a number`, "--1": `"--1" is not a number`, "tRUE": `"tRUE" is not a number`,
+		"-inf": `"-inf" is not a finite number`, "NaN": `"NaN" is not a finite number`,
+		"1 2": `"1 2" is not a number`, "١": `"١" is not a number`,
+	} {
+		if got, err := Number(text); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, %v, expected %s", text, got, err, want)
+		}
+	}
+	if v, err := Single("1e39"); err == nil || err.Error() != `"1e39" is too large for a float32` {
+		t.Errorf("%v, %v", v, err)
+	}
+}
+
+// A whole number is one word, however it is written, and so is a boolean. Labels keep the numbers as they are written.
+func TestWords(t *testing.T) {
+	for text, want := range map[string]struct{ word, label, number string }{
+		"1": {"1", "1", "1"}, "1.0": {"1", "1.0", "1"}, "1e0": {"1", "1e0", "1"}, "10e-1": {"1", "10e-1", "1"}, "+1": {"+1", "+1", "1"},
+		"007": {"007", "007", "7"}, "-0": {"0", "-0", "0"},
+		"-0.0": {"0", "-0.0", "0"}, "3.10": {"3.10", "3.10", "3.1"}, "-2.50": {"-2.50", "-2.50", "-2.5"}, "0.1": {"0.1", "0.1", "0.1"},
+		"12345678901234567890":   {"12345678901234567890", "12345678901234567890", "12345678901234567890"},
+		"12345678901234567890.0": {"12345678901234567890", "12345678901234567890.0", "1.2345679e+19"},
+		" red ":                  {"red", "red", "red"}, "TRUE": {"true", "true", "true"}, "False": {"false", "false", "false"},
+		"tRUE": {"tRUE", "tRUE",
+			"tRUE"}, "1e999": {"1e999", "1e999", "1e999"},
+		"1.2.3": {"1.2.3", "1.2.3", "1.2.3"}, "e": {"e", "e", "e"}, "": {"", "", ""},
+	} {
+		if want.number == "1.2345679e+19" {
+			want.number = WordOf(12345678901234567890)
+		}
+		if number := NumberLabel(text); Word(text) != want.word || Label(text) != want.label || number != want.number && text != "1e999" {
+			t.Errorf("%q: word %q, label %q, of numbers %q, expected %q", text, Word(text), Label(text), number, want)
+		}
+	}
+	for v, want := range map[float64]string{0: "0", math.Copysign(0, -1): "0", 1: "1", -3: "-3", 0.5: "0.5",
+		float64(float32(0.1)): "0.1", 0.1: "0.1", 1e15: "1000000000000000", 1e300: "1e+300", 1234567.5: "1.2345675e+06"} {
+		if got := WordOf(v); got != want {
+			t.Errorf("%v: %q, expected %q", v, got, want)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	for text, want := range map[string]bool{"": true, " ": true, "NA": true, " nan ": true, "Na": false, "0": false} {
+		if got := Usual().Has(text); got != want {
+			t.Errorf("%q: %v, expected %v", text, got, want)
+		}
+	}
+	if m := Usual().Without([]string{"NA", "EU"}); m.Has("NA") || !m.Has("nan") || !Usual().Has("NA") {
+		t.Errorf("%q without a class", m)
+	}
+}
+
+// A value of JSON is the number, the word and the text that it is, and what is no value of a column is an error.
+func TestCells(t *testing.T) {
+	for cell, want := range map[string]struct {
+		number      float64
+		word, field string
+	}{
+		`1.0`: {1, "1", "1.0"}, `-2.50`: {-2.5, "-2.5", "-2.50"}, `1e400`: {math.Inf(1), "1e400", "1e400"}, `true`: {1, "true", "true"},
+		`false`: {0, "false", "false"}, `null`: {math.NaN(), "", ""}, ``: {math.NaN(), "", ""},
+		`"1.5"`: {1.5, "1.5", "1.5"}, `"NA"`: {math.NaN(), "NA", "NA"}, `"\u0031"`: {1, "1", "1"},
+	} {
+		number, err := Cell(cell).Number(Usual())
+		if err != nil || number != want.number && !(number != number && want.number != want.number) {
+			t.Errorf("%s: %v, %v, expected %v", cell, number, err, want.number)
+		}
+		word, err := Cell(cell).Text()
+		if err != nil || word != want.word {
+			t.Errorf("%s: %q, %v, expected %q", cell, word, err, want.word)
+		}
+		field, err := Cell(cell).Field()
+		if err != nil || field != want.field {
+			t.Errorf("%s: %q, %v, expected %q", cell, field, err, want.field)
+		}
+	}
+	for _, cell := range []Cell{Cell(`[1]`), Cell(`{"a":1}`)} {
+		_, number := cell.Number(nil)
+		_, text := cell.Text()
+		_, field := cell.Field()
+		if number == nil || text == nil || field == nil {
+			t.Errorf("%s: no error", cell)
+		}
+	}
+	if err := Cell(`{"a":1,"b":2,"a":3}`).Members(func(string, Cell) error { return nil }); err == nil ||
+		err.Error() != `duplicate column "a"` {
+		t.Errorf("a name twice: %v", err)
+	}
+}
+
+// Strings of JSON have characters alone: bytes that are not UTF-8 and halves of pairs of surrogates are errors, where
+// encoding/json replaces them.
+func TestCheckJSON(t *testing.T) {
+	for text, want := range map[string]error{
+		`{"a":"é\u00e9\ud83d\ude00\\ud800\n"}`: nil, "{\"a\":\"\xe9\"}": ErrNotUTF8, "{\"\xe9\":1}": ErrNotUTF8,
+		`{"a":"\ud800"}`: ErrSurrogate, `{"\udc00":1}`: ErrSurrogate, `"\ud800\ud800"`: ErrSurrogate,
+		`"\ud800x"`: ErrSurrogate, `"\ud83d\\ude00"`: ErrSurrogate,
+	} {
+		if err := CheckJSON([]byte(text)); !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%q: %v, expected %v", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{"": "not JSON: it ends too early", `{"a":`: "not JSON: it ends too early",
+		`{"a":.5}`: "not JSON: byte 6: invalid character '.' looking for beginning of value"} {
+		if err := CheckJSON([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, expected %s", text, err, want)
+		}
+	}
+}
+
+// A number is what a grammar says, and has the value that strconv gives it. The word of a text is its own word, and of
+// numbers it is the same number.
+func FuzzText(f *testing.F) {
+	for _, seed := range []string{"1", "1.0", "-0.0", "+.5e-3", "1_000", "0x1p4", "inf", "true", "NA", " x ", "\xff",
+		"12345678901234567890.000", "1e15", "1e22", "-1.5E+2"} {
+		f.Add(seed)
+	}
+	grammar := regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+	f.Fuzz(func(t *testing.T, text string) {
+		trimmed := strings.TrimSpace(text)
+		v, err := Number(text)
+		_, boolean := Boolean(trimmed)
+		if (err == nil) != (boolean || grammar.MatchString(trimmed)) {
+			t.Errorf("%q: %v, %v", text, v, err)
+		}
+		if want, _ := strconv.ParseFloat(trimmed, 64); err == nil && !boolean && v != want {
+			t.Errorf("%q: %v, expected %v", text, v, want)
+		}
+		for name, of := range map[string]func(string) string{"word": Word, "label": Label, "label of numbers": NumberLabel} {
+			word := of(text)
+			if again := of(word); again != word {
+				t.Errorf("%q has the %s %q, and that %q", text, name, word, again)
+			}
+			same, wrong := Number(word)
+			if (err == nil) != (wrong == nil) || err == nil && math.Abs(same-v) > 1e-6*math.Abs(v) && v-v == 0 {
+				t.Errorf("%q, %v, has the %s %q, %v", text, v, name, word, same)
+			}
+		}
+		if (CheckText(text) == nil) != utf8.ValidString(text) {
+			t.Errorf("%q: %v", text, CheckText(text))
+		}
+	})
+}
+
+// What is taken as JSON is JSON, and its strings are what encoding/json reads, without a character in the place of bytes that are none.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{`{"a":1,"b":[true,"x"]}`, `"\ud83d\ude00"`, `"\ud800"`, "\"\xff\"", `{"a":1,"a":2}`, `[1e999,-0.0]`,
+		`{"a":"\\ud800"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if CheckJSON(text) != nil {
+			return
+		}
+		var content any
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber() // of any size
+		if err := d.Decode(&content); err != nil {
+			t.Fatalf("%q was taken: %v", text, err)
+		}
+		replaced := strings.Count(string(text), "\ufffd") + strings.Count(strings.ToLower(string(text)), `\ufffd`)
+		if again, _ := json.Marshal(content); replaced == 0 && strings.Contains(string(again), "\ufffd") {
+			t.Fatalf("%q has another character than it says: %s", text, again)
+		}
+		cell := Cell(text)
+		_, _ = cell.Number(Usual())
+		_, _ = cell.Text()
+		_, _ = cell.Field()
+		names := map[string]bool{}
+		err := cell.Members(func(name string, _ Cell) error {
+			if names[name] {
+				t.Fatalf("%q: %q twice", text, name)
+			}
+			names[name] = true
+			return nil
+		})
+		if members, ok := content.(map[string]any); ok && err == nil && len(members) != len(names) {
+			t.Fatalf("%q: %d members, expected %d", text, len(names), len(members))
+		}
+	})
+}

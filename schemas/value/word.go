@@ -1,0 +1,89 @@
+package value
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Word returns the word of a text, of a column of words. Space around it does not count. A boolean is the word true or
+// false. A number that is whole is the word of its shortest form: 1, 1.0 and 1e0 are the word 1. Any other text is its
+// own word, so 007, +1 and 3.10 stay as they are.
+func Word(text string) string {
+	text = Label(text)
+	if !strings.ContainsAny(text, ".eE") && text != "-0" || !isJSON(text) {
+		return text
+	}
+	if number, fraction, point := strings.Cut(text, "."); point && strings.Trim(fraction, "0") == "" { // of any length
+		return withoutSign(number)
+	}
+	if v, err := strconv.ParseFloat(text, 64); err == nil && v == math.Trunc(v) && math.Abs(v) <= maxWhole {
+		return WordOf(v)
+	}
+	return text
+}
+
+// maxWhole is the largest whole number up to which float64 has all.
+const maxWhole = 1 << 53
+
+func withoutSign(number string) string {
+	if number == "-0" {
+		return "0"
+	}
+	return number
+}
+
+// WordOf returns the word of a number: the shortest decimal form that no other number of its precision has, without a
+// point if the number is whole. A number that float32 has is taken to be one.
+func WordOf(v float64) string {
+	switch single := float32(v); {
+	case v == 0:
+		return "0"
+	case v == math.Trunc(v) && math.Abs(v) <= maxWhole:
+		return strconv.FormatInt(int64(v), 10)
+	case float64(single) == v:
+		return strconv.FormatFloat(v, 'g', -1, 32)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// WordOfBoolean returns the word of a boolean, which is also its label.
+func WordOfBoolean(v bool) string { return strconv.FormatBool(v) }
+
+// Label returns the label that a text is. Space around it does not count. A boolean is the label true or false, however
+// it is spelt. Numbers stay as they are written: text has no type that says that 1.0 and 1 are the same.
+func Label(text string) string {
+	text = strings.TrimSpace(text)
+	if v, ok := Boolean(text); ok {
+		return WordOfBoolean(v)
+	}
+	return text
+}
+
+// NumberLabel is Label for a text that is a number if it can be one, as labels of LIBSVM are: +1, 1 and 1.0 are the label 1.
+func NumberLabel(text string) string {
+	text = strings.TrimSpace(text)
+	if !isDecimal(text) {
+		return Label(text)
+	}
+	if whole, _ := digits(text); whole == text && (len(text) == 1 || text[0] != '0') { // which may be longer than any number type
+		return text
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return text
+	}
+	return WordOf(v)
+}
+
+// Aliases returns the spellings that a word may have had in a model that was trained when words were kept as their
+// files had them: of a boolean 1 or 0, and how Python and R write it. There are few.
+func Aliases(word string) []string {
+	switch v, ok := Boolean(word); {
+	case ok && v:
+		return []string{"1", "True", "TRUE"}
+	case ok:
+		return []string{"0", "False", "FALSE"}
+	}
+	return nil
+}

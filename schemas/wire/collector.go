@@ -1,0 +1,208 @@
+package wire
+
+import (
+	"container/list"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+)
+
+// maxChunks is the maximum number of chunks of a record, about 9 GB.
+const maxChunks = 10_000
+
+// defaultMaxBytes is the default of Collector.MaxBytes. It holds 500 Gram matrices of 1024 features in single precision.
+const defaultMaxBytes = 1 << 30
+
+// recordOverhead and chunkOverhead are roughly how many bytes an incomplete record and each of its chunks take beside
+// their values. They bound the number of very small records and chunks.
+const recordOverhead, chunkOverhead = 1024, 64
+
+// Collector puts records together from their chunks. The zero value is ready to use. A Collector is not safe for
+// concurrent use, and must not be copied after its first use.
+//
+// Its memory is bounded, even if many records never become complete. When incomplete records take more than MaxBytes, the
+// Collector evicts those that have waited longest for a chunk. It never evicts the record of the last chunk, so it can
+// collect a record of any size while there are no others. Who waits for an evicted record reads the topic again. MaxBytes
+// should therefore exceed the size of all records that are written at the same time.
+type Collector[T Number] struct {
+	MaxBytes int // of incomplete records; 0: 1 GiB
+
+	open    map[chunkKey]*list.Element // of *incomplete, in waiting
+	waiting list.List                  // the record that has waited longest is first
+	bytes   int                        // of all incomplete records
+}
+
+// chunkKey is what the chunks of one record have in common.
+type chunkKey struct {
+	Identity
+	digest Digest
+	chunks int
+}
+
+// incomplete is a record of which chunks are missing.
+type incomplete struct {
+	chunkKey
+	values map[int][]byte // by chunk number
+	bytes  int
+}
+
+// EvictedError says that a [Collector] has evicted an incomplete record. It wraps [ErrDamaged].
+type EvictedError struct {
+	Identity     // of the evicted record
+	Have     int // number of chunks that had arrived
+	Chunks   int // number of all chunks
+}
+
+// Error implements error.
+func (e *EvictedError) Error() string {
+	return fmt.Sprintf("evicted %d of %d chunks of the %v: the other chunks have not arrived, "+
+		"and incomplete records take too much memory", e.Have, e.Chunks, e.Identity)
+}
+
+// Unwrap returns ErrDamaged.
+func (e *EvictedError) Unwrap() error { return ErrDamaged }
+
+// Add adds one message. It returns the record if the message completes it, and otherwise nil. A record is complete when
+// all chunks with the same identity, digest and number of chunks have arrived, in any order. Its notes are those of the
+// last chunk. If the digest is wrong, Add returns an error and drops all chunks of the record.
+//
+// The Collector keeps the message's value until the record is complete. An error wraps [ErrDamaged]. An *[EvictedError] is
+// about another record than the message's, whose chunk is kept.
+func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
+	whole, err := c.Collect(m)
+	if err != nil || whole == nil {
+		return nil, err
+	}
+	return whole.Decode(mem)
+}
+
+// Collect is [Collector.Add] for a caller that decodes the record itself.
+func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
+	id, err := IdentityOf(m)
+	if err != nil {
+		return nil, err
+	}
+	chunk, err := m.Number("chunk")
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := m.Number("chunks")
+	if err != nil {
+		return nil, err
+	}
+	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
+		return nil, fmt.Errorf("%w: chunk %d of %d, expected at most %d chunks, numbered from 0", ErrDamaged, chunk, chunks, maxChunks)
+	}
+	digest := m.Digest()
+	if len(digest) > MaxName {
+		return nil, fmt.Errorf("%w: a digest of %d digits, expected at most %d", ErrDamaged, len(digest), MaxName)
+	}
+	if len(m.Value) > MaxMessage {
+		return nil, fmt.Errorf("%w: a chunk of %d bytes, expected at most %d", ErrDamaged, len(m.Value), MaxMessage)
+	}
+	if chunks == 1 {
+		return &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Values: [][]byte{m.Value}}, nil
+	}
+	o := c.keep(chunkKey{id, digest, chunks}, chunk, m.Value)
+	if len(o.values) < chunks {
+		return nil, c.evict()
+	}
+	c.remove(o)
+	whole := &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Values: make([][]byte, chunks)}
+	for i := range chunks {
+		whole.Values[i] = o.values[i]
+	}
+	return whole, nil
+}
+
+// Chunks holds all chunks of a record, undecoded.
+type Chunks[T Number] struct {
+	Identity
+	Digest Digest   // that the messages claim
+	Notes  []Header // of the message that arrived last
+	Values [][]byte // of the messages, in the order of the chunks
+}
+
+// Decode decodes the record and checks its digest. An error wraps [ErrDamaged].
+func (c *Chunks[T]) Decode(mem memory.Allocator) (*Record[T], error) {
+	tensors, err := DecodeTensors[T](c.Values, mem)
+	if err != nil {
+		return nil, fmt.Errorf("decode %v: %w", c.Identity, err)
+	}
+	return c.Record(tensors)
+}
+
+// Record makes the record from its decoded tensors, if they have the digest that the messages claim. An error wraps
+// [ErrDamaged].
+func (c *Chunks[T]) Record(t Tensors[T]) (*Record[T], error) {
+	r := &Record[T]{Identity: c.Identity, Notes: c.Notes, Tensors: t}
+	if got := r.Digest(); got != c.Digest {
+		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %q", c.Identity, ErrDamaged, got.Short(), c.Digest.Short())
+	}
+	return r, nil
+}
+
+// DecodeTensors decodes the values of all chunks of a record, in order. An error wraps [ErrDamaged].
+func DecodeTensors[T Number](values [][]byte, mem memory.Allocator) (Tensors[T], error) {
+	bytes := recordOverhead
+	for _, value := range values {
+		bytes += chunkOverhead + len(value)
+	}
+	a := newAssembly[T](bytes)
+	for _, value := range values {
+		if err := a.decode(value, mem); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.tensors.Complete(); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	return a.tensors, nil
+}
+
+// keep adds a chunk to its record, unless it is there already.
+func (c *Collector[T]) keep(key chunkKey, chunk int, value []byte) *incomplete {
+	at := c.open[key]
+	if at == nil {
+		if c.open == nil {
+			c.open = map[chunkKey]*list.Element{}
+		}
+		at = c.waiting.PushBack(&incomplete{chunkKey: key, values: map[int][]byte{}, bytes: recordOverhead})
+		c.open[key] = at
+		c.bytes += recordOverhead
+	}
+	c.waiting.MoveToBack(at)
+	o := at.Value.(*incomplete)
+	if _, twice := o.values[chunk]; !twice {
+		o.values[chunk] = value
+		o.bytes += chunkOverhead + len(value)
+		c.bytes += chunkOverhead + len(value)
+	}
+	return o
+}
+
+// evict removes the records that have waited longest until the others fit. It returns an *EvictedError about the first.
+func (c *Collector[T]) evict() error {
+	maxBytes, first := c.MaxBytes, (*EvictedError)(nil)
+	if maxBytes == 0 {
+		maxBytes = defaultMaxBytes
+	}
+	for c.bytes > maxBytes && c.waiting.Len() > 1 {
+		o := c.waiting.Front().Value.(*incomplete)
+		if first == nil {
+			first = &EvictedError{o.Identity, len(o.values), o.chunks}
+		}
+		c.remove(o)
+	}
+	if first == nil {
+		return nil
+	}
+	return first
+}
+
+// remove removes a record.
+func (c *Collector[T]) remove(o *incomplete) {
+	c.waiting.Remove(c.open[o.chunkKey])
+	delete(c.open, o.chunkKey)
+	c.bytes -= o.bytes
+}

@@ -1,0 +1,99 @@
+package wire
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"math"
+	"sync"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/endian"
+)
+
+// Digest is a SHA-256 in lower-case hexadecimal. The zero value is no digest.
+type Digest string
+
+// Short returns the first twelve digits, which people are shown.
+func (d Digest) Short() string { return string(d[:min(12, len(d))]) }
+
+// DigestOf returns the digest of bytes.
+func DigestOf(content []byte) Digest {
+	sum := sha256.Sum256(content)
+	return Digest(hex.EncodeToString(sum[:]))
+}
+
+// DigestJSON returns the digest of a value's JSON. encoding/json writes struct fields in their order and map keys sorted,
+// so equal values have equal digests. A nil slice and an empty one differ. It panics if the value has no JSON, as NaN.
+func DigestJSON(value any) Digest {
+	return DigestOf(JSON(value))
+}
+
+// Fingerprint returns the header `schema`, which tells people one schema from another.
+func Fingerprint(schema *arrow.Schema) string { return DigestOf([]byte(schema.String())).Short() }
+
+// hasher writes numbers and texts into a SHA-256, little-endian. The length of each text precedes it, so that different
+// sequences never become the same bytes. Write the count before calling writeNumbers.
+type hasher struct {
+	*bufio.Writer // most writes of a record are small
+	sum           hash.Hash
+}
+
+var hashers = sync.Pool{New: func() any {
+	sum := sha256.New()
+	return &hasher{bufio.NewWriterSize(sum, 2048), sum}
+}}
+
+func newHasher() *hasher { return hashers.Get().(*hasher) }
+
+// digest returns the digest of what was written. The hasher must not be used again.
+func (h *hasher) digest() Digest {
+	h.Flush() // a hash returns no error
+	digest := Digest(hex.EncodeToString(h.sum.Sum(nil)))
+	h.sum.Reset()
+	hashers.Put(h)
+	return digest
+}
+
+// int writes each value as 8 bytes.
+func (h *hasher) int(values ...int) {
+	for _, v := range values {
+		h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), uint64(v)))
+	}
+}
+
+// text writes each text after its length.
+func (h *hasher) text(values ...string) {
+	for _, v := range values {
+		h.int(len(v))
+		h.WriteString(v)
+	}
+}
+
+// writeNumbers writes the little-endian bytes of the values, but not their count.
+func writeNumbers[T Number](h *hasher, values []T) {
+	if endian.IsBigEndian {
+		writeSwapped(h, values)
+		return
+	}
+	switch values := any(values).(type) {
+	case []float32:
+		h.Write(arrow.Float32Traits.CastToBytes(values))
+	case []float64:
+		h.Write(arrow.Float64Traits.CastToBytes(values))
+	}
+}
+
+// writeSwapped is writeNumbers for a big-endian machine.
+func writeSwapped[T Number](h *hasher, values []T) {
+	for _, v := range values {
+		switch v := any(v).(type) {
+		case float32:
+			h.Write(binary.LittleEndian.AppendUint32(h.AvailableBuffer(), math.Float32bits(v)))
+		case float64:
+			h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), math.Float64bits(v)))
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// A document is JSON that may be longer than a message. It is cut into numbered chunks, as a record is, each with the digest of
+// the whole. Plans, manifests, reports and ledgers are documents.
+
+// DocumentChunk is the maximum length of a document's chunk, in bytes. A message has headers too.
+const DocumentChunk = MaxMessage - 16<<10
+
+// MaxDocument is the maximum length of a document, in bytes. The plan of 100,000 sources has 30 MB. Decoded, JSON may take fifty
+// times its length.
+const MaxDocument = 64 << 20
+
+// DocumentError says that a document is too long to be written.
+type DocumentError struct {
+	Kind  Kind
+	Bytes int
+}
+
+// Error implements error.
+func (e *DocumentError) Error() string {
+	return fmt.Sprintf("the %s has %d bytes of JSON, expected at most %d", e.Kind, e.Bytes, MaxDocument)
+}
+
+// MessagesOf encodes a value as the messages of a document. Their keys have the digest, so that compaction never mixes the
+// chunks of two documents. The error is a *[DocumentError].
+func MessagesOf(kind Kind, run string, value any) ([]Message, error) {
+	content := JSON(value)
+	if len(content) > MaxDocument {
+		return nil, &DocumentError{kind, len(content)}
+	}
+	digest, chunks := DigestOf(content), (len(content)-1)/DocumentChunk+1
+	messages := make([]Message, chunks)
+	for i := range messages {
+		chunk := content[i*DocumentChunk : min((i+1)*DocumentChunk, len(content))]
+		messages[i] = Message{
+			Key: fmt.Sprintf("%s/%s/%s/%d", kind, run, digest.Short(), i), Value: chunk,
+			Headers: append(Identity{Kind: kind, Run: run}.Headers(),
+				Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(chunks)}, Header{"digest", string(digest)}),
+		}
+	}
+	return messages, nil
+}
+
+// Documents puts documents together from their messages. The zero value is ready to use. See [Collector] for its memory.
+type Documents struct{ chunks Collector[float32] }
+
+// Add adds one message. When the message completes a document, Add returns a message with the content of the whole, which
+// [schemas.DecodeJSON] decodes, and true. An error wraps [ErrDamaged].
+func (d *Documents) Add(m Message) (whole Message, ok bool, err error) {
+	chunks, err := d.chunks.Collect(m)
+	if err != nil || chunks == nil {
+		return Message{}, false, err
+	}
+	whole = m
+	if len(chunks.Values) > 1 {
+		whole.Value = bytes.Join(chunks.Values, nil)
+	}
+	if got := DigestOf(whole.Value); got != chunks.Digest {
+		return Message{}, false, fmt.Errorf("%w: document %s has digest %s, its header says %s", ErrDamaged, stream.Quote(m.Key),
+			got.Short(), stream.Quote(string(chunks.Digest)))
+	}
+	return whole, true, nil
+}

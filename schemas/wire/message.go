@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// ErrDamaged is wrapped by every error about a message or a file that can't be decoded or that breaks its format.
+var ErrDamaged = stream.ErrDamaged
+
+// MaxMessage is the maximum length of a value that stagewise writes, in bytes. Kafka brokers accept messages of 1 MiB by
+// default, headers and framing included.
+const MaxMessage = 900_000
+
+// Header is one header of a message.
+type Header struct{ Key, Value string }
+
+// Message is a record of a Kafka topic without its position.
+type Message struct {
+	Key     string   // compaction keeps the last message of each key
+	Headers []Header // in order; where a key occurs twice, the first counts
+	Value   []byte
+}
+
+// Tombstone returns the message that removes m from a compacted topic.
+func (m Message) Tombstone() Message { return Message{Key: m.Key} }
+
+// Get returns the value of the first header with that key, or "" if there is none.
+func (m Message) Get(key string) string {
+	for _, h := range m.Headers {
+		if h.Key == key {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+// Number reads a header that is a whole number. An error wraps ErrDamaged.
+func (m Message) Number(key string) (int, error) {
+	n, err := strconv.ParseInt(m.Get(key), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: header %s is %s, expected a whole number", ErrDamaged, key, stream.Quote(m.Get(key)))
+	}
+	return int(n), nil
+}
+
+// IsChunk reports whether the message is a chunk of a record or of a document.
+func (m Message) IsChunk() bool { return m.Get("chunks") != "" }
+
+// Chunk returns the number of the chunk that the message is; 0 if it is none.
+func (m Message) Chunk() int {
+	n, _ := m.Number("chunk") // none
+	return n
+}
+
+// BeginsDocument reports whether the message is the first chunk of a document.
+func (m Message) BeginsDocument() bool { return m.Get("chunk") == "0" }
+
+// Kind says what a message is. Each kind is declared in the file of its type, and described in FORMAT.md.
+type Kind string
+
+// Run returns the run that the message is of; "" if it is of none.
+func (m Message) Run() string { return m.Get("run") }
+
+// Digest returns the digest of the record that the message is a chunk of, as its header says it.
+func (m Message) Digest() Digest { return Digest(m.Get("digest")) }
+
+// Kind returns the kind of the message. It is "" for an examples message that another producer wrote without headers.
+func (m Message) Kind() Kind { return Kind(m.Get("kind")) }
+
+// Survey is the stage number of the survey, which precedes stage 0.
+const Survey = -1
+
+// Growth is the number of the visit to a stage, before visit 0, that its trees are grown from.
+const Growth = -1
+
+// Identity names a record of a run. A record that is computed again, in another process, has the same identity.
+type Identity struct {
+	Kind      Kind
+	Run       string // see Plan.Run
+	Stage     int    // Survey, 0, 1, …
+	Visit     int    // Growth, 0, 1, …; on the weights topic, the visit that these weights are for
+	Partition int    // of the examples topic; 0 on the weights topic
+	// Parent is the digest of the record that this one was computed from. Statistics have the newest weights as their
+	// parent, weights have the weights before them, and the survey's records have the plan.
+	Parent Digest
+}
+
+// Key returns the message key of a chunk of the record.
+func (id Identity) Key(chunk int) string {
+	key := append(append(append(make([]byte, 0, 64), id.Run...), '/'), id.Kind...)
+	for _, n := range [...]int{id.Stage, id.Visit, id.Partition, chunk} {
+		key = strconv.AppendInt(append(key, '/'), int64(n), 10)
+	}
+	return string(key)
+}
+
+// String describes the record for errors and log lines.
+func (id Identity) String() string {
+	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d", id.Kind, id.Run, id.Stage, id.Visit, id.Partition)
+}
+
+// Headers returns the identity as headers. The slice has capacity for the further headers of a message.
+func (id Identity) Headers() []Header {
+	return append(make([]Header, 0, 18),
+		Header{"kind", string(id.Kind)},
+		Header{"run", id.Run},
+		Header{"stage", strconv.Itoa(id.Stage)},
+		Header{"visit", strconv.Itoa(id.Visit)},
+		Header{"partition", strconv.Itoa(id.Partition)},
+		Header{"parent", string(id.Parent)},
+	)
+}
+
+// MaxName is the maximum length of a kind, a run or a digest, in bytes. Readers keep them and log them. A digest of
+// stagewise has 64.
+const MaxName = 128
+
+// IdentityOf reads the identity from a message's headers. An error wraps [ErrDamaged].
+func IdentityOf(m Message) (id Identity, err error) {
+	id.Kind, id.Run, id.Parent = m.Kind(), m.Run(), Digest(m.Get("parent"))
+	if n := max(len(id.Kind), len(id.Run), len(id.Parent)); n > MaxName {
+		return Identity{}, fmt.Errorf("%w: a kind, run or parent of %d bytes, expected at most %d", ErrDamaged, n, MaxName)
+	}
+	if id.Stage, err = m.Number("stage"); err == nil {
+		if id.Visit, err = m.Number("visit"); err == nil {
+			id.Partition, err = m.Number("partition")
+		}
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return id, nil
+}
+
+// Before reports whether id precedes other in a run: in an earlier stage, or an earlier visit of the same stage.
+func (id Identity) Before(other Identity) bool {
+	return id.Stage < other.Stage || id.Stage == other.Stage && id.Visit < other.Visit
+}

@@ -1,0 +1,383 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"unsafe"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// Record is an identity, a few notes and tensors. A large record takes several messages, its chunks. Statistics, weights
+// and reports are records.
+type Record[T Number] struct {
+	Identity
+	Notes   []Header // further headers; their order is part of the digest
+	Tensors Tensors[T]
+}
+
+// Note returns the value of the first note with that key, or "" if there is none.
+func (r *Record[T]) Note(key string) string {
+	for _, n := range r.Notes {
+		if n.Key == key {
+			return n.Value
+		}
+	}
+	return ""
+}
+
+// Number returns the value of a note that is a whole number. An error wraps [ErrDamaged].
+func (r *Record[T]) Number(key string) (int64, error) {
+	n, err := strconv.ParseInt(r.Note(key), 10, 64)
+	if err != nil {
+		return 0, r.Damaged(err)
+	}
+	return n, nil
+}
+
+// Damaged returns an error for a record whose content does not fit its kind.
+func (r *Record[T]) Damaged(err error) error {
+	return fmt.Errorf("%w: read %v: %w", ErrDamaged, r.Identity, err)
+}
+
+// Digest returns the digest of the identity, the notes and every bit of the tensors. The identity has the parent's
+// digest, so one digest names the whole chain of records before it.
+func (r *Record[T]) Digest() Digest {
+	h := newHasher()
+	h.text(string(r.Kind), r.Run, string(r.Parent))
+	h.int(r.Stage, r.Visit, r.Partition, len(r.Notes))
+	for _, n := range r.Notes {
+		h.text(n.Key, n.Value)
+	}
+	r.Tensors.write(h)
+	return h.digest()
+}
+
+// segmentValues is the maximum number of a tensor's values in one row of a message. A chunk has at least one row.
+const segmentValues = 4096
+
+// format is the Arrow schema of a record's messages, with its fingerprint.
+type format struct {
+	Schema      *arrow.Schema
+	fingerprint string
+}
+
+var singleFormat, doubleFormat = newFormat(arrow.PrimitiveTypes.Float32), newFormat(arrow.PrimitiveTypes.Float64)
+
+// FormatOf returns the format of records in the precision of T.
+func FormatOf[T Number]() format {
+	if _, single := any(T(0)).(float32); single {
+		return singleFormat
+	}
+	return doubleFormat
+}
+
+func newFormat(item arrow.DataType) format {
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "tensor", Type: arrow.BinaryTypes.String},
+		{Name: "shape", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64)},
+		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "values", Type: arrow.ListOf(item)},
+		{Name: "text", Type: arrow.ListOf(arrow.BinaryTypes.String)},
+	}, nil)
+	return format{schema, Fingerprint(schema)}
+}
+
+// segment is one row of a chunk: consecutive values or texts of a tensor.
+type segment[T Number] struct {
+	tensor *Tensor[T]
+	offset int
+	values []T
+	text   []string
+}
+
+// bytes estimates the encoded length of the segment.
+func (s segment[T]) bytes() int {
+	size := 64 + len(s.tensor.Name) + 8*len(s.tensor.Shape) + int(unsafe.Sizeof(T(0)))*len(s.values)
+	for _, t := range s.text {
+		size += 8 + len(t)
+	}
+	return size
+}
+
+// segments cuts the tensor into rows of chunks, at least one.
+func (t *Tensor[T]) segments() []segment[T] {
+	segments := []segment[T]{}
+	for offset := 0; offset < len(t.Data); offset += segmentValues {
+		segments = append(segments, segment[T]{t, offset, t.Data[offset:min(offset+segmentValues, len(t.Data))], nil})
+	}
+	for offset := 0; offset < len(t.Text); {
+		end, size := offset, 0
+		for end < len(t.Text) && (end == offset || size+len(t.Text[end]) < 16*segmentValues) {
+			size += 8 + len(t.Text[end])
+			end++
+		}
+		segments = append(segments, segment[T]{t, offset, nil, t.Text[offset:end]})
+		offset = end
+	}
+	if len(segments) == 0 {
+		segments = append(segments, segment[T]{t, 0, nil, nil})
+	}
+	return segments
+}
+
+// IsSingle reports whether a message belongs to a record in single precision.
+func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
+
+// Encode encodes the record as messages of at most [MaxMessage] bytes. Each has the digest of the whole record. Encode
+// panics if a tensor does not fit its shape. It returns an error if a single text exceeds a message, or if the record
+// takes more than 10,000 messages.
+func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
+	return r.EncodeWithin(MaxMessage, mem)
+}
+
+// EncodeWithin is [Record.Encode] with messages of about that many bytes at most. A message may be longer, as it has at
+// least one row of a tensor.
+func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
+	values, err := r.Tensors.EncodeWithin(bytes, mem)
+	if err != nil {
+		return nil, fmt.Errorf("encode %v: %w", r.Identity, err)
+	}
+	return r.Messages(values), nil
+}
+
+// Messages makes the record's messages from its encoded tensors; see [Tensors.EncodeWithin].
+func (r *Record[T]) Messages(values [][]byte) []Message {
+	messages, digest := make([]Message, len(values)), string(r.Digest())
+	for i, value := range values {
+		headers := append(r.Headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(values))},
+			Header{"digest", digest}, Header{"schema", FormatOf[T]().fingerprint}, Header{"notes", strconv.Itoa(len(r.Notes))})
+		messages[i] = Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
+	}
+	return messages
+}
+
+// EncodeWithin encodes the tensors as the values of a record's messages; see [Record.EncodeWithin].
+func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, error) {
+	if err := t.Complete(); err != nil {
+		panic(fmt.Sprintf("schemas: encode: %v", err))
+	}
+	maxBytes := bytes - 16<<10 // headers, schema and framing take the rest
+	var chunks [][]segment[T]
+	left := 0
+	for i := range t {
+		for _, s := range t[i].segments() {
+			if s.bytes() > left {
+				chunks, left = append(chunks, nil), maxBytes
+			}
+			last := len(chunks) - 1
+			chunks[last] = append(chunks[last], s)
+			left -= s.bytes()
+		}
+	}
+	if len(chunks) == 0 {
+		chunks = append(chunks, nil)
+	}
+	if len(chunks) > maxChunks {
+		return nil, fmt.Errorf("%d chunks, expected at most %d", len(chunks), maxChunks)
+	}
+	values := make([][]byte, len(chunks))
+	for i, segments := range chunks {
+		value, err := encodeSegments(FormatOf[T]().Schema, segments, mem)
+		if err != nil {
+			return nil, err
+		}
+		if len(value) > MaxMessage {
+			return nil, fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
+		}
+		values[i] = value
+	}
+	return values, nil
+}
+
+// encodeSegments encodes the value of a chunk.
+func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {
+	b := array.NewRecordBuilder(mem, schema)
+	defer b.Release()
+	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
+	offsets, values, text := b.Field(2).(*array.Int64Builder), b.Field(3).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
+	whole := together(segments)
+	for _, s := range segments {
+		tensors.Append(s.tensor.Name)
+		shapes.Append(true)
+		for _, n := range s.tensor.Shape {
+			shapes.ValueBuilder().(*array.Int64Builder).Append(int64(n))
+		}
+		offsets.Append(int64(s.offset))
+		values.Append(true)
+		switch v := any(s.values).(type) {
+		case []float32:
+			if whole == nil {
+				values.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
+			}
+		case []float64:
+			if whole == nil {
+				values.ValueBuilder().(*array.Float64Builder).AppendValues(v, nil)
+			}
+		}
+		text.Append(true)
+		text.ValueBuilder().(*array.StringBuilder).AppendValues(s.text, nil)
+	}
+	record := b.NewRecord()
+	defer func() { record.Release() }()
+	if whole != nil {
+		rest := record
+		defer rest.Release()
+		lists := listsOf(schema.Field(3).Type.(*arrow.ListType), segments, whole)
+		defer lists.Release()
+		var err error
+		if record, err = rest.SetColumn(3, lists); err != nil {
+			return nil, err
+		}
+	}
+	return stream.Encode(record, mem)
+}
+
+// together returns the values of all segments of a chunk if they are one slice of a tensor; otherwise nil.
+func together[T Number](segments []segment[T]) (values []T) {
+	for i, s := range segments {
+		data, from, to := segments[0].tensor.Data, segments[0].offset, s.offset+len(s.values)
+		if s.tensor != segments[0].tensor || len(s.values) == 0 || to > len(data) || &s.values[0] != &data[s.offset] || i > 0 &&
+			s.offset != from+len(values) {
+			return nil
+		}
+		values = data[from:to]
+	}
+	return values
+}
+
+// listsOf returns the column values of a chunk, without a copy of them.
+func listsOf[T Number](of *arrow.ListType, segments []segment[T], values []T) arrow.Array {
+	ends := make([]int32, 1, len(segments)+1)
+	for _, s := range segments {
+		ends = append(ends, ends[len(ends)-1]+int32(len(s.values)))
+	}
+	numbers := array.NewData(of.Elem(), len(values), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(values))}, nil, 0, 0)
+	defer numbers.Release()
+	lists := array.NewData(of, len(segments), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(ends))},
+		[]arrow.ArrayData{numbers}, 0, 0)
+	defer lists.Release()
+	return array.MakeFromData(lists)
+}
+
+// Notes returns the notes of a record's message. They are its last headers.
+func Notes(m Message) []Header {
+	for i, h := range m.Headers {
+		if h.Key == "notes" {
+			if n, err := strconv.Atoi(h.Value); err == nil && n > 0 && n <= len(m.Headers)-i-1 {
+				return m.Headers[i+1 : i+1+n]
+			}
+		}
+	}
+	return nil
+}
+
+// assembly puts the tensors of a record together from its chunks.
+type assembly[T Number] struct {
+	tensors Tensors[T]
+	left    int // how many values the tensors from the last on may allocate in advance
+}
+
+// newAssembly makes an assembly for chunks with that many bytes in all.
+func newAssembly[T Number](bytes int) *assembly[T] {
+	return &assembly[T]{left: bytes / int(unsafe.Sizeof(T(0)))}
+}
+
+// decode decodes the next chunk and adds it.
+func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
+	record, err := stream.Decode(value, mem, nil)
+	if err != nil {
+		return err
+	}
+	defer record.Release()
+	return a.add(record)
+}
+
+// add appends copies of a chunk's rows to the tensors. A row with offset 0 begins a tensor, and any other row must
+// continue the last one.
+func (a *assembly[T]) add(record arrow.Record) error {
+	if want := FormatOf[T]().Schema; !record.Schema().Equal(want) {
+		return fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, Fingerprint(record.Schema()), Fingerprint(want))
+	}
+	for _, c := range record.Columns() {
+		list, isList := c.(*array.List)
+		if c.NullN() > 0 || isList && list.ListValues().NullN() > 0 {
+			return fmt.Errorf("%w: nulls in a record", ErrDamaged)
+		}
+	}
+	names, shapes := record.Column(0).(*array.String), record.Column(1).(*array.List)
+	offsets, lists, texts := record.Column(2).(*array.Int64), record.Column(3).(*array.List), record.Column(4).(*array.List)
+	sizes := shapes.ListValues().(*array.Int64)
+	var data []T
+	switch v := lists.ListValues().(type) {
+	case *array.Float32:
+		data = any(v.Float32Values()).([]T)
+	case *array.Float64:
+		data = any(v.Float64Values()).([]T)
+	}
+	words := texts.ListValues().(*array.String)
+	for row := range int(record.NumRows()) {
+		if offsets.Value(row) == 0 {
+			from, to := shapes.ValueOffsets(row)
+			first, end := lists.ValueOffsets(row)
+			a.begin(names.Value(row), sizes.Int64Values()[from:to], int(end-first))
+		}
+		last := len(a.tensors) - 1
+		if last < 0 || names.Value(row) != a.tensors[last].Name || int64(len(a.tensors[last].Data)+
+			len(a.tensors[last].Text)) != offsets.Value(row) {
+			return fmt.Errorf("%w: row %d does not begin where the previous row ends", ErrDamaged, row)
+		}
+		t := &a.tensors[last]
+		from, to := lists.ValueOffsets(row)
+		t.Data = append(t.Data, data[from:to]...)
+		from, to = texts.ValueOffsets(row)
+		for i := from; i < to; i++ {
+			t.Text = append(t.Text, string([]byte(words.Value(int(i)))))
+		}
+	}
+	return nil
+}
+
+// begin begins a tensor. It allocates the values in advance if they are in several rows and the chunks can hold as many as the
+// shape claims. Otherwise the slice grows as values come. row is the number of values of the first row.
+func (a *assembly[T]) begin(name string, sizes []int64, row int) {
+	if last := len(a.tensors) - 1; last >= 0 {
+		a.left -= cap(a.tensors[last].Data)
+	}
+	t := Tensor[T]{Name: string([]byte(name)), Shape: make([]int, len(sizes))}
+	size := 1
+	for i, n := range sizes {
+		t.Shape[i] = int(n)
+		if n <= 0 || int64(size) > int64(a.left)/n {
+			size = 0
+			continue
+		}
+		size *= int(n)
+	}
+	if size > row && row > 0 {
+		t.Data = make([]T, 0, size)
+	}
+	a.tensors = append(a.tensors, t)
+}
+
+// Complete returns an error if a tensor has not as many values or texts as its shape says.
+func (t Tensors[T]) Complete() error {
+	for _, tensor := range t {
+		product := 1
+		for _, n := range tensor.Shape {
+			if n < 0 || n > 0 && product > math.MaxInt32*256/n {
+				return fmt.Errorf("tensor %q has shape %v", tensor.Name, tensor.Shape)
+			}
+			product *= n
+		}
+		if product != len(tensor.Data)+len(tensor.Text) || len(tensor.Data) > 0 && len(tensor.Text) > 0 {
+			return fmt.Errorf("tensor %q of shape %v has %d values", tensor.Name, tensor.Shape, len(tensor.Data)+len(tensor.Text))
+		}
+	}
+	return nil
+}

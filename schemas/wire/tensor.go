@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Number is the type of a tensor's values: float32 for weights, sampled rows and the Gram matrices of blocks, float64
+// for other sums.
+type Number interface{ float32 | float64 }
+
+// Tensor is a named array of numbers, or a named list of texts such as labels.
+type Tensor[T Number] struct {
+	Name  string
+	Shape []int    // its product is the number of values, or of texts
+	Data  []T      // row-major; nil for texts
+	Text  []string // nil for numbers
+}
+
+// Matrix makes a rows × cols tensor. It does not copy data. It panics if data has another length.
+func Matrix[T Number](name string, rows, cols int, data []T) Tensor[T] {
+	if rows*cols != len(data) {
+		panic(fmt.Sprintf("schemas: tensor %s of %d × %d from %d values", name, rows, cols, len(data)))
+	}
+	return Tensor[T]{Name: name, Shape: []int{rows, cols}, Data: data}
+}
+
+// Vector makes a tensor of one dimension. It does not copy data.
+func Vector[T Number](name string, data []T) Tensor[T] {
+	return Tensor[T]{Name: name, Shape: []int{len(data)}, Data: data}
+}
+
+// Words makes a tensor of texts. It does not copy text.
+func Words[T Number](name string, text []string) Tensor[T] {
+	return Tensor[T]{Name: name, Shape: []int{len(text)}, Text: text}
+}
+
+// Tensors is the content of a record. Its order is part of the record's digest.
+type Tensors[T Number] []Tensor[T]
+
+// Find returns the first tensor of that name, or false if there is none.
+func (t Tensors[T]) Find(name string) (Tensor[T], bool) {
+	for _, tensor := range t {
+		if tensor.Name == name {
+			return tensor, true
+		}
+	}
+	return Tensor[T]{}, false
+}
+
+// Shaped returns the data of the tensor of that name, or a *[ShapeError] if the tensor is absent or has another shape.
+func (t Tensors[T]) Shaped(name string, shape ...int) ([]T, error) {
+	tensor, ok := t.Find(name)
+	if !ok {
+		return nil, &ShapeError{Tensor: name, Want: shape}
+	}
+	if !slices.Equal(shape, tensor.Shape) || len(tensor.Text) > 0 { // texts are no numbers, however many there are
+		return nil, &ShapeError{name, tensor.Shape, shape}
+	}
+	return tensor.Data, nil
+}
+
+// ShapeError says that a record lacks a tensor, or that the tensor has another shape than expected.
+type ShapeError struct {
+	Tensor string // its name
+	Got    []int  // nil: absent
+	Want   []int  // -1: any length
+}
+
+// Error implements error.
+func (e *ShapeError) Error() string {
+	if e.Got == nil {
+		return fmt.Sprintf("tensor %q is absent, expected shape %v", e.Tensor, e.Want)
+	}
+	return fmt.Sprintf("tensor %q has shape %v, expected %v", e.Tensor, e.Got, e.Want)
+}
+
+// write writes everything that a record's digest covers of the tensors.
+func (t Tensors[T]) write(h *hasher) {
+	h.int(len(t))
+	for _, tensor := range t {
+		h.text(tensor.Name)
+		h.int(len(tensor.Shape))
+		h.int(tensor.Shape...)
+		h.int(len(tensor.Data), len(tensor.Text))
+		writeNumbers(h, tensor.Data)
+		h.text(tensor.Text...)
+	}
+}

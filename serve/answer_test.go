@@ -1,0 +1,320 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+)
+
+// allFree takes all memory for requests, and returns false if some is held.
+func allFree(s *Server) bool {
+	return s.reserve(context.Background(), s.options.capacity())
+}
+
+// manyClasses are the names of so many classes.
+func manyClasses(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("class %d", i)
+	}
+	return names
+}
+
+// someRows returns so many rows of two features, and the request with them.
+func someRows(t testing.TB, n int) (rows [][]float32, body []byte) {
+	t.Helper()
+	for i := range n {
+		rows = append(rows, []float32{float32(i), float32(i % 7)})
+	}
+	body, err := json.Marshal(map[string]any{"rows": rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows, body
+}
+
+// askWith is ask with headers.
+func askWith(s http.Handler, contentType string, body []byte, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(body))
+	r.Header.Set("Content-Type", contentType)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// A long answer, which is sent in pieces, is what short answers are of its rows, in JSON and in Arrow, and gives all of its memory back.
+func TestLongAnswers(t *testing.T) {
+	const classes = 700
+	m := newModelOf(t, manyClasses(classes), 3, 2, nil, layout.MissingError)
+	for _, n := range []int{1, 50, 64, 65, 400} { // 50 rows are a short answer
+		rows, body := someRows(t, n)
+		want := make([]float32, n*classes)
+		m.Probabilities(want, slices.Concat(rows...))
+		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
+			s := newServer(t, Defaults(), Fixed(m))
+			var got answered
+			if err := json.Unmarshal(askWith(s, sent, content, "Accept", typeJSON).Body.Bytes(), &got); err != nil {
+				t.Fatal(err)
+			}
+			fromArrow := readArrow(t, askWith(s, sent, content, "Accept", typeArrow).Body)
+			for _, got := range []answered{got, fromArrow} {
+				if got.Version != 3 || !near(slices.Concat(got.Probabilities...), want) || len(got.Labels) != n {
+					t.Fatalf("%d rows as %s: version %d, %d labels, %d lists", n, sent, got.Version, len(got.Labels), len(got.Probabilities))
+				}
+				for i, label := range got.Labels {
+					if p := got.Probabilities[i]; label != m.Labels()[link.Largest(p)] {
+						t.Fatalf("row %d is %q, expected %q", i, label, m.Labels()[link.Largest(p)])
+					}
+				}
+			}
+			if !allFree(s) || len(s.cores) != cap(s.cores) {
+				t.Errorf("%d rows as %s: memory or a workspace is still held", n, sent)
+			}
+		}
+	}
+}
+
+// near reports whether two lists of numbers are as near as those of a row that is predicted among others.
+func near(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) < 1e-5 })
+}
+
+// readArrow returns what an answer of Arrow says.
+func readArrow(t *testing.T, content io.Reader) (got answered) {
+	t.Helper()
+	r, err := ipc.NewReader(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	version, _ := r.Schema().Metadata().GetValue(metadataVersion)
+	_, _ = fmt.Sscan(version, &got.Version) // else it is 0
+	for r.Next() {
+		names, lists := r.Record().Column(0).(*array.String), r.Record().Column(1).(*array.FixedSizeList)
+		all, k := lists.ListValues().(*array.Float32).Float32Values(), lists.Len()
+		for i := range lists.Len() {
+			got.Labels = append(got.Labels, strings.Clone(names.Value(i)))
+			got.Probabilities = append(got.Probabilities, slices.Clone(all[i*len(all)/k:(i+1)*len(all)/k]))
+		}
+	}
+	if r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	return got
+}
+
+// Whatever is wrong with a request is refused, however long its answer would be: nothing is sent before all of it was read.
+func TestWrongEndsOfLongRequests(t *testing.T) {
+	m := newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)
+	_, body := someRows(t, 400)
+	good := string(body)
+	for end, status := range map[string]int{
+		`,[1]]}`: http.StatusBadRequest, `]`: http.StatusBadRequest, `]} x`: http.StatusBadRequest, `],"top":0}`: http.StatusBadRequest,
+		`],"rows":[]}`:                          http.StatusBadRequest,
+		strings.Repeat(",[1,2]", 10_000) + "]}": http.StatusRequestEntityTooLarge,
+	} {
+		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeJSON, []byte(strings.TrimSuffix(good, "]}")+
+			end)); w.Code != status {
+			t.Errorf("%.20s: %d: %.200s", end, w.Code, w.Body)
+		}
+	}
+}
+
+// The most probable labels are asked for by a member, before or after the rows, or by a header.
+func TestMostProbableLabels(t *testing.T) {
+	m := newModelOf(t, manyClasses(40), 3, 2, nil, layout.MissingError)
+	s := newServer(t, Defaults(), Fixed(m))
+	rows, body := someRows(t, 3)
+	list := strings.TrimSuffix(strings.TrimPrefix(string(body), `{"rows":`), "}")
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"before": ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 5, "rows": `+list+`}`)),
+		"after":  ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": `+list+`, "x": {"rows": []}, "top": 5}`)),
+		"header": askWith(s, typeJSON, body, headerTop, "5"),
+	} {
+		var got struct {
+			Labels []string
+			Top    [][]struct {
+				Label       string
+				Probability float32
+			}
+			Probabilities []float32
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Top) != 3 || got.Probabilities != nil {
+			t.Fatalf("%s: %v: %d: %s", name, err, w.Code, w.Body)
+		}
+		for i, top := range got.Top {
+			all := make([]float32, 40)
+			m.Predict(rows[i], all)
+			order := make([]int, 40)
+			for c := range order {
+				order[c] = c
+			}
+			slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b], all[a]) })
+			if len(top) != 5 || top[0].Label != got.Labels[i] {
+				t.Fatalf("%s: row %d: %+v, label %s", name, i, top, got.Labels[i])
+			}
+			for j := range top {
+				if top[j].Label != m.Labels()[order[j]] || math.Abs(float64(top[j].Probability-all[order[j]])) > 1e-6 {
+					t.Errorf("%s: row %d: %+v at %d, expected %s with %v", name, i, top[j], j, m.Labels()[order[j]], all[order[j]])
+				}
+			}
+		}
+	}
+	r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 3), headerTop, "50", headerClasses, "true").Body)
+	if err != nil || !r.Next() {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	if top := r.Record().Column(1).(*array.List); top.Len() != 3 || top.ListValues().Len() != 3*40 {
+		t.Errorf("%v", top)
+	}
+	if text, _ := r.Schema().Metadata().GetValue(metadataClasses); !strings.HasPrefix(text, `["class 0","class 1",`) {
+		t.Errorf("classes %s", text)
+	}
+	for _, headers := range [][]string{{headerTop, "0"}, {headerTop, "x"}, {headerClasses, "perhaps"}} {
+		if w := askWith(s, typeJSON, body, headers...); w.Code != http.StatusBadRequest {
+			t.Errorf("%v: %d: %s", headers, w.Code, w.Body)
+		}
+	}
+}
+
+// The order of members does not matter, and others than those that are known pass. A column that is absent is missing,
+// where the model was trained with missing values. The classes are in the answer if they are asked for.
+func TestMembersInAnyOrder(t *testing.T) {
+	m := newModel(t, 4, 5, people, layout.MissingMean)
+	s := newServer(t, Defaults(), Fixed(m))
+	for body, want := range map[string][][]float32{
+		`{"rows": [[1.5, 30]], "columns": ["height", "age"]}`:                                        {{30, nan, nan, nan, 1.5}},
+		`{"id": 7, "columns": ["age"], "trace": {"a": [1, {"rows": 3}]}, "rows": [[30]], "x": "]}"}`: {{30, nan, nan, nan, nan}},
+		`{"rows": [{"height": 1.5, "shoes": 3}, {}], "user": null}`: {{nan, nan, nan, nan, 1.5},
+			{nan, nan, nan, nan, nan}},
+		`{"columns": [], "rows": [[]]}`: {{nan, nan, nan, nan, nan}},
+	} {
+		checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, want...)
+	}
+	for _, w := range []*httptest.ResponseRecorder{
+		ask(s, "POST", "/predict", typeJSON, []byte(`{"classes": true, "rows": [{}]}`)), ask(s, "POST", "/predict", typeJSON,
+			[]byte(`{"rows": [{}], "classes": true}`)),
+		askWith(s, typeJSON, []byte(`{"rows": [{}]}`), headerClasses, "true"),
+	} {
+		var got struct{ Classes []string }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Classes, labels) {
+			t.Errorf("%v: %s", err, w.Body)
+		}
+	}
+	counts := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
+	plain := ask(counts, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]]}`))
+	if w := ask(counts, "POST", "/predict", typeJSON,
+		[]byte(`{"id": 3, "rows": [[1, 2]], "x": []}`)); w.Body.String() != plain.Body.String() || w.Code != http.StatusOK {
+		t.Errorf("%d: %s, expected %s", w.Code, w.Body, plain.Body)
+	}
+}
+
+// failing has a model, and breaks as often as it is told to.
+type failing struct {
+	Versions
+	mutex sync.Mutex
+	left  int
+}
+
+func (f *failing) Model() *model.Model {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.left--; f.left >= 0 {
+		var none []int
+		_ = none[f.left]
+	}
+	return f.Versions.Model()
+}
+
+// A handler that panics gives its workspace and its memory back, and is counted and told with what the request was like.
+func TestHandlerThatPanics(t *testing.T) {
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	versions := &failing{Versions: Fixed(m)}
+	var mutex sync.Mutex
+	var notices []string
+	s := newServer(t, Defaults(), versions)
+	s.Notify(func(text string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		notices = append(notices, text)
+	})
+	versions.left = 3 * cap(s.cores)
+	for range 3 * cap(s.cores) {
+		w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))
+		if got := reason(t, w); w.Code != http.StatusInternalServerError || !strings.Contains(got, "see the server's log") {
+			t.Fatalf("%d: %s", w.Code, got)
+		}
+	}
+	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)), m, []float32{1, 2})
+	if !allFree(s) || len(s.cores) != cap(s.cores) {
+		t.Error("memory or a workspace is still held")
+	}
+	s.memory.Release(s.options.capacity())
+	if len(notices) != 3*cap(s.cores) {
+		t.Fatalf("%d notices", len(notices))
+	}
+	for _, want := range []string{"index out of range", `POST "/predict" of 16 bytes`, `Content-Type "application/json"`, "at serve/"} {
+		if !strings.Contains(notices[0], want) {
+			t.Errorf("%s, expected %s", notices[0], want)
+		}
+	}
+	if metrics := ask(s, "GET", "/metrics", "", nil).Body.String(); !strings.Contains(metrics,
+		fmt.Sprintf("stagewise_request_panics_total{pipeline=\"p\"} %d\n", 3*cap(s.cores))) {
+		t.Error(metrics)
+	}
+}
+
+// An answer whose reader has gone, or that breaks after it has begun, has no end, and gives everything back.
+func TestAnswersThatBreak(t *testing.T) {
+	m := newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)
+	s := newServer(t, Defaults(), Fixed(m))
+	_, body := someRows(t, 400)
+	r := httptest.NewRequestWithContext(context.Background(), "POST", "/predict", bytes.NewReader(body))
+	r.Header.Set("Content-Type", typeJSON)
+	func() {
+		defer func() {
+			if cause := recover(); cause != http.ErrAbortHandler {
+				t.Errorf("%v", cause)
+			}
+		}()
+		s.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), left: 3}, r)
+	}()
+	if !allFree(s) || len(s.cores) != cap(s.cores) || len(s.senders.all) != 0 {
+		t.Error("memory, a workspace or a sender is still held")
+	}
+}
+
+// broken is a connection that breaks after some writes.
+type broken struct {
+	*httptest.ResponseRecorder
+	left int
+}
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.left--; b.left < 0 {
+		return 0, errors.New("broken pipe")
+	}
+	return len(p), nil
+}

@@ -1,0 +1,81 @@
+package serve
+
+import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+)
+
+// packed compresses a text.
+func packed(t testing.TB, text []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// A body that is compressed with gzip is answered as it is without; the limits are about what it becomes, and about
+// what was sent. Other encodings are refused with the one that is understood.
+func TestCompressedBodies(t *testing.T) {
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	o := Defaults()
+	o.MaxBody, o.Memory = 1<<20, 1<<20
+	s := newServer(t, o, Fixed(m))
+	rows, body := someRows(t, 900)
+	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
+		checkAnswer(t, askWith(s, typeJSON, packed(t, body), "Content-Encoding", encoding), m, rows...)
+	}
+	checkAnswer(t, askWith(s, typeJSON, append(packed(t, body[:100]), packed(t, body[100:])...), "Content-Encoding", "gzip"), m, rows...)
+	checkAnswer(t, askWith(s, typeJSON, body, "Content-Encoding", "identity"), m, rows...)
+	whole := packed(t, body)
+	for name, c := range map[string]struct {
+		body     []byte
+		encoding string
+		status   int
+		want     string
+	}{
+		"bomb":      {packed(t, make([]byte, 100<<20)), "gzip", http.StatusRequestEntityTooLarge, "more than 1048576 bytes"},
+		"cut off":   {whole[:len(whole)-9], "gzip", http.StatusBadRequest, "decompress it"},
+		"plain":     {body, "gzip", http.StatusBadRequest, "decompress it: gzip: invalid header"},
+		"empty":     {nil, "gzip", http.StatusBadRequest, "decompress it"},
+		"checksum":  {append(append([]byte{}, whole[:len(whole)-5]...), 0, 0, 0, 0, 0), "gzip", http.StatusBadRequest, "decompress it"},
+		"br":        {body, "br", http.StatusUnsupportedMediaType, `Content-Encoding "br": expected gzip`},
+		"two":       {whole, "gzip, gzip", http.StatusUnsupportedMediaType, "expected gzip"},
+		"many zero": {packed(t, []byte(strings.Repeat("0", 1<<20+1))), "gzip", http.StatusRequestEntityTooLarge, "more than 1048576 bytes"},
+	} {
+		w := askWith(s, typeJSON, c.body, "Content-Encoding", c.encoding)
+		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %d: %s, expected %d: %s", name, w.Code, got, c.status, c.want)
+		}
+		if c.status == http.StatusUnsupportedMediaType && w.Header().Get("Accept-Encoding") != "gzip" {
+			t.Errorf("%s: Accept-Encoding %q", name, w.Header().Get("Accept-Encoding"))
+		}
+	}
+	if !allFree(s) {
+		t.Error("memory is still held")
+	}
+}
+
+// Buffers of bodies grow to the largest body, and one finds room beside the one before it.
+func TestLargerBuffer(t *testing.T) {
+	for _, limit := range []int64{1, firstRead - 1, firstRead, 2 * firstRead, 1 << 20, 5 << 20, 16 << 20, 1<<30 - 7} {
+		o := Options{MaxBody: limit}
+		for size := int64(0); size <= limit; {
+			next := largerBuffer(size, limit)
+			if next <= size || next > limit+1 || size+next+spareMemory > o.capacity() {
+				t.Fatalf("at most %d: a buffer of %d bytes after one of %d", limit, next, size)
+			}
+			size = next
+		}
+	}
+}

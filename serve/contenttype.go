@@ -1,0 +1,47 @@
+package serve
+
+import (
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// The content types of rows and answers.
+const (
+	typeJSON  = "application/json"
+	typeArrow = "application/vnd.apache.arrow.stream"
+)
+
+// contentType returns how the rows of a request are sent.
+func contentType(r *http.Request) (string, error) {
+	sent := r.Header.Get("Content-Type")
+	switch name, _, err := mime.ParseMediaType(sent); {
+	case err == nil && (name == typeJSON || name == typeArrow):
+		return name, nil
+	case sent == "":
+		return "", refuse(http.StatusUnsupportedMediaType, "no Content-Type: expected %s or %s", typeJSON, typeArrow)
+	}
+	return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %.80q: expected %s or %s", sent, typeJSON, typeArrow)
+}
+
+// answerType returns how the answer to a request is sent: as it accepts, or else as the rows were sent.
+func answerType(r *http.Request, sent string) (string, error) {
+	accepted := strings.Join(r.Header.Values("Accept"), ",")
+	if accepted == "" {
+		return sent, nil
+	}
+	var types []string
+	for part := range strings.SplitSeq(accepted, ",") {
+		name, _, _ := strings.Cut(part, ";")
+		types = append(types, strings.ToLower(strings.TrimSpace(name)))
+	}
+	other := map[string]string{typeJSON: typeArrow, typeArrow: typeJSON}[sent]
+	switch {
+	case slices.Contains(types, sent) || slices.Contains(types, "*/*") || slices.Contains(types, "application/*"):
+		return sent, nil
+	case slices.Contains(types, other):
+		return other, nil
+	}
+	return "", refuse(http.StatusNotAcceptable, "Accept %.80q: expected %s or %s", accepted, typeJSON, typeArrow)
+}

@@ -1,0 +1,144 @@
+package serve
+
+import (
+	"strconv"
+
+	"github.com/stagewise/stagewise/serve/jsonscan"
+)
+
+// The members of a request. Others are passed over, and their order does not matter.
+const (
+	keyRows    = "rows"
+	keyColumns = "columns"
+)
+
+// document reads a request of JSON: its rows, and the other members, which may come before or after them.
+type document struct {
+	jsonscan.Scanner
+	asks    *asked
+	columns func() (changed bool, err error) // reads the value of "columns", and says whether the rows mean something else by that
+	start   int                              // where the rows begin
+	count   int                              // rows that were read
+	ended   bool                             // the last row was read
+	names   jsonscan.Names                   // of the members that were read
+	known   bool                             // the members after the rows were read: the next time they are passed over
+}
+
+// open reads what comes before the rows.
+func (d *document) open() error {
+	if err := d.Take('{'); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		there, err := d.More('}', first)
+		if err != nil {
+			return err
+		}
+		if !there {
+			return d.Errorf(`no "rows"`)
+		}
+		key, err := d.key()
+		if err != nil {
+			return err
+		}
+		if key == keyRows {
+			d.start = d.At
+			return d.begin()
+		}
+		if _, err := d.member(key); err != nil {
+			return err
+		}
+	}
+}
+
+// begin begins the list of rows, for the first time or again.
+func (d *document) begin() error {
+	d.At, d.count, d.ended = d.start, 0, false
+	return d.Take('[')
+}
+
+// row begins the next row, and returns false after the last.
+func (d *document) row() (there bool, err error) {
+	if d.ended {
+		return false, nil
+	}
+	there, err = d.More(']', d.count == 0)
+	d.ended = !there && err == nil
+	return there, err
+}
+
+// key reads the key of a member, and the colon.
+func (d *document) key() (string, error) {
+	name, err := d.String()
+	if err != nil {
+		return "", err
+	}
+	if !d.known {
+		if err := d.Once(&d.names, "member", name); err != nil {
+			return "", err
+		}
+	}
+	return string(name), d.Take(':')
+}
+
+// member reads the value of a member beside the rows. changed says that rows mean something else by it, or that the
+// answer has other values.
+func (d *document) member(key string) (changed bool, err error) {
+	switch key {
+	case keyColumns:
+		return d.columns()
+	case keyTop:
+		before := d.asks.top
+		text, err := d.Number()
+		if err != nil {
+			return false, err
+		}
+		if d.asks.top, err = strconv.Atoi(string(text)); err != nil || d.asks.top < 1 {
+			return false, d.Errorf("%q: %.20s: expected a number of labels, at least 1", keyTop, text)
+		}
+		return d.asks.top != before, nil
+	case keyClasses:
+		before := d.asks.classes
+		d.asks.classes = d.Peek() == 't'
+		word := strconv.FormatBool(d.asks.classes)
+		if !d.Literal(word) {
+			return false, d.Expected("true or false")
+		}
+		return d.asks.classes != before, nil
+	}
+	return false, d.Skip()
+}
+
+// finish reads what comes after the rows. again says that it changes what the rows mean, or the answer: the rows begin again.
+func (d *document) finish() (again bool, err error) {
+	for {
+		there, err := d.More('}', false)
+		if err != nil {
+			return false, err
+		}
+		if !there {
+			break
+		}
+		key, err := d.key()
+		if err != nil {
+			return false, err
+		}
+		changed := false
+		if d.known {
+			err = d.Skip()
+		} else {
+			changed, err = d.member(key)
+		}
+		if err != nil {
+			return false, err
+		}
+		again = again || changed
+	}
+	if err := d.End(); err != nil {
+		return false, err
+	}
+	if d.known, d.names = true, nil; again {
+		return true, d.begin()
+	}
+	return false, nil
+}

@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// purchases are columns of a table whose words look like numbers and booleans: a number and two words, which are seven features.
+var purchases = examples.Columns{{Name: "age"}, {Name: "member", Categories: []string{"false", "true"}},
+	{Name: "size", Categories: []string{"1", "2.5"}}}
+
+// Booleans and numbers are the same features whether the columns come before the rows or after them, and so are rows
+// that can't be read in the model's order.
+func TestValuesWithColumnsAfterRows(t *testing.T) {
+	m := newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)
+	s := newServer(t, Defaults(), Fixed(m))
+	many := strings.TrimSuffix(strings.Repeat(`[2.50, true, true, "x"],`, 3*tileRows), ",")
+	var wants [][]float32
+	for range 3 * tileRows {
+		wants = append(wants, []float32{1, 0, 1, 0, 0, 1, 0})
+	}
+	for _, c := range []struct {
+		columns, rows string
+		want          [][]float32
+	}{
+		{`["size", "member", "age", "shoes"]`, many, wants},
+		{`["size", "age", "member"]`, `[1.0, true, false], ["1e0", false, true]`, [][]float32{{1, 1, 0, 0, 1, 0, 0}, {0, 0, 1, 0, 1, 0, 0}}},
+		{`["member", "size", "age"]`, `["true", 2.5, "TRUE"], ["red", null, 30]`, [][]float32{{1, 0, 1, 0, 0, 1, 0}, {30, 0, 0, 1, nan, nan, nan}}}, // "red" is no age
+		{`["age"]`, `[true]`, [][]float32{{1, nan, nan, nan, nan, nan, nan}}},
+	} {
+		for _, body := range []string{
+			fmt.Sprintf(`{"columns": %s, "rows": [%s]}`, c.columns, c.rows), fmt.Sprintf(`{"rows": [%s], "columns": %s}`, c.rows, c.columns),
+			fmt.Sprintf(`{"id": 1, "rows": [%s], "trace": [true], "columns": %s, "time": "12:00"}`, c.rows, c.columns),
+		} {
+			checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, c.want...)
+		}
+	}
+	checkAnswer(t, ask(s, "POST", "/predict", typeJSON,
+		[]byte(`{"rows": [{"size": 2.50, "age": false, "member": true, "shoes": true}], "columns": ["size"]}`)), m, []float32{0, 0, 1, 0,
+		0, 1, 0})
+}
+
+// A name that comes twice, and text that is no text, are refused wherever they are, also among what is passed over and after the rows.
+func TestNamesThatComeTwice(t *testing.T) {
+	dense := newServer(t, Defaults(), Fixed(newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)))
+	sparse := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
+	var others strings.Builder
+	for i := range 65536 {
+		fmt.Fprintf(&others, `,"%d":0`, i)
+	}
+	for body, want := range map[string]string{
+		`{"rows": [], "columns": ["age"], "columns": ["age"]}`:                  `duplicate member "columns"`,
+		`{"columns": ["age"], "rows": [[1]], "columns": ["age"]}`:               `duplicate member "columns"`,
+		`{"rows": [[true]], "columns": ["age"], "rows": [[true]]}`:              `duplicate member "rows"`,
+		`{"top": 1, "rows": [], "top": 1}`:                                      `duplicate member "top"`,
+		`{"rows": [], "top": 1, "t\u006fp": 1}`:                                 `duplicate member "top"`,
+		`{"classes": true, "rows": [], "classes": true}`:                        `duplicate member "classes"`,
+		`{"id": 1, "id": 1, "rows": []}`:                                        `duplicate member "id"`,
+		`{"id": 1, "rows": [], "id": 1}`:                                        `duplicate member "id"`,
+		`{"rows": [[1, true, 2]], "columns": ["shoes", "age", "shoes"]}`:        `duplicate column "shoes"`,
+		`{"rows": [[1, true]], "columns": ["age", "age"]}`:                      `duplicate column "age"`,
+		`{"rows": [{"age": true, "shoes": 1, "shoes": 1}], "columns": []}`:      `duplicate column "shoes"`,
+		`{"rows": [[1]], "columns": ["age"], "id": "\ud800"}`:                   `an unpaired surrogate`,
+		`{"rows": [{"age": 1, "shoes": ["\udc00"]}]}`:                           `an unpaired surrogate`,
+		`{"rows": [], "\ud800": 1}`:                                             `an unpaired surrogate`,
+		"{\"rows\": [[1]], \"columns\": [\"age\"], \"id\": \"\xff\"}":           `is not UTF-8`,
+		`{"rows": []` + others.String() + `}`:                                   `more than 65536 other members`,
+		`{"rows": [{"age": 1` + others.String() + `, "one more": 1}]}`:          `more than 65536 other columns`,
+		`{"rows": [{"age": 1, "size": 2` + others.String() + `, "age": true}]}`: `duplicate column "age"`,
+	} {
+		checkRefused(t, ask(dense, "POST", "/predict", typeJSON, []byte(body)), body, want)
+	}
+	for body, want := range map[string]string{
+		`{"rows": [], "id": 1, "id": 1}`:                                         `duplicate member "id"`,
+		`{"rows": [], "rows": []}`:                                               `duplicate member "rows"`,
+		`{"rows": [{"indices": [], "id": 1, "values": [], "id": 1}]}`:            `duplicate key "id"`,
+		`{"rows": [{"indices": [], "values": []` + others.String() + `}]}`:       `more than 65536 other keys`,
+		`{"rows": [{"indices": [], "id": {"a": "\ud800\ud800"}, "values": []}]}`: `an unpaired surrogate`,
+	} {
+		checkRefused(t, ask(sparse, "POST", "/predict", typeJSON, []byte(body)), body, want)
+	}
+}
+
+func checkRefused(t *testing.T, w *httptest.ResponseRecorder, body, want string) {
+	t.Helper()
+	if got := reason(t, w); w.Code != http.StatusBadRequest || !strings.Contains(got, want) {
+		t.Errorf("%.100s: %d: %s, expected %s", body, w.Code, got, want)
+	}
+}

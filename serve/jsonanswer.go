@@ -1,0 +1,149 @@
+package serve
+
+import (
+	"math"
+	"strconv"
+)
+
+// jsonAnswer is an answer of JSON: {"version", "labels", "probabilities"}. Where it is sent in pieces the labels come
+// last: all rows are predicted by then.
+type jsonAnswer struct {
+	*version
+	asked
+	given *given
+	order []int32
+	bytes int // of the labels
+}
+
+func (a *jsonAnswer) kept() int { return a.bytes }
+
+// add appends the values of rows.
+func (a *jsonAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
+	k := len(a.quoted)
+	for i := range n {
+		if a.given.rows > 0 {
+			dst = append(dst, ',')
+		}
+		if a.predictsNumbers() {
+			a.given.add(nil)
+			dst = appendNumbers(dst, of.numbers[i*k:(i+1)*k], 64)
+			continue
+		}
+		row := of.probabilities[i*k : (i+1)*k]
+		a.given.add(row)
+		a.given.of(a.given.rows-1, func(class int) { a.bytes += len(a.quoted[class]) + 1 })
+		if a.top > 0 {
+			dst = a.addTop(dst, row)
+			continue
+		}
+		dst = appendNumbers(dst, row, 32)
+	}
+	return dst, nil
+}
+
+// addTop appends the most probable labels of a row.
+func (a *jsonAnswer) addTop(dst []byte, row []float32) []byte {
+	a.order = mostProbable(a.order, row, a.top)
+	for i, c := range a.order {
+		dst = append(append(append(dst, "[,"[min(i, 1)]), `{"label":`...), a.quoted[c]...)
+		dst = append(appendNumber(append(dst, `,"probability":`...), float64(row[c]), 32), '}')
+	}
+	return append(dst, ']')
+}
+
+// appendNumbers appends the list of numbers of so many bits.
+func appendNumbers[T float32 | float64](dst []byte, numbers []T, bits int) []byte {
+	for i, v := range numbers {
+		dst = appendNumber(append(dst, "[,"[min(i, 1)]), float64(v), bits)
+	}
+	return append(dst, ']')
+}
+
+// appendNumber appends a number of so many bits, or null, as JSON has no other way to say that it is not finite.
+func appendNumber(dst []byte, v float64, bits int) []byte {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendFloat(dst, v, 'g', -1, bits)
+}
+
+// head returns what each answer begins with.
+func (a *jsonAnswer) head() []byte {
+	head := strconv.AppendInt([]byte(`{"version":`), int64(a.Manifest.Version), 10)
+	if a.predictsNumbers() {
+		head = a.appendAll(append(head, `,"targets":`...))
+	}
+	if a.classes && !a.predictsNumbers() { // else the targets are what the values are of
+		head = a.appendAll(append(head, `,"classes":`...))
+	}
+	return head
+}
+
+// appendAll appends the list of all labels.
+func (a *jsonAnswer) appendAll(dst []byte) []byte {
+	for i, label := range a.quoted {
+		dst = append(append(dst, "[,"[min(i, 1)]), label...)
+	}
+	return append(dst, ']')
+}
+
+// appendValues appends what comes before the values of rows.
+func (a *jsonAnswer) appendValues(dst []byte) []byte {
+	switch {
+	case a.predictsNumbers():
+		return append(dst, `,"predictions":[`...)
+	case a.top > 0:
+		return append(dst, `,"top":[`...)
+	}
+	return append(dst, `,"probabilities":[`...)
+}
+
+// appendLabel appends the label of a row, or the list of its labels.
+func (a *jsonAnswer) appendLabel(dst []byte, row int) []byte {
+	if row > 0 {
+		dst = append(dst, ',')
+	}
+	if !a.given.several {
+		return append(dst, a.quoted[a.given.one[row]]...)
+	}
+	dst = append(dst, '[')
+	first := len(dst)
+	a.given.of(row, func(class int) {
+		if len(dst) > first {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, a.quoted[class]...)
+	})
+	return append(dst, ']')
+}
+
+func (a *jsonAnswer) whole(rows []byte) (pieces [][]byte, err error) {
+	head := a.head()
+	if !a.predictsNumbers() {
+		head = append(head, `,"labels":[`...)
+		for i := range a.given.rows {
+			head = a.appendLabel(head, i)
+		}
+		head = append(head, ']')
+	}
+	return [][]byte{a.appendValues(head), rows, []byte("]}\n")}, nil
+}
+
+func (a *jsonAnswer) opening() []byte { return a.appendValues(a.head()) }
+
+func (a *jsonAnswer) closing(send func([]byte) error) error {
+	piece := []byte{']'}
+	if !a.predictsNumbers() {
+		piece = append(piece, `,"labels":[`...)
+		for i := range a.given.rows {
+			if piece = a.appendLabel(piece, i); len(piece) >= keptAnswer/2 {
+				if err := send(piece); err != nil {
+					return err
+				}
+				piece = piece[:0]
+			}
+		}
+		piece = append(piece, ']')
+	}
+	return send(append(piece, "}\n"...))
+}

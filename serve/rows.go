@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+
+	"github.com/stagewise/stagewise/ingest/format/arrow"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// rows are those of a request.
+type rows interface {
+	// next reads up to so many rows, and writes what is predicted of them into the workspace. n is 0 after the last row.
+	// The error may be errAgain.
+	next(work *workspace, most int) (n int, err error)
+	// rest reads the rows that next has not read, and what follows them, without predicting them, and returns their
+	// number: next goes on as before. again is as of finish, and so is errAgain.
+	rest(work *workspace) (n int, again bool, err error)
+	// finish reads what follows the last row. again says that it changes what the rows mean, or the answer: next begins
+	// with the first row again.
+	finish() (again bool, err error)
+	// close ends reading.
+	close()
+}
+
+// newRows returns the rows of a body that was sent as a type. What its members ask for is noted in asks.
+func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent string, asks *asked) (rows, error) {
+	switch {
+	case sent == typeArrow:
+		read := func() iter.Seq2[*examples.Rows, error] {
+			want := layout.Features{Width: v.Width(), Columns: v.Columns(), Sparse: v.Sparse()}
+			return arrow.Stream(ctx, "the request", body, int(s.options.MaxBody), v.options, want)
+		}
+		r := &arrowRows{version: v, read: read}
+		r.pull, r.stop = iter.Pull2(read())
+		return r, nil
+	case v.Sparse():
+		r, err := newSparseRows(body, v.options, asks)
+		if err != nil {
+			return nil, err
+		}
+		return newSparseTiles(v, r), nil
+	}
+	r, err := newJSONRows(body, v, asks)
+	if err != nil {
+		return nil, err
+	}
+	return newDenseTiles(v, r), nil
+}
+
+// jsonTiles are rows of JSON.
+type jsonTiles struct {
+	*document
+	read    func(work *workspace, most int) (n int, err error) // up to so many rows into the workspace
+	predict func(work *workspace, n int)
+}
+
+func newDenseTiles(v *version, r *jsonRows) *jsonTiles {
+	d := v.Width()
+	return &jsonTiles{
+		document: &r.document,
+		read: func(work *workspace, most int) (n int, err error) {
+			work.features = resized(work.features, most*d)
+			for ; n < most; n++ {
+				if more, err := r.next(work.features[n*d : (n+1)*d]); err != nil || !more {
+					return n, err
+				}
+			}
+			return n, nil
+		},
+		predict: func(work *workspace, n int) { work.predicted.predict(v, work.features[:n*d]) },
+	}
+}
+
+func newSparseTiles(v *version, r *sparseRows) *jsonTiles {
+	return &jsonTiles{
+		document: &r.document,
+		read: func(work *workspace, most int) (n int, err error) {
+			for work.sparse.Reset(); n < most; n++ {
+				if more, err := r.next(&work.sparse); err != nil || !more {
+					return n, err
+				}
+			}
+			return n, nil
+		},
+		predict: func(work *workspace, _ int) { work.predicted.predictSparse(v, &work.sparse) },
+	}
+}
+
+// errAgain says that rows could not be read as they were, but that what follows them changes what they mean: they begin again.
+var errAgain = errors.New("the rows begin again")
+
+func (r *jsonTiles) next(work *workspace, most int) (n int, err error) {
+	if n, err = r.read(work, most); err != nil {
+		return 0, r.late(err)
+	}
+	if n > 0 {
+		r.predict(work, n)
+	}
+	return n, nil
+}
+
+// late returns the error of a row, or errAgain if a member that comes after the rows has changed what they mean, or
+// what is wrong with such a member.
+func (r *jsonTiles) late(wrong error) error {
+	if r.known {
+		return wrong
+	}
+	if r.At = r.start; r.Skip() != nil {
+		return wrong
+	}
+	switch again, err := r.finish(); {
+	case err != nil:
+		return err
+	case again:
+		return errAgain
+	}
+	return wrong
+}
+
+func (r *jsonTiles) rest(work *workspace) (n int, again bool, err error) {
+	at, count, ended := r.At, r.count, r.ended
+	for one := 1; one > 0; n += one {
+		if one, err = r.read(work, 1); err != nil {
+			return 0, false, r.late(err)
+		}
+	}
+	if again, err = r.finish(); !again && err == nil {
+		r.At, r.count, r.ended = at, count, ended
+	}
+	return n, again, err
+}
+
+func (r *jsonTiles) close() {}
+
+// arrowRows are rows of a stream of Arrow.
+type arrowRows struct {
+	*version
+	read  func() iter.Seq2[*examples.Rows, error]
+	pull  func() (*examples.Rows, error, bool)
+	stop  func()
+	batch *examples.Rows
+	at    int // rows of the batch that next has returned
+	count int // rows that next has returned
+}
+
+func (r *arrowRows) next(work *workspace, most int) (n int, err error) {
+	for r.batch == nil || r.at == r.batch.Rows {
+		batch, err, more := r.pull()
+		if err != nil || !more {
+			return 0, err
+		}
+		r.batch, r.at = batch, 0
+	}
+	n = min(most, r.batch.Rows-r.at)
+	if s := r.batch.Sparse; s != nil {
+		work.sparse.Reset()
+		for i := range n {
+			indices, values := s.Row(r.at + i)
+			for j, index := range indices {
+				work.sparse.Append(index, values[j])
+			}
+			work.sparse.End()
+		}
+		work.predicted.predictSparse(r.version, &work.sparse)
+	} else {
+		d := r.Width()
+		work.predicted.predict(r.version, r.batch.Floats[r.at*d:(r.at+n)*d])
+	}
+	r.at, r.count = r.at+n, r.count+n
+	return n, nil
+}
+
+func (r *arrowRows) rest(*workspace) (n int, again bool, err error) {
+	for batch, err := range r.read() {
+		if err != nil {
+			return 0, false, err
+		}
+		n += batch.Rows
+	}
+	return n - r.count, false, nil
+}
+
+func (r *arrowRows) finish() (again bool, err error) { return false, nil }
+
+func (r *arrowRows) close() { r.stop() }
+
+// tooMany refuses more rows than there may be.
+func tooMany(limit int) error {
+	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", limit)
+}

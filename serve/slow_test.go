@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+)
+
+var hostileFor = flag.Duration("hostile", 3*time.Second, "how long TestHostileClients goes on")
+
+// heapBytes returns how many bytes of the heap were in use when they were collected last, and how many it has with what is garbage since.
+func heapBytes() (live, all int64) {
+	samples := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	runtimemetrics.Read(samples)
+	return int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64())
+}
+
+// raw is a request as it is sent.
+func raw(body []byte, headers string) []byte {
+	return append(fmt.Appendf(nil,
+		"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", len(body), headers), body...)
+}
+
+// While some read nothing of answers of 2,000 classes, others read all of them, send bombs, or never end their
+// requests, somebody else is answered, each time, and memory stays within what it may be.
+func TestHostileClients(t *testing.T) {
+	for name, maxBody := range map[string]int64{"in the proportion of the defaults": 4 << 20,
+		"with bodies of a quarter of the memory": 16 << 20} {
+		t.Run(name, func(t *testing.T) { withHostileClients(t, maxBody) })
+	}
+}
+
+func withHostileClients(t *testing.T, maxBody int64) {
+	const classes = 2000
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the default, by which garbage is bounded below, whatever GOGC says
+	o := Defaults()
+	o.Memory, o.MaxBody, o.Timeout = 64<<20, maxBody, 5*time.Second
+	m := newModelOf(t, manyClasses(classes), 3, 2, nil, layout.MissingError)
+	address := listening(t, o, Fixed(m))
+	_, long := someRows(t, 8000) // of 69 kB, whose answer has 16 million numbers
+	_, shorter := someRows(t, 500)
+	bomb := packed(t, make([]byte, 1<<30)) // of 1 MB
+	deadline := time.Now().Add(*hostileFor)
+	var others sync.WaitGroup
+	var whole, cut, refused, bombs, slow atomic.Int64
+	runtime.GC()
+	base, _ := heapBytes()
+	var live, all int64
+	each := func(clients int, do func(conn net.Conn)) {
+		for range clients {
+			others.Go(func() {
+				for time.Now().Before(deadline) {
+					conn, err := net.Dial("tcp", address)
+					if err != nil {
+						continue // there are too many
+					}
+					_ = conn.SetDeadline(deadline.Add(time.Second)) // it is open
+					do(conn)
+					conn.Close()
+				}
+			})
+		}
+	}
+	each(8, func(conn net.Conn) { // reads nothing until it is cut off
+		_, err := conn.Write(raw(long, ""))
+		for junk := make([]byte, 4<<10); err == nil; { // the server's buffer takes some of it
+			_, err = conn.Write(junk)
+		}
+		slow.Add(1)
+	})
+	each(2, func(conn net.Conn) { // reads all
+		_, _ = conn.Write(raw(shorter, "")) // it sees below whether it is answered
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return
+		}
+		if response.StatusCode != http.StatusOK {
+			refused.Add(1)
+		} else if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			cut.Add(1)
+		} else {
+			whole.Add(1)
+		}
+	})
+	each(1, func(conn net.Conn) {
+		_, _ = conn.Write(raw(bomb, "Content-Encoding: gzip\r\n")) // the server does not read all of it
+		if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && response.StatusCode == http.StatusRequestEntityTooLarge {
+			bombs.Add(1)
+		}
+	})
+	each(20, func(conn net.Conn) { // never ends its request
+		_, _ = conn.Write(raw(long, "")[:20_000])
+		_, _ = io.Copy(io.Discard, conn) // until the server gives up
+	})
+	asking := &http.Client{Timeout: 20 * time.Second}
+	defer asking.CloseIdleConnections()
+	var took []time.Duration
+	for time.Now().Before(deadline) {
+		began := time.Now()
+		response, err := asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2],[3,4]]}`))
+		if err != nil {
+			t.Fatalf("somebody else after %d answers: %v", len(took), err)
+		}
+		content, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || bytes.Count(content, []byte(",")) < 2*classes {
+			t.Fatalf("somebody else after %d answers: %d: %.200s, %v", len(took), response.StatusCode, content, err)
+		}
+		took = append(took, time.Since(began))
+		nowLive, nowAll := heapBytes()
+		live, all = max(live, nowLive-base), max(all, nowAll-base)
+	}
+	others.Wait()
+	slices.Sort(took)
+	t.Logf("%v: somebody else had %d answers, median %v, p99 %v; the heap had at most %d MiB of %d, with garbage %d; %d "+
+		"answers were read whole, %d cut off, %d refused; %d bombs; %d times nothing was read",
+		*hostileFor, len(took), took[len(took)/2], took[len(took)*99/100], live>>20, o.Memory>>20, all>>20, whole.Load(), cut.Load(),
+		refused.Load(), bombs.Load(), slow.Load())
+	if most := o.Memory; live > most || all > 2*most { // the collector begins when the heap is twice what is in use
+		t.Errorf("the heap had %d bytes more than before, with garbage %d, expected at most %d", live, all, most)
+	}
+}

@@ -1,0 +1,149 @@
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// wholeModel returns a model of two features whose classes are so many whole numbers.
+func wholeModel(t testing.TB, classes int, edits ...func(*schemas.Manifest)) *model.Model {
+	t.Helper()
+	names := make([]string, classes)
+	for i := range names {
+		names[i] = strconv.Itoa(10*i - 5)
+	}
+	edits = append(edits, func(m *schemas.Manifest) { m.LabelType = examples.WholeLabels })
+	return newModelOf(t, names, 3, 2, nil, layout.MissingError, edits...)
+}
+
+// severalLabels makes a model one of several labels a row.
+func severalLabels(m *schemas.Manifest) {
+	m.Plan.Labels, m.Plan.Stages[0].Link = schemas.LabelsSeveral, link.Logistic
+}
+
+// probable is one of the most probable labels, which are whole numbers.
+type probable struct {
+	Label       int64   `json:"label"`
+	Probability float32 `json:"probability"`
+}
+
+// topOf returns what the most probable labels of rows are, by the model.
+func topOf(m *model.Model, rows [][]float32, top int) (labels []int64, want [][]probable) {
+	for _, row := range rows {
+		all := make([]float32, len(m.Labels()))
+		m.Probabilities(all, row)
+		var list []probable
+		for _, class := range mostProbable(nil, all, top) {
+			label, _ := strconv.ParseInt(m.Labels()[class], 10, 64) // as it is whole
+			list = append(list, probable{label, all[class]})
+		}
+		labels, want = append(labels, list[0].Label), append(want, list)
+	}
+	return labels, want
+}
+
+func sameTop(a, b [][]probable) bool {
+	return slices.EqualFunc(a, b, func(x, y []probable) bool {
+		return slices.EqualFunc(x, y, func(p, q probable) bool {
+			return p.Label == q.Label && near([]float32{p.Probability}, []float32{q.Probability})
+		})
+	})
+}
+
+// Labels that are all whole numbers are numbers wherever an answer has labels: of rows, of the most probable ones, of
+// all classes; in JSON and in Arrow, in short answers and in long ones.
+func TestWholeLabelsWithTop(t *testing.T) {
+	m := wholeModel(t, 700)
+	for _, n := range []int{3, 1000} { // of 1,000 rows the twenty most probable labels are a long answer
+		s := newServer(t, Defaults(), Fixed(m))
+		rows, body := someRows(t, n)
+		labels, want := topOf(m, rows, 20)
+		w := askWith(s, typeJSON, body, headerTop, "20", headerClasses, "true")
+		var got struct {
+			Labels, Classes []int64
+			Top             [][]probable
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Labels, labels) || !sameTop(got.Top, want) ||
+			len(got.Classes) != 700 || got.Classes[2] != 15 {
+			t.Errorf("%d rows as JSON: %v: %.300s", n, err, w.Body)
+		}
+		if long := w.Header().Get("Content-Length") == ""; long != (n > 3) {
+			t.Errorf("%d rows: in pieces: %v", n, long)
+		}
+		r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 64), headerTop, "20", headerClasses, "true").Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var arrowLabels []int64
+		var arrowTop [][]probable
+		for r.Next() {
+			arrowLabels = append(arrowLabels, r.Record().Column(0).(*array.Int64).Int64Values()...)
+			lists := r.Record().Column(1).(*array.List)
+			values := lists.ListValues().(*array.Struct)
+			of, probabilities := values.Field(0).(*array.Int64), values.Field(1).(*array.Float32)
+			for i := range lists.Len() {
+				var list []probable
+				for from, end := lists.ValueOffsets(i); from < end; from++ {
+					list = append(list, probable{of.Value(int(from)), probabilities.Value(int(from))})
+				}
+				arrowTop = append(arrowTop, list)
+			}
+		}
+		if r.Err() != nil || !slices.Equal(arrowLabels, labels) || !sameTop(arrowTop, want) {
+			t.Errorf("%d rows as Arrow: %v: %d labels, %d lists", n, r.Err(), len(arrowLabels), len(arrowTop))
+		}
+		text, _ := r.Schema().Metadata().GetValue(metadataClasses)
+		var classes []int64
+		if err := json.Unmarshal([]byte(text), &classes); err != nil || !slices.Equal(classes, got.Classes) {
+			t.Errorf("%d rows as Arrow: classes %.100s", n, text)
+		}
+		r.Release()
+	}
+}
+
+// Of several labels a row, those that it is given are whole numbers too, beside its most probable ones.
+func TestSeveralWholeLabels(t *testing.T) {
+	m := wholeModel(t, 40, severalLabels)
+	s := newServer(t, Defaults(), Fixed(m))
+	rows, body := someRows(t, 20)
+	_, want := topOf(m, rows, 2)
+	var given [][]int64
+	for _, row := range rows {
+		all := make([]float32, len(m.Labels()))
+		m.Probabilities(all, row)
+		given = append(given, examples.WholeNumbers(m.Given(all)))
+	}
+	var got struct {
+		Labels [][]int64
+		Top    [][]probable
+	}
+	w := askWith(s, typeJSON, body, headerTop, "2")
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || !slices.EqualFunc(got.Labels, given,
+		slices.Equal) || !sameTop(got.Top, want) {
+		t.Errorf("%v: %d: %.300s", err, w.Code, w.Body)
+	}
+	r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 20), headerTop, "2").Body)
+	if err != nil || !r.Next() {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	lists := r.Record().Column(0).(*array.List)
+	for i := range rows {
+		from, end := lists.ValueOffsets(i)
+		if values := lists.ListValues().(*array.Int64).Int64Values()[from:end]; !slices.Equal(values, given[i]) {
+			t.Errorf("row %d as Arrow: %v, expected %v", i, values, given[i])
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package linear
+
+import (
+	"math"
+)
+
+// Diagonal is L·D + λI, or its square root, where D is a diagonal matrix in the place of S: the Gram matrix of a block
+// of sparse columns would be as large as the square of their number.
+type Diagonal struct {
+	Inverse []float64 // of each value of the diagonal (p); 0 for a column without rows
+}
+
+// NewDiagonal returns L·D + λI, whose D is sums/weight. λ applies to the first penalised columns.
+func NewDiagonal(sums []float64, penalised int, weight, lambda, smoothness float64) (*Diagonal, error) {
+	d := &Diagonal{make([]float64, len(sums))}
+	for j, sum := range sums {
+		v := smoothness * sum / weight
+		if !Finite(v) {
+			return nil, &NotFiniteError{"the sum of squares of a column"}
+		}
+		if j < penalised {
+			v += lambda
+		}
+		if v > 0 {
+			d.Inverse[j] = 1 / v
+		}
+	}
+	return d, nil
+}
+
+// Root replaces the matrix by its square root.
+func (d *Diagonal) Root() {
+	for j, v := range d.Inverse {
+		d.Inverse[j] = math.Sqrt(v)
+	}
+}
+
+// SolveTo writes the product of the inverse with g into dst, for a matrix g (p × k, row-major).
+func (d *Diagonal) SolveTo(dst, g []float64, k int) {
+	OnCores(len(d.Inverse), k, func(from, to int) {
+		for j := from; j < to; j++ {
+			for c := j * k; c < (j+1)*k; c++ {
+				dst[c] = d.Inverse[j] * g[c]
+			}
+		}
+	})
+}
+
+// Square returns the trace of gᵀ y for a matrix g (p × k) and its product y with the inverse.
+func (d *Diagonal) Square(g []float64) float64 {
+	k := len(g) / len(d.Inverse)
+	return SumsByClass(len(d.Inverse), k, func(from, to int, sums []float64) {
+		for j := from; j < to; j++ {
+			for _, v := range g[j*k : (j+1)*k] {
+				sums[0] += d.Inverse[j] * v * v
+			}
+		}
+	})[0]
+}
+
+// Length returns the length of the step from a point with the gradient g (p × k) along its product with the inverse
+// that is the longest that surely lowers a loss whose curvature is at most that of above; 1 without a gradient.
+func (d *Diagonal) Length(g []float64, k int, above *Diagonal) float64 {
+	slope, curvature := 0.0, 0.0
+	for j, inverse := range d.Inverse {
+		if above.Inverse[j] == 0 {
+			continue
+		}
+		for _, v := range g[j*k : (j+1)*k] {
+			step := inverse * v
+			slope += step * v
+			curvature += step * step / above.Inverse[j]
+		}
+	}
+	if !(curvature > 0) {
+		return 1
+	}
+	return slope / curvature
+}

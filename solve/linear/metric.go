@@ -1,0 +1,14 @@
+package linear
+
+// Metric is a matrix like the curvature of J, by whose inverse gradients are multiplied.
+type Metric interface {
+	// SolveTo writes its inverse times g (p × k, row-major) into dst, which may be g.
+	SolveTo(dst, g []float64, k int)
+}
+
+// Solved returns the inverse of a metric times g.
+func Solved(m Metric, g []float64, k int) []float64 {
+	dst := make([]float64, len(g))
+	m.SolveTo(dst, g, k)
+	return dst
+}

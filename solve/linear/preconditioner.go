@@ -1,0 +1,142 @@
+package linear
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
+
+// Preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
+// matrix of second moments. The intercept, if there is one, is the last column and not penalised.
+//
+// The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But the curvature of J is up to L·S + λI, which
+// L (S+λI) does not bound where L < 1: in the null space of S the iterates would go from W to −W and back for ever, at the
+// same J.
+type Preconditioner struct {
+	factor kernel.Cholesky // of D (L·S + λI) D
+	scale  []float64       // diagonal of D, which makes the diagonal of the product 1
+}
+
+// SingularError says that L·S + λI, or the matrix of a calibration, is singular or close to it.
+type SingularError struct {
+	Size   int     // columns of the matrix
+	Weight float64 // Σw of the rows behind S
+	Lambda float64 // λ
+	Cond   float64 // estimate of the condition number; 0: the matrix is not positive definite
+}
+
+func (e *SingularError) Error() string {
+	what := "is not positive definite"
+	if e.Cond > 0 {
+		what = fmt.Sprintf("has a condition number of about %.1g", e.Cond)
+	}
+	return fmt.Sprintf("the Gram matrix of %d features over a weight of %g, λ = %.3g, %s: set a larger ridge, or fewer features",
+		e.Size, e.Weight, e.Lambda, what)
+}
+
+// maxCondition is the condition number that leaves three digits of a float64 solve.
+const maxCondition = 1e13
+
+// Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each takes a quarter as long as
+// factoring the matrix. The zero value is ready. Only one fit at a time may use it.
+type Buffer struct{ matrix, packed []float64 }
+
+// Square returns p × p values of any content.
+func (b *Buffer) Square(p int) []float64 {
+	if cap(b.matrix) < p*p {
+		b.matrix = make([]float64, p*p)
+	}
+	return b.matrix[:p*p]
+}
+
+// triangle returns that many values of any content.
+func (b *Buffer) triangle(size int) []float64 {
+	if cap(b.packed) < size {
+		b.packed = make([]float64, size)
+	}
+	return b.packed[:size]
+}
+
+// NewPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p columns; λ
+// applies to the first penalised columns. It does not change gram. The result is valid until the buffer is used again.
+func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*Preconditioner, error) {
+	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
+		panic(fmt.Sprintf("linear: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
+	}
+	diagonal := make([]float64, p)
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
+		diagonal[i] = gram[at]
+	}
+	scale, err := unitScale(diagonal, penalised, weight, lambda, smoothness)
+	if err != nil {
+		return nil, err
+	}
+	c := &Preconditioner{scale: scale}
+	full, f := buffer.Square(p), smoothness/weight
+	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+1 {
+		row, packed, d := full[i*p:i*p+i], gram[at:at+i], f*c.scale[i]
+		for j, s := range c.scale[:i] {
+			row[j] = d * s * packed[j]
+		}
+		full[i*p+i] = 1
+	}
+	ok := false
+	if c.factor, ok = kernel.Factor(full, p); !ok {
+		return nil, singular
+	}
+	if cond := c.factor.Cond(); !(cond < maxCondition) {
+		singular.Cond = cond
+		return nil, singular
+	}
+	return c, nil
+}
+
+// unitScale returns the diagonal of the matrix D for which D (L·S + λI) D has a diagonal of ones, given the diagonal of
+// weight·S. With such a diagonal the units of the features make no difference to the condition (van der Sluis 1969).
+func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness float64) ([]float64, error) {
+	scale, f := make([]float64, len(diagonal)), smoothness/weight
+	for i, v := range diagonal {
+		d := f * v
+		if i < penalised {
+			d += lambda
+		}
+		// if any value of a Gram matrix is not finite, one on its diagonal is not
+		if math.IsNaN(d) || math.IsInf(d, 0) {
+			return nil, &NotFiniteError{"the Gram matrix"}
+		}
+		if d <= 0 {
+			return nil, &SingularError{Size: len(diagonal), Weight: weight, Lambda: lambda}
+		}
+		scale[i] = 1 / math.Sqrt(d)
+	}
+	return scale, nil
+}
+
+// SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
+func (c *Preconditioner) SolveTo(dst, g []float64, k int) {
+	c.rescale(dst, g, k)
+	c.factor.Solve(dst, k)
+	c.rescale(dst, dst, k)
+}
+
+// rescale writes D g into dst (p × k).
+func (c *Preconditioner) rescale(dst, g []float64, k int) {
+	for i, s := range c.scale {
+		for j := i * k; j < (i+1)*k; j++ {
+			dst[j] = s * g[j]
+		}
+	}
+}
+
+// Energy returns the trace of Wᵀ (L·S + λI) W for W (p × k, row-major).
+func (c *Preconditioner) Energy(w []float64, k int) float64 {
+	scaled := make([]float64, len(w))
+	for i, s := range c.scale {
+		for j := i * k; j < (i+1)*k; j++ {
+			scaled[j] = w[j] / s
+		}
+	}
+	return c.factor.Energy(scaled, k)
+}

@@ -1,0 +1,147 @@
+package linear
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// sparseGram is L·S + λI of a block of sparse columns, of whose Gram matrix few values are not 0. Gradients are
+// multiplied by its inverse by conjugate gradients with Jacobi's preconditioner, all classes in step. Of most blocks of
+// NEWS20 it takes 3 to 15 iterations, as columns that few rows have are nearly orthogonal. Whatever ends the
+// iterations, the quadratic function that bounds J does not rise along what they have found.
+type sparseGram struct {
+	starts  []int32   // where the values of each row begin, and at last where those of the last end
+	columns []int32   // of each value
+	values  []float64 // of D (L·S + λI) D, but its diagonal, which is 1
+	scale   []float64 // diagonal of D
+}
+
+// sparseShare is which part of a Gram matrix may be other than 0 for sparseGram. Measured with 1000 random columns, 20
+// classes and OpenBLAS, the least of eight times on a busy machine: conjugate gradients take 3, 12 and 54 ms where 2, 7
+// and 14 % of the values are not 0, and the factor 14, 14 and 18.
+const sparseShare = 1.0 / 16
+
+// NewBlockMetric returns L·S + λI of a block of p sparse columns; see [NewPreconditioner]. S is that of pairs: of each
+// value of the packed lower triangle that is not 0 its place, ascending, and the value.
+func NewBlockMetric(pairs []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (Metric, error) {
+	next, size := 0, p*(p+1)/2
+	for at := 0; at < len(pairs); at += 2 {
+		place := int(pairs[at])
+		if float64(place) != pairs[at] || place < next || place >= size {
+			return nil, fmt.Errorf("%w: place %v of a block of %d values, in ascending order", wire.ErrDamaged, pairs[at], size)
+		}
+		next = place + 1
+	}
+	if float64(len(pairs)/2) > sparseShare*float64(size) {
+		gram := buffer.triangle(size)
+		clear(gram)
+		for at := 0; at < len(pairs); at += 2 {
+			gram[int(pairs[at])] = pairs[at+1]
+		}
+		return NewPreconditioner(gram, p, penalised, weight, lambda, smoothness, buffer)
+	}
+	diagonal := make([]float64, p)
+	g := &sparseGram{starts: make([]int32, p+1)}
+	eachPair(pairs, func(i, j int, v float64) {
+		if i == j {
+			diagonal[i] = v
+			return
+		}
+		g.starts[i+1]++
+		g.starts[j+1]++
+	})
+	for i := range p {
+		g.starts[i+1] += g.starts[i]
+	}
+	var err error
+	if g.scale, err = unitScale(diagonal, penalised, weight, lambda, smoothness); err != nil {
+		return nil, err
+	}
+	g.columns, g.values = make([]int32, g.starts[p]), make([]float64, g.starts[p])
+	free, f := slices.Clone(g.starts[:p]), smoothness/weight
+	put := func(i, j int, v float64) {
+		g.columns[free[i]], g.values[free[i]] = int32(j), v
+		free[i]++
+	}
+	eachPair(pairs, func(i, j int, v float64) {
+		if i != j {
+			v *= f * g.scale[i] * g.scale[j]
+			put(i, j, v)
+			put(j, i, v)
+		}
+	})
+	return g, nil
+}
+
+// eachPair calls with for each pair of a packed lower triangle: its row, its column and its value.
+func eachPair(pairs []float64, with func(i, j int, v float64)) {
+	for i, begin := 0, 0; len(pairs) > 0; pairs = pairs[2:] {
+		place := int(pairs[0])
+		for place > begin+i {
+			i, begin = i+1, begin+i+1
+		}
+		with(i, place-begin, pairs[1])
+	}
+}
+
+// minResidual ends the iterations: the part of the residual's square that is left. A step is published in single precision.
+const minResidual = 1e-13
+
+// SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
+func (s *sparseGram) SolveTo(dst, g []float64, k int) {
+	p := len(s.scale)
+	residual, product := make([]float64, len(g)), make([]float64, len(g))
+	s.rescale(residual, g, k)
+	clear(dst)
+	direction := slices.Clone(residual)
+	left := Dots(residual, residual, k)
+	first := Sum(left)
+	for range p {
+		if !(Sum(left) > minResidual*first) {
+			break
+		}
+		s.multiply(product, direction, k)
+		lengths := Quotients(left, Dots(direction, product, k)) // negative
+		for i := 0; i < len(g); i += k {
+			for c, length := range lengths {
+				dst[i+c] -= length * direction[i+c]
+				residual[i+c] += length * product[i+c]
+			}
+		}
+		after := Dots(residual, residual, k)
+		grown := Quotients(after, left)
+		for i := 0; i < len(g); i += k {
+			for c, growth := range grown {
+				direction[i+c] = residual[i+c] - growth*direction[i+c]
+			}
+		}
+		left = after
+	}
+	s.rescale(dst, dst, k)
+}
+
+// multiply writes D (L·S + λI) D x into dst (p × k).
+func (s *sparseGram) multiply(dst, x []float64, k int) {
+	copy(dst, x)
+	for i := range s.scale {
+		row := dst[i*k : (i+1)*k]
+		from, to := s.starts[i], s.starts[i+1]
+		for at, j := range s.columns[from:to] {
+			v, other := s.values[int(from)+at], x[int(j)*k:][:len(row)]
+			for c, y := range other {
+				row[c] += v * y
+			}
+		}
+	}
+}
+
+// rescale writes D g into dst (p × k).
+func (s *sparseGram) rescale(dst, g []float64, k int) {
+	for i, scale := range s.scale {
+		for j := i * k; j < (i+1)*k; j++ {
+			dst[j] = scale * g[j]
+		}
+	}
+}

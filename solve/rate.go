@@ -1,0 +1,52 @@
+package solve
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// rated is a fit whose final weights are multiplied by a rate, as the steps of boosting are (Friedman 2001): what is left over is for
+// later stages, whose features fit it as well. The intercept keeps its weights, as later stages have none.
+type rated struct {
+	Fit
+	rate  float32
+	shape Shape
+}
+
+func (r *rated) Next() (Step, error) {
+	s, err := r.Fit.Next()
+	if err != nil || !s.Final {
+		return s, err
+	}
+	w := make([]float32, len(s.W))
+	copy(w, s.W)
+	for i := range w[:r.shape.Penalised*r.shape.Classes] {
+		w[i] *= r.rate
+	}
+	s.W = w
+	return s, nil
+}
+
+// Defaults of a stage of trees. Its preconditioner is close to the Hessian, so four steps are near the minimum. A smaller rate needs more
+// stages: on six tables 22 stages at 0.5 are as good as 45 at 0.25.
+const (
+	grownPasses = 5
+	grownRate   = 0.5
+	// GrownRidge is the ridge of a stage of trees that is auto. Generalized cross-validation would choose the smallest: the rows that
+	// the structure was chosen by are among those that are fitted.
+	GrownRidge = 1
+)
+
+// GrownDefaults sets how a stage of trees is fitted if its configuration does not say it. The link of the stage is not known yet: see
+// [WholeSteps].
+func GrownDefaults(s *schemas.Stage) {
+	s.Passes, s.Rate = grownPasses, grownRate
+}
+
+// WholeSteps reports whether the weights of stages with a link can't be multiplied by a rate: the link is learnt of the predictions that
+// the whole weights give.
+func WholeSteps(l schemas.Link) bool {
+	return slices.Contains(link.Names(), string(l)) && link.Named(l).Learnt
+}

@@ -1,0 +1,77 @@
+package solve
+
+import (
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/linear"
+)
+
+// openSparse computes λ and the preconditioner of a block of sparse columns, from the sums of the first visit.
+//
+// D is the diagonal of S, which is Jacobi's preconditioner. For a quadratic loss it need not bound S, as the gradients
+// give the length of a step. A method whose step has a fixed length has a D that bounds S in its place. For others that
+// matrix only bounds the first step, as later ones know how long steps are: it is up to |row|₁/|x| times as large, most
+// for small values.
+//
+// L-BFGS starts from the square root of L·D + λI, as from that matrix it first fits what few rows have. J after 12, 20
+// and 40 passes with ridge 0.2, NEWS20 with log1p, idf 2 and rows of length 1:
+//
+//	                           the matrix              its root
+//	sample of RCV1, softmax    0.1046  0.0965  0.0942  0.0977  0.0932  0.0928
+//	sample of RCV1, logistic   0.2707  0.2581  0.2484  0.2648  0.2450  0.2438
+//	NEWS20, softmax            0.2935  0.2801  0.2771  0.2923  0.2774  0.2764
+//	NEWS20, logistic           0.9251  0.8558  0.6170  0.6327  0.5955  0.5919
+//
+// The power 0.65 is as good, and 0.35 and 0.8 are not, as tried in NumPy. On 72 splits of the sample of RCV1 the mean
+// test error is 3.37 % after 20 passes; from the matrix it is 3.38 % after 40.
+//
+// A ridge that is auto is that of one row's worth: λ is the mean squared length of a row divided by the number of rows, as if one more row
+// of each direction had the target 0.
+func (c *common) openSparse(sums wire.Tensors[float64]) error {
+	squares, err := sums.Shaped(statistics.FieldDiagonal, c.shape.Columns)
+	if err != nil {
+		return err
+	}
+	trace := 0.0
+	for _, v := range squares[:c.shape.Penalised] {
+		trace += v
+	}
+	if c.stage.Ridge == schemas.RidgeAuto {
+		c.stage.Ridge = schemas.Ridge(float64(c.shape.Penalised) / c.weight)
+	}
+	if c.lambda = c.ridge(trace, c.weight); !linear.Finite(c.lambda) {
+		return &linear.NotFiniteError{What: "the sum of squares of a column"}
+	}
+	c.sampled = true // so that conjugate gradients are made
+	own, err := linear.NewDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+	if c.factor = own; err != nil || c.link.Quadratic {
+		return err
+	}
+	above, err := c.above(sums)
+	if err != nil {
+		return err
+	}
+	if methodNamed(c.stage.Method).wholeGram {
+		c.factor = above
+		return nil
+	}
+	gradient, err := c.cross(sums)
+	if err != nil {
+		return err
+	}
+	own.Root()
+	floats.Scale(own.Length(gradient, c.shape.Classes, above), own.Inverse)
+	return nil
+}
+
+// above returns the diagonal matrix that bounds the curvature of J, from the sums of the first visit.
+func (c *common) above(sums wire.Tensors[float64]) (*linear.Diagonal, error) {
+	bounds, err := sums.Shaped(statistics.FieldBounds, c.shape.Columns)
+	if err != nil {
+		return nil, err
+	}
+	return linear.NewDiagonal(bounds, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+}

@@ -1,0 +1,58 @@
+package survey
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// ClassWeightError is the error of a class weight for a label that is not a class.
+type ClassWeightError struct {
+	Label   string
+	Classes []string
+}
+
+// Error implements error.
+func (e *ClassWeightError) Error() string {
+	const named = 10
+	classes, more := e.Classes, ""
+	if len(classes) > named {
+		classes, more = classes[:named], fmt.Sprintf(" and %d more", len(classes)-named)
+	}
+	return fmt.Sprintf("examples.class_weight: no row has the label %q: expected one of the classes %q%s", e.Label, classes, more)
+}
+
+// ClassWeights returns the factors of the weights of training rows of each class (k); nil: 1. rows has the
+// number of training rows of each label. A class without rows has 1. If open is set, labels may come later that no row
+// has yet. The error is a *ClassWeightError.
+func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64, open bool) ([]float32, error) {
+	if w.IsZero() {
+		return nil, nil
+	}
+	factors, by, labels := make([]float32, len(classes)), make(map[string]float64, len(w.By)), examples.NewLabels(classes)
+	for label, factor := range w.By {
+		by[labels.Spelt(label)] = factor
+	}
+	all, filled := int64(0), int64(0)
+	for _, class := range classes {
+		if n := rows[class]; n > 0 {
+			all, filled = all+n, filled+1
+		}
+	}
+	for c, class := range classes {
+		factors[c] = 1
+		if factor, has := by[class]; has {
+			factors[c] = float32(factor)
+		} else if n := rows[class]; w.Balanced && n > 0 {
+			factors[c] = float32(float64(all) / (float64(filled) * float64(n)))
+		}
+	}
+	for label := range w.By {
+		if !open && !slices.Contains(classes, labels.Spelt(label)) {
+			return nil, &ClassWeightError{label, classes}
+		}
+	}
+	return factors, nil
+}

@@ -1,0 +1,53 @@
+package survey
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// NoColumnsError says that no column of sparse rows is left.
+type NoColumnsError struct{ MinRows int }
+
+func (e *NoColumnsError) Error() string {
+	if e.MinRows > 1 {
+		return fmt.Sprintf("prepare.min_rows: no feature is in %d training rows or more: set a smaller number", e.MinRows)
+	}
+	return "no training row has a feature that is not 0"
+}
+
+// ColumnSums are the survey's sums over sparse rows.
+type ColumnSums struct {
+	Columns []examples.ColumnRows // in how many training rows a column is not 0, in the order of the columns
+	Rows    int64                 // training rows
+	Labels  []string              // the classes, or the names of what is predicted
+	Task    examples.Task
+}
+
+// Sparse finds the preparation of sparse rows. A column in fewer than p.MinRows rows is left out. The factor of another is
+// (log((rows+1)/(its rows+1))+1)^p.IDF. Errors are *LabelsError, NoWeightError and *NoColumnsError.
+func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
+	if err := checkLabels(s.Labels, s.Task); err != nil {
+		return nil, err
+	}
+	if s.Rows <= 0 {
+		return nil, solve.NoWeightError{}
+	}
+	var factors []float32
+	for _, n := range s.Columns {
+		if int(n.Rows) < p.MinRows {
+			continue
+		}
+		for len(factors) <= int(n.Column) {
+			factors = append(factors, 0)
+		}
+		factors[n.Column] = float32(math.Pow(math.Log(float64(s.Rows+1)/float64(n.Rows+1))+1, p.IDF))
+	}
+	if len(factors) == 0 {
+		return nil, &NoColumnsError{p.MinRows}
+	}
+	return &Preparation{Factors: factors, Labels: s.Labels}, nil
+}

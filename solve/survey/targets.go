@@ -1,0 +1,60 @@
+package survey
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/linear"
+)
+
+// Targets finds the mean (k) and the standard deviation (k) of each number that is predicted, from the survey's sums
+// about shift (k; nil: 0); 1 for a number that does not change. Errors are NoWeightError, *NotFiniteError and
+// *schemas.ShapeError.
+func Targets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
+	k := len(names)
+	moments, err := sums.Shaped(statistics.FieldTargets, 3, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	if shift == nil {
+		shift = make([]float64, k)
+	}
+	if len(shift) != k {
+		return nil, nil, &wire.ShapeError{Tensor: "target_shift", Got: []int{len(shift)}, Want: []int{k}}
+	}
+	center, scale = make([]float64, k), make([]float32, k)
+	for c := range k {
+		weight := moments[c]
+		if weight <= 0 {
+			return nil, nil, solve.NoWeightError{}
+		}
+		mean, square := moments[k+c]/weight, moments[2*k+c]/weight
+		if !linear.Finite(square) || !linear.Finite(shift[c]) {
+			return nil, nil, &linear.NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
+		}
+		center[c], scale[c] = shift[c]+mean, 1
+		// A number that does not change has a variance of what rounding left.
+		if variance := square - mean*mean; variance > 1e-13*square {
+			scale[c] = float32(math.Sqrt(variance))
+		}
+	}
+	return center, scale, nil
+}
+
+// halves returns means as float32, and what that leaves of them; nil if that is little beside the deviations of the numbers.
+func halves(center []float64, scale []float32) (first, rest []float32) {
+	first = make([]float32, len(center))
+	left, much := make([]float32, len(center)), false
+	for c, v := range center {
+		first[c] = float32(v)
+		left[c] = float32(v - float64(first[c]))
+		much = much || math.Abs(float64(left[c])) > 1e-6*float64(scale[c])
+	}
+	if !much {
+		return first, nil
+	}
+	return first, left
+}

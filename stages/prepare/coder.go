@@ -1,0 +1,160 @@
+package prepare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Coder turns raw rows into what trees compare: a byte for each column of the table. The code of a number is its bin, and that of a
+// word its place among the categories. A missing value has the code 0, and so have words that are not among the categories, or behind
+// the first [tree.MaxWords]. It is immutable.
+type Coder struct {
+	features []int       // of each column
+	edges    [][]float32 // of each column
+	encoder  *tree.Encoder
+}
+
+// LearnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is one.
+func LearnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
+	if columns == nil {
+		columns = make(examples.Columns, sample.Cols)
+	}
+	c := newCoder(columns)
+	narrow := c.narrow(sample)
+	bins := tree.NewBins(narrow.Data, narrow.Cols)
+	shape, edges := make([]float32, 0, 2*len(columns)), []float32{}
+	for j, column := range columns {
+		if n := len(column.Categories); n > 0 {
+			bins.Edges[j] = tree.WordEdges(min(n, tree.MaxWords))
+		}
+		shape = append(shape, float32(c.features[j]), float32(len(bins.Edges[j])))
+		edges = append(edges, bins.Edges[j]...)
+	}
+	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(columns), 2, shape), wire.Vector(statistics.TensorEdges, edges)}
+}
+
+func newCoder(columns examples.Columns) *Coder {
+	c := &Coder{}
+	for _, column := range columns {
+		c.features = append(c.features, column.Features())
+	}
+	return c
+}
+
+// readCoder reads what LearnBins has learnt of rows of so many features. It returns nil if that is not there.
+func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
+	bins, ok := t.Find(statistics.TensorBins)
+	if !ok {
+		return nil, nil
+	}
+	edges, ok := t.Find(statistics.TensorEdges)
+	if !ok || len(bins.Shape) != 2 || bins.Shape[1] != 2 || len(edges.Shape) != 1 {
+		return nil, &wire.ShapeError{Tensor: statistics.TensorBins, Got: bins.Shape, Want: []int{-1, 2}}
+	}
+	c, rest, all := &Coder{}, edges.Data, 0
+	b := tree.Bins{}
+	for j := range bins.Shape[0] {
+		of, numbers := bins.Data[2*j], bins.Data[2*j+1]
+		if !(of >= 1 && of <= float32(width-all) && numbers >= 0 && numbers <= float32(len(rest))) {
+			return nil, fmt.Errorf("%w: column %d has %v features and %v edges", wire.ErrDamaged, j, of, numbers)
+		}
+		features, n := int(of), int(numbers)
+		switch {
+		case float32(features) != of || float32(n) != numbers:
+			return nil, fmt.Errorf("%w: column %d has %v features and %v edges", wire.ErrDamaged, j, of, numbers)
+		case features > 1 && !slices.Equal(rest[:n], tree.WordEdges(min(features-1, tree.MaxWords))):
+			return nil, fmt.Errorf("%w: column %d has edges that are not those of %d words", wire.ErrDamaged, j, features-1)
+		}
+		c.features, b.Edges = append(c.features, features), append(b.Edges, rest[:n])
+		rest, all = rest[n:], all+features
+	}
+	if all != width || len(rest) > 0 {
+		return nil, fmt.Errorf("%w: the bins are of %d features, not %d", wire.ErrDamaged, all, width)
+	}
+	if err := b.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", wire.ErrDamaged, err)
+	}
+	c.edges, c.encoder = b.Edges, tree.NewEncoder(b)
+	return c, nil
+}
+
+// Width returns the number of columns of the table, c: the number of codes of a row.
+func (c *Coder) Width() int { return len(c.features) }
+
+// Edges returns the edges of each column. They must not be changed.
+func (c *Coder) Edges() [][]float32 { return c.edges }
+
+// Words returns the columns of words.
+func (c *Coder) Words() (columns []int) {
+	for j, features := range c.features {
+		if features > 1 {
+			columns = append(columns, j)
+		}
+	}
+	return columns
+}
+
+// Numbers returns the columns of numbers.
+func (c *Coder) Numbers() (columns []int) {
+	for j, features := range c.features {
+		if features == 1 {
+			columns = append(columns, j)
+		}
+	}
+	return columns
+}
+
+// CheckOrders returns an error that wraps [wire.ErrDamaged] unless orders with ranks are of columns of words, and others of numbers.
+func (c *Coder) CheckOrders(o tree.Orders) error {
+	numbers := o.Numbers()
+	for i, column := range o.Columns {
+		if words := c.features[column] > 1; words != (i >= numbers) {
+			return fmt.Errorf("%w: order %d of %d, of which the last %d have ranks, is of column %d, which has %d features", wire.ErrDamaged,
+				i, len(o.Columns), len(o.Columns)-numbers, column, c.features[column])
+		}
+	}
+	return nil
+}
+
+// Encode returns the codes of raw rows (n × c, row-major). NaN is a missing value.
+func (c *Coder) Encode(raw kernel.Dense) []uint8 {
+	codes := make([]uint8, raw.Rows*len(c.features))
+	narrow := c.narrow(raw)
+	c.encoder.Encode(codes, narrow.Data)
+	return codes
+}
+
+// narrow returns rows with one value for each column (n × c): the place of a word among the categories, and NaN for other words.
+func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
+	if raw.Cols == len(c.features) {
+		return raw
+	}
+	dst := kernel.NewDense(raw.Rows, len(c.features))
+	for i := range raw.Rows {
+		row, to := raw.Row(i), dst.Row(i)
+		for j, features := range c.features {
+			if to[j] = row[0]; features > 1 {
+				to[j] = place(row[:features-1])
+			}
+			row = row[features:]
+		}
+	}
+	return dst
+}
+
+// place returns the place of the indicator that is set; NaN if none is, or only one of a word without a code.
+func place(indicators []float32) float32 {
+	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
+		if v > 0 {
+			return float32(i)
+		}
+	}
+	return float32(math.NaN())
+}

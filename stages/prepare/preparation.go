@@ -1,0 +1,318 @@
+package prepare
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Values of the key `scale` under `prepare`.
+const (
+	ScaleNone     = "none"     // raw features as they are
+	ScaleStandard = "standard" // each feature divided by its standard deviation
+	ScaleUnit     = "unit"     // each row divided by its Euclidean length
+	ScaleRanks    = "ranks"    // each number becomes the normal score of its rank
+)
+
+// Preparation turns raw features into the inputs of the feature maps. It is the result of the survey, and
+// [New] reads it. It is safe for concurrent use. The zero value has no features: it accepts rows of width 0 only.
+type Preparation struct {
+	Unit   bool             // divide each row by its Euclidean length first
+	Center []float32        // d means, subtracted from the features
+	Scale  []float32        // d factors that multiply them then; 0 for a constant feature
+	Basis  kernel.Dense     // d × m: the principal components, one a column; zero: the inputs are the d features
+	Image  examples.Image   // shape of the examples; zero: they are no images
+	Spread float64          // median squared distance between prepared rows
+	Labels *examples.Labels // the classes of the run
+	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1.
+	ClassWeights []float32
+	// TargetCenter and TargetScale are the mean and the standard deviation of each number that is predicted (k); nil: labels are predicted.
+	TargetCenter []float64
+	TargetScale  []float32
+
+	Ranks *Ranks // nil: the numbers are scaled as they are
+
+	Coder *Coder // of raw rows for trees; nil: the run has none
+
+	Factors *Factors // of sparse rows, which have neither centre, scale, basis nor spread; nil: the rows are dense
+
+	// Learnt is the survey's result, for kinds of features that learn of its sample.
+	Learnt wire.Tensors[float32]
+}
+
+// New reads the survey's result. Its error is a *[wire.ShapeError] for a tensor that is absent or has another
+// shape, or wraps [wire.ErrDamaged] for labels that can't be a set of classes.
+func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
+	if factors, sparse := t.Find(statistics.TensorFactors); sparse {
+		return newSparse(p, factors, t)
+	}
+	center, ok := t.Find(statistics.TensorCenter)
+	if !ok || len(center.Shape) != 1 || len(center.Data) == 0 {
+		return nil, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: center.Shape, Want: []int{-1}}
+	}
+	width := len(center.Data)
+	scale, err := t.Shaped(statistics.TensorScale, width)
+	if err != nil {
+		return nil, err
+	}
+	spread, err := t.Shaped(statistics.TensorSpread, 1)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := labelsOf(t)
+	if err != nil {
+		return nil, err
+	}
+	prepared := &Preparation{
+		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
+		Spread: float64(spread[0]), Labels: labels,
+	}
+	if err := prepared.readTargets(t); err != nil {
+		return nil, err
+	}
+	if err := prepared.readClassWeights(t); err != nil {
+		return nil, err
+	}
+	if prepared.Coder, err = readCoder(t, width); err != nil {
+		return nil, err
+	}
+	if prepared.Ranks, err = readRanks(t, width); err != nil {
+		return nil, err
+	}
+	if image, ok := t.Find(statistics.TensorImage); ok {
+		if prepared.Image, err = imageOf(image, width); err != nil {
+			return nil, err
+		}
+	}
+	prepared.Learnt = t
+	if p.PCA > 0 {
+		basis, err := t.Shaped(statistics.TensorBasis, width, p.PCA)
+		if err != nil {
+			return nil, err
+		}
+		prepared.Basis = kernel.Dense{Rows: width, Cols: p.PCA, Data: basis}
+	}
+	return prepared, nil
+}
+
+// readTargets reads the means and deviations of numbers, if numbers are predicted.
+func (p *Preparation) readTargets(t wire.Tensors[float32]) (err error) {
+	if _, there := t.Find(statistics.TensorTargetCenter); !there {
+		return nil
+	}
+	k := p.Labels.Len()
+	center, err := t.Shaped(statistics.TensorTargetCenter, k)
+	if err != nil {
+		return err
+	}
+	p.TargetCenter = make([]float64, k)
+	for c, v := range center {
+		p.TargetCenter[c] = float64(v)
+	}
+	if _, there := t.Find(statistics.TensorTargetRest); there {
+		rest, err := t.Shaped(statistics.TensorTargetRest, k)
+		if err != nil {
+			return err
+		}
+		for c, v := range rest {
+			p.TargetCenter[c] += float64(v)
+		}
+	}
+	p.TargetScale, err = t.Shaped(statistics.TensorTargetScale, k)
+	return err
+}
+
+// readClassWeights reads the weights of classes, if there are any.
+func (p *Preparation) readClassWeights(t wire.Tensors[float32]) (err error) {
+	if _, there := t.Find(statistics.TensorClassWeight); there {
+		p.ClassWeights, err = t.Shaped(statistics.TensorClassWeight, p.Labels.Len())
+	}
+	return err
+}
+
+// newSparse reads the survey's result of sparse rows.
+func newSparse(p schemas.Prepare, t wire.Tensor[float32], all wire.Tensors[float32]) (*Preparation, error) {
+	labels, err := labelsOf(all)
+	if err != nil {
+		return nil, err
+	}
+	factors, err := newFactors(p, t.Data)
+	if err != nil {
+		return nil, err
+	}
+	prepared := &Preparation{Factors: factors, Labels: labels}
+	if err := prepared.readTargets(all); err != nil {
+		return nil, err
+	}
+	return prepared, prepared.readClassWeights(all)
+}
+
+// labelsOf reads the classes.
+func labelsOf(t wire.Tensors[float32]) (*examples.Labels, error) {
+	labels, ok := t.Find(statistics.TensorLabels)
+	if !ok || len(labels.Text) == 0 {
+		return nil, &wire.ShapeError{Tensor: statistics.TensorLabels, Want: []int{-1}}
+	}
+	if err := examples.CheckLabels(labels.Text); err != nil {
+		return nil, fmt.Errorf("read labels of the survey: %w: %w", wire.ErrDamaged, err)
+	}
+	return examples.NewLabels(labels.Text), nil
+}
+
+// imageOf reads the shape of images of that many features.
+func imageOf(t wire.Tensor[float32], features int) (image examples.Image, err error) {
+	if len(t.Data) != len(image) {
+		return image, &wire.ShapeError{Tensor: statistics.TensorImage, Got: t.Shape, Want: []int{len(image)}}
+	}
+	for i, v := range t.Data {
+		if !(v >= 1 && v <= float32(features)) {
+			return image, fmt.Errorf("%w: images of %v for %d features", wire.ErrDamaged, t.Data, features)
+		}
+		image[i] = int(v)
+	}
+	if image.Size() != features {
+		return image, fmt.Errorf("%w: images of %v for %d features", wire.ErrDamaged, image, features)
+	}
+	return image, nil
+}
+
+// Sample returns raw rows of the survey's sample (n × d) prepared (n × m), and overwrites them: the survey finds the spread of them. center
+// and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0; ranks is what [LearnRanks] returns, or nil. It panics if
+// that is anything else. Sample prepares one row at a time: in a product of several rows a BLAS may round equal rows differently, and the
+// spread must see that they are equal.
+func Sample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32, ranks wire.Tensors[float32],
+	sample kernel.Dense) kernel.Dense {
+	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale}
+	var err error
+	if prepared.Ranks, err = readRanks(ranks, len(center)); err != nil {
+		panic(err)
+	}
+	if p.PCA > 0 {
+		prepared.Basis = kernel.Dense{Rows: len(center), Cols: p.PCA, Data: basis}
+	}
+	rows := kernel.NewDense(sample.Rows, prepared.Inputs())
+	for i := range sample.Rows {
+		prepared.Apply(blas, rows.Slice(i, i+1), sample.Slice(i, i+1))
+	}
+	return rows
+}
+
+// Width returns d, the number of raw features.
+func (p *Preparation) Width() int {
+	if p.Factors != nil {
+		return len(p.Factors.factors)
+	}
+	return len(p.Center)
+}
+
+// Inputs returns m, the number of inputs: of components where there is a basis, of columns that are not left out where
+// rows are sparse, else d.
+func (p *Preparation) Inputs() int {
+	if p.Factors != nil {
+		return p.Factors.kept
+	}
+	if p.Basis.Cols > 0 {
+		return p.Basis.Cols
+	}
+	if p.Ranks != nil {
+		return len(p.Center) + len(p.Ranks.missing)
+	}
+	return len(p.Center)
+}
+
+// Apply writes the inputs of raw rows (n × d; NaN for a missing value) into dst (n × m), and overwrites raw. A missing value
+// becomes the mean of its feature. Without a basis or ranks, dst may be raw. Other shapes panic. The inputs of a row that overflow become
+// 0: Apply returns these rows.
+func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowed []int) {
+	if raw.Cols != p.Width() || dst.Cols != p.Inputs() || dst.Rows != raw.Rows {
+		panic(fmt.Sprintf("prepare: Apply: raw is %d × %d and dst %d × %d, want %d and %d columns", raw.Rows, raw.Cols, dst.Rows,
+			dst.Cols, p.Width(), p.Inputs()))
+	}
+	if p.Unit {
+		unitRows(raw)
+	}
+	if p.Ranks != nil {
+		p.Ranks.apply(dst, raw, p.Center, p.Scale)
+		return ClearLong(dst, dst.Cols)
+	}
+	kernel.Standardize(raw, p.Center, p.Scale) // 0 for a missing value, which is the mean of centred features
+	if p.Basis.Cols > 0 {
+		blas.Mul(dst, raw, p.Basis, false)
+	} else {
+		copy(dst.Data, raw.Data)
+	}
+	return ClearLong(dst, dst.Cols)
+}
+
+// Standardize writes the numbers of rows (n × k) into dst (n × k) as stages predict them: less their means, by their standard deviations.
+func (p *Preparation) Standardize(dst kernel.Dense, targets []float64) {
+	for i, y := range targets {
+		c := i % dst.Cols
+		dst.Data[i] = float32((y - p.TargetCenter[c]) / float64(p.TargetScale[c]))
+	}
+}
+
+// Restore writes the numbers that predictions of standardised numbers (n × k) stand for into dst (n × k): in float64,
+// as float32 has steps of 128 at the seconds since 1970. It panics if labels are predicted.
+func (p *Preparation) Restore(dst []float64, predictions kernel.Dense) {
+	for i, v := range predictions.Data {
+		c := i % predictions.Cols
+		dst[i] = float64(v)*float64(p.TargetScale[c]) + p.TargetCenter[c]
+	}
+}
+
+// Add is [Preparation.Apply] in a graph: it adds the inputs of raw rows.
+func (p *Preparation) Add(g *onnx.Graph, raw onnx.Value) onnx.Value {
+	missing, zero := g.Node("IsNaN", raw), g.Number(0)
+	x := g.Node("Where", missing, zero, raw)
+	if p.Unit {
+		x = g.Unit(x)
+	}
+	var lacks onnx.Value
+	if p.Ranks != nil {
+		x, lacks = p.Ranks.add(g, x, raw, len(p.Center))
+	}
+	x = g.Node("Mul", g.Node("Sub", x, g.Row(p.Center)), g.Row(p.Scale))
+	x = g.Node("Where", missing, zero, x)
+	if p.Basis.Cols > 0 {
+		x = g.Node("MatMul", x, g.Floats(p.Basis.Data, p.Basis.Rows, p.Basis.Cols))
+	}
+	if lacks != "" {
+		x = g.Along(1, "Concat", x, lacks)
+	}
+	return x
+}
+
+// unitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to
+// the length and stay missing.
+func unitRows(x kernel.Dense) {
+	for i := range x.Rows {
+		row, sum := x.Row(i), 0.0
+		for _, v := range row {
+			if v == v {
+				sum += float64(v) * float64(v)
+			}
+		}
+		if sum == 0 {
+			continue
+		}
+		scale := 1 / math.Sqrt(sum) // float64: for rows of subnormal numbers it exceeds the range of float32
+		for j, v := range row {
+			row[j] = float32(float64(v) * scale)
+		}
+	}
+}
+
+// ScaleRows does what a preparation does to each raw row by itself, before anything that the survey finds is used: it divides
+// the row by its length if the preparation says so. The survey takes its moments of rows that are scaled so.
+func ScaleRows(p schemas.Prepare, x kernel.Dense) {
+	if p.Scale == ScaleUnit {
+		unitRows(x)
+	}
+}

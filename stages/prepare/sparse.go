@@ -1,0 +1,115 @@
+package prepare
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Values of the key `values` under `prepare`: what becomes of a count v before anything else.
+const (
+	ValuesNone   = "none"   // v
+	ValuesLog    = "log1p"  // log(1+v), and -log(1-v) below 0
+	ValuesSqrt   = "sqrt"   // √v, and -√-v below 0
+	ValuesBinary = "binary" // 1, whatever v is
+)
+
+// Factors says how the values of sparse rows are prepared: changed as the plan says, multiplied by the factor of their column, and then,
+// with [ScaleUnit], divided by the length of the row. It is immutable and safe for concurrent use.
+type Factors struct {
+	values  string
+	unit    bool
+	factors []float32 // of each column (d); 0: it is left out
+	groups  []group
+	kept    int // m
+}
+
+// group is 64 columns, the first of which is a multiple of 64. An input for each column would be tens of megabytes for ten million of them.
+type group struct {
+	kept   uint64 // a bit for each column, from the lowest; 1: it becomes an input
+	before int32  // inputs of the groups before
+}
+
+// input returns the input that a column becomes; -1: none.
+func (f *Factors) input(column int32) int32 {
+	if int(column) >= len(f.factors) {
+		return -1
+	}
+	g, bit := f.groups[column/64], uint64(1)<<(column%64)
+	if g.kept&bit == 0 {
+		return -1
+	}
+	return g.before + int32(bits.OnesCount64(g.kept&(bit-1)))
+}
+
+// newFactors reads the factors of columns (d) that the survey has found.
+func newFactors(p schemas.Prepare, factors []float32) (*Factors, error) {
+	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, groups: make([]group, (len(factors)+63)/64)}
+	for j, factor := range factors {
+		g := &f.groups[j/64]
+		if j%64 == 0 {
+			g.before = int32(f.kept)
+		}
+		if factor != 0 {
+			g.kept |= 1 << (j % 64)
+			f.kept++
+		}
+		if !(factor >= 0) || math.IsInf(float64(factor), 1) {
+			return nil, fmt.Errorf("%w: the factor of column %d is %v", wire.ErrDamaged, j, factor)
+		}
+	}
+	if f.kept == 0 {
+		return nil, fmt.Errorf("%w: no column of the sparse rows has a factor", wire.ErrDamaged)
+	}
+	return f, nil
+}
+
+// ApplySparse writes the inputs of sparse rows (n × m) into dst. Columns that the survey has not found, or left out,
+// are left out. It panics if the preparation is of dense rows. A row whose inputs overflow has none: ApplySparse
+// returns these rows.
+func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows) (overflowed []int) {
+	f := p.Factors
+	dst.Begin(f.kept)
+	for i := range rows.Len() {
+		indices, values := rows.Row(i)
+		begin, square := len(dst.Values), 0.0
+		for at, j := range indices {
+			input := f.input(j)
+			if input < 0 {
+				continue
+			}
+			v := change(f.values, values[at]) * f.factors[j]
+			square += float64(v) * float64(v)
+			dst.Columns, dst.Values = append(dst.Columns, input), append(dst.Values, v)
+		}
+		if row := dst.Values[begin:]; f.unit && square > 0 {
+			scale := 1 / math.Sqrt(square)
+			for at, v := range row {
+				row[at] = float32(float64(v) * scale)
+			}
+		} else if !(square <= maxLength*maxLength) {
+			dst.Columns, dst.Values = dst.Columns[:begin], dst.Values[:begin]
+			overflowed = append(overflowed, i)
+		}
+		dst.End()
+	}
+	return overflowed
+}
+
+// change returns what becomes of a value.
+func change(values string, v float32) float32 {
+	switch values {
+	case ValuesLog:
+		return float32(math.Copysign(math.Log1p(math.Abs(float64(v))), float64(v)))
+	case ValuesSqrt:
+		return float32(math.Copysign(math.Sqrt(math.Abs(float64(v))), float64(v)))
+	case ValuesBinary:
+		return 1
+	}
+	return v
+}

@@ -1,0 +1,92 @@
+package prepare
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// prepareSparse prepares rows by the factors of their columns.
+func prepareSparse(t *testing.T, p schemas.Prepare, factors []float32, rows *examples.SparseRows) kernel.Sparse {
+	t.Helper()
+	prepared, err := New(p, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dst kernel.Sparse
+	prepared.ApplySparse(&dst, rows)
+	return dst
+}
+
+func TestSparseInputs(t *testing.T) {
+	rows := &examples.SparseRows{Ends: []int{3, 3, 5}, Indices: []int32{0, 1, 3, 2, 9}, Values: []float32{2, 5, -4, 7, 1}}
+	for _, test := range []struct {
+		prepare schemas.Prepare
+		want    []float64 // of column 0 and column 3 of the first row; column 1 is left out, the survey has not found column 9
+	}{
+		{schemas.Prepare{Scale: ScaleNone}, []float64{2, -2}},
+		{schemas.Prepare{Scale: ScaleNone, Values: ValuesNone}, []float64{2, -2}},
+		{schemas.Prepare{Scale: ScaleNone, Values: ValuesLog}, []float64{math.Log(3), -math.Log(5) / 2}},
+		{schemas.Prepare{Scale: ScaleNone, Values: ValuesSqrt}, []float64{math.Sqrt(2), -1}},
+		{schemas.Prepare{Scale: ScaleNone, Values: ValuesBinary}, []float64{1, 0.5}},
+		{schemas.Prepare{Scale: ScaleUnit}, []float64{math.Sqrt(0.5), -math.Sqrt(0.5)}},
+	} {
+		got := prepareSparse(t, test.prepare, []float32{1, 0, 3, 0.5}, rows)
+		if got.Rows != 3 || got.Cols != 3 || !slices.Equal(got.Starts, []int{0, 2, 2, 3}) || !slices.Equal(got.Columns, []int32{0, 2, 1}) {
+			t.Fatalf("%+v: %+v", test.prepare, got)
+		}
+		for i, want := range test.want {
+			if math.Abs(float64(got.Values[i])-want) > 1e-6 {
+				t.Errorf("%+v: value %d is %v, expected %v", test.prepare, i, got.Values[i], want)
+			}
+		}
+	}
+}
+
+// The columns that are kept become the inputs 0, 1, …, in their order.
+func TestKeptColumnsBecomeInputs(t *testing.T) {
+	for _, columns := range []int{1, 63, 64, 65, 200} {
+		for every := 1; every <= 3; every++ { // of so many columns, the last is kept
+			factors, rows, want := make([]float32, columns), &examples.SparseRows{}, []int32{}
+			for j := range columns {
+				if rows.Append(int32(j), 1); j%every == every-1 || j == columns-1 {
+					factors[j] = 1
+					want = append(want, int32(len(want)))
+				}
+			}
+			rows.Append(int32(columns), 1) // which the survey has not found
+			rows.Ends = []int{len(rows.Indices)}
+			if got := prepareSparse(t, schemas.Prepare{Scale: ScaleNone}, factors, rows); got.Cols != len(want) || !slices.Equal(got.Columns, want) {
+				t.Errorf("%d columns, one of %d: inputs %v of %d, expected %v", columns, every, got.Columns, got.Cols, want)
+			}
+		}
+	}
+}
+
+// What sparse rows can't be prepared with is refused, and what dense rows can't.
+func TestRowsAreRefused(t *testing.T) {
+	for _, p := range []schemas.Prepare{{Scale: ScaleStandard}, {Scale: ScaleNone, PCA: 3}} {
+		if err := CheckRows(p, true); !errors.As(err, new(*DenseError)) || CheckRows(p, false) != nil {
+			t.Errorf("%+v: %v, expected a DenseError", p, err)
+		}
+	}
+	for _, p := range []schemas.Prepare{{MinRows: 2}, {Values: ValuesLog}, {IDF: 1}} {
+		if err := CheckRows(p, false); !errors.As(err, new(*SparseError)) || CheckRows(p, true) != nil {
+			t.Errorf("%+v: %v, expected a SparseError", p, err)
+		}
+	}
+	for _, factors := range [][]float32{{}, {0, 0}, {1, -1}, {1, float32(math.NaN())}, {float32(math.Inf(1))}} {
+		if _, err := newFactors(schemas.Prepare{}, factors); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("factors %v: %v, expected ErrDamaged", factors, err)
+		}
+	}
+}

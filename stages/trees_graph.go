@@ -1,0 +1,89 @@
+package stages
+
+import (
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// AddProduct adds the product of the block and weights (p × k): for each row the sum of the weights of its leaves, and those of the
+// intercept. It panics unless the map has trees.
+func (m *Map) AddProduct(g *onnx.Graph, c *prepare.Compared, weights kernel.Dense) onnx.Value {
+	if m.finder == nil {
+		panic("stages: a product of a map without trees")
+	}
+	f := m.forest
+	numbers := f.Orders.Numbers()
+	features := make([]int, len(f.Orders.Columns)) // of each order: raw ones, and after them the ranks of words
+	parts := []onnx.Value{c.Raw}
+	for order, column := range f.Orders.Columns {
+		if features[order] = c.First[column]; order >= numbers {
+			features[order] = c.Width + order - numbers
+			parts = append(parts, g.Node("Gather", g.Row(floatsOf(f.Orders.RanksOf(order))), c.Codes[int(column)]))
+		}
+	}
+	x := c.Raw
+	if len(parts) > 1 {
+		x = g.Along(1, "Concat", parts...)
+	}
+	var trees onnx.Trees
+	node := 0
+	for t, size := range f.Sizes {
+		trees.Begin()
+		p := planter{trees: &trees, forest: f, edges: m.coder.Edges(), features: features,
+			leaves: weights.Slice(t*f.Leaves, (t+1)*f.Leaves)}
+		p.plant(node, 0, int(size))
+		node += int(size)
+	}
+	sum := g.Trees(x, &trees, weights.Cols)
+	if m.extra > 0 {
+		sum = g.Node("Add", sum, g.Row(weights.Row(m.size)))
+	}
+	return sum
+}
+
+// planter turns a tree into one of a graph.
+type planter struct {
+	trees    *onnx.Trees
+	forest   tree.Forest
+	edges    [][]float32 // of each column
+	features []int       // of the graph's matrix, for each order
+	leaves   kernel.Dense
+}
+
+// plant adds the nodes from one on, and their leaves from one on, and returns the number of the first in the graph.
+func (p *planter) plant(node, leaf, nodes int) int64 {
+	if nodes == 0 {
+		return p.trees.Leaf(p.leaves.Row(leaf))
+	}
+	threshold, missing, swapped := p.test(node)
+	planted := p.trees.Node(p.features[p.forest.Compared[node]], threshold, missing)
+	lefts := int(p.forest.Lefts[node])
+	left := p.plant(node+1, leaf, lefts)
+	right := p.plant(node+1+lefts, leaf+lefts+1, nodes-1-lefts)
+	if swapped {
+		left, right = right, left
+	}
+	p.trees.Lead(planted, left, right)
+	return planted
+}
+
+// test returns how a node of a graph compares what a node of the forest does: its threshold, whether a missing value counts as not above
+// it, and whether it is the right side that has the values up to it.
+func (p *planter) test(node int) (threshold float32, missing, swapped bool) {
+	order, cut := int(p.forest.Compared[node]), int(p.forest.Cuts[node])
+	if p.forest.Orders.RanksOf(order) != nil {
+		return float32(cut) + 0.5, true, false // of ranks
+	}
+	edges, all := p.edges[p.forest.Orders.Columns[order]], float32(math.Inf(1))
+	switch {
+	case cut == 0:
+		return all, false, true // missing values alone go left
+	case cut > len(edges):
+		return all, true, false // all go left
+	}
+	return edges[cut-1], true, false
+}

@@ -1,0 +1,176 @@
+package stages
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/tree"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
+	"github.com/stagewise/stagewise/stages/treetest"
+)
+
+// mixed is a table with numbers and words.
+func mixed(random *rand.Rand) treetest.Table { return treetest.NewTable(random, 1, 4, 1, 300, 1) }
+
+// mapOf returns the map of a stage of trees over a table. It has no trees yet.
+func mapOf(t *testing.T, table treetest.Table, leaves, trees int, intercept bool) *Map {
+	t.Helper()
+	d := table.Width()
+	preparation := append(wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, make([]float32, d)), wire.Vector(statistics.TensorScale, make([]float32, d)),
+		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
+	}, table.Bins()...)
+	prepared, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, preparation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := DefaultsOf(Trees)
+	f.Size, f.Leaves = leaves*trees, leaves
+	if problems := Check(f); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	m, err := NewMap(f, 1, 0, prepared, 0, intercept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The structure of a forest is the forest, whatever its size.
+func TestStructureIsTheForest(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, leaves := range []int{2, 5, 64} {
+		for _, trees := range []int{1, 7} {
+			want := mixed(random).Forest(random, leaves, trees)
+			got, err := forestOf(StructureOf(want), leaves, trees)
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%d trees of %d leaves: trees of sizes %v that cut at %v, expected %v and %v, %v", trees, leaves, got.Sizes, got.Cuts,
+					want.Sizes, want.Cuts, err)
+			}
+		}
+	}
+}
+
+// The block has a 1 in the column of each leaf that a row ends in, and of the intercept, and else zeros. The leaves are those of a descent.
+func TestExpandLeaves(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 3))
+	for _, leaves := range []int{2, 5, 32, 33, 64} {
+		for _, intercept := range []bool{false, true} {
+			const trees = 7
+			table := mixed(random)
+			forest := table.Forest(random, leaves, trees)
+			m, err := mapOf(t, table, leaves, trees, intercept).Grow(StructureOf(forest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Leaves() != leaves || m.Trees() != trees || !reflect.DeepEqual(m.Forest(), forest) {
+				t.Errorf("%d trees of %d leaves, expected %d of %d", m.Trees(), m.Leaves(), trees, leaves)
+			}
+			for _, n := range []int{1, 64, 65} {
+				x := table.Rows(random, n)
+				var block kernel.Dense
+				m.ExpandLeaves(&block, &tree.Leaves{}, m.coder.Encode(x))
+				if block.Rows != n || block.Cols != m.Size() {
+					t.Fatalf("a block of %d × %d, expected %d × %d", block.Rows, block.Cols, n, m.Size())
+				}
+				for i := range n {
+					want := make([]float32, m.Size())
+					for tr := range trees {
+						want[tr*leaves+treetest.Leaf(forest, tr, table.Codes(x.Row(i)))] = 1
+					}
+					if intercept {
+						want[trees*leaves] = 1
+					}
+					if !slices.Equal(block.Row(i), want) {
+						t.Fatalf("row %d of %d has the block %v, expected %v", i, n, block.Row(i), want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Each number of a structure that is impossible is damage, and so is each tensor that is absent or of another length.
+func TestStructuresThatCantBe(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 4))
+	const leaves, trees = 5, 4
+	table := mixed(random)
+	m := mapOf(t, table, leaves, trees, true)
+	good := StructureOf(table.Forest(random, leaves, trees))
+	if _, err := m.Grow(good); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, change func(wire.Tensors[float32]) wire.Tensors[float32]) {
+		bad := make(wire.Tensors[float32], 0, len(good))
+		for _, tensor := range good {
+			bad = append(bad, wire.Vector(tensor.Name, slices.Clone(tensor.Data)))
+		}
+		grown, err := m.Grow(change(bad))
+		if !errors.Is(err, wire.ErrDamaged) && !errors.As(err, new(*wire.ShapeError)) {
+			t.Errorf("%s: a map %v, %v", what, grown, err)
+		}
+	}
+	for i, tensor := range good {
+		for at := range tensor.Data {
+			for _, v := range []float32{-1, 0.5, 256, 1 << 24, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+				refused(tensor.Name, func(s wire.Tensors[float32]) wire.Tensors[float32] { s[i].Data[at] = v; return s })
+			}
+		}
+		refused(tensor.Name+" absent", func(s wire.Tensors[float32]) wire.Tensors[float32] { return slices.Delete(s, i, i+1) })
+		refused(tensor.Name+" longer", func(s wire.Tensors[float32]) wire.Tensors[float32] {
+			s[i] = wire.Vector(tensor.Name, append(s[i].Data, 0))
+			return s
+		})
+		refused(tensor.Name+" of texts", func(s wire.Tensors[float32]) wire.Tensors[float32] {
+			s[i] = wire.Words[float32](tensor.Name, make([]string, len(tensor.Data)))
+			return s
+		})
+		refused(tensor.Name+" a matrix", func(s wire.Tensors[float32]) wire.Tensors[float32] {
+			s[i] = wire.Matrix(tensor.Name, 1, len(tensor.Data), s[i].Data)
+			return s
+		})
+	}
+	set := func(name string, at int, v float32) func(wire.Tensors[float32]) wire.Tensors[float32] {
+		return func(s wire.Tensors[float32]) wire.Tensors[float32] {
+			tensor, _ := s.Find(name)
+			if at < 0 {
+				at += len(tensor.Data)
+			}
+			tensor.Data[at] = v
+			return s
+		}
+	}
+	refused("as many nodes as leaves", set(statistics.TensorTreeSizes, 0, leaves))
+	refused("another number of nodes", set(statistics.TensorTreeSizes, 0, 1))
+	refused("an order of a column that is not there", set(statistics.TensorTreeOrders, 0, 5))
+	refused("an order of words without ranks", set(statistics.TensorTreeOrders, 0, 1))
+	refused("ranks of numbers", set(statistics.TensorTreeOrders, -1, 0))
+	refused("an order that is not there", set(statistics.TensorTreeCompared, 0, 7))
+	refused("a left side of all nodes", set(statistics.TensorTreeLefts, 0, leaves-1))
+}
+
+// Trees need bins, and a block of leaves alone.
+func TestTreesNeedBins(t *testing.T) {
+	m, err := NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Grow(nil); !errors.Is(err, ErrNoCodes) || !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("without bins: %v", err)
+	}
+	for _, f := range []schemas.Features{Defaults(), DefaultsOf(Trees)} {
+		for _, scores := range []bool{false, true} {
+			if problems := CheckScores(f, scores); (len(problems) > 0) != (scores && f.Kind == Trees) {
+				t.Errorf("%s with scores %v: %v", f.Kind, scores, problems)
+			}
+		}
+	}
+}
