@@ -31,7 +31,7 @@ func serving(t *testing.T, until string, args ...string) (url string) {
 			t.Fatalf("serve: %d: %s", code, logs)
 		}
 	}
-	return regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(logs.String())[1]
+	return regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(listens.String())[1]
 }
 
 // asked is the answer to rows of JSON.

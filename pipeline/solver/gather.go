@@ -168,6 +168,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 	alone := s.owner.Changed() == nil // the only worker is in this process
 	wait, waited := protocol.MinPatience, time.Duration(0)
 	for deadline := s.Clock.Now().Add(wait); ; {
+		if s.isNeedless(g) {
+			return nil, errAccepted
+		}
 		for _, other := range others {
 			if _, err := s.reduce(other); err != nil {
 				return nil, fmt.Errorf("reduce visit %d: %w", other.Number, err)
@@ -182,9 +185,6 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		}
 		if missing == nil {
 			return g.reduction.Sum()
-		}
-		if missing.Kind != statistics.KindSeal && s.isAccepted(g.Stage) {
-			return nil, errAccepted
 		}
 		failure := s.failure(g)
 		if failure != nil && alone { // nobody else can make the visit
@@ -204,6 +204,9 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			waited += wait
 			if err := s.checkGoesOn(ctx); err != nil {
 				return nil, err
+			}
+			if s.isNeedless(g) {
+				return nil, errAccepted
 			}
 			passed := s.hasPassed(*missing)
 			s.missed = s.missed || passed
@@ -226,6 +229,12 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		}
 		deadline = s.Clock.Now().Add(wait)
 	}
+}
+
+// isNeedless reports whether the records of a gathering are no longer needed, as another solver has published what follows from them.
+// [Solver.collect] drops those that come now, so a record that has not come need not be gone.
+func (s *Solver) isNeedless(g *gathering) bool {
+	return !slices.Contains(g.kinds, statistics.KindSeal) && s.isAccepted(g.Stage)
 }
 
 // hasPassed reports whether no worker repeats a record: it is of a visit before the one that is due, whose weights another solver has

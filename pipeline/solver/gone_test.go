@@ -61,3 +61,49 @@ func TestVisitThatIsGone(t *testing.T) {
 		})
 	}
 }
+
+// Another solver has published the survey's result while this one waits for the survey. This one drops the survey's visits that come from
+// then on, and does not take them for gone, whether it learns of the result from the subscription or when it looks why nothing comes.
+func TestVisitThatIsNoLongerNeeded(t *testing.T) {
+	for name, subscribed := range map[string]bool{"from the subscription": true, "after a wait": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSolver(event.Ignore{})
+			planned, err := s.plan.Messages()
+			if err != nil {
+				t.Fatal(err)
+			}
+			result := surveyResult(s)
+			weights, err := s.Codec.EncodeSingle(result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
+			script := &scripted{late: 1}
+			deliver := func(topic string, messages ...wire.Message) {
+				for _, m := range messages {
+					script.deliveries = append(script.deliveries, &protocol.Delivery{Topic: topic, Message: protocol.Message{Message: m}})
+				}
+			}
+			if subscribed {
+				deliver(s.Topics.Weights, weights...)
+				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
+					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}}
+					messages, err := s.Codec.EncodeDouble(visit.Record())
+					if err != nil {
+						t.Fatal(err)
+					}
+					deliver(s.Topics.Statistics, messages...)
+				}
+			} else {
+				log.topics[s.Topics.Weights] = weights
+			}
+			s.Log, s.scratch, s.subscription = log, &scratch{}, script
+			s.owner = groupOwner{make(chan struct{})}
+			s.inbox.Begin(wire.Survey)
+			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
+			if sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(v, false))); !errors.Is(err, errAccepted) {
+				t.Errorf("gather returns %+v, %v; expected errAccepted", sum, err)
+			}
+		})
+	}
+}
