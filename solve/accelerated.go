@@ -16,7 +16,7 @@ func acceleratedMethod() method {
 		name:      MethodAccelerated,
 		doc:       "the same with Nesterov's momentum",
 		wholeGram: true,
-		start:     func(linear.Metric) descent { return &accelerated{} },
+		start:     func(linear.Metric, Shape) descent { return &accelerated{} },
 	}
 }
 

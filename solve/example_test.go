@@ -67,9 +67,9 @@ func ExampleSingularError() {
 // The passes of a softmax stage need a Gram matrix of few rows for each column.
 func ExampleGramRows() {
 	stage := solve.Defaults()
-	fmt.Println(solve.GramRows(stage, 1024, 60_000))
+	fmt.Println(solve.GramRows(stage, 1024, false, 60_000))
 	stage.Method = solve.MethodPaper
-	fmt.Println(solve.GramRows(stage, 1024, 60_000))
+	fmt.Println(solve.GramRows(stage, 1024, false, 60_000))
 	// Output:
 	// 10000
 	// 60000

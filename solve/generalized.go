@@ -50,7 +50,7 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 	first := g.accepted.w == nil
 	if first {
 		g.method = methodNamed(g.stage.Method)
-		g.descent = g.method.start(g.factor)
+		g.descent = g.method.start(g.factor, g.shape)
 	} else if !(trial.objective <= g.accepted.objective) || !g.descent.sufficient(&g.accepted, trial.objective) {
 		g.accepted.step = g.descent.reject(&g.accepted)
 		g.done = g.accepted.step == nil

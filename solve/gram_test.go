@@ -118,24 +118,27 @@ func TestGramRows(t *testing.T) {
 		rows    string
 		passes  int
 		p       int
+		curved  bool
 		of      int64
 		expects int64
 	}{
-		{link.Softmax, MethodAuto, GramAll, 12, 1024, 60_000, 60_000},
-		{link.Softmax, MethodAuto, GramAuto, 12, 1024, 60_000, 10_000},
-		{link.Softmax, MethodLBFGS, GramAuto, 12, 4000, 60_000, 20_000},
-		{link.Softmax, MethodAuto, GramAuto, 12, 1024, 19_999, 19_999},
-		{link.Softmax, MethodPaper, GramAuto, 12, 1024, 60_000, 60_000},
-		{link.Softmax, MethodPaper, "5000", 12, 1024, 60_000, 5000},
-		{link.Softmax, MethodAuto, "100000", 12, 1024, 60_000, 60_000},
-		{link.Identity, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
-		{link.Identity, MethodAuto, GramAuto, 12, 4000, 60_000, 20_000},
-		{link.Identity, MethodAuto, "5000", 1, 1024, 60_000, 60_000},
-		{link.Calibrated, MethodAuto, GramAuto, 12, 1024, 60_000, 60_000},
+		{link.Softmax, MethodAuto, GramAll, 12, 1024, false, 60_000, 60_000},
+		{link.Softmax, MethodAuto, GramAuto, 12, 1024, false, 60_000, 10_000},
+		{link.Softmax, MethodLBFGS, GramAuto, 12, 4000, false, 60_000, 20_000},
+		{link.Softmax, MethodAuto, GramAuto, 12, 1024, false, 19_999, 19_999},
+		{link.Softmax, MethodAuto, GramAuto, 12, 1024, true, 102_399, 102_399},
+		{link.Softmax, MethodAuto, GramAuto, 12, 1024, true, 200_000, 51_200},
+		{link.Softmax, MethodPaper, GramAuto, 12, 1024, false, 60_000, 60_000},
+		{link.Softmax, MethodPaper, "5000", 12, 1024, false, 60_000, 5000},
+		{link.Softmax, MethodAuto, "100000", 12, 1024, false, 60_000, 60_000},
+		{link.Identity, MethodAuto, GramAuto, 12, 1024, false, 60_000, 60_000},
+		{link.Identity, MethodAuto, GramAuto, 12, 4000, false, 60_000, 20_000},
+		{link.Identity, MethodAuto, "5000", 1, 1024, false, 60_000, 60_000},
+		{link.Calibrated, MethodAuto, GramAuto, 12, 1024, false, 60_000, 60_000},
 	} {
 		s := Defaults()
 		s.Link, s.Method, s.GramRows, s.Passes = c.link, c.method, c.rows, c.passes
-		if got := GramRows(s, c.p, c.of); got != c.expects {
+		if got := GramRows(s, c.p, c.curved, c.of); got != c.expects {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}

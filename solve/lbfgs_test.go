@@ -47,7 +47,7 @@ func TestLBFGSFromADiagonal(t *testing.T) {
 		at.decrement = floats.Dot(at.gradient, at.preconditioned)
 		return at
 	}
-	known, kept := newLBFGS(own).(*lbfgs), newLBFGS(keptMetric{own}).(*lbfgs)
+	known, kept := newLBFGS(own, Shape{}).(*lbfgs), newLBFGS(keptMetric{own}, Shape{}).(*lbfgs)
 	var beforeKnown, beforeKept *point
 	w := make([]float32, n)
 	for pass := range maxPairs + 5 {

@@ -19,8 +19,8 @@ type method struct {
 	wholeGram bool
 	// quadratic says that the method is for a quadratic loss, which has one way to its minimum: quadratic.go.
 	quadratic bool
-	// start returns the state of one fit, whose gradients are multiplied by the inverse of a metric.
-	start func(linear.Metric) descent
+	// start returns the state of one fit of a shape, whose gradients are multiplied by the inverse of a metric.
+	start func(linear.Metric, Shape) descent
 	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
 	// Nil: it always pays.
 	worthwhile func(at place, pass int, objectives []float64) bool

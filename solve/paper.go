@@ -12,7 +12,7 @@ func paperMethod() method {
 		name:      MethodPaper,
 		doc:       "Algorithm 1 with its fixed step",
 		wholeGram: true,
-		start:     func(linear.Metric) descent { return &paper{size: 1} },
+		start:     func(linear.Metric, Shape) descent { return &paper{size: 1} },
 	}
 }
 

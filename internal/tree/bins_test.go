@@ -53,15 +53,18 @@ func edgesOf(r *rand.Rand, n int) []float32 {
 	return NewBins(values, 1).Edges[0]
 }
 
-// Values of a sample have at most 250 codes. A value that 1/250 of the rows have ends a bin, and other bins have about as many rows each.
+// Values of a sample have at most 250 codes. If they are no more, each has its own. A value that 1/250 of the rows have ends a bin,
+// and other bins have about as many rows each.
 func TestBinsOfASample(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 249, 250, 251, 1000, 20000} {
-		for _, frequent := range []int{0, 1, 20, 200} {
+		for _, frequent := range []int{-1, 0, 1, 20, 200} {
 			values := make([]float32, n)
 			for i := range values {
 				if values[i] = float32(r.ExpFloat64()); frequent > 0 && i%2 == 0 {
 					values[i] = float32(i/2%frequent) / 3
+				} else if frequent < 0 { // few values, many of which are rare
+					values[i] = float32(math.Floor(20 * float64(values[i])))
 				}
 			}
 			b := NewBins(values, 1)
@@ -79,7 +82,7 @@ func TestBinsOfASample(t *testing.T) {
 			if len(rows) > MaxEdges+1 || len(b.Edges[0]) > MaxEdges || len(rows) != len(b.Edges[0])+1 {
 				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(b.Edges[0]))
 			}
-			if n <= MaxEdges+1 && len(rows) != len(count) {
+			if len(count) <= MaxEdges+1 && len(rows) != len(count) {
 				t.Errorf("%d values, of which %d are different, have %d codes", n, len(count), len(rows))
 			}
 			for i, code := range codes {

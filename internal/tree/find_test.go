@@ -12,7 +12,7 @@ func TestFindByDescent(t *testing.T) {
 		{7, 0, 16, 64}, {200, 5, 32, 32}, {300, 0, 17, 64}, {3, 0, 0, 8},
 	} {
 		s := sampleOf(3, 500, c.columns, 2, false)
-		f := Grow(s, ordersOf(3, s, c.words), Shape{c.trees, c.leaves, 2, 0.5}, 4, 5, 2)
+		f := Grow(s, ordersOf(3, s, c.words), Shape{c.trees, c.leaves, 2, 0.5, 1}, 4, 5, 2)
 		finder := NewFinder(f, c.columns)
 		r := rand.New(rand.NewPCG(6, 6))
 		var got Leaves
@@ -47,7 +47,7 @@ func benchmarkTrees() (finders []*Finder, codes []uint8) {
 		s.Residuals[i] = float32(r.NormFloat64()) + float32(s.Codes[i*28])/100 + float32(s.Codes[i*28+5])*float32(s.Codes[i*28+6])/1e4
 	}
 	for stage := range 22 {
-		f := Grow(s, ordersOf(8, s, 0), Shape{32, 32, 5, 0.5}, 1, uint64(stage), 2)
+		f := Grow(s, ordersOf(8, s, 0), Shape{32, 32, 5, 0.5, 1}, 1, uint64(stage), 2)
 		finders = append(finders, NewFinder(f, 28))
 	}
 	return finders, s.Codes
@@ -85,7 +85,7 @@ func BenchmarkPredict(b *testing.B) {
 
 func BenchmarkNewFinder(b *testing.B) {
 	s := sampleOf(8, 8192, 28, 1, false)
-	f := Grow(s, ordersOf(8, s, 0), Shape{32, 32, 5, 0.5}, 1, 1, 2)
+	f := Grow(s, ordersOf(8, s, 0), Shape{32, 32, 5, 0.5, 1}, 1, 1, 2)
 	for b.Loop() {
 		NewFinder(f, 28)
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestForestsFromOutside(t *testing.T) {
 	s := sampleOf(3, 200, 4, 2, false)
-	valid := Grow(s, ordersOf(3, s, 1), Shape{3, 8, 2, 0.5}, 4, 5, 2)
+	valid := Grow(s, ordersOf(3, s, 1), Shape{3, 8, 2, 0.5, 1}, 4, 5, 2)
 	for name, damage := range map[string]func(f *Forest){
 		"leaves":   func(f *Forest) { f.Leaves = 65 },
 		"sizes":    func(f *Forest) { f.Sizes[1]++ },

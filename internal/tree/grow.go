@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -34,16 +35,23 @@ type Shape struct {
 	Trees  int
 	Leaves int // of a tree, at most: 2 to [MaxLeaves]
 	Rows   int // of the sample in a leaf, at least
-	// Share is the share of the orders that a node tries, with one threshold each.
+	// Share is the share of the orders that a node tries, rounded down, but not below one.
 	Share float64
+	// Thresholds is how many thresholds a node tries in each of them: 1 to [MaxThresholds].
+	Thresholds int
 }
+
+// MaxThresholds is the largest number of thresholds that a node tries in an order.
+const MaxThresholds = 8
 
 // Grow returns a forest that explains a sample's residuals. Of the leaves so far a tree divides the one whose division
 // lowers the squared error of the residuals the most, until it has as many as the shape says, or none can be divided. A
-// division is the best of one random threshold in each of some random orders, in which the leaf's rows differ. The draws
-// are of the seed, the stage, and the number of the tree. That many workers grow the trees, with the same result.
+// division is the best of random thresholds in random orders (extremely randomized trees, Geurts, Ernst and Wehenkel 2006).
+// An order in which the leaf's rows don't differ counts as tried, unless all are like that. The draws are of the seed, the
+// stage, and the number of the tree. That many workers grow the trees, with the same result.
 func Grow(s Sample, o Orders, shape Shape, seed, stage uint64, workers int) Forest {
-	if shape.Trees < 0 || shape.Leaves < 2 || shape.Leaves > MaxLeaves || shape.Rows < 1 || !(shape.Share > 0) {
+	if shape.Trees < 0 || shape.Leaves < 2 || shape.Leaves > MaxLeaves || shape.Rows < 1 || !(shape.Share > 0) ||
+		shape.Thresholds < 1 || shape.Thresholds > MaxThresholds {
 		panic(fmt.Sprintf("tree: Grow: %+v", shape))
 	}
 	view := newView(s, o)
@@ -140,14 +148,20 @@ type growth struct {
 	left, right []int32
 	orders      []int32 // a permutation
 	sums, total []float64
-	leaves      []leaf
-	nodes       []node
+	// of the rows of a leaf between cuts: how many, their weight, and the sums of their residuals ((cuts + 1) × k)
+	counts  [MaxThresholds + 1]int
+	weighed [MaxThresholds + 1]float64
+	parts   []float64
+	cuts    [MaxThresholds]uint8
+	gains   [MaxThresholds]float64
+	leaves  []leaf
+	nodes   []node
 }
 
 func newGrowth(v *view, shape Shape) *growth {
 	g := &growth{view: v, shape: shape, orders: make([]int32, len(v.ranks))}
 	g.rows, g.left, g.right = make([]int32, v.n), make([]int32, v.n), make([]int32, v.n)
-	g.sums, g.total = make([]float64, v.k), make([]float64, v.k)
+	g.sums, g.total, g.parts = make([]float64, v.k), make([]float64, v.k), make([]float64, (MaxThresholds+1)*v.k)
 	return g
 }
 
@@ -228,18 +242,24 @@ func (g *growth) find(l *leaf) {
 	}
 	before := squares(g.total) / weight
 	wanted := max(1, int(g.shape.Share*float64(len(g.orders))))
-	for tried, from := 0, 0; tried < wanted && from < len(g.orders); from++ {
+	for from, differ := 0, false; from < len(g.orders) && (from < wanted || !differ); from++ {
 		to := from + g.below(len(g.orders)-from)
 		g.orders[from], g.orders[to] = g.orders[to], g.orders[from]
-		ranks := g.ranks[g.orders[from]]
-		low, high := bounds(rows, ranks)
+		order := g.orders[from]
+		low, high := bounds(rows, g.ranks[order])
 		if low >= high {
 			continue
 		}
-		tried++
-		cut := low + uint8(g.below(int(high-low)))
-		if gain := g.explained(rows, ranks, cut, weight) - before; gain > l.gain {
-			l.gain, l.order, l.cut = gain, g.orders[from], cut
+		differ = true
+		cuts := g.cuts[:0]
+		for range g.shape.Thresholds {
+			cuts = append(cuts, low+uint8(g.below(int(high-low))))
+		}
+		slices.Sort(cuts)
+		for i, explained := range g.explained(rows, g.ranks[order], cuts, weight) {
+			if gain := explained - before; gain > l.gain {
+				l.gain, l.order, l.cut = gain, order, cuts[i]
+			}
 		}
 	}
 }
@@ -254,24 +274,64 @@ func bounds(rows []int32, ranks []uint8) (low, high uint8) {
 	return low, high
 }
 
-// explained returns the sum of both sides' squared sums by their weights; 0 if a side has too few rows.
-func (g *growth) explained(rows []int32, ranks []uint8, cut uint8, weight float64) float64 {
-	side, other := g.split(rows, ranks, cut)
-	if len(side) < g.shape.Rows || len(other) < g.shape.Rows {
-		return 0
+// explained returns for each of some ascending cuts the sum of both sides' squared sums by their weights; 0 if a side has too few
+// rows. The result is valid until the next call.
+func (g *growth) explained(rows []int32, ranks []uint8, cuts []uint8, weight float64) []float64 {
+	g.tally(rows, ranks, cuts)
+	explained, k, n, w := g.gains[:len(cuts)], g.k, 0, 0.0
+	clear(g.sums)
+	for i := range cuts {
+		explained[i] = 0
+		n += g.counts[i]
+		w += g.weighed[i]
+		for c, r := range g.parts[i*k:][:k] {
+			g.sums[c] += r
+		}
+		if n < g.shape.Rows || len(rows)-n < g.shape.Rows || !(w > 0 && weight-w > 0) {
+			continue
+		}
+		other := 0.0
+		for c, t := range g.total {
+			other += float64((t - g.sums[c]) * (t - g.sums[c]))
+		}
+		explained[i] = squares(g.sums)/w + other/(weight-w)
 	}
-	if len(side) > len(other) {
-		side = other
+	return explained
+}
+
+// tally sums the residuals of the rows between cuts, and counts and weighs them. It has no branches on ranks: those of random
+// thresholds can't be predicted.
+func (g *growth) tally(rows []int32, ranks []uint8, cuts []uint8) {
+	k := g.k
+	clear(g.parts)
+	g.counts, g.weighed = [MaxThresholds + 1]int{}, [MaxThresholds + 1]float64{}
+	for _, row := range rows {
+		rank, part := int32(ranks[row]), 0
+		for _, cut := range cuts {
+			part += int(uint32(int32(cut)-rank) >> 31) // 1 if the rank is above the cut
+		}
+		g.counts[part]++
+		if g.weights != nil {
+			g.weighed[part] += g.weights[row]
+		}
+		switch residuals := g.residuals[int(row)*k:][:k]; k {
+		case 1:
+			g.parts[part] += residuals[0]
+		case 2:
+			parts := g.parts[2*part:][:2]
+			parts[0], parts[1] = parts[0]+residuals[0], parts[1]+residuals[1]
+		default:
+			parts := g.parts[part*k:][:k]
+			for c, r := range residuals {
+				parts[c] += r
+			}
+		}
 	}
-	w := g.add64(g.sums, side)
-	if !(w > 0 && weight-w > 0) {
-		return 0
+	if g.weights == nil {
+		for i, n := range g.counts {
+			g.weighed[i] = float64(n)
+		}
 	}
-	explained := squares(g.sums) / w
-	for c, t := range g.total {
-		g.sums[c] = t - g.sums[c]
-	}
-	return explained + squares(g.sums)/(weight-w)
 }
 
 // add64 writes the sums of the residuals of rows, and returns their weight.

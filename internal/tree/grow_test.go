@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -57,9 +58,9 @@ func plainGrow(s Sample, o Orders, shape Shape, seed, stage, number uint64) *pla
 		if len(rows) < 2*shape.Rows {
 			return l
 		}
-		tried := 0
+		differ := false
 		for from := range permutation {
-			if tried == max(1, int(shape.Share*float64(len(permutation)))) {
+			if differ && from >= max(1, int(shape.Share*float64(len(permutation)))) {
 				break
 			}
 			to := from + below(len(permutation)-from)
@@ -72,25 +73,27 @@ func plainGrow(s Sample, o Orders, shape Shape, seed, stage, number uint64) *pla
 			if low >= high {
 				continue
 			}
-			tried++
-			cut := low + below(high-low)
-			var left, right []int
-			for _, row := range rows {
-				if rank(row, order) <= cut {
-					left = append(left, row)
-				} else {
-					right = append(right, row)
+			differ = true
+			cuts := make([]int, shape.Thresholds)
+			for i := range cuts {
+				cuts[i] = low + below(high-low)
+			}
+			slices.Sort(cuts)
+			for _, cut := range cuts {
+				var left, right []int
+				for _, row := range rows {
+					if rank(row, order) <= cut {
+						left = append(left, row)
+					} else {
+						right = append(right, row)
+					}
 				}
-			}
-			if len(left) < shape.Rows || len(right) < shape.Rows {
-				continue
-			}
-			small, large := left, right
-			if len(small) > len(large) {
-				small, large = large, small
-			}
-			if gain := explained(small) + explained(large) - explained(rows); gain > l.gain {
-				l.order, l.cut, l.gain = order, cut, gain
+				if len(left) < shape.Rows || len(right) < shape.Rows {
+					continue
+				}
+				if gain := explained(left) + explained(right) - explained(rows); gain > l.gain {
+					l.order, l.cut, l.gain = order, cut, gain
+				}
 			}
 		}
 		return l
@@ -159,12 +162,12 @@ func TestGrowAsDefined(t *testing.T) {
 		weighted                   bool
 		shape                      Shape
 	}{
-		{600, 9, 0, 1, false, Shape{4, 32, 5, 0.5}},
-		{600, 5, 2, 2, true, Shape{3, 64, 1, 0.5}},
-		{300, 4, 1, 5, false, Shape{3, 31, 5, 1}},
-		{40, 3, 3, 3, true, Shape{5, 32, 5, 0.1}},
-		{9, 3, 1, 1, false, Shape{2, 8, 5, 0.5}},
-		{1, 1, 0, 1, false, Shape{2, 2, 1, 0.5}},
+		{600, 9, 0, 1, false, Shape{4, 32, 5, 0.5, 4}},
+		{600, 5, 2, 2, true, Shape{3, 64, 1, 0.5, 3}},
+		{300, 4, 1, 5, false, Shape{3, 31, 5, 1, 8}},
+		{40, 3, 3, 3, true, Shape{5, 32, 5, 0.1, 1}},
+		{9, 3, 1, 1, false, Shape{2, 8, 5, 0.5, 1}},
+		{1, 1, 0, 1, false, Shape{2, 2, 1, 0.5, 1}},
 	} {
 		s := sampleOf(7, c.n, c.columns, c.outputs, c.weighted)
 		o := ordersOf(7, s, c.words)
@@ -190,7 +193,7 @@ func TestGrowAsDefined(t *testing.T) {
 func TestGrowLaws(t *testing.T) {
 	s := sampleOf(8, 2000, 6, 3, false)
 	o := ordersOf(8, s, 1)
-	f := Grow(s, o, Shape{8, 32, 5, 0.5}, 1, 2, 2)
+	f := Grow(s, o, Shape{8, 32, 5, 0.5, 1}, 1, 2, 2)
 	for tree := range f.Trees() {
 		rows := make([]int, f.Sizes[tree]+1)
 		for i := range 2000 {
@@ -205,17 +208,17 @@ func TestGrowLaws(t *testing.T) {
 			t.Errorf("tree %d has %d nodes", tree, f.Sizes[tree])
 		}
 	}
-	for _, other := range []Forest{Grow(s, o, Shape{8, 32, 5, 0.5}, 2, 2, 2), Grow(s, o, Shape{8, 32, 5, 0.5}, 1, 3, 2)} {
+	for _, other := range []Forest{Grow(s, o, Shape{8, 32, 5, 0.5, 1}, 2, 2, 2), Grow(s, o, Shape{8, 32, 5, 0.5, 1}, 1, 3, 2)} {
 		if reflect.DeepEqual(other.Cuts, f.Cuts) {
 			t.Error("another seed or stage has the same trees")
 		}
 	}
-	fewer := Grow(s, o, Shape{5, 32, 5, 0.5}, 1, 2, 2)
+	fewer := Grow(s, o, Shape{5, 32, 5, 0.5, 1}, 1, 2, 2)
 	if nodes := len(fewer.Cuts); !reflect.DeepEqual(fewer.Cuts, f.Cuts[:nodes]) {
 		t.Error("fewer trees are not the first of more")
 	}
 	same := Sample{Codes: make([]uint8, 100), Columns: 2, Residuals: make([]float32, 50), Outputs: 1}
-	if f := Grow(same, Orders{Columns: []int32{0, 1}}, Shape{3, 4, 1, 1}, 1, 1, 1); len(f.Cuts) != 0 || f.Trees() != 3 {
+	if f := Grow(same, Orders{Columns: []int32{0, 1}}, Shape{3, 4, 1, 1, 1}, 1, 1, 1); len(f.Cuts) != 0 || f.Trees() != 3 {
 		t.Errorf("rows that don't differ have a forest of %+v", f)
 	}
 }
@@ -226,14 +229,14 @@ func TestForestDigest(t *testing.T) {
 	for i := range s.Residuals {
 		s.Residuals[i] /= 7 // no longer exact
 	}
-	f := Grow(s, ordersOf(8, s, 2), Shape{16, 32, 5, 0.5}, 1, 2, 2)
+	f := Grow(s, ordersOf(8, s, 2), Shape{16, 32, 5, 0.5, 1}, 1, 2, 2)
 	h := sha256.New()
 	for _, array := range []any{f.Orders.Columns, f.Orders.Ranks, f.Sizes, f.Compared, f.Cuts, f.Lefts} {
 		if err := binary.Write(h, binary.LittleEndian, array); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const want = "9b7c9daac59b8715"
+	const want = "a4b4024a40fac833"
 	if got := hex.EncodeToString(h.Sum(nil))[:16]; got != want {
 		t.Errorf("digest %s, want %s", got, want)
 	}
@@ -245,7 +248,7 @@ func BenchmarkGrow(b *testing.B) {
 			s := sampleOf(8, 8192, 28, outputs, false)
 			o := ordersOf(8, s, 0)
 			for b.Loop() {
-				Grow(s, o, Shape{32, 32, 5, 0.5}, 1, 2, 1)
+				Grow(s, o, Shape{32, 32, 5, 0.5, 1}, 1, 2, 1)
 			}
 		})
 	}

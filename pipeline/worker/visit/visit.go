@@ -68,7 +68,7 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	}
 	if v.Number == 0 && run.Plan.Chain == nil && !sparse { // a chain adds to the Gram matrix, so it is that of all rows
 		all := chain.Survey.Rows[examples.Train]
-		if n := solve.GramRows(run.Plan.Stages[v.Stage], stage.Features.Size(), all); n < all {
+		if n := solve.GramRows(run.Plan.Stages[v.Stage], stage.Features.Size(), s.ByLeaves(), all); n < all {
 			s.Sample = newGramSample(n, all)
 		}
 	}
