@@ -70,6 +70,14 @@ func trees() kind {
 	}
 }
 
+// Larger returns features with as many trees of twice as many leaves; the same if trees have no more.
+func Larger(f schemas.Features) schemas.Features {
+	if 2*f.Leaves <= tree.MaxLeaves {
+		f.Size, f.Leaves = 2*f.Size, 2*f.Leaves
+	}
+	return f
+}
+
 // Grown reports whether features are leaves of trees, which are grown before the first visit to their stage.
 func Grown(f schemas.Features) bool {
 	k, ok := find(f.Kind)

@@ -54,6 +54,42 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 		job.Stages, job.Prepare = c.stages, c.prepare
 		return job, nil
 	}
+	search := func(candidates []candidate) (found, error) {
+		best, err := lowestOf(ctx, p, log, blas, job, candidates, ingested, rec)
+		if err != nil {
+			return best, fmt.Errorf("choose stages: %w", err)
+		}
+		return best, nil
+	}
+	best, err := search(candidates)
+	if err != nil {
+		return job, err
+	}
+	for larger := best.larger(job); larger != nil; larger = best.larger(job) {
+		next, err := search([]candidate{*larger})
+		if err != nil {
+			return job, err
+		}
+		if !(next.loss < best.loss) {
+			break
+		}
+		best = next
+	}
+	job.Stages, job.Prepare = slices.Clone(best.stages[:best.end]), best.prepare
+	event.Notice(rec, "stages: chose %s, %s, and now learns from all rows", best.name, english.Plural(best.end, "stage", ""))
+	return job, nil
+}
+
+// found is the candidate whose loss of held-out rows is lowest, and after how many of its stages.
+type found struct {
+	candidate
+	end  int
+	loss float64
+}
+
+// lowestOf returns the best of candidates.
+func lowestOf(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, candidates []candidate,
+	ingested *source.Ingested, rec event.Recorder) (found, error) {
 	jobs := make([]topics.Job, len(candidates))
 	for i, c := range candidates {
 		jobs[i] = job
@@ -62,35 +98,52 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 			jobs[i].Examples.Holdout = stages.DefaultHoldout
 		}
 	}
-	best, end, loss, rows := -1, 0, math.Inf(1), int64(0)
-	err = replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, func(i int, c *replay.Candidate) error {
+	best := found{loss: math.Inf(1)}
+	err := replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, func(i int, c *replay.Candidate) error {
 		if c.Report == nil {
 			event.Notice(rec, "stages: %s can't be used: %v", candidates[i].name, c.Err)
 			return nil
 		}
 		at, least := lowest(c.Report, candidates[i].least)
-		rows = c.Report.Splits[examples.Holdout.String()].Rows
+		rows := c.Report.Splits[examples.Holdout.String()].Rows
 		if at < 0 {
 			return errNoHoldout
 		}
 		event.Notice(rec, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", candidates[i].name,
 			humanize.Comma(rows), at+1, len(candidates[i].stages), least)
-		if least < loss {
-			best, end, loss = i, at+1, least
+		if least < best.loss {
+			best = found{candidates[i], at + 1, least}
 		}
 		return nil
 	})
-	if err != nil {
-		return job, fmt.Errorf("choose stages: %w", err)
+	if err == nil && best.end == 0 {
+		err = errNoCandidate
 	}
-	if best < 0 {
-		return job, errors.New("choose stages: no candidate could be trained: list stages")
-	}
-	chosen := candidates[best]
-	job.Stages, job.Prepare = slices.Clone(chosen.stages[:end]), chosen.prepare
-	event.Notice(rec, "stages: chose %s, %s, and now learns from all rows", chosen.name, english.Plural(end, "stage", ""))
-	return job, nil
+	return best, err
 }
+
+// larger returns a candidate with trees of twice as many leaves, and as many trees; nil if that is not worth a try. It is if nobody lists
+// stages, and the loss has fallen until the last tenth of the blocks. On six tables these are the three where larger trees are better,
+// by 2 to 30 % of the log loss; on the others they are worse after all numbers of blocks.
+func (f *found) larger(job topics.Job) *candidate {
+	if last := f.stages[len(f.stages)-1]; len(job.Stages) > 0 || !stages.Grown(last.Features) || 10*f.end <= 9*len(f.stages) {
+		return nil
+	}
+	larger := f.candidate
+	larger.stages, larger.name = slices.Clone(f.stages), "larger "+f.name
+	for t, s := range larger.stages {
+		if !stages.Grown(s.Features) {
+			continue
+		}
+		if larger.stages[t].Features = stages.Larger(s.Features); larger.stages[t].Features == s.Features {
+			return nil
+		}
+	}
+	return &larger
+}
+
+// errNoCandidate says that no candidate has a version.
+var errNoCandidate = errors.New("no candidate could be trained: list stages")
 
 // errNoHoldout says that no rows were held out to choose by.
 var errNoHoldout = errors.New("no labelled row was held out: list stages, or set examples.holdout")
