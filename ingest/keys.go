@@ -21,8 +21,8 @@ func Keys() []option.Key {
 		}
 	}
 	var ofTopics []string
-	for _, f := range valueFormats() {
-		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
+	for _, f := range messageFormats() {
+		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
 	}
 	return []option.Key{
 		{Name: "train", Meaning: "training files: a file or a list; paths are relative to the folder of the configuration; a pattern " +
@@ -45,6 +45,9 @@ func Keys() []option.Key {
 			"the current end of the topic"},
 		{Name: "format", Meaning: option.Enumerate(values, "or") +
 			"; none: detected from the file name, then from the first bytes. With `from_topic`: " + option.Enumerate(ofTopics, "or")},
+		{Name: "rows", Meaning: "with `from_topic`: path of the rows in a message, such as `events` or `payload.after`: a list of " +
+			"objects, or one; null has no rows. Columns that a row lacks are those of the message. " + readBy("rows") + "; none: a " +
+			"message is a row, or a list of rows"},
 		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
 			"column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
@@ -124,8 +127,8 @@ func readBy(key string) string {
 			names = append(names, "`"+f.Name+"`")
 		}
 	}
-	for _, f := range valueFormats() {
-		if name := "`" + f.name + "`"; slices.Contains(f.keys, key) && !slices.Contains(names, name) {
+	for _, f := range messageFormats() {
+		if name := "`" + f.Name + "`"; slices.Contains(f.Keys, key) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

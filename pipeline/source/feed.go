@@ -146,15 +146,20 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 	return nil
 }
 
+// messageOf returns a message of the topic as ingest has it.
+func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
+	return ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, Value: m.Value}
+}
+
 // add takes a message of the topic into the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
-	value := ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, Value: m.Value}
-	full, err := f.values.Add(value)
+	value := messageOf(partition, m)
+	full, err := f.values.Add(ctx, value)
 	if full {
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
-		_, err = f.values.Add(value)
+		_, err = f.values.Add(ctx, value)
 	}
 	if err != nil {
 		if f.Job.OnBadMessage == schemas.StopOnBadMessage {

@@ -204,8 +204,11 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 				from.Raise(attempt.Position(q))
 			}
 		}
-		feeds = append(feeds, &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To,
-			values: ingest.NewValues(options)})
+		values, err := ingest.NewValues(options)
+		if err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values})
 	}
 	return feeds, nil
 }

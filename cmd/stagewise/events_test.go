@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// writeTopic makes a topic in the log of the working directory if it is not there, and writes messages to it.
+func writeTopic(t *testing.T, topic string, messages ...kafkalog.Message) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1})
+	if err == nil {
+		_, err = log.Append(t.Context(), topic, 0, messages...)
+	}
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trainedOnTopic trains on what a topic has, and returns the report and what the command says.
+func trainedOnTopic(t *testing.T, configuration string, set ...string) (report schemas.Report, stderr string) {
+	t.Helper()
+	args := []string{"train", "-c", configuration, "--report", "-", "--model", "events.model"}
+	for _, key := range set {
+		args = append(args, "--set", key)
+	}
+	stdout, stderr := typed(t, exitDone, args...)
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	return report, stderr
+}
+
+// What a database's change events and CloudEvents have within them is learnt by its paths, and predicted by the same.
+func TestEnvelopes(t *testing.T) {
+	for name, test := range map[string]struct{ rows, before, after string }{
+		"Debezium":   {"payload.after", `{"schema":{"type":"struct"},"payload":{"op":"c","before":null,"after":`, `}}`},
+		"CloudEvent": {"data", `{"specversion":"1.0","id":"1","source":"/shop","type":"order","data":`, `}`},
+		"many rows":  {"events", `{"sent":"2026-11-01T00:00:00Z","events":[`, `]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFolder(t, map[string]string{
+				"events.yaml": "name: orders\nexamples:\n  from_topic: events\n  format: json\n  rows: " + test.rows + "\n  label: kind\n" +
+					"  columns: {use: [user.age, items.0.price, user.country]}\n  categorical: [user.country]\n  missing: mean\n" +
+					"stages: [{features: {kind: columns}, passes: 5}]\n",
+				"nested.jsonl": `{"user":{"age":60,"country":"fr"},"items":[{"price":1}]}` + "\n" + `{"user":{"age":20},"items":[{"price":9}]}` + "\n",
+				"flat.csv":     "user.country,items.0.price,user.age\nfr,1,60\n,9,20\n",
+			})
+			var messages []kafkalog.Message
+			for i := range 40 {
+				row := fmt.Sprintf(`{"kind":"old","user":{"age":%d,"country":"fr"},"items":[{"price":1}]}`, 60+i%3)
+				if i%2 == 0 {
+					row = fmt.Sprintf(`{"kind":"young","user":{"age":%d,"country":null},"items":[{"price":9},{"price":1}]}`, 20+i%3)
+				}
+				messages = append(messages, kafkalog.Message{Value: []byte(test.before + row + test.after)})
+			}
+			messages = append(messages, kafkalog.Message{Value: []byte(`{"heartbeat":true}`)})
+			writeTopic(t, "events", messages...)
+			report, stderr := trainedOnTopic(t, "events.yaml")
+			if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "examples.rows says that the rows are") {
+				t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+			}
+			for _, file := range []string{"nested.jsonl", "flat.csv"} {
+				typed(t, exitDone, "predict", "--model", "events.model", "-i", file, "-o", "predictions.csv")
+				text, err := os.ReadFile("predictions.csv")
+				if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "old,") ||
+					!strings.HasPrefix(lines[2], "young,") {
+					t.Errorf("%s: %v\n%s", file, err, text)
+				}
+			}
+		})
+	}
+}
