@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -45,6 +46,8 @@ type Options struct {
 	Format string `mapstructure:"format" yaml:"format"`
 	// What is in the messages of FromTopic.
 	message.Settings `mapstructure:",squash" yaml:",inline"`
+	// Registry has the schemas of the messages of FromTopic.
+	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
 	// What columns are for, and how rows are read.
 	layout.Options `mapstructure:",squash" yaml:",inline"`
 	// ClassWeight has the factors of the weights of training examples, by
@@ -103,8 +106,8 @@ func (o Options) check(files []string) []option.Problem {
 	default:
 		wrong("on_changed_topic", strconv.Quote(o.OnChangedTopic), "stop, behind or anew")
 	}
-	if o.FromTopic == "" && o.Rows != "" {
-		wrong("rows", strconv.Quote(o.Rows), "no path without examples.from_topic: rows of files are their lines")
+	if o.FromTopic == "" {
+		problems = append(problems, o.checkNoMessages()...)
 	}
 	if o.FromTopic != "" {
 		problems = append(problems, o.checkFromTopic()...)

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,12 +9,13 @@ import (
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/csv"
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/charset"
+	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -23,7 +23,7 @@ import (
 
 // messageFormats are the formats of messages, of a topic that is no examples topic, in the order of the documentation.
 func messageFormats() []message.Format {
-	return []message.Format{jsonl.Messages(), csv.Messages()}
+	return []message.Format{jsonl.Messages(), csv.Messages(), avro.Messages()}
 }
 
 // messageFormat returns the format of the messages of FromTopic.
@@ -68,6 +68,7 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 			wrong("offsets", value.Quote(name), "columns of examples.columns.use; of CSV, the numbers of columns")
 		}
 	}
+	problems = append(problems, o.checkSchema(f)...)
 	problems = append(problems, o.checkColumns([]format.Format{{Label: f.Label, Keys: f.Keys}})...)
 	return append(problems, f.Check(o.messageOptions())...)
 }
@@ -76,14 +77,15 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 // example or several, in the format of the options. NewValues makes it.
 type Values struct {
 	*tabular.Messages
-	whole  Options
-	format message.Format
-	reader message.Reader
-	wanted int // columns of each row, once a row had them; 0: not known yet
-	batch  examples.Rows
-	sparse examples.SparseRows
-	keys   []string // of the messages, for each row of the batch
-	size   int      // bytes of the batch in a message
+	whole   Options
+	format  message.Format
+	reader  message.Reader
+	schemas *registry.Client // nil: there is no registry
+	wanted  int              // columns of each row, once a row had them; 0: not known yet
+	batch   examples.Rows
+	sparse  examples.SparseRows
+	keys    []string // of the messages, for each row of the batch
+	size    int      // bytes of the batch in a message
 
 	spreads layout.Spreads // of the columns without an offset
 }
@@ -96,11 +98,17 @@ func NewValues(o Options) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
+	var schemas *registry.Client
+	if o.Registry.URL != "" {
+		if schemas, err = registry.Open(o.Registry); err != nil {
+			return nil, err
+		}
+	}
 	var names []string
 	if f.Width == nil {
 		names = message.Columns(o.Options)
 	}
-	return &Values{whole: o, format: f, reader: reader, Messages: tabular.NewMessages(o.Options, f.Label, names),
+	return &Values{whole: o, format: f, reader: reader, schemas: schemas, Messages: tabular.NewMessages(o.Options, f.Label, names),
 		spreads: layout.Spreads{}}, nil
 }
 
@@ -109,6 +117,7 @@ type TopicMessage struct {
 	Partition int
 	Offset    int64
 	Key       string // "": it has none
+	SchemaID  string // of the header SchemaHeader; "": it has none
 	Value     []byte
 }
 
@@ -207,25 +216,6 @@ func (v *Values) append(rows *examples.Rows) {
 	b.Rows += rows.Rows
 }
 
-// rowsOf returns the rows of a message.
-func (v *Values) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
-	content := m.Value
-	if len(content) == 0 {
-		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
-	}
-	if err := checkFrame(content, v.format.Meaning); err != nil {
-		return nil, err
-	}
-	if v.whole.Encoding != "" && v.format.IsText {
-		text, err := charset.Decode(content, v.whole.Encoding)
-		if err != nil {
-			return nil, fmt.Errorf("%w, which examples.encoding expects", err)
-		}
-		content = text
-	}
-	return v.reader.Read(ctx, message.Payload{Value: content})
-}
-
 // width returns how many columns there are, if this is the first row.
 func (v *Values) width(row []tabular.Cell) (int, error) {
 	if v.format.Width == nil {
@@ -280,16 +270,4 @@ func (v *Values) Take() *examples.Rows {
 		taken.SourceKeys = v.keys
 	}
 	return &taken
-}
-
-// checkFrame returns an error that says what a value begins with, if that is what serializers of a schema registry
-// write: a 0 and the id of a schema
-// (https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/#wire-format).
-func checkFrame(content []byte, meaning string) error {
-	const frame = 5
-	if len(content) < frame || content[0] != 0 {
-		return nil
-	}
-	return fmt.Errorf("it begins with a 0 and the schema ID %d, as the serializers of a schema registry write: expected %s: "+
-		"configure the producer without a registry", binary.BigEndian.Uint32(content[1:frame]), meaning)
 }

@@ -175,7 +175,7 @@ func TestPathsThatAreNowhere(t *testing.T) {
 	}
 	o := Defaults()
 	o.Rows = "events"
-	if got, want := fmt.Sprint(o.Check()), fmt.Sprint([]option.Problem{{Key: "rows", Value: `"events"`, Want: "no path without examples.from_topic: rows of files are their lines"}}); got != want {
+	if got, want := fmt.Sprint(o.Check()), fmt.Sprint([]option.Problem{{Key: "rows", Value: `"events"`, Want: "examples.from_topic with it: it says what the messages of a topic are"}}); got != want {
 		t.Errorf("%s, expected %s", got, want)
 	}
 }

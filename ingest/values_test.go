@@ -211,8 +211,8 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"json", `{}`, `no column "label": the object is empty`},
 		{"json", `{"specversion":"1.0","id":"1","data":{"label":"a","x":1,"y":2}}`, `no column "label": the object has "data", "id" and "specversion". It is in "data": set examples.rows to that path`},
 		{"json", `{"schema":{},"payload":{"before":null,"after":{"label":"a","x":1,"y":2}}}`, `no column "label": the object has "payload" and "schema". It is in "payload.after": set examples.rows to that path`},
-		{"json", "\x00\x00\x00\x00\x07{}", "it begins with a 0 and the schema ID 7, as the serializers of a schema registry write: expected an object with a value for each column, or an array of such objects: configure the producer without a registry"},
-		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with a 0 and the schema ID 256, as the serializers of a schema registry write: expected one example a line, without a header: configure the producer without a registry"},
+		{"json", "\x00\x00\x00\x00\x07{}", "it begins with a 0 and the schema ID 7, as the serializers of a schema registry write: expected an object with a value for each column, or an array of such objects: set examples.registry.url, or configure the producer without a registry"},
+		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with a 0 and the schema ID 256, as the serializers of a schema registry write: expected one example a line, without a header: set examples.registry.url, or configure the producer without a registry"},
 	} {
 		o := ofTopic(test.format, func(o *Options) {
 			if o.Format == "json" {
@@ -284,8 +284,8 @@ func TestCheckFromTopic(t *testing.T) {
 		want    option.Problem
 	}{
 		{ofTopic("csv", func(o *Options) { o.Train = []string{"a.csv"} }), option.Problem{Key: "from_topic", Value: "clicks", Want: "no files under examples.train and examples.test with it: ingest files first, or follow the topic"}},
-		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: `""`, Want: "json or csv, as examples.from_topic is set"}},
-		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: `"parquet"`, Want: "json or csv, as examples.from_topic is set"}},
+		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: `""`, Want: "json, csv or avro, as examples.from_topic is set"}},
+		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: `"parquet"`, Want: "json, csv or avro, as examples.from_topic is set"}},
 		{ofTopic("csv", func(o *Options) { o.Header = &yes }), option.Problem{Key: "header", Value: "true", Want: "false: the values of a topic have no header"}},
 		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "format", Value: "csv", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
 		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), option.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},

@@ -26,6 +26,9 @@ func NewTopicWords(o Options) (*TopicWords, error) {
 func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	v := w.values
 	rows, err := v.rowsOf(ctx, m)
+	if unusable, _ := Unusable(err); err != nil && (!unusable || ctx.Err() != nil) {
+		return err
+	}
 	if err != nil || len(rows) == 0 {
 		return nil
 	}

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hamba/avro/v2"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -80,5 +84,55 @@ func TestEnvelopes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Events in Avro are learnt with the schemas of a registry, which change in the middle of the topic.
+func TestAvroEvents(t *testing.T) {
+	old := `{"type":"record","name":"Visit","fields":[{"name":"kind","type":"string"},{"name":"length","type":"int"},{"name":"width","type":"int"}]}`
+	recent := `{"type":"record","name":"Visit","fields":[{"name":"size","type":{"type":"record","name":"Size","fields":[
+		{"name":"depth","type":["null","long"]}]}},{"name":"kind","type":{"type":"enum","name":"Kind","symbols":["tall","wide"]}},
+		{"name":"width","type":["null","double"]},{"name":"length","type":"float"}]}`
+	registry := srfake.New()
+	defer registry.Close()
+	registry.SeedSchema("visits-value", 1, 1, sr.Schema{Schema: old})
+	registry.SeedSchema("visits-value", 2, 2, sr.Schema{Schema: recent})
+	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
+	framed := func(id byte, schema string, value map[string]any) kafkalog.Message {
+		content, err := avro.Marshal(avro.MustParse(schema), value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kafkalog.Message{Value: append([]byte{0, 0, 0, 0, id}, content...)}
+	}
+	var messages []kafkalog.Message
+	for i := range 20 {
+		messages = append(messages, framed(1, old, map[string]any{"kind": "tall", "length": 5 + i%3, "width": 1}),
+			framed(1, old, map[string]any{"kind": "wide", "length": 1, "width": 5 + i%3}))
+	}
+	for i := range 20 {
+		size := map[string]any{"depth": nil}
+		messages = append(messages, framed(2, recent, map[string]any{"size": size, "kind": "tall", "length": float32(5 + i%3), "width": nil}),
+			framed(2, recent, map[string]any{"size": size, "kind": "wide", "length": float32(1), "width": map[string]any{"double": float64(5 + i%3)}}))
+	}
+	messages = append(messages, kafkalog.Message{Value: []byte(`{"kind":"tall"}`)}, framed(3, old, map[string]any{"kind": "", "length": 1, "width": 1}))
+	writeTopic(t, "events", messages...)
+	report, stderr := trainedOnTopic(t, "events.yaml")
+	if report.Rows != 80 || report.TrainError != 0 || !strings.Contains(stderr, "quarantined events[0]@80: no schema ID") ||
+		!strings.Contains(stderr, "quarantined events[0]@81: the schema 3 is unknown") {
+		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+	}
+}
+
+// A registry that refuses the user ends ingest, and no message goes to quarantine for it.
+func TestRegistryThatRefuses(t *testing.T) {
+	registry := srfake.New(srfake.WithAuth("Basic x"))
+	defer registry.Close()
+	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
+	writeTopic(t, "events", kafkalog.Message{Value: []byte{0, 0, 0, 0, 1, 2, 'a'}})
+	_, stderr := typed(t, exitFailed, "ingest", "-c", "events.yaml", "--until", "end")
+	if !strings.Contains(stderr, "events[0]@0: get the schema 1: "+registry.URL()+" answers 401: examples.registry.user and "+
+		"examples.registry.password_file must be a user that may read schemas") || strings.Contains(stderr, "quarantined") {
+		t.Error(stderr)
 	}
 }

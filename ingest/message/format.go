@@ -24,6 +24,8 @@ type Format struct {
 	// Width returns how many columns are read of rows whose columns have no names, when the first row has n, and whether all rows must
 	// have as many as this one. nil: the columns have names.
 	Width func(o layout.Options, n int) (columns int, exact bool, err error)
+	// Unframed reports whether values have no frame of a schema registry, whatever they begin with.
+	Unframed bool
 	// Schema says what a schema describes the values in: the ending of its file, and what a registry calls its type. The zero value:
 	// values need no schema.
 	Schema SchemaKind
@@ -37,7 +39,7 @@ type Format struct {
 type SchemaKind struct {
 	Type   string // what a registry calls it
 	Ending string // of files, such as .avsc
-	Named  bool   // a file may describe several messages: Options.Message names one
+	Named  bool   // a file may describe several messages: Settings.Message names one, and indexes behind the ID of a registry do
 }
 
 // Options say how values are read.
@@ -50,6 +52,10 @@ type Options struct {
 type Settings struct {
 	// Rows is the path of the rows of a message; "": a message is a row, or a list of rows.
 	Rows string `mapstructure:"rows" yaml:"rows"`
+	// Schema is a file with the schema of the values, in the language of their format; "": a registry has it, or there is none.
+	Schema string `mapstructure:"schema" yaml:"schema" path:"file"`
+	// Message is the full name of the message in Schema that the values are; "": the schema has one.
+	Message string `mapstructure:"message" yaml:"message"`
 }
 
 // Reader reads values. It belongs to one goroutine.
@@ -62,4 +68,8 @@ type Reader interface {
 // Payload is a value without what frames it.
 type Payload struct {
 	Value []byte
+	// Schema is that of a registry; nil: there is none.
+	Schema *Schema
+	// Indexes are the places of the message in the file of the schema, and within others of it, if its format has them.
+	Indexes []int
 }

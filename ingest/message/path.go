@@ -31,15 +31,23 @@ func Columns(o layout.Options) []string {
 	return append(columns, o.Columns.Use...)
 }
 
-// LabelKey returns the key that names the first of Columns.
-func LabelKey(o layout.Options) string {
+// Predicted returns how many of the first of Columns are what is predicted.
+func Predicted(o layout.Options) int { return max(1, len(o.Targets)+len(o.LabelColumns)) }
+
+// NoColumnError says that a message, with these members, does not have a column that is predicted.
+func NoColumnError(o layout.Options, column int, members []string) error {
+	key := "examples.label names the label column"
 	switch {
 	case len(o.Targets) > 0:
-		return "examples.targets"
+		key = "examples.targets names the columns to predict"
 	case len(o.LabelColumns) > 0:
-		return "examples.label_columns"
+		key = "examples.label_columns names the columns of labels"
 	}
-	return "examples.label"
+	has := "no members"
+	if len(members) > 0 {
+		has = layout.SomeNames(members)
+	}
+	return fmt.Errorf("no column %s: the message has %s: %s", value.Quote(Columns(o)[column]), has, key)
 }
 
 // NoRowsError says that a message has nothing at the path of its rows.

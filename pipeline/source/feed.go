@@ -148,18 +148,30 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 
 // messageOf returns a message of the topic as ingest has it.
 func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
-	return ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, Value: m.Value}
+	return ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, SchemaID: m.Get(ingest.SchemaHeader), Value: m.Value}
 }
 
 // add takes a message of the topic into the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
 	value := messageOf(partition, m)
-	full, err := f.values.Add(ctx, value)
+	full := false
+	put := func() (err error) {
+		full, err = f.values.Add(ctx, value)
+		return err
+	}
+	flush := func() error { return f.flush(ctx) }
+	err := f.whileAway(ctx, flush, put)
 	if full {
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
-		_, err = f.values.Add(ctx, value)
+		err = put()
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if unusable, _ := ingest.Unusable(err); err != nil && !unusable {
+		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, err))
 	}
 	if err != nil {
 		if f.Job.OnBadMessage == schemas.StopOnBadMessage {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -75,7 +76,7 @@ func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Reco
 	topic := job.Examples.FromTopic
 	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: progress.NewWaiting(p.Log, topic),
 		caughtUp: make(chan struct{}, 1)}
-	f.Together = f.inGoroutines
+	f.Together, f.Pause = f.inGoroutines, pause
 	return f
 }
 
@@ -129,6 +130,9 @@ type Following struct {
 	waiting    *progress.Waiting
 	caughtUp   chan struct{}                        // receives a value when a feed has read what the topic had when it began; has room for one
 	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one has an error
+	// Pause waits until a time has passed, or the context ends.
+	Pause func(ctx context.Context, d time.Duration) error
+	away  atomic.Int32 // how many feeds wait for a schema registry
 	// earlier says that the examples have had rows of the topic before.
 	earlier     bool
 	quarantined atomic.Int64           // messages that could not be used

@@ -41,7 +41,7 @@ func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (inges
 	}
 	for _, bound := range f.Bounds {
 		err := f.Between(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
-			return words.Add(ctx, messageOf(bound.Partition, m))
+			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, messageOf(bound.Partition, m)) })
 		})
 		if err != nil {
 			return o, fmt.Errorf("find the words in %s: %w", f.Topic, err)
