@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/csv"
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
+	"github.com/stagewise/stagewise/ingest/format/protobuf"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
@@ -23,7 +24,7 @@ import (
 
 // messageFormats are the formats of messages, of a topic that is no examples topic, in the order of the documentation.
 func messageFormats() []message.Format {
-	return []message.Format{jsonl.Messages(), csv.Messages(), avro.Messages()}
+	return []message.Format{jsonl.Messages(), csv.Messages(), avro.Messages(), protobuf.Messages()}
 }
 
 // messageFormat returns the format of the messages of FromTopic.

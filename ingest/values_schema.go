@@ -41,6 +41,9 @@ func (o Options) checkSchema(f message.Format) []option.Problem {
 	case kind.Type != "" && o.Schema == "" && o.Registry.URL == "":
 		wrong("schema", "", "a file, such as events"+kind.Ending+", or examples.registry.url: values in "+f.Name+" need a schema")
 	}
+	if o.Schema != "" && o.Registry.URL != "" && kind.Type != "" && !kind.Beside {
+		wrong("schema", o.Schema, "no file with examples.registry: in "+f.Name+" each message says its schema there")
+	}
 	if o.Message != "" && (!kind.Named || o.Schema == "") {
 		wrong("message", o.Message, "no name: it is for formats whose files under examples.schema describe several messages")
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // registered returns a registry with schemas, whose IDs count from 1.
-func registered(t *testing.T, schemas ...sr.Schema) *srfake.Registry {
+func registered(t testing.TB, schemas ...sr.Schema) *srfake.Registry {
 	t.Helper()
 	r := srfake.New()
 	t.Cleanup(r.Close)
@@ -185,6 +185,40 @@ func TestFramesAndRegistries(t *testing.T) {
 	}
 }
 
+// Messages in Protobuf say which message of their schema they are, in front of the value or in the header.
+func TestMessageIndexes(t *testing.T) {
+	r := registered(t, sr.Schema{Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message First { string label = 1; int32 x = 2; }
+		message Second { message Within { int32 x = 1; string label = 2; } }`})
+	o := ofTopic("protobuf", func(o *Options) { o.Registry.URL, o.Columns.Use = r.URL(), []string{"x"} })
+	if problems := o.Check(); problems != nil {
+		t.Fatal(problems)
+	}
+	v := valuesOf(t, o)
+	first, within := []byte{10, 1, 'a', 16, 7}, []byte{8, 9, 18, 1, 'b'}
+	header := func(rest ...byte) string { return string(framed(1, rest)) }
+	for _, test := range []struct {
+		m      TopicMessage
+		reason string
+	}{
+		{TopicMessage{Value: framed(1, append([]byte{0}, first...))}, ""},
+		{TopicMessage{Value: framed(1, append([]byte{4, 2, 0}, within...))}, ""},
+		{TopicMessage{Value: first, SchemaID: header(0)}, ""},
+		{TopicMessage{Value: within, SchemaID: header(4, 2, 0)}, ""},
+		{TopicMessage{Value: framed(1, append([]byte{2, 8}, first...))}, "schema 1 of " + r.URL() + ": no message at [4], where the value says that its message is in the schema"},
+		{TopicMessage{Value: framed(1, []byte{200, 1, 2})}, "the list of message indexes behind the schema ID ends too early"},
+		{TopicMessage{Value: framed(1, []byte{3})}, "no list of message indexes behind the schema ID: was it written by a Protobuf serializer?"},
+		{TopicMessage{Value: framed(1, append([]byte{2, 2}, within...))}, `schema 1 of ` + r.URL() + `: no column "label": the message has no members: examples.label names the label column`},
+	} {
+		_, err := v.Add(t.Context(), test.m)
+		if (err == nil) != (test.reason == "") || err != nil && err.Error() != test.reason {
+			t.Errorf("%v: %v, expected %s", test.m, err, test.reason)
+		}
+	}
+	if got, want := show(*v.Take()), `4 × 1 floats [7 9 7 9] words ["a" "b" "a" "b"]`; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+}
+
 // A registry that does not answer, or answers that it can't, is away; one that refuses us ends ingest.
 func TestRegistriesThatAreAway(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -254,6 +288,7 @@ func TestCheckSchema(t *testing.T) {
 		want   option.Problem
 	}{
 		{"avro", func(*Options) {}, option.Problem{Key: "schema", Value: `""`, Want: "a file, such as events.avsc, or examples.registry.url: values in avro need a schema"}},
+		{"protobuf", func(o *Options) { o.Schema, o.Registry.URL = "e.proto", "http://registry" }, option.Problem{Key: "schema", Value: `"e.proto"`, Want: "no file with examples.registry: in protobuf each message says its schema there"}},
 		{"json", func(o *Options) { o.Schema = "e.avsc" }, option.Problem{Key: "schema", Value: `"e.avsc"`, Want: "no file: values in json need no schema"}},
 		{"avro", func(o *Options) { o.Schema, o.Message = "e.avsc", "E" }, option.Problem{Key: "message", Value: `"E"`, Want: "no name: it is for formats whose files under examples.schema describe several messages"}},
 		{"json", func(o *Options) { o.Registry.URL = "registry:8081" }, option.Problem{Key: "registry.url", Value: `"registry:8081"`, Want: "the address of a schema registry, such as https://registry:8081"}},

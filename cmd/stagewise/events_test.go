@@ -136,3 +136,29 @@ func TestRegistryThatRefuses(t *testing.T) {
 		t.Error(stderr)
 	}
 }
+
+// Events in Protobuf are learnt with a file of their schema, which imports another.
+func TestProtobufEvents(t *testing.T) {
+	inFolder(t, map[string]string{
+		"events.yaml":  strings.NewReplacer("format: json", "format: protobuf\n  schema: events.proto\n  message: shop.Visit", "[length, width]", "[size.length, size.width]").Replace(clicked),
+		"flat.csv":     "size.width,size.length\n5,1\n1,5\n",
+		"events.proto": `syntax = "proto3"; package shop; import "size.proto"; message Other {} message Visit { string kind = 1; Size size = 2; }`,
+		"size.proto":   `syntax = "proto3"; package shop; message Size { int32 length = 1; optional double width = 2; }`,
+	})
+	var messages []kafkalog.Message
+	for i := range 20 {
+		messages = append(messages, kafkalog.Message{Value: []byte{10, 4, 't', 'a', 'l', 'l', 18, 2, 8, byte(5 + i%3)}},
+			kafkalog.Message{Value: []byte{10, 4, 'w', 'i', 'd', 'e', 18, 11, 8, 1, 17, 0, 0, 0, 0, 0, 0, 20, 64}})
+	}
+	messages = append(messages, kafkalog.Message{Value: []byte{0, 0, 0, 0, 7, 0, 10, 1, 'a'}})
+	writeTopic(t, "events", messages...)
+	report, stderr := trainedOnTopic(t, "events.yaml")
+	if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "with the schema ID 7: set examples.registry.url") {
+		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+	}
+	typed(t, exitDone, "predict", "--model", "events.model", "-i", "flat.csv", "-o", "predictions.csv")
+	text, err := os.ReadFile("predictions.csv")
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

@@ -39,6 +39,7 @@ type Format struct {
 type SchemaKind struct {
 	Type   string // what a registry calls it
 	Ending string // of files, such as .avsc
+	Beside bool   // a file may be beside a registry: it has defaults
 	Named  bool   // a file may describe several messages: Settings.Message names one, and indexes behind the ID of a registry do
 }
 

@@ -2,8 +2,6 @@ package avro
 
 import (
 	"fmt"
-	"math"
-	"math/big"
 
 	"github.com/hamba/avro/v2"
 
@@ -32,7 +30,7 @@ func leafOf(s avro.Schema) func(c *cursor) tabular.Cell {
 	case *avro.FixedSchema:
 		size := int64(s.Size())
 		if d, ok := s.Logical().(*avro.DecimalLogicalSchema); ok {
-			return func(c *cursor) tabular.Cell { return decimal(c.take(size), d.Scale()) }
+			return func(c *cursor) tabular.Cell { return tabular.Decimal(c.take(size), d.Scale()) }
 		}
 		return func(c *cursor) tabular.Cell { return tabular.Word(string(c.take(size))) }
 	case *avro.PrimitiveSchema:
@@ -57,7 +55,7 @@ func primitive(s *avro.PrimitiveSchema) func(c *cursor) tabular.Cell {
 		return func(c *cursor) tabular.Cell { return tabular.Float(c.double()) }
 	}
 	if d, ok := s.Logical().(*avro.DecimalLogicalSchema); ok {
-		return func(c *cursor) tabular.Cell { return decimal(c.bytes(), d.Scale()) }
+		return func(c *cursor) tabular.Cell { return tabular.Decimal(c.bytes(), d.Scale()) }
 	}
 	return func(c *cursor) tabular.Cell { return tabular.Word(string(c.bytes())) }
 }
@@ -90,23 +88,4 @@ func seconds(v, unit int64) float64 {
 		return float64(v) * float64(-unit)
 	}
 	return float64(v/unit) + float64(v%unit)/float64(unit)
-}
-
-// decimal returns the number that big-endian digits are, with so many of them behind the point.
-func decimal(digits []byte, scale int) tabular.Cell {
-	if len(digits) == 0 {
-		return tabular.Integer(0)
-	}
-	unscaled := new(big.Int).SetBytes(digits)
-	if digits[0] >= 0x80 {
-		unscaled.Sub(unscaled, new(big.Int).Lsh(big.NewInt(1), uint(8*len(digits))))
-	}
-	if scale == 0 && unscaled.IsInt64() {
-		return tabular.Integer(unscaled.Int64())
-	}
-	if limit := big.NewInt(1 << 53); scale <= 22 && unscaled.CmpAbs(limit) <= 0 { // both are exact as float64, so the quotient is right
-		return tabular.Float(float64(unscaled.Int64()) / math.Pow10(scale))
-	}
-	v, _ := new(big.Rat).SetFrac(unscaled, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil)).Float64()
-	return tabular.Float(v)
 }

@@ -23,7 +23,7 @@ func Messages() message.Format {
 		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
 		Keys:    append(message.NamedKeys(), "schema", "registry.url"),
-		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc"},
+		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{wanted: message.Want(o), options: o, programs: map[*message.Schema]compiled{}}

@@ -18,9 +18,8 @@ type Cell struct {
 	kind  cellKind
 	json  value.Cell
 	text  string
-	float float64
-	whole int64
-	items []Cell
+	bits  uint64  // of a number or a boolean
+	items *[]Cell // of a list
 }
 
 type cellKind uint8
@@ -52,11 +51,11 @@ func Float(v float64) Cell {
 	if v != v {
 		return Cell{}
 	}
-	return Cell{kind: cellFloat, float: v}
+	return Cell{kind: cellFloat, bits: math.Float64bits(v)}
 }
 
 // Integer returns a whole number.
-func Integer(v int64) Cell { return Cell{kind: cellWhole, whole: v} }
+func Integer(v int64) Cell { return Cell{kind: cellWhole, bits: uint64(v)} }
 
 // Unsigned returns a whole number that may be too large for int64.
 func Unsigned(v uint64) Cell {
@@ -70,19 +69,23 @@ func Unsigned(v uint64) Cell {
 func Truth(v bool) Cell {
 	c := Cell{kind: cellBoolean}
 	if v {
-		c.whole = 1
+		c.bits = 1
 	}
 	return c
 }
 
 // Items returns a list.
-func Items(items []Cell) Cell { return Cell{kind: cellList, items: items} }
+func Items(items []Cell) Cell { return Cell{kind: cellList, items: &items} }
 
 // Object returns a value that has members, and is no value of a column itself.
 func Object() Cell { return Cell{kind: cellObject} }
 
 // Source returns the value of JSON that a cell is; nil if it is null or of another format.
 func (c *Cell) Source() value.Cell { return c.json }
+
+func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
+
+func (c *Cell) whole() int64 { return int64(c.bits) }
 
 // Null reports whether a value is null or not there.
 func (c *Cell) Null() bool { return c.kind == cellNull }
@@ -94,8 +97,8 @@ func (c *Cell) IsList() bool {
 
 // List returns the values of a list; nil if the value is none.
 func (c *Cell) List() []Cell {
-	if c.kind != cellJSON {
-		return c.items
+	if c.kind == cellList {
+		return *c.items
 	}
 	items := c.json.Items()
 	if items == nil {
@@ -118,7 +121,7 @@ func (c *Cell) String() string {
 	case cellJSON:
 		return c.json.String()
 	case cellList:
-		return fmt.Sprintf("an array of %d", len(c.items))
+		return fmt.Sprintf("an array of %d", len(*c.items))
 	case cellObject:
 		return "an object"
 	case cellText:
@@ -136,9 +139,9 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 	case cellNull:
 		return math.NaN(), nil
 	case cellFloat:
-		return c.float, nil
+		return c.float(), nil
 	case cellWhole, cellBoolean:
-		return float64(c.whole), nil
+		return float64(c.whole()), nil
 	case cellText:
 		if missing.Has(c.text) {
 			return math.NaN(), nil
@@ -161,7 +164,7 @@ func (c *Cell) Whole() (int64, error) {
 	case cellJSON:
 		return c.json.Whole()
 	case cellWhole, cellBoolean:
-		return c.whole, nil
+		return c.whole(), nil
 	}
 	return 0, fmt.Errorf("%s is not a whole number that fits int64", c)
 }
@@ -174,11 +177,11 @@ func (c *Cell) Text() (string, error) {
 	case cellText:
 		return c.text, nil
 	case cellFloat:
-		return value.WordOf(c.float), nil
+		return value.WordOf(c.float()), nil
 	case cellWhole:
-		return strconv.FormatInt(c.whole, 10), nil
+		return strconv.FormatInt(c.whole(), 10), nil
 	case cellBoolean:
-		return value.WordOfBoolean(c.whole != 0), nil
+		return value.WordOfBoolean(c.whole() != 0), nil
 	}
 	if c.isObject() {
 		return "", fmt.Errorf("%s: expected a number or a text: name one of its members, as in user.country", c)

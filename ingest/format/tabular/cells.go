@@ -57,14 +57,20 @@ func (t *Rows) Numbers(column int, put func(i int, v float64) error) error {
 
 // number calls put with the number of a cell.
 func (t *Rows) number(cell *Cell, i int, put func(i int, v float64) error) error {
-	v, err := cell.Number(t.Missing)
-	if err == nil {
-		return put(i, v)
+	v, err := t.numberOf(cell)
+	if err != nil {
+		return err
 	}
-	if cell.kind == cellText && layout.DecimalComma.MatchString(strings.TrimSpace(cell.text)) {
+	return put(i, v)
+}
+
+// numberOf returns the number of a cell.
+func (t *Rows) numberOf(cell *Cell) (float64, error) {
+	v, err := cell.Number(t.Missing)
+	if err != nil && cell.kind == cellText && layout.DecimalComma.MatchString(strings.TrimSpace(cell.text)) {
 		err = fmt.Errorf("%w: write decimals with a point", err)
 	}
-	return err
+	return v, err
 }
 
 // Wholes calls put for each value of a column of whole numbers in the current rows.
