@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/csv"
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
@@ -24,7 +25,7 @@ import (
 
 // messageFormats are the formats of messages, of a topic that is no examples topic, in the order of the documentation.
 func messageFormats() []message.Format {
-	return []message.Format{jsonl.Messages(), csv.Messages(), avro.Messages(), protobuf.Messages()}
+	return []message.Format{jsonl.Messages(), csv.Messages(), arrow.Messages(), avro.Messages(), protobuf.Messages()}
 }
 
 // messageFormat returns the format of the messages of FromTopic.
