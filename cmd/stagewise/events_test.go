@@ -162,3 +162,24 @@ func TestProtobufEvents(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// check reads the schema, so that what is wrong with it is known before anything runs.
+func TestCheckReadsTheSchema(t *testing.T) {
+	of := func(keys string) string { return strings.Replace(clicked, "format: json", keys, 1) }
+	inFolder(t, map[string]string{
+		"gone.yaml": of("format: avro\n  schema: gone.avsc"), "proto.yaml": of("format: protobuf\n  schema: e.proto"), "e.proto": "message {",
+		"label.yaml": of("format: avro\n  schema: e.avsc"), "e.avsc": `{"type":"record","name":"E","fields":[{"name":"x","type":"int"}]}`,
+		"password.yaml": of("format: json\n  registry: {url: \"http://127.0.0.1:1\", user: me, password_file: secret}"),
+	})
+	for file, want := range map[string]string{
+		"gone.yaml": "examples.schema: ", "proto.yaml": "examples.schema: e.proto:1:9: syntax error",
+		"label.yaml": `no column "kind": the message has "x": examples.label names the label column`, "password.yaml": "examples.registry.password_file: ",
+	} {
+		for _, command := range []string{"check", "ingest"} {
+			if code, _, stderr := stagewise(command, "-c", file); code == exitDone || !strings.Contains(stderr, want) {
+				t.Errorf("%s of %s: %d, %s, expected %s", command, file, code, stderr, want)
+			}
+			writeTopic(t, "events")
+		}
+	}
+}
