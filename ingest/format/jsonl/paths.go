@@ -80,8 +80,8 @@ func (p *Paths) read(n *node, cell value.Cell, cells []tabular.Cell) error {
 		return p.read(next, cell, cells)
 	}
 	if cell[0] == '{' {
-		return cell.Members(func(name string, member value.Cell) error {
-			if next := n.below[name]; next != nil {
+		return cell.Each(func(name []byte, member value.Cell) error {
+			if next := n.below[string(name)]; next != nil {
 				return put(next, member)
 			}
 			return nil
