@@ -110,7 +110,8 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 		return nil, p.err
 	}
 	read := dynamicpb.NewMessage(p.of)
-	if err := proto.Unmarshal(m.Value, read); err != nil {
+	// A required field that is not set is a missing value; looking for those takes a third of the time.
+	if err := (proto.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true}).Unmarshal(m.Value, read); err != nil {
 		err = fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
 		if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
 			err = fmt.Errorf("%w It begins as the serializers of a schema registry write it, with the schema ID %s: set "+
