@@ -179,3 +179,17 @@ func TestPathsThatAreNowhere(t *testing.T) {
 		t.Errorf("%s, expected %s", got, want)
 	}
 }
+
+// A message with more rows than a message of examples holds is refused before they take memory.
+func TestTooManyRows(t *testing.T) {
+	value := `[` + strings.TrimSuffix(strings.Repeat(`{"label":1},`, 50_000), ",") + `]`
+	var columns []string
+	for i := range 200 {
+		columns = append(columns, fmt.Sprint("x", i))
+	}
+	o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing = columns, layout.MissingMean })
+	want := "row 1048, counted from 0: more than 1048 rows, which do not fit a message of examples: send fewer in a value"
+	if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(value)}); err == nil || err.Error() != want {
+		t.Errorf("%v, expected %s", err, want)
+	}
+}

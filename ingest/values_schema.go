@@ -55,6 +55,9 @@ func (o Options) checkSchema(f message.Format) []option.Problem {
 
 // rowsOf returns the rows of a message.
 func (v *Values) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
+	if len(m.Value) == 0 && m.Key != "" {
+		return nil, nil // a tombstone, as what captures the changes of a database writes after a deletion
+	}
 	if len(m.Value) == 0 {
 		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
 	}

@@ -234,6 +234,14 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 	}
 }
 
+// A message with a key and without a value is a tombstone, which has no rows.
+func TestTombstones(t *testing.T) {
+	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
+	if full, err := v.Add(t.Context(), TopicMessage{Key: "a"}); full || err != nil || v.Take() != nil {
+		t.Errorf("%v, %v", full, err)
+	}
+}
+
 // The first value that can be used says how many columns there are.
 func TestFirstValues(t *testing.T) {
 	v := valuesOf(t, ofTopic("csv", func(*Options) {}))

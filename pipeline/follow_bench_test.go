@@ -52,7 +52,8 @@ func BenchmarkFollow(b *testing.B) {
 		"protobuf": func(i int) []byte {
 			content := protowire.AppendString(protowire.AppendTag([]byte{0, 0, 0, 0, 2, 0}, 1, protowire.BytesType), "k"+strconv.Itoa(i%3))
 			for j := range columns {
-				content = protowire.AppendFixed64(protowire.AppendTag(content, protowire.Number(j+2), protowire.Fixed64Type), math.Float64bits(float64(i*j)/7))
+				content = protowire.AppendTag(content, protowire.Number(j+2), protowire.Fixed64Type)
+				content = protowire.AppendFixed64(content, math.Float64bits(float64(i*j)/7))
 			}
 			return content
 		},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // NamedKeys are the keys under examples that formats read whose columns have names.
@@ -24,6 +25,17 @@ func CheckNamed(o Options) (problems []option.Problem) {
 			Want: "no columns: only those of columns.use become features"})
 	}
 	return problems
+}
+
+// MaxRows returns how many rows a message may have at most: as many as fit a message of examples. A few bytes of a value may be a row, and
+// cells take more than they.
+func MaxRows(o layout.Options) int {
+	return layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use))
+}
+
+// TooManyRows is the error of a message with more rows than that.
+func TooManyRows(most int) error {
+	return fmt.Errorf("more than %d rows, which do not fit a message of examples: send fewer in a value", most)
 }
 
 // NextRow adds a row of n nulls to rows, in the memory of one that was there before if there is one, and returns it.

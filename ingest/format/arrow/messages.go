@@ -31,7 +31,7 @@ func Messages() message.Format {
 		Unframed: true,
 		Check:    func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
-			return &messages{options: o, wanted: message.Want(o)}, nil
+			return &messages{options: o, wanted: message.Want(o), most: message.MaxRows(o.Options)}, nil
 		},
 	}
 }
@@ -40,6 +40,7 @@ func Messages() message.Format {
 type messages struct {
 	options message.Options
 	wanted  *message.Wanted
+	most    int
 	rows    [][]tabular.Cell
 }
 
@@ -77,10 +78,8 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 	}
 }
 
-const (
-	maxRows  = 1 << 16 // of a message: columns of nulls take no bytes
-	maxItems = 1 << 20 // of the lists of a column in a batch
-)
+// maxItems bounds the values of the lists of a column in a batch: those that are null take no bytes.
+const maxItems = 1 << 18
 
 var errItems = fmt.Errorf("lists with more than %d values", maxItems)
 
@@ -113,8 +112,8 @@ func (r *messages) add(batch arrow.Record, names []string) error {
 }
 
 func (r *messages) grow(n int) error {
-	if len(r.rows)+n > maxRows {
-		return fmt.Errorf("more than %d rows", maxRows)
+	if len(r.rows)+n > r.most {
+		return message.TooManyRows(r.most)
 	}
 	for range n {
 		message.NextRow(&r.rows, r.wanted.Columns)
@@ -124,8 +123,8 @@ func (r *messages) grow(n int) error {
 
 // addWithin adds the rows in a column of a batch: lists of structures, or structures.
 func (r *messages) addWithin(root *table, n int) error {
-	if n > maxRows {
-		return fmt.Errorf("more than %d rows", maxRows)
+	if n > r.most {
+		return message.TooManyRows(r.most)
 	}
 	at, ok := root.find(message.Path(r.options.Rows))
 	if !ok {
@@ -153,8 +152,8 @@ func (r *messages) addWithin(root *table, n int) error {
 		default:
 			places = append(places, row)
 		}
-		if ends[row] = len(places); len(places) > maxRows {
-			return fmt.Errorf("more than %d rows", maxRows)
+		if ends[row] = len(places); len(places) > r.most {
+			return message.TooManyRows(r.most)
 		}
 	}
 	if err := r.grow(len(places)); err != nil {

@@ -18,6 +18,7 @@ type decoder struct {
 	cursor
 	row   []tabular.Cell   // the current one
 	rows  [][]tabular.Cell // of the value
+	most  int              // rows that a value may have
 	depth int              // of values within values that are passed over
 }
 
@@ -321,8 +322,8 @@ func (p *program) rowsOf(s, ours avro.Schema, want *message.Node) step {
 	}
 	p.found = before
 	return func(d *decoder) {
-		if len(d.rows) >= maxEmpty {
-			d.fail(errRows)
+		if len(d.rows) >= d.most {
+			d.fail(message.TooManyRows(d.most))
 			return
 		}
 		shared := d.row

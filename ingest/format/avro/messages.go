@@ -27,6 +27,7 @@ func Messages() message.Format {
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{wanted: message.Want(o), options: o, programs: map[*message.Schema]compiled{}}
+			r.most = message.MaxRows(o.Options)
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -43,10 +44,7 @@ func Messages() message.Format {
 	}
 }
 
-var (
-	errRows = fmt.Errorf("more than %d rows", maxEmpty)
-	errDeep = fmt.Errorf("values within values, more than %d deep", maxDepth)
-)
+var errDeep = fmt.Errorf("values within values, more than %d deep", maxDepth)
 
 // messages reads records.
 type messages struct {

@@ -193,7 +193,7 @@ func FuzzMessages(f *testing.F) {
 		s := schemas[int(which)%len(schemas)]
 		for _, r := range []*messages{readerOf(t, "", "kind", "user.tags", "items.1.price", "price", "before"), readerOf(t, "items", "kind", "price")} {
 			rows, err := r.Read(t.Context(), message.Payload{Value: value, Schema: s})
-			if err == nil && len(rows) > maxEmpty {
+			if err == nil && len(rows) > 100_000 {
 				t.Errorf("%d rows of %d bytes", len(rows), len(value))
 			}
 		}

@@ -29,7 +29,7 @@ func Messages() message.Format {
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			columns := message.Columns(o.Options)
-			r := &messages{options: o, columns: columns, paths: NewPaths(columns)}
+			r := &messages{options: o, columns: columns, paths: NewPaths(columns), most: message.MaxRows(o.Options)}
 			if o.Rows != "" {
 				r.rows = message.Path(o.Rows)
 			}
@@ -44,6 +44,7 @@ type messages struct {
 	columns []string
 	paths   *Paths
 	rows    []string // the path of the rows; nil: the message has them
+	most    int
 	read    [][]tabular.Cell
 }
 
@@ -97,6 +98,9 @@ func (r *messages) rowsOf(content value.Cell, shared []tabular.Cell) ([][]tabula
 func (r *messages) add(object value.Cell, shared []tabular.Cell) error {
 	if len(object) == 0 || object[0] != '{' {
 		return fmt.Errorf("%s: expected %s", object, meaning)
+	}
+	if len(r.read) >= r.most {
+		return message.TooManyRows(r.most)
 	}
 	row := message.NextRow(&r.read, len(r.columns))
 	copy(row, shared)

@@ -15,15 +15,11 @@ type step func(r *rows, m protoreflect.Message)
 
 // rows are the rows of a value.
 type rows struct {
-	row []tabular.Cell // the current one
-	all [][]tabular.Cell
-	err error
+	row  []tabular.Cell // the current one
+	all  [][]tabular.Cell
+	most int // how many a value may have
+	err  error
 }
-
-// maxRows bounds the rows of a message: those without a value take two bytes.
-const maxRows = 1 << 16
-
-var errRows = fmt.Errorf("more than %d rows", maxRows)
 
 // program is a compiled schema.
 type program struct {
@@ -182,8 +178,8 @@ func (p *program) rowsOf(f protoreflect.FieldDescriptor, want *message.Node) ste
 	}
 	p.found = before
 	add := func(r *rows, m protoreflect.Message) {
-		if len(r.all) >= maxRows {
-			r.err = errRows
+		if len(r.all) >= r.most {
+			r.err = message.TooManyRows(r.most)
 			return
 		}
 		shared := r.row

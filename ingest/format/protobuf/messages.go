@@ -26,6 +26,7 @@ func Messages() message.Format {
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{wanted: message.Want(o), options: o, programs: map[*message.Schema][]compiled{}}
+			r.most = message.MaxRows(o.Options)
 			if o.Schema == "" {
 				return r, nil
 			}
