@@ -39,10 +39,7 @@ func TestArrowMessages(t *testing.T) {
 		for _, asFile := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				missing := func(o *Options) { o.Missing = layout.MissingMean; change(o) }
-				var rows []string
-				for _, line := range strings.Split(strings.Trim(nestedEvents, "[]"), ",\n\t") {
-					rows = append(rows, line)
-				}
+				rows := strings.Split(strings.Trim(nestedEvents, "[]"), ",\n\t")
 				if len(rows) != 3 {
 					t.Fatalf("%d rows", len(rows))
 				}

@@ -55,20 +55,20 @@ func (e *rowError) Error() string { return fmt.Sprintf("row %d, counted from 0: 
 func (e *rowError) Unwrap() error { return e.err }
 
 // locate adds a column to an error; -1: no particular one. A message of one row needs no number of it.
-func (m *tableReader) locate(column int, err error) error {
-	row, placed := errors.AsType[*rowError](err)
+func (r *tableReader) locate(column int, err error) error {
+	at, placed := errors.AsType[*rowError](err)
 	if placed {
-		err = row.err
+		err = at.err
 	}
 	switch {
 	case column < 0:
-	case m.Names == nil:
+	case r.Names == nil:
 		err = fmt.Errorf("column %d: %w", column, err)
 	default:
-		err = fmt.Errorf("column %s: %w", value.Quote(m.Names[min(column, len(m.Names)-1)]), err)
+		err = fmt.Errorf("column %s: %w", value.Quote(r.Names[min(column, len(r.Names)-1)]), err)
 	}
-	if placed && m.block.Rows > 1 {
-		err = fmt.Errorf("row %d, counted from 0: %w", row.row, err)
+	if placed && r.block.Rows > 1 {
+		err = fmt.Errorf("row %d, counted from 0: %w", at.row, err)
 	}
 	return err
 }
