@@ -183,3 +183,18 @@ func TestCheckReadsTheSchema(t *testing.T) {
 		}
 	}
 }
+
+// A feature that no message has is said, as its path may be misspelt.
+func TestFeatureThatNoMessageHas(t *testing.T) {
+	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "width]", "width, user.aeg]", 1)})
+	var messages []kafkalog.Message
+	for i := range 120 {
+		messages = append(messages, kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":"k%d","length":%d,"width":%d,"user":{"age":1}}`, i%2, i%2, i%3)})
+	}
+	writeTopic(t, "events", messages...)
+	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end")
+	want := `column "user.aeg" of events: none of the first rows has a value. Is it called so under examples.columns.use?`
+	if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 1 {
+		t.Errorf("%s, expected %s", stderr, want)
+	}
+}

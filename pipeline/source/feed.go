@@ -203,7 +203,7 @@ func (f *Feed) flush(ctx context.Context) error {
 		f.done()
 		return nil // what was read has no examples, and is read again if this process ends before there are some
 	}
-	f.noticeOffsets()
+	f.noticeColumns()
 	after := f.state
 	after.After = ""
 	for _, q := range slices.Sorted(maps.Keys(f.read)) {
@@ -287,8 +287,14 @@ func (f *Feed) quarantine(ctx context.Context) error {
 	return nil
 }
 
-// noticeOffsets names the columns that need an offset, each once.
-func (f *Feed) noticeOffsets() {
+// noticeColumns names the columns that need an offset, and those that may be misspelt, each once.
+func (f *Feed) noticeColumns() {
+	for _, name := range f.values.Absent() {
+		if _, said := f.absent.LoadOrStore(name, true); !said {
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Is it called so under examples.columns.use? Missing "+
+				"values are learnt as examples.missing says", name, f.Topic)
+		}
+	}
 	needed := f.values.NeededOffsets()
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		if _, said := f.needOffsets.LoadOrStore(name, true); !said {

@@ -138,6 +138,7 @@ type Following struct {
 	quarantined atomic.Int64           // messages that could not be used
 	unusable    atomic.Pointer[string] // why one of them could not, and where it is
 	needOffsets sync.Map               // the columns that were said to need an offset
+	absent      sync.Map               // the columns that were said to have no values
 }
 
 // checkUsable returns a *NothingUsableError if the topic has had messages, and neither now nor earlier one that could be used.

@@ -17,7 +17,22 @@ type Messages struct {
 	rows  Rows
 	names []string // nil: columns have no names
 	laid  bool
-	seen  int // rows that Spread has, at most layout.OffsetRows
+	seen  int // rows that AddSpreads had, of the first layout.OffsetRows
+
+	present []bool // of the columns, whether one of these rows has a value
+}
+
+// enoughRows is how many rows without a value make a column look like a misspelt one.
+const enoughRows = 100
+
+// Absent returns the names of the features of which none of the first rows has a value, if there were enough of them.
+func (m *Messages) Absent() (names []string) {
+	for at, present := range m.present {
+		if role := m.Cells[at].Role; m.seen >= enoughRows && !present && (role == layout.Feature || role == layout.Category) {
+			names = append(names, m.NameOf(at))
+		}
+	}
+	return names
 }
 
 // NewMessages returns what reads rows with these columns; without names, columns have numbers, and the first row says how many there are.
@@ -135,7 +150,7 @@ func (m *Messages) Lay(n int, first []Cell) error {
 // Forget makes the next row say again what columns there are.
 func (m *Messages) Forget() {
 	m.begin(m.Options, 0)
-	m.laid = false
+	m.laid, m.present, m.seen = false, nil, 0
 }
 
 // Read reads the rows of a message, which are valid until the next call, and returns how many bytes they take in a message of examples.
@@ -172,10 +187,18 @@ func (m *Messages) AddWords(rows [][]Cell, found *layout.FoundWords) error {
 	return m.findWords(found)
 }
 
-// AddSpreads adds the numbers of the rows that were read last, as long as they are among the first.
+// AddSpreads adds the numbers of the rows that were read last, as long as they are among the first, and notes which columns have values.
 func (m *Messages) AddSpreads(found layout.Spreads) {
 	if m.seen >= layout.OffsetRows {
 		return
+	}
+	if m.present == nil {
+		m.present = make([]bool, len(m.Cells))
+	}
+	for at := range m.Cells {
+		for row := 0; row < len(m.rows.Current) && !m.present[at]; row++ {
+			m.present[at] = !m.rows.cell(row, at).Null()
+		}
 	}
 	for at, cell := range m.Cells {
 		if _, said := m.Options.Offsets[m.NameOf(at)]; said || cell.Role != layout.Feature || cell.List {
