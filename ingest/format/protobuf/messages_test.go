@@ -1,6 +1,7 @@
 package protobuf
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -171,6 +173,45 @@ func TestReferences(t *testing.T) {
 			if got := fmt.Sprint(texts(rows), err); got != test.want {
 				t.Errorf("%v: %s, expected %s", test.indexes, got, test.want)
 			}
+		}
+	}
+}
+
+// A registry may have the descriptor of a file in Base64, as the serializers of Python register it, also of a reference.
+func TestDescriptors(t *testing.T) {
+	descriptor := func(name, text string, imports ...message.Reference) string {
+		file, err := compileText(t.Context(), &message.Schema{Text: text, References: imports})
+		if err != nil {
+			t.Fatal(err)
+		}
+		described := protodesc.ToFileDescriptorProto(file)
+		described.Name = &name
+		for _, m := range described.MessageType {
+			for _, f := range m.Field {
+				f.JsonName = nil // as in what protoc gives to Python
+			}
+		}
+		content, err := proto.Marshal(described)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(content)
+	}
+	const size = `syntax = "proto3"; package shop; message Size { optional int32 x = 1; int32 how_many = 2; }`
+	const order = `syntax = "proto3"; package shop; import "size.proto"; import "google/protobuf/timestamp.proto";
+		message Order { string label = 1; Size size = 2; google.protobuf.Timestamp at = 3; }`
+	text := message.Reference{Name: "size.proto", Text: size}
+	for _, reference := range []message.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
+		o := message.Options{Options: layout.Defaults()}
+		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
+		r, err := Messages().Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &message.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []message.Reference{reference}}
+		rows, err := r.Read(t.Context(), message.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
+		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
+			t.Errorf("%s, %v", got, err)
 		}
 	}
 }

@@ -2,16 +2,18 @@ package protobuf
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
@@ -36,8 +38,9 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }`,
 // compileFile compiles a file, whose imports are in its folder.
 func compileFile(ctx context.Context, name string) (protoreflect.FileDescriptor, error) {
 	folder := filepath.Dir(name)
-	return compileSource(ctx, filepath.Base(name), func(path string) (io.ReadCloser, error) {
-		return os.Open(filepath.Join(folder, filepath.FromSlash(path)))
+	return compileSource(ctx, filepath.Base(name), func(path string) (found protocompile.SearchResult, err error) {
+		found.Source, err = os.Open(filepath.Join(folder, filepath.FromSlash(path)))
+		return found, err
 	})
 }
 
@@ -50,25 +53,62 @@ func compileText(ctx context.Context, s *message.Schema) (protoreflect.FileDescr
 			files[r.Name] = r.Text
 		}
 	}
-	return compileSource(ctx, own, func(path string) (io.ReadCloser, error) {
+	return compileSource(ctx, own, func(path string) (protocompile.SearchResult, error) {
 		text, ok := files[path]
 		if !ok {
-			return nil, fmt.Errorf("%s: %w", path, os.ErrNotExist)
+			return protocompile.SearchResult{}, fmt.Errorf("%s: %w", path, os.ErrNotExist)
 		}
-		return io.NopCloser(strings.NewReader(text)), nil
+		return sourceOf(path, text), nil
 	})
 }
 
-func compileSource(ctx context.Context, name string, open func(path string) (io.ReadCloser, error)) (protoreflect.FileDescriptor, error) {
-	known := builtIn()
-	compiler := protocompile.Compiler{MaxParallelism: 1, Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{
-		Accessor: func(path string) (io.ReadCloser, error) {
-			f, err := open(path)
-			if text, ok := known[path]; err != nil && ok {
-				return io.NopCloser(strings.NewReader(text)), nil
+// sourceOf returns a file of a registry: its text, or its descriptor in Base64, which some serializers register instead.
+func sourceOf(path, text string) protocompile.SearchResult {
+	if content, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && len(content) > 0 {
+		file := &descriptorpb.FileDescriptorProto{}
+		if proto.Unmarshal(content, file) == nil && file.Name != nil {
+			file.Name = &path
+			for _, m := range file.MessageType {
+				nameJSON(m)
 			}
-			return f, err
-		}})}
+			return protocompile.SearchResult{Proto: file}
+		}
+	}
+	return protocompile.SearchResult{Source: strings.NewReader(text)}
+}
+
+// nameJSON gives the fields of a message the names in JSON that they have if their descriptor does not say: the compiler expects some.
+func nameJSON(m *descriptorpb.DescriptorProto) {
+	for _, f := range m.Field {
+		if f.GetJsonName() == "" {
+			var name strings.Builder
+			upper := false
+			for _, c := range f.GetName() {
+				if upper && c >= 'a' && c <= 'z' {
+					c += 'A' - 'a'
+				}
+				if upper = c == '_'; !upper {
+					name.WriteRune(c)
+				}
+			}
+			f.JsonName = proto.String(name.String())
+		}
+	}
+	for _, within := range m.NestedType {
+		nameJSON(within)
+	}
+}
+
+func compileSource(ctx context.Context, name string, find func(path string) (protocompile.SearchResult, error)) (protoreflect.FileDescriptor, error) {
+	known := builtIn()
+	compiler := protocompile.Compiler{MaxParallelism: 1, Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(
+		func(path string) (protocompile.SearchResult, error) {
+			found, err := find(path)
+			if text, ok := known[path]; err != nil && ok {
+				return protocompile.SearchResult{Source: strings.NewReader(text)}, nil
+			}
+			return found, err
+		}))}
 	files, err := compiler.Compile(ctx, name)
 	if err != nil {
 		return nil, err
