@@ -99,7 +99,8 @@ func nameJSON(m *descriptorpb.DescriptorProto) {
 	}
 }
 
-func compileSource(ctx context.Context, name string, find func(path string) (protocompile.SearchResult, error)) (protoreflect.FileDescriptor, error) {
+// compileSource compiles a file, and finds those that it imports by their paths.
+func compileSource(ctx context.Context, name string, find protocompile.ResolverFunc) (protoreflect.FileDescriptor, error) {
 	known := builtIn()
 	compiler := protocompile.Compiler{MaxParallelism: 1, Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(
 		func(path string) (protocompile.SearchResult, error) {
