@@ -21,8 +21,8 @@ func Keys() []option.Key {
 		}
 	}
 	var ofTopics []string
-	for _, f := range valueFormats() {
-		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.name, f.meaning))
+	for _, f := range messageFormats() {
+		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
 	}
 	return []option.Key{
 		{Name: "train", Meaning: "training files: a file or a list; paths are relative to the folder of the configuration; a pattern " +
@@ -45,6 +45,21 @@ func Keys() []option.Key {
 			"the current end of the topic"},
 		{Name: "format", Meaning: option.Enumerate(values, "or") +
 			"; none: detected from the file name, then from the first bytes. With `from_topic`: " + option.Enumerate(ofTopics, "or")},
+		{Name: "rows", Meaning: "with `from_topic`: path of the rows in a message, such as `events` or `payload.after`: a list of " +
+			"objects, or one; null has no rows. Columns that a row lacks are those of the message. " + readBy("rows") + "; none: a " +
+			"message is a row, or a list of rows"},
+		{Name: "schema", Meaning: "file with the schema of the messages of `from_topic`: " + schemaFiles() + ". " + readBy("schema") +
+			"; none: the registry has it"},
+		{Name: "message", Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its " +
+			"only one"},
+		{Name: "registry.url", Meaning: "address of a schema registry, such as `https://registry:8081`, whose serializers wrote the messages " +
+			"of `from_topic`. While it does not answer, ingest waits. " + readBy("registry.url") +
+			" need it for their schemas; in `json`, what its serializers put before each value is left out; none: no registry"},
+		{Name: "registry.user", Meaning: "name of the user at the registry; none: no login"},
+		{Name: "registry.password_file", Meaning: "file whose first line is the password of `registry.user`"},
+		{Name: "registry.ca", Meaning: "PEM file with the CA certificates that sign the certificate of the registry; none: those of the system"},
+		{Name: "registry.cert", Meaning: "PEM file with the client certificate, for registries that require one"},
+		{Name: "registry.key", Meaning: "PEM file with the key of `registry.cert`"},
 		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
 			"column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
@@ -116,6 +131,17 @@ func textFormats() string {
 	return option.Enumerate(names, "and")
 }
 
+// schemaFiles lists the kinds of schema files, in Markdown.
+func schemaFiles() string {
+	var kinds []string
+	for _, f := range messageFormats() {
+		if f.Schema.Type != "" {
+			kinds = append(kinds, fmt.Sprintf("`%s` of `%s`", f.Schema.Ending, f.Name))
+		}
+	}
+	return option.Enumerate(kinds, "or")
+}
+
 // readBy lists the formats that read a key, in Markdown.
 func readBy(key string) string {
 	var names []string
@@ -124,8 +150,8 @@ func readBy(key string) string {
 			names = append(names, "`"+f.Name+"`")
 		}
 	}
-	for _, f := range valueFormats() {
-		if name := "`" + f.name + "`"; slices.Contains(f.keys, key) && !slices.Contains(names, name) {
+	for _, f := range messageFormats() {
+		if name := "`" + f.Name + "`"; slices.Contains(f.Keys, key) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

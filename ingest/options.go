@@ -10,6 +10,8 @@ import (
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -42,6 +44,10 @@ type Options struct {
 	// Format is the name of the files' format; "": each file's name tells, or
 	// else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
+	// What is in the messages of FromTopic.
+	message.Settings `mapstructure:",squash" yaml:",inline"`
+	// Registry has the schemas of the messages of FromTopic.
+	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
 	// What columns are for, and how rows are read.
 	layout.Options `mapstructure:",squash" yaml:",inline"`
 	// ClassWeight has the factors of the weights of training examples, by
@@ -99,6 +105,9 @@ func (o Options) check(files []string) []option.Problem {
 	case "", ChangedTopicStop, ChangedTopicBehind, ChangedTopicAnew:
 	default:
 		wrong("on_changed_topic", strconv.Quote(o.OnChangedTopic), "stop, behind or anew")
+	}
+	if o.FromTopic == "" {
+		problems = append(problems, o.checkNoMessages()...)
 	}
 	if o.FromTopic != "" {
 		problems = append(problems, o.checkFromTopic()...)

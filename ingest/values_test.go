@@ -24,6 +24,15 @@ func ofTopic(format string, change func(*Options)) Options {
 	return o
 }
 
+func valuesOf(t *testing.T, o Options) *Values {
+	t.Helper()
+	v, err := NewValues(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // A value in CSV is some lines; in JSON it is an object or an array of them. The keys of columns mean what they mean for files.
 func TestValues(t *testing.T) {
 	nan := float32(math.NaN())
@@ -70,14 +79,14 @@ func TestValues(t *testing.T) {
 			if problems := test.options.Check(); problems != nil {
 				t.Fatal(problems)
 			}
-			v := NewValues(test.options)
+			v := valuesOf(t, test.options)
 			for i, text := range test.values {
 				m, before := TopicMessage{Partition: 3, Offset: int64(10 + i)}, v.batch.Rows
 				if key, value, ok := strings.Cut(text, ":"); ok && key == "key" {
 					m.Key, text = key, value
 				}
 				m.Value = []byte(text)
-				if full, err := v.Add(m); full || err != nil {
+				if full, err := v.Add(t.Context(), m); full || err != nil {
 					t.Fatalf("%s: %v, %v", text, full, err)
 				}
 				if added := v.batch.Rows - before; added > 0 {
@@ -142,9 +151,12 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 					t.Fatal(problems)
 				}
 				if o.FindsWords() {
-					words := NewTopicWords(o)
+					words, err := NewTopicWords(o)
+					if err != nil {
+						t.Fatal(err)
+					}
 					for line := range strings.Lines(content) {
-						if err := words.Add([]byte(line)); err != nil {
+						if err := words.Add(t.Context(), TopicMessage{Value: []byte(line)}); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -152,12 +164,12 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				v := NewValues(o)
+				v := valuesOf(t, o)
 				for line := range strings.Lines(content) {
-					if _, err := v.Add(TopicMessage{Value: []byte(line)}); err != nil {
+					if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(line)}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := v.Add(TopicMessage{Value: []byte("\x00")}); err == nil {
+					if _, err := v.Add(t.Context(), TopicMessage{Value: []byte("\x00")}); err == nil {
 						t.Fatal("a value that is no row was added")
 					}
 				}
@@ -180,7 +192,7 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"csv", "a,1", "1 features, expected 2 as in earlier values"},
 		{"csv", "a,1,x", `column 2: "x" is not a number`},
 		{"csv", "a,1,2\nb,\"1,5\",2", `row 1, counted from 0: column 1: "1,5" is not a number: write decimals with a point`},
-		{"csv", "a,1,", "column 2: no value: examples.missing: mean uses the mean of the column"},
+		{"csv", "a,1,", "column 2: a missing value: examples.missing: mean uses the mean of the column"},
 		{"json", `{"label":"a","x":1,"y":2,"y":3}`, `duplicate column "y"`},
 		{"json", "{\"label\":\"\xff\",\"x\":1,\"y\":2}", "byte 10, 0xff, is not UTF-8: set examples.encoding, such as windows-1252, or convert the text"},
 		{"json", `{"label":"\udc00","x":1,"y":2}`, `byte 10: \udc00: an unpaired surrogate`},
@@ -192,15 +204,15 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"json", "{} {}", "not JSON: byte 4: invalid character '{' after top-level value"},
 		{"json", "3", "3: expected an object with a value for each column, or an array of such objects"},
 		{"json", `[{"label":"a","x":1,"y":2},4]`, "row 1, counted from 0: 4: expected an object with a value for each column, or an array of such objects"},
-		{"json", `{"label":"a","x":1}`, `column "y": no value: examples.missing: mean uses the mean of the column`},
-		{"json", `{"label":"a","x":1,"y":1e99}`, `column "y": "1e99" is too large for a float32`},
-		{"json", `{"label":"a","x":1,"y":{}}`, `column "y": an object: expected a number or a text`},
+		{"json", `{"label":"a","x":1}`, `column "y": a missing value: examples.missing: mean uses the mean of the column`},
+		{"json", `{"label":"a","x":1,"y":1e99}`, `column "y": 1e+99 is not a finite float32`},
+		{"json", `{"label":"a","x":1,"y":{}}`, `column "y": an object: expected a number: name one of its members, as in user.age`},
 		{"json", `{"x":1,"y":2}`, `no column "label": the object has "x" and "y": examples.label names the label column`},
 		{"json", `{}`, `no column "label": the object is empty`},
-		{"json", `{"specversion":"1.0","id":"1","data":{"label":"a","x":1,"y":2}}`, `no column "label": the object has "data", "id" and "specversion". It is in "data": configure the producer to write only that object`},
-		{"json", `{"schema":{},"payload":{"before":null,"after":{"label":"a","x":1,"y":2}}}`, `no column "label": the object has "payload" and "schema". It is in "payload.after": configure the producer to write only that object`},
-		{"json", "\x00\x00\x00\x00\x07{}", "it begins with a 0 and the schema ID 7, as the serializers of a schema registry write: expected an object with a value for each column, or an array of such objects: configure the producer without a registry"},
-		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with a 0 and the schema ID 256, as the serializers of a schema registry write: expected one example a line, without a header: configure the producer without a registry"},
+		{"json", `{"specversion":"1.0","id":"1","data":{"label":"a","x":1,"y":2}}`, `no column "label": the object has "data", "id" and "specversion". It is in "data": set examples.rows to that path`},
+		{"json", `{"schema":{},"payload":{"before":null,"after":{"label":"a","x":1,"y":2}}}`, `no column "label": the object has "payload" and "schema". It is in "payload.after": set examples.rows to that path`},
+		{"json", "\x00\x00\x00\x00\x07{}", "it begins with a 0 and the schema ID 7, as the serializers of a schema registry write: expected an object with a value for each column, or an array of such objects: set examples.registry.url, or configure the producer without a registry"},
+		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with a 0 and the schema ID 256, as the serializers of a schema registry write: expected one example a line, without a header: set examples.registry.url, or configure the producer without a registry"},
 	} {
 		o := ofTopic(test.format, func(o *Options) {
 			if o.Format == "json" {
@@ -208,9 +220,9 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 			}
 		})
 		good := map[string]string{"csv": "a,1,2", "json": `{"label":"a","x":1,"y":2}`}[test.format]
-		v := NewValues(o)
+		v := valuesOf(t, o)
 		for _, value := range []string{good, test.value, good} {
-			full, err := v.Add(TopicMessage{Value: []byte(value)})
+			full, err := v.Add(t.Context(), TopicMessage{Value: []byte(value)})
 			if value != good && (err == nil || err.Error() != test.reason) || value == good && err != nil || full {
 				t.Errorf("%s: %v, %v, expected %s", value, full, err, test.reason)
 			}
@@ -222,14 +234,22 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 	}
 }
 
+// A message with a key and without a value is a tombstone, which has no rows.
+func TestTombstones(t *testing.T) {
+	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
+	if full, err := v.Add(t.Context(), TopicMessage{Key: "a"}); full || err != nil || v.Take() != nil {
+		t.Errorf("%v, %v", full, err)
+	}
+}
+
 // The first value that can be used says how many columns there are.
 func TestFirstValues(t *testing.T) {
-	v := NewValues(ofTopic("csv", func(*Options) {}))
+	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
 	for _, test := range []struct {
 		value string
 		works bool
 	}{{"a,b,c,d", false}, {"label,length,width", false}, {"a,1,2", true}, {"a,1,2,3", false}} {
-		if _, err := v.Add(TopicMessage{Value: []byte(test.value)}); (err == nil) != test.works {
+		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)}); (err == nil) != test.works {
 			t.Errorf("%s: %v", test.value, err)
 		}
 	}
@@ -237,12 +257,12 @@ func TestFirstValues(t *testing.T) {
 
 // A batch has whole values, as many as fit a message.
 func TestBatchesOfValues(t *testing.T) {
-	v := NewValues(ofTopic("csv", func(o *Options) { o.BatchRows = 3 }))
+	v := valuesOf(t, ofTopic("csv", func(o *Options) { o.BatchRows = 3 }))
 	for i, test := range []struct {
 		value      string
 		full, over bool // before and after
 	}{{"a,1\nb,2", false, false}, {"c,3\nd,4", true, false}, {"c,3", false, true}} {
-		full, err := v.Add(TopicMessage{Value: []byte(test.value)})
+		full, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)})
 		if full != test.full || err != nil || v.Full() != test.over {
 			t.Errorf("value %d: full %v, then %v, %v", i, full, v.Full(), err)
 		}
@@ -250,16 +270,16 @@ func TestBatchesOfValues(t *testing.T) {
 	if rows := v.Take(); !slices.Equal(rows.Words, []string{"a", "b", "c"}) {
 		t.Errorf("%+v", rows)
 	}
-	if _, err := v.Add(TopicMessage{Value: []byte("a,1\nb,2\nc,3\nd,4")}); err != nil || v.Take().Rows != 4 {
+	if _, err := v.Add(t.Context(), TopicMessage{Value: []byte("a,1\nb,2\nc,3\nd,4")}); err != nil || v.Take().Rows != 4 {
 		t.Errorf("a value with more rows than a batch: %v", err)
 	}
-	wide := NewValues(ofTopic("csv", func(*Options) {}))
-	if _, err := wide.Add(TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))}); err == nil ||
+	wide := valuesOf(t, ofTopic("csv", func(*Options) {}))
+	if _, err := wide.Add(t.Context(), TopicMessage{Value: []byte(strings.Repeat("a"+strings.Repeat(",1", 100_000)+"\n", 3))}); err == nil ||
 		err.Error() != "3 examples do not fit a message of 900000 bytes: send fewer in a value" {
 		t.Errorf("a value that does not fit: %v", err)
 	}
 	for i := range 3 {
-		if full, err := wide.Add(TopicMessage{Value: []byte("a" + strings.Repeat(",1", 100_000))}); err != nil || full != (i == 2) {
+		if full, err := wide.Add(t.Context(), TopicMessage{Value: []byte("a" + strings.Repeat(",1", 100_000))}); err != nil || full != (i == 2) {
 			t.Errorf("wide value %d: %v, %v", i, full, err)
 		}
 	}
@@ -272,10 +292,10 @@ func TestCheckFromTopic(t *testing.T) {
 		want    option.Problem
 	}{
 		{ofTopic("csv", func(o *Options) { o.Train = []string{"a.csv"} }), option.Problem{Key: "from_topic", Value: "clicks", Want: "no files under examples.train and examples.test with it: ingest files first, or follow the topic"}},
-		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: `""`, Want: "json or csv, as examples.from_topic is set"}},
-		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: `"parquet"`, Want: "json or csv, as examples.from_topic is set"}},
+		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: `""`, Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
+		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: `"parquet"`, Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
 		{ofTopic("csv", func(o *Options) { o.Header = &yes }), option.Problem{Key: "header", Value: "true", Want: "false: the values of a topic have no header"}},
-		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "from_topic", Value: "clicks", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
+		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "format", Value: "csv", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
 		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), option.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},
 		{ofTopic("csv", func(o *Options) { o.Weight = "0" }), option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
 		{ofTopic("json", func(*Options) {}), option.Problem{Key: "columns.use", Value: "[]", Want: "the columns that become features: each message may have others"}},
@@ -308,10 +328,10 @@ func FuzzValues(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		for _, o := range all {
 			o.BatchRows = 2
-			v := NewValues(o)
+			v := valuesOf(t, o)
 			for _, value := range [][]byte{first, second, second} {
 				before := v.batch.Rows
-				full, err := v.Add(TopicMessage{Value: value})
+				full, err := v.Add(t.Context(), TopicMessage{Value: value})
 				if (full || err != nil) && v.batch.Rows != before {
 					t.Errorf("%q: full %v, %v: %d rows, before %d", value, full, err, v.batch.Rows, before)
 				}

@@ -1,8 +1,11 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -14,37 +17,35 @@ type TopicWords struct {
 }
 
 // NewTopicWords returns TopicWords without words, for options that pass Check and have a FromTopic.
-func NewTopicWords(o Options) *TopicWords {
-	return &TopicWords{NewValues(o), layout.NewFoundWords(o.Options)}
+func NewTopicWords(o Options) (*TopicWords, error) {
+	v, err := NewValues(o)
+	return &TopicWords{v, layout.NewFoundWords(o.Options)}, err
 }
 
 // Add adds the words of a value. A value that can't be used has none: Values says why. It is an error if a column has too many words.
-func (w *TopicWords) Add(value []byte) error {
+func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	v := w.values
-	rows, err := v.rowsOf(value)
+	rows, err := v.rowsOf(ctx, m)
+	if unusable, _ := Unusable(err); err != nil && (!unusable || ctx.Err() != nil) {
+		return err
+	}
 	if err != nil || len(rows) == 0 {
 		return nil
 	}
 	if len(v.Cells) == 0 {
-		if err := v.format.assign(v, rows[0]); err != nil {
-			v.Cells, v.wanted = nil, 0
+		n, err := v.width(rows[0])
+		if err == nil {
+			err = v.Assign(n, rows[0])
+		}
+		if err != nil {
+			v.forget()
 			return nil
 		}
 	}
-	for _, row := range rows {
-		if len(row.Fields) < len(v.Cells) || v.wanted > 0 && len(row.Fields) != v.wanted {
-			continue
-		}
-		for at, cell := range v.Cells {
-			if cell.Role != layout.Category {
-				continue
-			}
-			if err := w.found.Add(&v.Layout, at, row.Fields[at]); err != nil {
-				return v.Locate(at, err)
-			}
-		}
-	}
-	return nil
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row []tabular.Cell) bool {
+		return len(row) < len(v.Cells) || v.wanted > 0 && len(row) != v.wanted
+	})
+	return v.AddWords(rows, w.found)
 }
 
 // Options returns the options with the words that were found. It is an error if a column has none.

@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -147,14 +148,13 @@ func (r *jsonRows) list(features []float32) error {
 	}
 }
 
-// object reads a row that is an object.
-func (r *jsonRows) object(features []float32) error {
-	if !r.places.HasNames() {
-		return r.Errorf("an object: the model has no column names; send a list of the %d features", r.places.Columns())
-	}
-	clear(r.has)
+// members reads an object: a row, or a value within one, whose columns have paths that begin with the place of the object.
+func (r *jsonRows) members(features []float32, place []byte) error {
 	var others jsonscan.Names
-	err := r.Members(func(name []byte) error {
+	return r.Members(func(name []byte) error {
+		if place != nil {
+			name = slices.Concat(place, []byte{'.'}, name)
+		}
 		column, err := r.find(name, &others)
 		if err != nil {
 			return err
@@ -162,11 +162,43 @@ func (r *jsonRows) object(features []float32) error {
 		if err := r.Take(':'); err != nil {
 			return err
 		}
+		return r.member(features, name, column)
+	})
+}
+
+// member reads the value of a column, or of none: then there may be columns within it.
+func (r *jsonRows) member(features []float32, name []byte, column int) error {
+	if column >= 0 || !r.places.Within(name) {
 		if err := r.value(features, column); err != nil {
 			return fmt.Errorf("column %.40q: %w", name, err)
 		}
 		return nil
-	})
+	}
+	switch r.Peek() {
+	case '{':
+		return r.members(features, slices.Clone(name))
+	case '[':
+		place := slices.Clone(name)
+		return r.Elements(func(i int) error {
+			name := strconv.AppendInt(append(slices.Clip(place), '.'), int64(i), 10)
+			var none jsonscan.Names
+			column, err := r.find(name, &none)
+			if err != nil {
+				return err
+			}
+			return r.member(features, name, column)
+		})
+	}
+	return r.Skip()
+}
+
+// object reads a row that is an object.
+func (r *jsonRows) object(features []float32) error {
+	if !r.places.HasNames() {
+		return r.Errorf("an object: the model has no column names; send a list of the %d features", r.places.Columns())
+	}
+	clear(r.has)
+	err := r.members(features, nil)
 	if err != nil || !slices.Contains(r.has, false) {
 		return err
 	}

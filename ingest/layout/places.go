@@ -14,13 +14,14 @@ import (
 type Places struct {
 	layout Layout
 	byName map[string]int
+	within map[string]bool // where columns have paths that go on
 }
 
 // NewPlaces returns the places of the columns that a model was trained on, or if they are not known of its features, which then have no
 // names. o is what TrainedAs returns.
 func NewPlaces(o Options, want Features) (*Places, error) {
 	o = o.ToPredict()
-	p := &Places{byName: map[string]int{}}
+	p := &Places{byName: map[string]int{}, within: map[string]bool{}}
 	columns := want.Columns
 	if columns == nil {
 		columns = make(examples.Columns, want.Width)
@@ -31,6 +32,11 @@ func NewPlaces(o Options, want Features) (*Places, error) {
 		p.layout.Features += column.Features()
 		if column.Name != "" {
 			p.byName[column.Name] = i
+			for at, c := range column.Name {
+				if c == '.' {
+					p.within[column.Name[:at]] = true
+				}
+			}
 		}
 	}
 	if p.layout.Features != want.Width {
@@ -50,6 +56,9 @@ func (p *Places) Find(name []byte) (column int, ok bool) {
 	column, ok = p.byName[string(name)]
 	return column, ok
 }
+
+// Within reports whether there are columns within a value, as user.age is within user.
+func (p *Places) Within(name []byte) bool { return p.within[string(name)] }
 
 // Numbers returns the place of the feature that a column of numbers is. ok is false for a column of words, and for one
 // with an offset, whose numbers PutText needs as they are written.

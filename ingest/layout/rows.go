@@ -13,35 +13,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Row is a row of texts.
-type Row struct {
-	// Fields has one text of each column. If the last column has lists of numbers, all of them follow.
-	Fields []string
-	// IsList reports whether the labels are Labels, and not those of a text; nil: they are unknown.
-	IsList bool
-	Labels []string
-}
-
-// AppendRow adds a row to a batch. parse parses a feature. The words of a text must have been counted. After an error
+// AppendRow adds a row of texts to a batch. parse parses a feature. The words of a text must have been counted. After an error
 // the batch may have a part of the row.
-func (l *Layout) AppendRow(b *examples.Rows, row Row, parse func(field string) (float32, error)) error {
+func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field string) (float32, error)) error {
 	base := len(b.Floats)
 	b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
 	features := b.Floats[base:]
 	for i, cell := range l.Cells {
-		field := strings.TrimSpace(row.Fields[i])
+		field := strings.TrimSpace(fields[i])
 		switch cell.Role {
 		case Feature:
-			for j := range max(cell.Length, 1) {
-				if j > 0 {
-					field = strings.TrimSpace(row.Fields[i+j])
-				}
-				v, err := parse(field)
-				if err != nil {
-					return l.Locate(i, err)
-				}
-				features[cell.At+j] = cell.less(v, field)
+			v, err := parse(field)
+			if err != nil {
+				return l.Locate(i, err)
 			}
+			features[cell.At] = cell.less(v, field)
 		case Category:
 			if err := l.Category(cell, features, field); err != nil {
 				return l.Locate(i, err)
@@ -59,7 +45,7 @@ func (l *Layout) AppendRow(b *examples.Rows, row Row, parse func(field string) (
 			}
 		case Label:
 			if l.Options.Several() {
-				labels, err := l.severalOf(row, field)
+				labels, err := l.Split(field)
 				if err != nil {
 					return l.Locate(i, err)
 				}
@@ -95,14 +81,6 @@ func (l *Layout) AppendRow(b *examples.Rows, row Row, parse func(field string) (
 	}
 	b.Rows++
 	return nil
-}
-
-// severalOf returns the labels of a row, of whose column the text is field.
-func (l *Layout) severalOf(row Row, field string) ([]string, error) {
-	if row.IsList {
-		return l.ListOf(row.Labels)
-	}
-	return l.Split(field)
 }
 
 // Parse parses a feature; NaN if it is missing.

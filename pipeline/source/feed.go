@@ -146,15 +146,32 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 	return nil
 }
 
+// messageOf returns a message of the topic as ingest has it.
+func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
+	return ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, SchemaID: m.Get(ingest.SchemaHeader), Value: m.Value}
+}
+
 // add takes a message of the topic into the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
-	value := ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, Value: m.Value}
-	full, err := f.values.Add(value)
+	value := messageOf(partition, m)
+	full := false
+	put := func() (err error) {
+		full, err = f.values.Add(ctx, value)
+		return err
+	}
+	flush := func() error { return f.flush(ctx) }
+	err := f.whileAway(ctx, flush, put)
 	if full {
 		if err := f.flush(ctx); err != nil {
 			return err
 		}
-		_, err = f.values.Add(value)
+		err = put()
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if unusable, _ := ingest.Unusable(err); err != nil && !unusable {
+		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, err))
 	}
 	if err != nil {
 		if f.Job.OnBadMessage == schemas.StopOnBadMessage {
@@ -186,7 +203,7 @@ func (f *Feed) flush(ctx context.Context) error {
 		f.done()
 		return nil // what was read has no examples, and is read again if this process ends before there are some
 	}
-	f.noticeOffsets()
+	f.noticeColumns()
 	after := f.state
 	after.After = ""
 	for _, q := range slices.Sorted(maps.Keys(f.read)) {
@@ -270,8 +287,14 @@ func (f *Feed) quarantine(ctx context.Context) error {
 	return nil
 }
 
-// noticeOffsets names the columns that need an offset, each once.
-func (f *Feed) noticeOffsets() {
+// noticeColumns names the columns that need an offset, and those that may be misspelt, each once.
+func (f *Feed) noticeColumns() {
+	for _, name := range f.values.Absent() {
+		if _, said := f.absent.LoadOrStore(name, true); !said {
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Is it called so under examples.columns.use? Missing "+
+				"values are learnt as examples.missing says", name, f.Topic)
+		}
+	}
 	needed := f.values.NeededOffsets()
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		if _, said := f.needOffsets.LoadOrStore(name, true); !said {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -75,7 +76,7 @@ func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Reco
 	topic := job.Examples.FromTopic
 	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: progress.NewWaiting(p.Log, topic),
 		caughtUp: make(chan struct{}, 1)}
-	f.Together = f.inGoroutines
+	f.Together, f.Pause = f.inGoroutines, pause
 	return f
 }
 
@@ -129,11 +130,15 @@ type Following struct {
 	waiting    *progress.Waiting
 	caughtUp   chan struct{}                        // receives a value when a feed has read what the topic had when it began; has room for one
 	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one has an error
+	// Pause waits until a time has passed, or the context ends.
+	Pause func(ctx context.Context, d time.Duration) error
+	away  atomic.Int32 // how many feeds wait for a schema registry
 	// earlier says that the examples have had rows of the topic before.
 	earlier     bool
 	quarantined atomic.Int64           // messages that could not be used
 	unusable    atomic.Pointer[string] // why one of them could not, and where it is
 	needOffsets sync.Map               // the columns that were said to need an offset
+	absent      sync.Map               // the columns that were said to have no values
 }
 
 // checkUsable returns a *NothingUsableError if the topic has had messages, and neither now nor earlier one that could be used.
@@ -204,8 +209,11 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 				from.Raise(attempt.Position(q))
 			}
 		}
-		feeds = append(feeds, &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To,
-			values: ingest.NewValues(options)})
+		values, err := ingest.NewValues(options)
+		if err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values})
 	}
 	return feeds, nil
 }

@@ -35,14 +35,19 @@ func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (inges
 		}
 		return o, nil
 	}
-	words := ingest.NewTopicWords(o)
+	words, err := ingest.NewTopicWords(o)
+	if err != nil {
+		return o, err
+	}
 	for _, bound := range f.Bounds {
-		err := f.Between(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error { return words.Add(m.Value) })
+		err := f.Between(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
+			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, messageOf(bound.Partition, m)) })
+		})
 		if err != nil {
 			return o, fmt.Errorf("find the words in %s: %w", f.Topic, err)
 		}
 	}
-	o, err := words.Options()
+	o, err = words.Options()
 	if err != nil {
 		return o, fmt.Errorf("%s: %w", f.Topic, err)
 	}

@@ -1,6 +1,7 @@
 package value
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -24,6 +25,11 @@ func (c Cell) Items() (items []Cell) {
 // Members calls put with each member of an object that CheckJSON has passed, in order. It is an error if the value is
 // no object, or has two members of a name: which of them counts would be a guess.
 func (c Cell) Members(put func(name string, value Cell) error) error {
+	return c.Each(func(name []byte, value Cell) error { return put(string(name), value) })
+}
+
+// Each is Members for names that need no memory of their own: a name is part of the value.
+func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	if len(c) == 0 || c[0] != '{' {
 		return fmt.Errorf("%s is not an object", c)
 	}
@@ -32,7 +38,7 @@ func (c Cell) Members(put func(name string, value Cell) error) error {
 		to := end(c, at)
 		name := nameOf(c[at:to])
 		if names.has(name) {
-			return fmt.Errorf("duplicate column %s", Quote(name))
+			return fmt.Errorf("duplicate column %s", Quote(string(name)))
 		}
 		at = space(c, space(c, to)+1) // behind the colon
 		to = end(c, at)
@@ -47,14 +53,15 @@ func (c Cell) Members(put func(name string, value Cell) error) error {
 }
 
 // nameOf returns the text of a JSON string.
-func nameOf(quoted Cell) (name string) {
+func nameOf(quoted Cell) []byte {
 	for _, b := range quoted {
 		if b == '\\' {
+			var name string
 			_ = json.Unmarshal(quoted, &name) // CheckJSON has passed it
-			return name
+			return []byte(name)
 		}
 	}
-	return string(quoted[1 : len(quoted)-1])
+	return quoted[1 : len(quoted)-1]
 }
 
 // space returns where space that begins at a place of a value ends.
@@ -97,32 +104,37 @@ func end(c Cell, at int) int {
 	return at
 }
 
+// fewNames is how many names a list finds faster than a map.
+const fewNames = 32
+
 // nameSet is the names of the members of an object: a list while they are few.
 type nameSet struct {
-	few  []string
+	n    int
+	few  [fewNames][]byte
 	many map[string]bool
 }
 
 // has reports whether the set has a name, and adds it.
-func (s *nameSet) has(name string) bool {
-	const few = 16
+func (s *nameSet) has(name []byte) bool {
 	if s.many == nil {
-		for _, other := range s.few {
-			if other == name {
+		for _, other := range s.few[:s.n] {
+			if bytes.Equal(other, name) {
 				return true
 			}
 		}
-		if s.few = append(s.few, name); len(s.few) > few {
-			s.many = map[string]bool{}
-			for _, other := range s.few {
-				s.many[other] = true
-			}
+		if s.n < fewNames {
+			s.few[s.n] = name
+			s.n++
+			return false
 		}
-		return false
+		s.many = map[string]bool{}
+		for _, other := range s.few {
+			s.many[string(other)] = true
+		}
 	}
-	if s.many[name] {
+	if s.many[string(name)] {
 		return true
 	}
-	s.many[name] = true
+	s.many[string(name)] = true
 	return false
 }

@@ -44,6 +44,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 		files = []string{"none; train uses the examples on " + examplesTopic(c) + bounds(c.Examples)}
 		if topic := c.Examples.FromTopic; topic != "" {
 			files = append(files, "the topic "+topic+" is ingested")
+			_, wrong = ingest.NewValues(c.Examples) // which reads the schema and the files of the registry's keys
 		}
 	}
 	section(table, "files", files)

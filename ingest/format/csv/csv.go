@@ -184,7 +184,7 @@ func (r *csvReader) Next() (*examples.Rows, error) {
 				return nil, err
 			}
 		}
-		if err := r.AppendRow(b, layout.Row{Fields: r.record}, r.parse); err != nil {
+		if err := r.AppendRow(b, r.record, r.parse); err != nil {
 			return nil, err
 		}
 	}

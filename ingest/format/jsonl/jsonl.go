@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -35,32 +36,31 @@ const (
 // jsonTable reads line after line. Memory holds the current rows, and the first ones until they were current.
 type jsonTable struct {
 	input.LineReader
+	tabular.Rows
 	options layout.Options
-	missing value.Missing // words of strings that say that a number is missing
-	columns []tabular.Field
+	within  []string       // columns that the options name by paths
+	paths   *Paths         // to them
 	places  map[string]int // of the columns, by name
 	leaves  bool           // columns that the first rows do not have are left out; false: they are an error
 	closed  bool           // the first rows have been read
 	rows    []jsonRow      // the current ones, and those that follow
-	current int
 }
 
-// jsonRow is a row. A cell that is null, or that the object does not have, is nil or missing at the end.
+// jsonRow is a row. A cell that is null, or that the object does not have, is null or missing at the end.
 type jsonRow struct {
 	line  int
-	cells []value.Cell
-}
-
-// cell returns the value of a column; nil: null.
-func (r jsonRow) cell(column int) value.Cell {
-	if column < len(r.cells) {
-		return r.cells[column]
-	}
-	return nil
+	cells []tabular.Cell
 }
 
 func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
-	t := &jsonTable{LineReader: input.LineReader{Content: c}, options: o, missing: o.MissingValues, places: map[string]int{}}
+	t := &jsonTable{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
+	t.Missing, t.Fail = o.MissingValues, t.fail
+	for _, c := range o.NamedColumns() {
+		if within := pathsOf([]string{string(c)}); !slices.Contains(t.within, string(c)) {
+			t.within = append(t.within, within...)
+		}
+	}
+	t.paths = NewPaths(t.within)
 	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
 		c.Discard(3)
 	}
@@ -77,8 +77,8 @@ func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
 			if i == len(kinds) {
 				kinds = append(kinds, jsonKinds{})
 			}
-			kinds[i].see(cell, t.missing)
-			bytes += len(cell)
+			kinds[i].see(cell.Source(), t.Missing)
+			bytes += len(cell.Source())
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -86,14 +86,13 @@ func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
 		return nil, input.ErrEmpty
 	}
 	for i := range kinds {
-		t.columns[i].Kind, t.columns[i].Type = kinds[i].kind(), kinds[i].String()
-		t.columns[i].Length, t.columns[i].Digits = kinds[i].length, kinds[i].digits()
+		f := &t.Columns[i]
+		f.Kind, f.Type, f.Length, f.Digits = kinds[i].kind(), kinds[i].String(), kinds[i].length, kinds[i].digits()
+		f.Joined = f.Kind == tabular.TextList
 	}
 	t.closed, t.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0
 	return t, nil
 }
-
-func (t *jsonTable) Fields() []tabular.Field { return t.columns }
 
 // lineOf implements linedTable.
 func (t *jsonTable) LineOf(row int) int { return t.rows[row].line }
@@ -107,8 +106,8 @@ func (t *jsonTable) fail(row int, err error) error {
 }
 
 func (t *jsonTable) Begin(n int) (int, error) {
-	t.rows = append(t.rows[:0], t.rows[t.current:]...)
-	for t.current = 0; len(t.rows) < n; {
+	t.rows = append(t.rows[:0], t.rows[len(t.Current):]...)
+	for t.Current = t.Current[:0]; len(t.rows) < n; {
 		row, err := t.read()
 		if err == io.EOF {
 			break
@@ -118,8 +117,10 @@ func (t *jsonTable) Begin(n int) (int, error) {
 		}
 		t.rows = append(t.rows, row)
 	}
-	t.current = min(n, len(t.rows))
-	return t.current, nil
+	for _, row := range t.rows[:min(n, len(t.rows))] {
+		t.Current = append(t.Current, row.cells)
+	}
+	return len(t.Current), nil
 }
 
 // read reads the next line that is not blank.
@@ -146,11 +147,16 @@ func (t *jsonTable) read() (row jsonRow, err error) {
 }
 
 // members returns the values of an object, in the order of the columns. While the first rows are read it adds columns.
-func (t *jsonTable) members(line []byte) ([]value.Cell, error) {
+func (t *jsonTable) members(line []byte) ([]tabular.Cell, error) {
 	if line[0] != '{' {
 		return nil, fmt.Errorf("%s: expected an object with a value for each column", value.Quote(string(line)))
 	}
-	cells := make([]value.Cell, len(t.columns))
+	cells := make([]tabular.Cell, len(t.Columns))
+	add := func(name string) (at int) {
+		at, t.places[name] = len(t.Columns), len(t.Columns)
+		t.Columns, cells = append(t.Columns, tabular.Field{Name: name}), append(cells, tabular.Cell{})
+		return at
+	}
 	err := value.Cell(line).Members(func(name string, cell value.Cell) error {
 		at, known := t.places[name]
 		switch {
@@ -160,13 +166,25 @@ func (t *jsonTable) members(line []byte) ([]value.Cell, error) {
 			return fmt.Errorf("a column %s, which is missing in the first %d rows: "+
 				"list the feature columns under examples.columns.use", value.Quote(name), schemaRows)
 		case !known:
-			at, t.places[name] = len(t.columns), len(t.columns)
-			t.columns, cells = append(t.columns, tabular.Field{Name: name}), append(cells, nil)
+			at = add(name)
 		}
-		if !cell.Null() {
-			cells[at] = cell
-		}
+		cells[at] = tabular.JSON(cell)
 		return nil
 	})
+	if err != nil || len(t.within) == 0 {
+		return cells, err
+	}
+	found := make([]tabular.Cell, len(t.within))
+	err = t.paths.Read(line, found)
+	for i, name := range t.within {
+		at, known := t.places[name]
+		if !known && (t.closed || !t.paths.Has(i)) {
+			continue
+		}
+		if !known {
+			at = add(name)
+		}
+		cells[at] = found[i]
+	}
 	return cells, err
 }

@@ -24,14 +24,7 @@ func (r *tableReader) Next() (rows *examples.Rows, err error) {
 	b := &r.block
 	from, to, size := r.emitted, r.emitted, len(r.TableText)
 	for ; to < b.Rows; to++ {
-		label := ""
-		switch {
-		case len(b.Words) > 0:
-			label = b.Words[to]
-		case len(b.LabelLists) > 0:
-			label = strings.Join(b.LabelLists[to], ",")
-		}
-		row, err := r.exampleBytes(to, label)
+		row, err := r.exampleBytes(to, r.labelOf(to))
 		if err != nil {
 			return nil, r.fail(r.Label, r.failAt(to, err))
 		}
@@ -65,6 +58,17 @@ func (r *tableReader) Next() (rows *examples.Rows, err error) {
 	return &r.batch, nil
 }
 
+// labelOf returns the text of the labels of a row of the block.
+func (r *tableReader) labelOf(row int) string {
+	switch b := &r.block; {
+	case len(b.Words) > 0:
+		return b.Words[row]
+	case len(b.LabelLists) > 0:
+		return strings.Join(b.LabelLists[row], ",")
+	}
+	return ""
+}
+
 // readBlock reads the next rows, at most as many as fit a message without the text of their labels. After the last row it reads
 // the file to its end, for its digest, and returns io.EOF.
 func (r *tableReader) readBlock() error {
@@ -86,8 +90,15 @@ func (r *tableReader) readBlock() error {
 		}
 		return io.EOF
 	}
-	if len(b.Floats) < n*b.Cols {
-		b.Floats = make([]float32, n*b.Cols)
+	return r.readRows()
+}
+
+// readRows reads the current rows of the table.
+func (r *tableReader) readRows() (err error) {
+	b := &r.block
+	b.Cols = r.Features
+	if len(b.Floats) < b.Rows*b.Cols {
+		b.Floats = make([]float32, b.Rows*b.Cols)
 	}
 	b.Words, b.Numbers, b.Weights = b.Words[:0], b.Numbers[:0], b.Weights[:0]
 	b.Targets, b.LabelLists, b.NoLabel = b.Targets[:0], b.LabelLists[:0], b.NoLabel[:0]
@@ -120,6 +131,9 @@ func (r *tableReader) readBlock() error {
 
 // readFeatures reads a column of numbers or lists.
 func (r *tableReader) readFeatures(column int, c layout.Cell) error {
+	if t, ok := r.table.(noFile); ok && !c.List {
+		return r.readCells(t.Rows, column, c)
+	}
 	length := 1
 	if c.List {
 		length = c.Length
@@ -138,6 +152,22 @@ func (r *tableReader) readFeatures(column int, c layout.Cell) error {
 		r.block.Floats[row*r.Features+c.At+i%length] = float32(v - c.Offset)
 		return nil
 	})
+}
+
+// readCells is readFeatures for a column of numbers of messages: a message has few rows, and a closure for each of its columns would
+// take as long as all else.
+func (r *tableReader) readCells(rows *Rows, column int, c layout.Cell) error {
+	for row := range rows.Current {
+		v, err := rows.numberOf(rows.cell(row, column))
+		if err == nil {
+			err = r.CheckNumber(v)
+		}
+		if err != nil {
+			return r.failAt(row, err)
+		}
+		r.block.Floats[row*r.Features+c.At] = float32(v - c.Offset)
+	}
+	return nil
 }
 
 // readOffsetLists is readFeatures for a list whose numbers have offsets.
@@ -226,7 +256,11 @@ func (r *tableReader) readIndicators(column int) error {
 
 // readLists reads the labels of rows that may have several: lists, or texts with separators.
 func (r *tableReader) readLists(column int) error {
-	if k := r.fields[column].Kind; k == Text || IsNumber(k) {
+	k := r.fields[column].Kind
+	if k == Either {
+		return r.readEither(column)
+	}
+	if k == Text || IsNumber(k) {
 		return r.table.Texts(column, func(row int, field string, null bool) error {
 			labels, err := r.Split(strings.TrimSpace(field))
 			if err != nil {
@@ -251,6 +285,32 @@ func (r *tableReader) readLists(column int) error {
 		r.block.LabelLists = append(r.block.LabelLists, labels)
 		return nil
 	})
+}
+
+// readEither is readLists for a column that has lists in some messages and texts in others. Null has no labels that are known.
+func (r *tableReader) readEither(column int) error {
+	rows := r.table.(noFile).Rows
+	for row := range rows.Current {
+		var labels []string
+		cell := rows.cell(row, column)
+		text, err := "", error(nil)
+		switch {
+		case cell.Null():
+		case cell.IsList():
+			if labels, err = cell.texts(); err == nil {
+				labels, err = r.ListOf(append([]string{}, labels...))
+			}
+		default:
+			if text, err = cell.Text(); err == nil {
+				labels, err = r.Split(strings.TrimSpace(text))
+			}
+		}
+		if err != nil {
+			return r.failAt(row, err)
+		}
+		r.block.LabelLists = append(r.block.LabelLists, labels)
+	}
+	return nil
 }
 
 func (r *tableReader) readLabels(column int) error {
@@ -306,6 +366,12 @@ func (r *tableReader) eachLabel(put func(label string) bool) (err error) {
 
 // failAt returns an error at a row of the block.
 func (r *tableReader) failAt(row int, err error) error {
+	if r.Content == nil {
+		if _, placed := errors.AsType[*rowError](err); placed {
+			return err
+		}
+		return &rowError{row, err}
+	}
 	if t, ok := r.table.(linedTable); ok {
 		return &input.Error{File: r.Name, Line: t.LineOf(row), Offset: -1, Err: err}
 	}
@@ -326,21 +392,29 @@ func (r *tableReader) addWords(found *layout.FoundWords) (err error) {
 		if n == 0 {
 			return nil
 		}
-		for at, cell := range r.Cells {
-			if cell.Role != layout.Category && cell.Role != layout.Counted {
-				continue
-			}
-			err := r.table.Texts(at, func(row int, text string, _ bool) error {
-				if err := found.Add(&r.Layout, at, text); err != nil {
-					return r.failAt(row, err)
-				}
-				return nil
-			})
-			if err != nil {
-				return r.fail(at, err)
-			}
+		if err := r.findWords(found); err != nil {
+			return err
 		}
 	}
+}
+
+// findWords adds the words of the current rows.
+func (r *tableReader) findWords(found *layout.FoundWords) error {
+	for at, cell := range r.Cells {
+		if cell.Role != layout.Category && cell.Role != layout.Counted {
+			continue
+		}
+		err := r.table.Texts(at, func(row int, text string, _ bool) error {
+			if err := found.Add(&r.Layout, at, text); err != nil {
+				return r.failAt(row, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return r.fail(at, err)
+		}
+	}
+	return nil
 }
 
 // addSpread is csvSpread for a table.

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Kind is the kind of values of a table's column.
@@ -24,6 +22,7 @@ const (
 	Text                 // words, or whole texts
 	List                 // of numbers, as many in each row
 	TextList             // lists of texts
+	Either               // in some rows lists of texts, in others texts
 	Pairs                // lists of index and value: sparse rows
 )
 
@@ -32,6 +31,7 @@ type Field struct {
 	Name   string
 	Kind   Kind
 	Type   string // the file's name of its type
+	Joined bool   // a text may be a list of words
 	Digits bool   // a text that has numbers alone, in a file whose texts may be numbers
 	Length int    // of a list
 	Advice string // what makes a column that is not read one that is; "": to make it numbers
@@ -81,7 +81,7 @@ type linedTable interface {
 // tableReader reads the rows of a table. It reads as many rows at a time as a batch may have, so batches do not depend on how the
 // file groups its rows.
 type tableReader struct {
-	*input.Content
+	*input.Content // nil: the rows are of messages
 	layout.Layout
 	table   Table
 	fields  []Field
@@ -90,6 +90,8 @@ type tableReader struct {
 	emitted int // rows of the block that were in a batch
 	batch   examples.Rows
 	cut     examples.SparseRows // of the batch, if the rows are sparse
+
+	defaultLabel layout.Column // of messages; a file's is Label
 }
 
 // Label is the default column of the label.
@@ -204,7 +206,7 @@ func (r *tableReader) checkTypes() error {
 		isNumber := IsNumber(f.Kind) || f.Digits
 		isText := f.Kind == Text || isNumber
 		switch {
-		case c.Role == layout.Label && r.Options.Several() && (f.Kind == List || f.Kind == TextList):
+		case c.Role == layout.Label && r.Options.Several() && (f.Kind == List || f.Kind == TextList || f.Kind == Either):
 		case c.Role == layout.Indicator && !isText:
 			return r.fail(i, fmt.Errorf("a column of a label of type %s: expected booleans, or numbers that are 0 or 1", f.Type))
 		case c.Role == layout.Label && !isText:
@@ -213,7 +215,7 @@ func (r *tableReader) checkTypes() error {
 			return r.fail(i, fmt.Errorf("numbers to predict of type %s: expected a number in each row%s", f.Type, f.advised()))
 		case c.Role == layout.Category && !isText:
 			return r.fail(i, fmt.Errorf("words of type %s: expected text, numbers or booleans%s", f.Type, f.advised()))
-		case c.Role == layout.Counted && f.Kind != Text:
+		case c.Role == layout.Counted && f.Kind != Text && !f.Joined:
 			return r.fail(i, fmt.Errorf("texts of type %s: expected text%s", f.Type, f.advised()))
 		case c.Role == layout.Weight && !isNumber:
 			return r.fail(i, fmt.Errorf("weights of type %s: expected numbers%s", f.Type, f.advised()))
@@ -261,12 +263,15 @@ const (
 
 // fail returns an error at a column; -1: at no particular column.
 func (r *tableReader) fail(column int, err error) error {
+	if r.Content == nil {
+		return r.locate(column, err)
+	}
 	e, placed := errors.AsType[*input.Error](err)
 	if !placed {
 		e = input.WholeFile(r.Name, err)
 	}
 	if column >= 0 && e.Column == "" {
-		e.Column = strconv.Itoa(column) + " (" + value.Quote(r.fields[column].Name) + ")"
+		e.Column = r.place(column)
 	}
 	return e
 }

@@ -1,0 +1,383 @@
+package arrow
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// streams is the name of this format, which is that of files too.
+const streams = "arrow"
+
+// Messages is a stream or a file of Arrow in messages, whose columns need not be those of examples.
+func Messages() message.Format {
+	return message.Format{
+		Name:     streams,
+		Meaning:  "an Arrow stream or file, with rows of any columns",
+		Label:    message.Label,
+		Keys:     message.NamedKeys(),
+		Unframed: true,
+		Check:    func(o message.Options) []option.Problem { return message.CheckNamed(o) },
+		Open: func(o message.Options) (message.Reader, error) {
+			return &messages{options: o, wanted: message.Want(o), most: message.MaxRows(o.Options)}, nil
+		},
+	}
+}
+
+// messages reads streams.
+type messages struct {
+	options message.Options
+	wanted  *message.Wanted
+	most    int
+	rows    [][]tabular.Cell
+}
+
+// Read implements message.Reader.
+func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.Cell, err error) {
+	defer func() {
+		if cause := recover(); cause != nil { // the library trusts what a stream says of itself
+			err = fmt.Errorf("the stream is damaged: %v", cause)
+		}
+	}()
+	file := isArrowFile(p.Value)
+	s, err := stream.NewReader(bytes.NewBuffer(bytes.TrimPrefix(p.Value, []byte(arrowMagic))), file, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	var names []string
+	for _, f := range s.Schema().Fields() {
+		names = append(names, f.Name)
+	}
+	r.rows = r.rows[:0]
+	for {
+		batch, err := s.Next(func(column int) bool { return r.reads(names[column]) })
+		if err == io.EOF {
+			return r.rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = r.add(batch, names)
+		batch.Release()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// maxItems bounds the values of the lists of a column in a batch: those that are null take no bytes.
+const maxItems = 1 << 18
+
+var errItems = fmt.Errorf("lists with more than %d values", maxItems)
+
+// reads reports whether a column of a batch has something that is wanted.
+func (r *messages) reads(name string) bool {
+	return r.wanted.Root.Below[name] != nil || slices.Contains(r.wanted.Names, name)
+}
+
+// add adds the rows of a batch.
+func (r *messages) add(batch arrow.Record, names []string) error {
+	root := table{names: names, columns: batch.Columns()}
+	n := int(batch.NumRows())
+	if r.wanted.Rows {
+		return r.addWithin(&root, n)
+	}
+	from := len(r.rows)
+	if err := r.grow(n); err != nil {
+		return err
+	}
+	for column, name := range r.wanted.Names {
+		found, err := root.read(message.Path(name), name, n, func(row int, c tabular.Cell) { r.rows[from+row][column] = c })
+		if err != nil {
+			return fmt.Errorf("column %s: %w", strconv.Quote(name), err)
+		}
+		if !found && column < message.Predicted(r.options.Options) {
+			return message.NoColumnError(r.options.Options, column, names)
+		}
+	}
+	return nil
+}
+
+func (r *messages) grow(n int) error {
+	if len(r.rows)+n > r.most {
+		return message.TooManyRows(r.most)
+	}
+	for range n {
+		message.NextRow(&r.rows, r.wanted.Columns)
+	}
+	return nil
+}
+
+// addWithin adds the rows in a column of a batch: lists of structures, or structures.
+func (r *messages) addWithin(root *table, n int) error {
+	if n > r.most {
+		return message.TooManyRows(r.most)
+	}
+	at, ok := root.find(message.Path(r.options.Rows))
+	if !ok {
+		return message.NoRowsError(r.options.Rows, root.names)
+	}
+	from, ends := len(r.rows), make([]int, n) // where the rows of each row of the batch end
+	var places []int                          // of them in the column of their values
+	values := at
+	if lists, ok := at.(array.ListLike); ok {
+		values = lists.ListValues()
+	}
+	within, ok := values.(*array.Struct)
+	if !ok {
+		return fmt.Errorf("%s, where examples.rows says that the rows are, is %s: expected structures, or lists of them",
+			strconv.Quote(r.options.Rows), at.DataType())
+	}
+	for row := range n {
+		switch lists, ok := at.(array.ListLike); {
+		case at.IsNull(row):
+		case ok:
+			first, last := lists.ValueOffsets(row)
+			for i := first; i < last; i++ {
+				places = append(places, int(i))
+			}
+		default:
+			places = append(places, row)
+		}
+		if ends[row] = len(places); len(places) > r.most {
+			return message.TooManyRows(r.most)
+		}
+	}
+	if err := r.grow(len(places)); err != nil {
+		return err
+	}
+	if within.Len() > maxItems {
+		return errItems
+	}
+	t := tableOf(within)
+	for column, name := range r.wanted.Names {
+		cells := make([]tabular.Cell, within.Len())
+		found, err := t.read(message.Path(name), name, within.Len(), func(row int, c tabular.Cell) { cells[row] = c })
+		for i, place := range places {
+			r.rows[from+i][column] = cells[place]
+		}
+		if err == nil && !found {
+			cells = make([]tabular.Cell, n)
+			found, err = root.read(message.Path(name), name, n, func(row int, c tabular.Cell) { cells[row] = c })
+			for row, i := 0, 0; row < n; row++ {
+				for ; i < ends[row]; i++ {
+					r.rows[from+i][column] = cells[row]
+				}
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("column %s: %w", strconv.Quote(name), err)
+		}
+		if !found && column < message.Predicted(r.options.Options) {
+			return message.NoColumnError(r.options.Options, column, t.names)
+		}
+	}
+	return nil
+}
+
+// table is columns with names: of a batch, or of a structure.
+type table struct {
+	names   []string
+	columns []arrow.Array
+	isNull  func(row int) bool // nil: no row is
+}
+
+func tableOf(s *array.Struct) *table {
+	t := &table{isNull: s.IsNull}
+	for i, f := range s.DataType().(*arrow.StructType).Fields() {
+		t.names, t.columns = append(t.names, f.Name), append(t.columns, s.Field(i))
+	}
+	return t
+}
+
+// column returns the column of a name.
+func (t *table) column(name string) (arrow.Array, bool) {
+	for i := range t.names {
+		if t.names[i] == name {
+			return t.columns[i], true
+		}
+	}
+	return nil, false
+}
+
+// find returns the column at a path of structures.
+func (t *table) find(path []string) (arrow.Array, bool) {
+	column, ok := t.column(path[0])
+	if s, isStruct := column.(*array.Struct); ok && isStruct && len(path) > 1 {
+		return tableOf(s).find(path[1:])
+	}
+	return column, ok && len(path) == 1
+}
+
+// read puts the cells of n rows at a path. found says whether there is something.
+func (t *table) read(path []string, whole string, n int, put func(row int, c tabular.Cell)) (found bool, err error) {
+	if t.isNull != nil {
+		inner := put
+		put = func(row int, c tabular.Cell) {
+			if t.isNull(row) {
+				c = tabular.Cell{}
+			}
+			inner(row, c)
+		}
+	}
+	if column, ok := t.column(whole); ok {
+		return true, eachCell(column, n, put)
+	}
+	column, ok := t.column(path[0])
+	switch {
+	case !ok:
+		return false, nil
+	case len(path) == 1:
+		return true, eachCell(column, n, put)
+	}
+	switch column := column.(type) {
+	case *array.Struct:
+		return tableOf(column).read(path[1:], "", n, put)
+	case array.ListLike:
+		place, err := strconv.Atoi(path[1])
+		if err != nil || place < 0 {
+			return false, nil
+		}
+		values := column.ListValues()
+		if values.Len() > maxItems {
+			return false, errItems
+		}
+		cells := make([]tabular.Cell, values.Len())
+		collect := func(row int, c tabular.Cell) { cells[row] = c }
+		if len(path) == 2 {
+			found, err = true, eachCell(values, values.Len(), collect)
+		} else if s, ok := values.(*array.Struct); ok {
+			found, err = tableOf(s).read(path[2:], "", values.Len(), collect)
+		}
+		if err != nil || !found {
+			return found, err
+		}
+		for row := range n {
+			if first, last := column.ValueOffsets(row); !column.IsNull(row) && int64(place) < last-first {
+				put(row, cells[int(first)+place])
+			}
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// eachCell puts the cells of the first n rows of a column. Times are numbers of seconds.
+func eachCell(column arrow.Array, n int, put func(row int, c tabular.Cell)) error {
+	switch column := column.(type) {
+	case *array.Struct, *array.Map:
+		for row := range n {
+			if put(row, tabular.Object()); column.IsNull(row) {
+				put(row, tabular.Cell{})
+			}
+		}
+		return nil
+	case *array.Null:
+		for row := range n {
+			put(row, tabular.Cell{})
+		}
+		return nil
+	}
+	if cell := timeOf(column); cell != nil {
+		for row := range n {
+			if column.IsNull(row) {
+				put(row, tabular.Cell{})
+			} else {
+				put(row, cell(row))
+			}
+		}
+		return nil
+	}
+	if lists, ok := column.(array.ListLike); ok {
+		if lists.ListValues().Len() > maxItems {
+			return errItems
+		}
+		values := make([]tabular.Cell, lists.ListValues().Len())
+		if err := eachCell(lists.ListValues(), len(values), func(row int, c tabular.Cell) { values[row] = c }); err != nil {
+			return err
+		}
+		for row := range n {
+			if lists.IsNull(row) {
+				put(row, tabular.Cell{})
+				continue
+			}
+			first, last := lists.ValueOffsets(row)
+			put(row, tabular.Items(values[first:last:last]))
+		}
+		return nil
+	}
+	cells, err := cellsOf(column)
+	if err != nil {
+		return err
+	}
+	for row := range n {
+		put(row, cells.cellAt(row))
+	}
+	return nil
+}
+
+// cellAt returns a value.
+func (c *arrowCells) cellAt(i int) tabular.Cell {
+	switch {
+	case c.isNull(i):
+		return tabular.Cell{}
+	case c.text != nil:
+		return tabular.Word(string([]byte(c.text(i)))) // the text is part of the batch
+	case c.boolean:
+		return tabular.Truth(c.whole(i) != 0)
+	case c.unsigned:
+		return tabular.Unsigned(uint64(c.whole(i)))
+	case c.whole != nil:
+		return tabular.Integer(c.whole(i))
+	case c.float != nil:
+		return tabular.Float(c.float(i))
+	}
+	return tabular.Object()
+}
+
+// timeOf returns the cells of a column of times; nil: it is none.
+func timeOf(column arrow.Array) func(row int) tabular.Cell {
+	const day = 86400
+	whole := func(v int64, unit arrow.TimeUnit) tabular.Cell {
+		per := int64(1)
+		for range unit {
+			per *= 1000
+		}
+		return tabular.Float(float64(v/per) + float64(v%per)/float64(per))
+	}
+	switch column := column.(type) {
+	case *array.Timestamp:
+		unit := column.DataType().(*arrow.TimestampType).Unit
+		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+	case *array.Duration:
+		unit := column.DataType().(*arrow.DurationType).Unit
+		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+	case *array.Time32:
+		unit := column.DataType().(*arrow.Time32Type).Unit
+		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+	case *array.Time64:
+		unit := column.DataType().(*arrow.Time64Type).Unit
+		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+	case *array.Date32:
+		return func(row int) tabular.Cell { return tabular.Float(float64(column.Value(row)) * day) }
+	case *array.Date64:
+		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), arrow.Millisecond) }
+	case *array.Decimal128:
+		scale := column.DataType().(*arrow.Decimal128Type).Scale
+		return func(row int) tabular.Cell { return tabular.Float(column.Value(row).ToFloat64(scale)) }
+	}
+	return nil
+}

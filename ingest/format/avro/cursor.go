@@ -1,0 +1,135 @@
+package avro
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// cursor reads a value (https://avro.apache.org/docs/1.12.0/specification/#binary-encoding). After an error it reads zeros.
+type cursor struct {
+	rest []byte
+	err  error
+}
+
+var (
+	errShort = errors.New("the value ends too early for its schema")
+	errLong  = errors.New("a number that is longer than 64 bits")
+)
+
+// maxEmpty bounds the items of a list that take no bytes.
+const maxEmpty = 1 << 16
+
+func (c *cursor) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.rest = nil
+}
+
+// take returns the next n bytes.
+func (c *cursor) take(n int64) []byte {
+	if n < 0 || n > int64(len(c.rest)) {
+		c.fail(errShort)
+		return nil
+	}
+	taken := c.rest[:n:n]
+	c.rest = c.rest[n:]
+	return taken
+}
+
+func (c *cursor) long() int64 {
+	if len(c.rest) > 0 && c.rest[0] < 0x80 {
+		v := uint64(c.rest[0])
+		c.rest = c.rest[1:]
+		return int64(v>>1) ^ -int64(v&1)
+	}
+	v, n := binary.Varint(c.rest)
+	switch {
+	case n > 0:
+		c.rest = c.rest[n:]
+	case n == 0:
+		c.fail(errShort)
+	default:
+		c.fail(errLong)
+	}
+	return v
+}
+
+func (c *cursor) float() float64 {
+	if b := c.take(4); b != nil {
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	}
+	return 0
+}
+
+func (c *cursor) double() float64 {
+	if b := c.take(8); b != nil {
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	}
+	return 0
+}
+
+func (c *cursor) boolean() bool {
+	b := c.take(1)
+	if b == nil {
+		return false
+	}
+	if b[0] > 1 {
+		c.fail(fmt.Errorf("a boolean of %d", b[0]))
+	}
+	return b[0] == 1
+}
+
+func (c *cursor) bytes() []byte { return c.take(c.long()) }
+
+// items calls item for each item of an array or a map, until there is an error.
+func (c *cursor) items(item func()) {
+	for {
+		n, _ := c.block()
+		if n == 0 {
+			return
+		}
+		for range n {
+			if item(); c.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// passItems passes over an array or a map.
+func (c *cursor) passItems(item func()) {
+	for {
+		n, size := c.block()
+		if n == 0 {
+			return
+		}
+		if size >= 0 {
+			c.take(size)
+			continue
+		}
+		for range n {
+			if item(); c.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// block begins a block of items, and returns how many there are, and how many bytes they take: -1 if it does not say.
+func (c *cursor) block() (n, size int64) {
+	n, size = c.long(), -1
+	if n < 0 {
+		n, size = -n, c.long()
+	}
+	if c.err != nil {
+		return 0, 0
+	}
+	if n < 0 || n > int64(len(c.rest))+maxEmpty {
+		c.fail(errShort)
+		return 0, 0
+	}
+	return n, size
+}

@@ -1,0 +1,158 @@
+package avro
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hamba/avro/v2"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/message"
+)
+
+// Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with the schema of a
+// registry or of a file. With both, the file has the defaults and the aliases of fields that the writer's schema lacks.
+func Messages() message.Format {
+	return message.Format{
+		Name:    "avro",
+		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
+		Label:   message.Label,
+		Keys:    append(message.NamedKeys(), "schema", "registry.url"),
+		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
+		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
+		Open: func(o message.Options) (message.Reader, error) {
+			r := &messages{wanted: message.Want(o), options: o, programs: map[*message.Schema]compiled{}}
+			r.most = message.MaxRows(o.Options)
+			if o.Schema == "" {
+				return r, nil
+			}
+			text, err := os.ReadFile(o.Schema)
+			if err == nil {
+				r.ours, err = parse(&message.Schema{Text: string(text)})
+			}
+			if err != nil {
+				return nil, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
+			}
+			r.programs[nil], r.file = r.compile(&message.Schema{Name: o.Schema}, r.ours, nil), o.Schema
+			return r, r.programs[nil].err
+		},
+	}
+}
+
+var errDeep = fmt.Errorf("values within values, more than %d deep", maxDepth)
+
+// messages reads records.
+type messages struct {
+	options  message.Options
+	wanted   *message.Wanted
+	file     string      // of our schema; "": none
+	ours     avro.Schema // of the file
+	programs map[*message.Schema]compiled
+	decoder
+}
+
+// compiled is a program, or why there is none.
+type compiled struct {
+	*program
+	name string
+	err  error
+}
+
+// parse parses a schema, and those that it refers to.
+func parse(s *message.Schema) (schema avro.Schema, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the schema is damaged: %v", cause)
+		}
+	}()
+	if text := strings.TrimSpace(s.Text); strings.HasPrefix(text, "{") && !json.Valid([]byte(text)) {
+		return nil, errors.New("avro: the schema is not JSON") // the library would take all of it for the name of a type
+	}
+	types := &avro.SchemaCache{}
+	for _, r := range s.References {
+		if _, err := avro.ParseWithCache(r.Text, "", types); err != nil {
+			return nil, fmt.Errorf("the reference %s: %w", r.Name, err)
+		}
+	}
+	return avro.ParseWithCache(s.Text, "", types)
+}
+
+// programOf returns the program of a schema of a registry, or of the file for nil.
+func (r *messages) programOf(s *message.Schema) compiled {
+	p, known := r.programs[s]
+	if !known {
+		schema, err := parse(s)
+		if err != nil {
+			p = compiled{err: fmt.Errorf("%s: %w", s.Name, err)}
+		} else {
+			p = r.compile(s, schema, r.ours)
+		}
+		r.programs[s] = p
+	}
+	return p
+}
+
+// compile compiles a schema, which must have what is predicted, and the rows if they are at a path.
+func (r *messages) compile(s *message.Schema, writer, ours avro.Schema) compiled {
+	p := compile(writer, ours, r.wanted)
+	c := compiled{program: p, name: s.Name}
+	if c.within && !p.reached {
+		c.err = fmt.Errorf("%s: %w", s.Name, message.NoRowsError(r.options.Rows, p.names))
+		return c
+	}
+	for at := range message.Predicted(r.options.Options) {
+		if c.err = nil; !p.found[at] {
+			c.err = fmt.Errorf("%s: %w", s.Name, message.NoColumnError(r.options.Options, at, p.names))
+			return c
+		}
+	}
+	return c
+}
+
+// Read implements message.Reader.
+func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell, error) {
+	p := r.programOf(m.Schema)
+	if p.err != nil {
+		return nil, p.err
+	}
+	r.cursor, r.depth, r.rows = cursor{rest: m.Value}, 0, r.rows[:0]
+	if p.within {
+		copy(p.shared, p.preset)
+		r.row = p.shared
+	} else {
+		r.row = message.NextRow(&r.rows, p.columns)
+		copy(r.row, p.preset)
+	}
+	p.run(&r.decoder)
+	if r.err == nil && len(r.rest) > 0 {
+		r.err = fmt.Errorf("%d bytes behind the value", len(r.rest))
+	}
+	if r.err != nil {
+		return nil, r.explain(r.err, p.name, m)
+	}
+	if p.within {
+		for _, row := range r.rows {
+			for at := range row {
+				if !p.own[at] {
+					row[at] = p.shared[at]
+				}
+			}
+		}
+	}
+	return r.rows, nil
+}
+
+// explain says with which schema a value can't be read. Without a registry, one may have framed it.
+func (r *messages) explain(err error, schema string, m message.Payload) error {
+	err = fmt.Errorf("%w: is it written with %s?", err, schema)
+	if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
+		return fmt.Errorf("%w It begins as the serializers of a schema registry write it, with the schema ID %s: set "+
+			"examples.registry.url", err, id)
+	}
+	return err
+}

@@ -1,0 +1,88 @@
+package csv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// lines is the name of this format, which is that of files in CSV too.
+const lines = "csv"
+
+const meaning = "one example a line, without a header"
+
+// Messages is CSV (RFC 4180) in messages, without a header, one example in each row. With columns.use a row may have more columns than
+// are named. Otherwise all rows have as many as the first.
+func Messages() message.Format {
+	return message.Format{
+		Name:    lines,
+		Meaning: meaning,
+		Label:   Label,
+		IsText:  true,
+		Keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
+			"words.phrases", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+		Width: width,
+		Check: func(o message.Options) []option.Problem {
+			problems := CheckDelimiter(o.Options)
+			for _, c := range o.NamedColumns() {
+				if c.IsName() {
+					problems = append(problems, option.Problem{Key: "format", Value: lines, Want: fmt.Sprintf(
+						"columns by their numbers, from 0, unlike %s: the values of a topic have no header", value.Quote(string(c)))})
+				}
+			}
+			if o.Rows != "" {
+				problems = append(problems, option.Problem{Key: "rows", Value: value.Quote(o.Rows), Want: "no path: each line is a row"})
+			}
+			return problems
+		},
+		Open: func(o message.Options) (message.Reader, error) { return &messages{delimiter: o.Delimiter}, nil },
+	}
+}
+
+// width returns how many columns are read of a row of n.
+func width(o layout.Options, n int) (columns int, exact bool, err error) {
+	if len(o.Columns.Use) == 0 {
+		return n, true, nil
+	}
+	for _, c := range o.NamedColumns() {
+		if at, err := strconv.Atoi(string(c)); err == nil {
+			columns = max(columns, at+1)
+		}
+	}
+	if columns > n {
+		return 0, false, fmt.Errorf("%d columns, expected at least %d", n, columns)
+	}
+	return columns, false, nil
+}
+
+// messages reads lines.
+type messages struct {
+	delimiter string
+	read      [][]tabular.Cell
+}
+
+// Read implements message.Reader.
+func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
+	records, err := Rows(p.Value, r.delimiter)
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 {
+		return nil, errors.New("an empty value: expected " + meaning)
+	}
+	r.read = r.read[:0]
+	for _, record := range records {
+		row := message.NextRow(&r.read, len(record))
+		for i, text := range record {
+			row[i] = tabular.Word(text)
+		}
+	}
+	return r.read, nil
+}

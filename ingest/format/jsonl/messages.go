@@ -1,0 +1,167 @@
+package jsonl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+const meaning = "an object with a value for each column, or an array of such objects"
+
+// Messages is JSON (RFC 8259) in messages: an object with a value for each column, or an array of such objects. Columns that no key
+// names are not read. If columns.use names one column alone, it may have all features as an array.
+func Messages() message.Format {
+	return message.Format{
+		Name:    "json",
+		Meaning: meaning,
+		Label:   message.Label,
+		IsText:  true,
+		Keys:    message.NamedKeys(),
+		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
+		Open: func(o message.Options) (message.Reader, error) {
+			columns := message.Columns(o.Options)
+			r := &messages{options: o, columns: columns, paths: NewPaths(columns), most: message.MaxRows(o.Options)}
+			if o.Rows != "" {
+				r.rows = message.Path(o.Rows)
+			}
+			return r, nil
+		},
+	}
+}
+
+// messages reads objects.
+type messages struct {
+	options message.Options
+	columns []string
+	paths   *Paths
+	rows    []string // the path of the rows; nil: the message has them
+	most    int
+	read    [][]tabular.Cell
+}
+
+// Read implements message.Reader.
+func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
+	content := value.Cell(bytes.TrimSpace(p.Value))
+	if err := value.CheckJSON(content); errors.Is(err, value.ErrNotUTF8) {
+		return nil, r.options.NotUTF8(err, true)
+	} else if err != nil {
+		return nil, err
+	}
+	r.read = r.read[:0]
+	if r.rows == nil {
+		return r.rowsOf(content, nil)
+	}
+	rows, ok, err := valueAt(content, r.rows)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok && content[0] != '{':
+		return nil, fmt.Errorf("%s: expected an object, with the rows at %s, as examples.rows says", content, value.Quote(r.options.Rows))
+	case !ok:
+		return nil, message.NoRowsError(r.options.Rows, slices.Sorted(maps.Keys(membersOf(content))))
+	case rows.Null(): // such as the state after a row was deleted
+		return nil, nil
+	}
+	shared := make([]tabular.Cell, len(r.columns))
+	if content[0] == '{' {
+		if err := r.paths.Read(content, shared); err != nil {
+			return nil, err
+		}
+	}
+	return r.rowsOf(rows, shared)
+}
+
+// rowsOf returns the rows of an object or of an array of objects. What a row lacks is shared by all.
+func (r *messages) rowsOf(content value.Cell, shared []tabular.Cell) ([][]tabular.Cell, error) {
+	if content[0] != '[' {
+		err := r.add(content, shared)
+		return r.read, err
+	}
+	for i, object := range content.Items() {
+		if err := r.add(object, shared); err != nil {
+			return nil, fmt.Errorf("row %d, counted from 0: %w", i, err)
+		}
+	}
+	return r.read, nil
+}
+
+// add adds a row.
+func (r *messages) add(object value.Cell, shared []tabular.Cell) error {
+	if len(object) == 0 || object[0] != '{' {
+		return fmt.Errorf("%s: expected %s", object, meaning)
+	}
+	if len(r.read) >= r.most {
+		return message.TooManyRows(r.most)
+	}
+	row := message.NextRow(&r.read, len(r.columns))
+	copy(row, shared)
+	if err := r.paths.Read(object, row); err != nil {
+		return err
+	}
+	o := &r.options
+	if len(o.Targets)+len(o.LabelColumns) == 0 && !r.paths.Has(0) && (shared == nil || shared[0].Null()) {
+		return lacksColumn(object, r.columns[0], o.Rows)
+	}
+	return nil
+}
+
+// lacksColumn returns an error that says what an object has that lacks the column of the label, and where in it the column is.
+func lacksColumn(cell value.Cell, column, rows string) error {
+	object := membersOf(cell)
+	names := slices.Sorted(maps.Keys(object))
+	if within := findColumn(object, column); within != "" {
+		if rows != "" {
+			within = rows + "." + within
+		}
+		return fmt.Errorf("no column %s: the object has %s. It is in %s: set examples.rows to that path", value.Quote(column),
+			layout.SomeNames(names), value.Quote(within))
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no column %s: the object is empty", value.Quote(column))
+	}
+	return fmt.Errorf("no column %s: the object has %s: examples.label names the label column", value.Quote(column),
+		layout.SomeNames(names))
+}
+
+// findColumn returns the path of the object in an object that has a column, such as payload.after; "": none has.
+func findColumn(object map[string]value.Cell, column string) string {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if object[name].Null() || object[name][0] != '{' && object[name][0] != '[' {
+			continue
+		}
+		item := object[name]
+		if items := item.Items(); len(items) > 0 {
+			item = items[0]
+		}
+		inner := membersOf(item)
+		if _, has := inner[column]; has {
+			return name
+		}
+		if item[0] != '{' || object[name][0] == '[' {
+			continue
+		}
+		if within := findColumn(inner, column); within != "" {
+			return name + "." + within
+		}
+	}
+	return ""
+}
+
+// membersOf returns the members of an object, which CheckJSON has passed.
+func membersOf(object value.Cell) map[string]value.Cell {
+	members := map[string]value.Cell{}
+	_ = object.Members(func(name string, cell value.Cell) error {
+		members[name] = cell
+		return nil
+	})
+	return members
+}

@@ -1,0 +1,244 @@
+package protobuf
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
+)
+
+const events = `syntax = "proto3"; package shop;
+import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto"; import "google/protobuf/wrappers.proto";
+import "confluent/type/decimal.proto";
+enum Kind { UNKNOWN = 0; TALL = 1; WIDE = 2; }
+message Other { int32 x = 1; }
+message Event {
+	message Item { double price = 1; Event again = 2; string label = 3; }
+	string label = 1; Kind kind = 2; int32 i = 3; sint64 s = 4; fixed64 f = 5; uint64 u = 6; float small = 7; bool yes = 8; bytes raw = 9;
+	optional int32 maybe = 10; google.protobuf.Timestamp at = 11; google.protobuf.Duration took = 12; google.protobuf.DoubleValue wrapped = 13;
+	repeated Item items = 14; map<string, int64> counts = 15; map<int32, Item> byId = 16; repeated string tags = 17;
+	oneof which { string left = 18; Item right = 19; } confluent.type.Decimal price = 20; repeated sint32 packed = 21; int32 user_id = 22;
+}`
+
+// readerOf returns a reader of columns, the first of which is the label, with a schema file.
+func readerOf(t *testing.T, schema, name, rows string, columns ...string) (*messages, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "events.proto")
+	if err := os.WriteFile(file, []byte(schema), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows, Schema: file, Message: name}}
+	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
+	r, err := Messages().Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return r.(*messages), nil
+}
+
+// encoded is a message of the schema, which is given as JSON.
+func encoded(t *testing.T, schema, name, text string) []byte {
+	t.Helper()
+	file, err := compileText(t.Context(), &message.Schema{Text: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := named(file, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := dynamicpb.NewMessage(of)
+	if err := protojson.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	content, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func texts(rows [][]tabular.Cell) (all [][]string) {
+	for _, row := range rows {
+		var line []string
+		for i := range row {
+			line = append(line, textOf(&row[i]))
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+func textOf(c *tabular.Cell) string {
+	if !c.IsList() {
+		return c.String()
+	}
+	items := []string{}
+	for _, item := range c.List() {
+		items = append(items, textOf(&item))
+	}
+	return fmt.Sprint(items)
+}
+
+// Every kind of field has a cell. A field that is not set is null if it can be told from one that is.
+func TestKinds(t *testing.T) {
+	r, err := readerOf(t, events, "shop.Event", "", "kind", "i", "s", "f", "u", "small", "yes", "raw", "maybe", "at", "took", "wrapped", "items.1.price",
+		"items.0.again.user_id", "counts.b", "byId.7.price", "tags", "left", "right.price", "price", "packed", "userId", "items", "right", "nowhere.at.all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`{}`: `[["UNKNOWN" 0 0 0 0 0 false "" null null null null null null null null [] null null null [] 0 [] null null]]`,
+		`{"kind":"WIDE","i":-1,"s":"-2","f":"3","u":"18446744073709551615","small":0.5,"yes":true,"raw":"YWI=","maybe":0,
+		"at":"1970-01-01T00:00:01.500Z","took":"-1.5s","wrapped":0,"items":[{"again":{"userId":4}},{"price":2.5}],"counts":{"a":"1","b":"2"},
+		"byId":{"7":{"price":7}},"tags":["x","y"],"right":{"price":3},"price":{"value":"//8=","scale":2},"packed":[1,-1],"userId":9}`: `[["WIDE" -1 -2 3 "18446744073709551615" 0.5 true "ab" 0 1.5 -1.5 0 2.5 4 2 7 ["x" "y"] null 3 -0.01 [1 -1] 9 [an object an object] an object null]]`,
+	} {
+		rows, err := r.Read(t.Context(), message.Payload{Value: encoded(t, events, "shop.Event", text)})
+		if got := fmt.Sprint(texts(rows)); err != nil || got != want {
+			t.Errorf("%s: %v\n%s, expected\n%s", text, err, got, want)
+		}
+	}
+}
+
+// Rows at a path have what the message has beside them, unless their schema has it.
+func TestRowsWithin(t *testing.T) {
+	r, err := readerOf(t, events, "Event", "items", "label", "price", "kind")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`{"label":"no","kind":"TALL","items":[{"price":1,"label":"a"},{"price":2}]}`: `[["a" 1 "TALL"] ["" 2 "TALL"]]`,
+		`{"kind":"TALL"}`: `[]`,
+	} {
+		rows, err := r.Read(t.Context(), message.Payload{Value: encoded(t, events, "Event", text)})
+		if got := fmt.Sprint(texts(rows)); err != nil || got != want {
+			t.Errorf("%s: %v, %s, expected %s", text, err, got, want)
+		}
+	}
+}
+
+// A schema that can't be used names the key, and where it is wrong.
+func TestSchemasThatCantBeUsed(t *testing.T) {
+	for _, test := range []struct{ schema, name, rows, want string }{
+		{"syntax = \"proto3\";\nmessage E { int x = 1; }", "", "", `examples.schema: events.proto:2:13: field E.x: unknown type int`},
+		{"message {", "", "", "examples.schema: events.proto:1:9: syntax error: unexpected '{'"},
+		{`syntax = "proto3"; import "gone.proto"; message E {}`, "", "", "examples.schema: events.proto:1:27: open "},
+		{events, "", "", `examples.message: not set, and the file has "shop.Other" and "shop.Event": expected one of them`},
+		{events, "shop.Events", "", `examples.message: no message "shop.Events": expected one of "shop.Event" and "shop.Other"`},
+		{events, "shop.Event.Item", "items", `: nothing at "items", where examples.rows says that the rows are: the message has "price", "again" and "label"`},
+		{events, "shop.Other", "", `: no column "label": the message has "x": examples.label names the label column`},
+		{`syntax = "proto3";`, "", "", "examples.schema: the file has no message"},
+	} {
+		if _, err := readerOf(t, test.schema, test.name, test.rows, "label", "x"); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, expected %s", err, test.want)
+		}
+	}
+}
+
+// A schema of a registry has its references, and the value says which message it is.
+func TestReferences(t *testing.T) {
+	s := &message.Schema{Name: "schema 1", Text: `syntax = "proto3"; import "common/place.proto"; import "confluent/meta.proto";
+		message First { int32 x = 1; } message Second { message Third { string label = 1; common.Place at = 2; } }`,
+		References: []message.Reference{
+			{Name: "common/point.proto", Text: `syntax = "proto3"; package common; message Point { int32 x = 1; }`},
+			{Name: "common/place.proto", Text: `syntax = "proto3"; package common; import "common/point.proto"; message Place { Point point = 1; }`}}}
+	o := message.Options{Options: layout.Defaults()}
+	o.Columns.Use = []string{"at.point.x"}
+	opened, err := Messages().Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := []byte{10, 1, 'b', 18, 4, 10, 2, 8, 7}
+	for _, test := range []struct {
+		indexes []int
+		want    string
+	}{
+		{[]int{1, 0}, `[["b" 7]] <nil>`},
+		{[]int{0}, `[] schema 1: no column "label": the message has "x": examples.label names the label column`},
+		{[]int{1, 3}, `[] schema 1: no message at [1 3], where the value says that its message is in the schema`},
+	} {
+		for range 2 {
+			rows, err := opened.Read(t.Context(), message.Payload{Value: value, Schema: s, Indexes: test.indexes})
+			if got := fmt.Sprint(texts(rows), err); got != test.want {
+				t.Errorf("%v: %s, expected %s", test.indexes, got, test.want)
+			}
+		}
+	}
+}
+
+// A registry may have the descriptor of a file in Base64, as the serializers of Python register it, also of a reference.
+func TestDescriptors(t *testing.T) {
+	descriptor := func(name, text string, imports ...message.Reference) string {
+		file, err := compileText(t.Context(), &message.Schema{Text: text, References: imports})
+		if err != nil {
+			t.Fatal(err)
+		}
+		described := protodesc.ToFileDescriptorProto(file)
+		described.Name = &name
+		for _, m := range described.MessageType {
+			for _, f := range m.Field {
+				f.JsonName = nil // as in what protoc gives to Python
+			}
+		}
+		content, err := proto.Marshal(described)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.StdEncoding.EncodeToString(content)
+	}
+	const size = `syntax = "proto3"; package shop; message Size { optional int32 x = 1; int32 how_many = 2; }`
+	const order = `syntax = "proto3"; package shop; import "size.proto"; import "google/protobuf/timestamp.proto";
+		message Order { string label = 1; Size size = 2; google.protobuf.Timestamp at = 3; }`
+	text := message.Reference{Name: "size.proto", Text: size}
+	for _, reference := range []message.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
+		o := message.Options{Options: layout.Defaults()}
+		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
+		r, err := Messages().Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &message.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []message.Reference{reference}}
+		rows, err := r.Read(t.Context(), message.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
+		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
+// Whatever strangers send is rows, or an error.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte{10, 1, 'b', 16, 2})
+	f.Add([]byte{114, 9, 9, 0, 0, 0, 0, 0, 0, 4, 64, 122, 5, 10, 1, 'b', 16, 2})
+	f.Add([]byte{162, 1, 8, 10, 2, 255, 255, 24, 128, 128, 64})
+	f.Add([]byte{0, 0, 0, 0, 7, 10, 1, 'b'})
+	var readers []message.Reader
+	for _, rows := range []string{"", "items"} {
+		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
+		o.Columns.Use = []string{"price", "items.0.again.counts.b", "byId.7.price", "tags", "right", "at"}
+		r, err := Messages().Open(o)
+		if err != nil {
+			f.Fatal(err)
+		}
+		readers = append(readers, r)
+	}
+	s := &message.Schema{Name: "schema 1", Text: events}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		for _, r := range readers {
+			rows, err := r.Read(t.Context(), message.Payload{Value: value, Schema: s, Indexes: []int{1}})
+			if err == nil && len(rows) > 100_000 {
+				t.Errorf("%d rows of %d bytes", len(rows), len(value))
+			}
+		}
+	})
+}

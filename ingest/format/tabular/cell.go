@@ -1,0 +1,264 @@
+package tabular
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Cell is a value of a row that says itself what it is: other rows may have values of other kinds in its column. The zero value is
+// null.
+type Cell struct {
+	kind  cellKind
+	json  value.Cell
+	text  string
+	bits  uint64  // of a number or a boolean
+	items *[]Cell // of a list
+}
+
+type cellKind uint8
+
+const (
+	cellNull cellKind = iota
+	cellJSON
+	cellText
+	cellFloat
+	cellWhole
+	cellBoolean
+	cellList
+	cellObject
+)
+
+// JSON returns a value of JSON that CheckJSON has passed; null if there is none.
+func JSON(c value.Cell) Cell {
+	if c.Null() {
+		return Cell{}
+	}
+	return Cell{kind: cellJSON, json: c}
+}
+
+// Word returns a text. As a number it is what a CSV has.
+func Word(text string) Cell { return Cell{kind: cellText, text: text} }
+
+// Float returns a number; null for NaN.
+func Float(v float64) Cell {
+	if v != v {
+		return Cell{}
+	}
+	return Cell{kind: cellFloat, bits: math.Float64bits(v)}
+}
+
+// Integer returns a whole number.
+func Integer(v int64) Cell { return Cell{kind: cellWhole, bits: uint64(v)} }
+
+// Unsigned returns a whole number that may be too large for int64.
+func Unsigned(v uint64) Cell {
+	if v > math.MaxInt64 {
+		return Word(strconv.FormatUint(v, 10))
+	}
+	return Integer(int64(v))
+}
+
+// Truth returns a boolean.
+func Truth(v bool) Cell {
+	c := Cell{kind: cellBoolean}
+	if v {
+		c.bits = 1
+	}
+	return c
+}
+
+// Items returns a list.
+func Items(items []Cell) Cell { return Cell{kind: cellList, items: &items} }
+
+// Object returns a value that has members, and is no value of a column itself.
+func Object() Cell { return Cell{kind: cellObject} }
+
+// Source returns the value of JSON that a cell is; nil if it is null or of another format.
+func (c *Cell) Source() value.Cell { return c.json }
+
+func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
+
+func (c *Cell) whole() int64 { return int64(c.bits) }
+
+// Null reports whether a value is null or not there.
+func (c *Cell) Null() bool { return c.kind == cellNull }
+
+// IsList reports whether a value is a list.
+func (c *Cell) IsList() bool {
+	return c.kind == cellList || c.kind == cellJSON && c.json[0] == '['
+}
+
+// List returns the values of a list; nil if the value is none.
+func (c *Cell) List() []Cell {
+	if c.kind == cellList {
+		return *c.items
+	}
+	items := c.json.Items()
+	if items == nil {
+		return nil
+	}
+	cells := make([]Cell, len(items))
+	for i, item := range items {
+		cells[i] = JSON(item)
+	}
+	return cells
+}
+
+func (c *Cell) isObject() bool {
+	return c.kind == cellObject || c.kind == cellJSON && c.json[0] == '{'
+}
+
+// String returns a value for an error, cut off if it is long.
+func (c *Cell) String() string {
+	switch c.kind {
+	case cellJSON:
+		return c.json.String()
+	case cellList:
+		return fmt.Sprintf("an array of %d", len(*c.items))
+	case cellObject:
+		return "an object"
+	case cellText:
+		return value.Quote(c.text)
+	case cellNull:
+		return "null"
+	}
+	text, _ := c.Text() // of numbers and booleans
+	return text
+}
+
+// Number returns a number, NaN for one that is missing: a number, a boolean, which is 0 or 1, or a text with either.
+func (c *Cell) Number(missing value.Missing) (float64, error) {
+	switch c.kind {
+	case cellNull:
+		return math.NaN(), nil
+	case cellFloat:
+		return c.float(), nil
+	case cellWhole, cellBoolean:
+		return float64(c.whole()), nil
+	case cellText:
+		if missing.Has(c.text) {
+			return math.NaN(), nil
+		}
+		return value.Number(c.text)
+	}
+	if c.isObject() {
+		return 0, fmt.Errorf("%s: expected a number: name one of its members, as in user.age", c)
+	}
+	if c.IsList() {
+		return 0, fmt.Errorf("%s: expected a number: name one of its values by its place, as in items.0, or list this column alone "+
+			"under examples.columns.use", c)
+	}
+	return c.json.Number(missing)
+}
+
+// Whole returns a number that is whole and fits int64.
+func (c *Cell) Whole() (int64, error) {
+	switch c.kind {
+	case cellJSON:
+		return c.json.Whole()
+	case cellWhole, cellBoolean:
+		return c.whole(), nil
+	}
+	return 0, fmt.Errorf("%s is not a whole number that fits int64", c)
+}
+
+// Text returns a text as it is, or the word of a number or a boolean; "" for null.
+func (c *Cell) Text() (string, error) {
+	switch c.kind {
+	case cellNull:
+		return "", nil
+	case cellText:
+		return c.text, nil
+	case cellFloat:
+		return value.WordOf(c.float()), nil
+	case cellWhole:
+		return strconv.FormatInt(c.whole(), 10), nil
+	case cellBoolean:
+		return value.WordOfBoolean(c.whole() != 0), nil
+	}
+	if c.isObject() {
+		return "", fmt.Errorf("%s: expected a number or a text: name one of its members, as in user.country", c)
+	}
+	if c.IsList() {
+		return "", fmt.Errorf("%s: expected a number or a text: name one of its values by its place, as in items.0; examples.text "+
+			"counts the words of a list", c)
+	}
+	return c.json.Text()
+}
+
+// texts returns the texts of a list; nil if the value is none.
+func (c *Cell) texts() (texts []string, err error) {
+	for _, item := range c.List() {
+		text, err := item.Text()
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// Entry is a value of a sparse row.
+type Entry struct {
+	Index int64
+	Value float64
+}
+
+// Entries returns a sparse row of JSON: a list of objects with index and value, or an object with a value for each index,
+// whose order says nothing.
+func (c *Cell) Entries() (entries []Entry, err error) {
+	if c.kind != cellJSON {
+		return nil, fmt.Errorf("%s: expected a list of index and value", c)
+	}
+	if c.json[0] == '{' {
+		err := c.json.Members(func(index string, number value.Cell) error {
+			entry, err := entryOf(value.Cell(index), number)
+			entries = append(entries, entry)
+			return err
+		})
+		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Index, b.Index) })
+		return entries, err
+	}
+	if !c.IsList() {
+		return nil, fmt.Errorf("%s: expected a list of index and value", c)
+	}
+	for i, item := range c.json.Items() {
+		var index, number value.Cell
+		err := item.Members(func(name string, member value.Cell) error {
+			switch name {
+			case "index":
+				index = member
+			case "value":
+				number = member
+			}
+			return nil
+		})
+		if err != nil || index.Null() || number.Null() {
+			return nil, fmt.Errorf("entry %d is %s: expected an index and a value", i, string(item[:min(len(item), 40)]))
+		}
+		entry, err := entryOf(index, number)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+func entryOf(index, number value.Cell) (e Entry, err error) {
+	if e.Index, err = strconv.ParseInt(string(index), 10, 64); err != nil {
+		return e, fmt.Errorf("index %s: expected a whole number from 0 to %d", index, examples.MaxColumns-1)
+	}
+	e.Value, err = number.Number(nil)
+	return e, err
+}
+
+// errNoSparseRow is the error of a row without a value in the column of sparse rows.
+var errNoSparseRow = errors.New("null instead of a sparse row")

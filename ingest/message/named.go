@@ -1,0 +1,52 @@
+package message
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+)
+
+// NamedKeys are the keys under examples that formats read whose columns have names.
+func NamedKeys() []string {
+	return []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
+		"words.phrases", "columns.use", "categorical", "missing", "missing_values", "rows"}
+}
+
+// CheckNamed finds what is impossible in formats whose columns have names.
+func CheckNamed(o Options) (problems []option.Problem) {
+	if len(o.Columns.Use) == 0 && o.Text == "" {
+		problems = append(problems, option.Problem{Key: "columns.use", Value: "[]",
+			Want: "the columns that become features: each message may have others"})
+	}
+	if len(o.Columns.Drop) > 0 {
+		problems = append(problems, option.Problem{Key: "columns.drop", Value: fmt.Sprint(o.Columns.Drop),
+			Want: "no columns: only those of columns.use become features"})
+	}
+	return problems
+}
+
+// MaxRows returns how many rows a message may have at most: as many as fit a message of examples. A few bytes of a value may be a row, and
+// cells take more than they.
+func MaxRows(o layout.Options) int {
+	return layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use))
+}
+
+// TooManyRows is the error of a message with more rows than that.
+func TooManyRows(most int) error {
+	return fmt.Errorf("more than %d rows, which do not fit a message of examples: send fewer in a value", most)
+}
+
+// NextRow adds a row of n nulls to rows, in the memory of one that was there before if there is one, and returns it.
+func NextRow(rows *[][]tabular.Cell, n int) []tabular.Cell {
+	if at := len(*rows); at < cap(*rows) {
+		if *rows = (*rows)[:at+1]; len((*rows)[at]) == n {
+			clear((*rows)[at])
+			return (*rows)[at]
+		}
+		*rows = (*rows)[:at]
+	}
+	*rows = append(*rows, make([]tabular.Cell, n))
+	return (*rows)[len(*rows)-1]
+}

@@ -1,0 +1,57 @@
+package message
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Path returns the steps to a value within others: names of members, and places in lists, from 0, as in items.0.price.
+func Path(column string) []string { return strings.Split(column, ".") }
+
+// Label is the column of the label in messages whose columns have names, if no key says another.
+const Label = "label"
+
+// Columns returns the names of the columns that the options read: those of the label or of what else is predicted, the weight and
+// the text if there are such columns, and those of features.
+func Columns(o layout.Options) []string {
+	columns := slices.Concat(o.Targets, o.LabelColumns)
+	if len(columns) == 0 {
+		columns = []string{cmp.Or(string(o.Label), Label)}
+	}
+	for _, c := range []layout.Column{o.Weight, o.Text} {
+		if c != "" {
+			columns = append(columns, string(c))
+		}
+	}
+	return append(columns, o.Columns.Use...)
+}
+
+// Predicted returns how many of the first of Columns are what is predicted.
+func Predicted(o layout.Options) int { return max(1, len(o.Targets)+len(o.LabelColumns)) }
+
+// NoColumnError says that a message, with these members, does not have a column that is predicted.
+func NoColumnError(o layout.Options, column int, members []string) error {
+	key := "examples.label names the label column"
+	switch {
+	case len(o.Targets) > 0:
+		key = "examples.targets names the columns to predict"
+	case len(o.LabelColumns) > 0:
+		key = "examples.label_columns names the columns of labels"
+	}
+	has := "no members"
+	if len(members) > 0 {
+		has = layout.SomeNames(members)
+	}
+	return fmt.Errorf("no column %s: the message has %s: %s", value.Quote(Columns(o)[column]), has, key)
+}
+
+// NoRowsError says that a message has nothing at the path of its rows.
+func NoRowsError(path string, names []string) error {
+	return fmt.Errorf("nothing at %s, where examples.rows says that the rows are: the message has %s", value.Quote(path),
+		layout.SomeNames(names))
+}

@@ -1,0 +1,169 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sr"
+
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Client gets schemas. It belongs to one goroutine. Open makes it.
+type Client struct {
+	url     string
+	client  *sr.Client
+	known   map[message.SchemaID]*message.Schema
+	unknown map[message.SchemaID]*absent
+}
+
+// absent is a schema that the registry did not have.
+type absent struct {
+	err  error
+	asks int // how many messages have asked since
+}
+
+// askAgain is how many messages with an ID that the registry does not know are in vain, before it is asked again: a registry that is
+// restored may know it then.
+const askAgain = 1000
+
+// timeout is how long a request may take.
+const timeout = 10 * time.Second
+
+// maxReferences bounds the schemas that a schema needs.
+const maxReferences = 1000
+
+// Open returns a client for options that pass Check. It reads their files, and sends nothing.
+func Open(o Options) (*Client, error) {
+	options := []sr.ClientOpt{sr.URLs(o.URL), sr.UserAgent("stagewise")}
+	if o.User != "" {
+		password, err := o.password()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, sr.BasicAuth(o.User, password))
+	}
+	if strings.HasPrefix(o.URL, "https:") {
+		config, err := o.tls()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, sr.DialTLSConfig(config))
+	}
+	client, err := sr.NewClient(options...)
+	if err != nil {
+		return nil, fmt.Errorf("examples.registry.url: %w", err)
+	}
+	return &Client{url: o.URL, client: client, known: map[message.SchemaID]*message.Schema{},
+		unknown: map[message.SchemaID]*absent{}}, nil
+}
+
+// Schema returns the schema with an ID, and those that it needs. If the registry does not answer, the error is a
+// *message.UnavailableError; if it refuses us a *message.RefusedError. Any other is the fault of the ID.
+func (c *Client) Schema(ctx context.Context, id message.SchemaID) (*message.Schema, error) {
+	if known := c.known[id]; known != nil {
+		return known, nil
+	}
+	if gone := c.unknown[id]; gone != nil {
+		if gone.asks++; gone.asks < askAgain {
+			return nil, gone.err
+		}
+	}
+	s, err := c.fetch(ctx, id)
+	var away *message.UnavailableError
+	var refused *message.RefusedError
+	switch {
+	case err == nil:
+		c.known[id] = s
+		delete(c.unknown, id)
+	case !errors.As(err, &away) && !errors.As(err, &refused) && ctx.Err() == nil:
+		c.unknown[id] = &absent{err: err}
+	}
+	return s, err
+}
+
+func (c *Client) fetch(ctx context.Context, id message.SchemaID) (*message.Schema, error) {
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var schema sr.Schema
+	var err error
+	if id.GUID != "" {
+		var subject sr.SubjectSchema
+		subject, err = c.client.SchemaByGUID(within, id.GUID)
+		schema = subject.Schema
+	} else {
+		schema, err = c.client.SchemaByID(within, id.Number)
+	}
+	if err != nil {
+		return nil, c.explain(ctx, fmt.Sprintf("the schema %s", id), err)
+	}
+	s := &message.Schema{Name: fmt.Sprintf("schema %s of %s", id, c.url), Type: schema.Type.String(), Text: schema.Schema}
+	s.References, err = c.references(ctx, schema.References, nil, map[string]bool{})
+	return s, err
+}
+
+// references returns the schemas that another needs, each behind those that it needs itself. below are those that need it.
+func (c *Client) references(ctx context.Context, needed []sr.SchemaReference, below []string, done map[string]bool) (
+	all []message.Reference, err error) {
+	for _, r := range needed {
+		what := fmt.Sprintf("%s (version %d of %s)", value.Quote(r.Name), r.Version, value.Quote(r.Subject))
+		switch {
+		case slices.Contains(below, what):
+			return nil, fmt.Errorf("the schema refers to %s, which refers to itself", what)
+		case done[what]:
+			continue
+		case len(done) >= maxReferences:
+			return nil, fmt.Errorf("the schema needs more than %d others", maxReferences)
+		}
+		done[what] = true
+		within, cancel := context.WithTimeout(ctx, timeout)
+		subject, err := c.client.SchemaByVersion(within, r.Subject, r.Version)
+		cancel()
+		if err != nil {
+			return nil, c.explain(ctx, "the schema "+what, err)
+		}
+		more, err := c.references(ctx, subject.References, append(slices.Clone(below), what), done)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, more...), message.Reference{Name: r.Name, Text: subject.Schema.Schema})
+	}
+	return all, nil
+}
+
+// explain says what an error of the registry means for the one who configured it.
+func (c *Client) explain(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	answer, answered := errors.AsType[*sr.ResponseError](err)
+	switch {
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return &message.RefusedError{Err: fmt.Errorf("get %s of %s: %w: examples.registry.ca must be a file with its CA certificate",
+			what, c.url, err)}
+	case !answered:
+		return &message.UnavailableError{Err: fmt.Errorf("get %s of %s: %w", what, c.url, err)}
+	case answer.StatusCode == http.StatusUnauthorized:
+		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 401: examples.registry.user and examples.registry.password_file "+
+			"must be a user that may read schemas: %w", what, c.url, err)}
+	case answer.StatusCode == http.StatusForbidden:
+		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 403: the user of examples.registry.user may not read it: %w",
+			what, c.url, err)}
+	case answer.StatusCode == http.StatusNotFound && answer.ErrorCode/100 != http.StatusNotFound:
+		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 404 without a code of a schema registry: expected the address of "+
+			"one under examples.registry.url", what, c.url)}
+	case answer.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s is unknown to %s: is examples.registry.url the registry of the producer?", what, c.url)
+	case answer.StatusCode >= http.StatusInternalServerError, answer.StatusCode == http.StatusTooManyRequests,
+		answer.StatusCode == http.StatusRequestTimeout:
+		return &message.UnavailableError{Err: fmt.Errorf("get %s: %s answers %d: %w", what, c.url, answer.StatusCode, err)}
+	}
+	return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers %d: %w", what, c.url, answer.StatusCode, err)}
+}

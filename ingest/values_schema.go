@@ -1,0 +1,134 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/internal/charset"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// SchemaHeader is the header of a message that may have the ID of its schema.
+const SchemaHeader = message.SchemaHeader
+
+// checkNoMessages finds keys for the messages of a topic where there is none.
+func (o Options) checkNoMessages() (problems []option.Problem) {
+	for _, said := range []struct{ key, value string }{
+		{"rows", o.Rows}, {"schema", o.Schema}, {"message", o.Message}, {"registry.url", o.Registry.URL},
+	} {
+		if said.value != "" {
+			problems = append(problems, option.Problem{Key: said.key, Value: value.Quote(said.value),
+				Want: "examples.from_topic with it: it says what the messages of a topic are"})
+		}
+	}
+	return problems
+}
+
+// checkSchema finds what is impossible in the keys that say where the schema of messages of a format is.
+func (o Options) checkSchema(f message.Format) []option.Problem {
+	problems := o.Registry.Check()
+	wrong := func(key, shown, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: value.Quote(shown), Want: want})
+	}
+	kind := f.Schema
+	switch {
+	case kind.Type == "" && o.Schema != "":
+		wrong("schema", o.Schema, "no file: values in "+f.Name+" need no schema")
+	case kind.Type != "" && o.Schema == "" && o.Registry.URL == "":
+		wrong("schema", "", "a file, such as events"+kind.Ending+", or examples.registry.url: values in "+f.Name+" need a schema")
+	}
+	if o.Schema != "" && o.Registry.URL != "" && kind.Type != "" && !kind.Beside {
+		wrong("schema", o.Schema, "no file with examples.registry: in "+f.Name+" each message says its schema there")
+	}
+	if o.Message != "" && (!kind.Named || o.Schema == "") {
+		wrong("message", o.Message, "no name: it is for formats whose files under examples.schema describe several messages")
+	}
+	if f.Unframed && o.Registry.URL != "" {
+		wrong("registry.url", o.Registry.URL, "no registry: values in "+f.Name+" have no schema there")
+	}
+	return problems
+}
+
+// rowsOf returns the rows of a message.
+func (v *Values) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
+	if len(m.Value) == 0 && m.Key != "" {
+		return nil, nil // a tombstone, as what captures the changes of a database writes after a deletion
+	}
+	if len(m.Value) == 0 {
+		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
+	}
+	p, err := v.payload(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if v.whole.Encoding != "" && v.format.IsText {
+		if p.Value, err = charset.Decode(p.Value, v.whole.Encoding); err != nil {
+			return nil, fmt.Errorf("%w, which examples.encoding expects", err)
+		}
+	}
+	return v.reader.Read(ctx, p)
+}
+
+// payload returns the value of a message without what frames it, and its schema if a registry has it.
+func (v *Values) payload(ctx context.Context, m TopicMessage) (p message.Payload, err error) {
+	kind := v.format.Schema
+	if v.schemas == nil {
+		if id, _, framed := message.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
+			return p, fmt.Errorf("it begins with a 0 and the schema ID %s, as the serializers of a schema registry write: expected %s: "+
+				"set examples.registry.url, or configure the producer without a registry", id, v.format.Meaning)
+		}
+		return message.Payload{Value: m.Value}, nil
+	}
+	p.Value = m.Value
+	indexes := []byte(nil)
+	var id message.SchemaID
+	if m.SchemaID != "" {
+		if id, indexes, err = message.FramedHeader(m.SchemaID); err != nil {
+			return p, err
+		}
+	} else {
+		framed := false
+		if id, p.Value, framed = message.Framed(m.Value); !framed {
+			return p, fmt.Errorf("no schema ID, neither before the value nor in the header %s: configure the producer with the registry, "+
+				"or remove examples.registry%s", SchemaHeader, orSetSchema(kind))
+		}
+	}
+	if kind.Type == "" {
+		return p, nil
+	}
+	if p.Schema, err = v.schemas.Schema(ctx, id); err != nil {
+		return p, err
+	}
+	if p.Schema.Type != kind.Type {
+		return p, fmt.Errorf("%s is %s: expected %s, as examples.format is %s", p.Schema.Name, p.Schema.Type, kind.Type, v.format.Name)
+	}
+	if kind.Named {
+		if len(indexes) > 0 {
+			p.Indexes, _, err = message.Indexes(indexes)
+		} else {
+			p.Indexes, p.Value, err = message.Indexes(p.Value)
+		}
+	}
+	return p, err
+}
+
+// orSetSchema says what else to do without a registry.
+func orSetSchema(kind message.SchemaKind) string {
+	if kind.Type == "" {
+		return ""
+	}
+	return ", and set examples.schema"
+}
+
+// Unusable reports whether an error of Add is the fault of the message: it goes to quarantine. Any other is of the schema registry:
+// away says that it does not answer now.
+func Unusable(err error) (unusable, away bool) {
+	if errors.As(err, new(*message.UnavailableError)) {
+		return false, true
+	}
+	return !errors.As(err, new(*message.RefusedError)), false
+}
