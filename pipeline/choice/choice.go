@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/stages"
 )
 
 // Needed reports whether the stages of a job are to be chosen: it has none, or a stop rule that ends its stages.
@@ -44,7 +43,13 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 	if !Needed(job) {
 		return job, nil
 	}
-	candidates, err := candidatesOf(ctx, p, job)
+	var sealed int64
+	for _, s := range ingested.Seals {
+		if s.Split == examples.Train.String() {
+			sealed += s.Rows
+		}
+	}
+	candidates, err := candidatesOf(ctx, p, job, sealed)
 	if err != nil {
 		return job, err
 	}
@@ -58,9 +63,7 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 	for i, c := range candidates {
 		jobs[i] = job
 		jobs[i].Stages, jobs[i].Prepare = c.stages, c.prepare
-		if jobs[i].Examples.Holdout == 0 {
-			jobs[i].Examples.Holdout = stages.DefaultHoldout
-		}
+		jobs[i].Examples.Holdout = heldOut(job)
 	}
 	best, end, loss, rows := -1, 0, math.Inf(1), int64(0)
 	err = replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, func(i int, c *replay.Candidate) error {

@@ -1,0 +1,420 @@
+"""What the estimators share: parameters, the configuration that these make, and runs of the program."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+import warnings
+import weakref
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from . import handover, program
+from .file import read
+from .model import Model
+from .report import Report
+
+# Parameters that are keys of the section examples, and those that are keys of their own.
+_OF_EXAMPLES = ("holdout", "class_weight", "missing", "words", "image", "augment", "partitions", "batch_rows")
+_OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "memory", "arithmetic", "retrain", "brokers", "security")
+
+_NAME = "model"  # of the pipeline, if the caller gives none
+
+_FORGOT = "a chain goes on with all of its rows, and fit has not kept those that this model has learnt"
+
+
+@dataclass
+class Target:
+    """What is to be predicted, as columns of the rows that are handed over."""
+
+    columns: list[tuple[str, Any]]
+    examples: dict[str, Any]  # keys of the section examples
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """The parameters are keys of the configuration by their own names (docs/configuration.md); None is the default of the program.
+
+    stages: a list of mappings; None lets the program choose. prepare, words, image, augment, retrain and security are as in the configuration.
+    holdout, class_weight, missing, partitions and batch_rows are those of the section examples; missing is `mean` by default, so that rows may
+    lack values. categorical: names of columns of words; None: those whose dtype is a category, or text. settings: any other keys, by their full
+    names, such as {"examples.columns.drop": ["id"]}. name is that of the pipeline. brokers: the addresses of a Kafka cluster, on whose topic
+    the rows are put, so that a cluster serves the model. data_dir: the folder of the embedded broker's log, which stays; None: a folder that is
+    removed. verbose: 1 shows the progress of the program.
+    """
+
+    model_: Model
+    report_: Report
+
+    def __init__(
+        self,
+        *,
+        stages: Sequence[Mapping[str, Any]] | None = None,
+        prepare: Mapping[str, Any] | None = None,
+        holdout: float | None = None,
+        average: int | None = None,
+        intercept: bool | None = None,
+        seed: int | None = None,
+        memory: str | int | None = None,
+        arithmetic: str | None = None,
+        categorical: Sequence[str] | None = None,
+        missing: str | None = None,
+        words: Mapping[str, Any] | None = None,
+        image: Sequence[int] | None = None,
+        augment: Mapping[str, Any] | None = None,
+        retrain: Mapping[str, Any] | None = None,
+        partitions: int | None = None,
+        batch_rows: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        brokers: Sequence[str] | None = None,
+        security: Mapping[str, Any] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.stages = stages
+        self.prepare = prepare
+        self.holdout = holdout
+        self.average = average
+        self.intercept = intercept
+        self.seed = seed
+        self.memory = memory
+        self.arithmetic = arithmetic
+        self.categorical = categorical
+        self.missing = missing
+        self.words = words
+        self.image = image
+        self.augment = augment
+        self.retrain = retrain
+        self.partitions = partitions
+        self.batch_rows = batch_rows
+        self.settings = settings
+        self.name = name
+        self.brokers = brokers
+        self.security = security
+        self.data_dir = data_dir
+        self.verbose = verbose
+
+    # What a subclass says of its task.
+
+    @abstractmethod
+    def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
+        """Checks y, keeps what predictions need of it, and returns what to hand over. taken are the names of other columns."""
+
+    def _learnt(self) -> None:
+        """Reads from the model what a chain may have changed."""
+
+    # Training
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains a model of rows.
+
+        X: a table (pandas, polars, pyarrow, or lists of dicts), an array, a sparse matrix of scipy, or a list of texts. y: a label or numbers for
+        each row. What the program refuses is a ValueError.
+        """
+        rows, columns, examples = self._handed(X, y, sample_weight, chain=False)
+        self._leave()
+        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+            data = self._data_dir(folder)
+            handover.write(Path(folder, "rows.arrow"), rows, columns)
+            self._run("train", folder, data, {**examples, "train": [str(Path(folder, "rows.arrow"))]}, self.stages)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Goes on with a chain of versions, or begins one: see update. classes is for scikit-learn's tools: a chain learns of classes as they come."""
+        if self._forgot():
+            warnings.warn(f"{_FORGOT}: the chain begins with these rows", stacklevel=2)
+            del self.model_
+        self.update(X, y, sample_weight)
+        return self
+
+    def _forgot(self) -> bool:
+        """Reports whether there is a model whose rows are gone."""
+        return hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how the chain has predicted them before it learnt them.
+
+        The score is that of `score`: the fraction of the rows predicted right, or R². It is NaN of the rows that the first version learns. A chain goes on
+        from the rows of `fit` if data_dir keeps them, otherwise it begins with the first update. Its rows stay in data_dir, or in a folder that is
+        removed with the estimator.
+        """
+        if self._forgot():
+            raise ValueError(f"{_FORGOT}: set data_dir")
+        rows, columns, examples = self._handed(X, y, sample_weight, chain=True)
+        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+            path = Path(folder, "rows.arrow")
+            handover.write(path, rows, columns)
+            self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._stages_of_chain())
+        self._learnt()
+        error = self.report_.get("prequential_error")
+        return math.nan if error is None else 1 - error / 100
+
+    def _handed(self, X: Any, y: Any, sample_weight: Any, chain: bool) -> tuple[handover.Rows, list[tuple[str, Any]], dict[str, Any]]:
+        """Returns the rows to hand over, the columns beside them, and the section examples."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        goes_on = chain and hasattr(self, "model_")
+        rows = handover.rows_of(self._checked(X, reset=not goes_on), self.categorical)
+        taken = [f.name for f in rows.schema]
+        target = self._target(y, taken, chain)
+        if (n := len(target.columns[0][1])) != rows.count:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
+        columns = list(target.columns)
+        examples: dict[str, Any] = {"missing": "mean", **rows.examples, **target.examples}
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, np.empty((rows.count, 1)), dtype=np.float64)
+            if not weights.any():
+                raise ValueError("sample_weight is 0 for all rows")
+            name = handover.free("weight", [*taken, *(name for name, _ in columns)])
+            columns.append((name, pa.array(weights)))
+            examples["weight"] = name
+        for key in _OF_EXAMPLES:
+            if getattr(self, key, None) is not None:
+                examples[key] = _plain(getattr(self, key))
+        return rows, columns, examples
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or texts."""
+        if handover.is_texts(X):
+            self._same_kind("texts", reset)
+            self.n_features_in_ = 1
+            return X
+        if handover.is_table(X):
+            _check_feature_names(self, X, reset=reset)
+            if reset:
+                self._same_kind("table", reset)
+            if isinstance(X, list | tuple):
+                self.n_features_in_ = len(dict.fromkeys(name for row in X for name in row)) if reset else self.n_features_in_
+            elif hasattr(X, "shape") or hasattr(X, "num_columns"):
+                width = X.shape[1] if hasattr(X, "shape") else X.num_columns
+                if reset:
+                    self.n_features_in_ = width
+                elif not hasattr(self, "feature_names_in_"):
+                    _check_n_features(self, X, reset=False)
+            if len(X) == 0 if hasattr(X, "__len__") else False:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            return X
+        dtype: Any = None
+        if not hasattr(X, "tocsr"):
+            if isinstance(X, list | tuple) and any(isinstance(v, str) for row in X if isinstance(row, list | tuple) for v in row):
+                dtype = object
+            elif getattr(X, "dtype", None) == object and not _has_texts(X):
+                dtype = "numeric"
+        checked = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=dtype, ensure_all_finite="allow-nan", estimator=self, skip_check_array=False
+        )
+        if hasattr(checked, "tocsr"):
+            if checked.shape[1] <= handover.MOST_COLUMNS:
+                checked = checked.toarray()
+            else:
+                self._same_kind("sparse", reset)
+                return checked
+        elif not reset and self._kind == "sparse":
+            from scipy.sparse import csr_matrix
+
+            return csr_matrix(checked)
+        if checked.dtype.kind == "c":
+            raise ValueError("Complex data not supported")
+        if checked.dtype.kind == "f" and np.isinf(checked).any():
+            raise ValueError("Input X contains infinity")
+        if reset:
+            self._same_kind("array", reset)
+        return checked
+
+    def _same_kind(self, kind: str, reset: bool) -> None:
+        if reset:
+            self._kind = kind
+        elif kind != self._kind:
+            raise ValueError(f"X has {kind}, but {type(self).__name__} was fitted with {self._kind}")
+
+    def _data_dir(self, folder: str) -> str:
+        return os.fspath(self.data_dir) if self.data_dir is not None else str(Path(folder, "log"))
+
+    def _chain_dir(self) -> str:
+        """Returns the folder of a chain's log. Without data_dir it is removed with the estimator."""
+        if self.data_dir is not None:
+            self._chain = os.fspath(self.data_dir)
+        elif not hasattr(self, "_chain"):
+            self._chain = tempfile.mkdtemp(prefix="stagewise-")
+            self._remove_chain = weakref.finalize(self, shutil.rmtree, self._chain, ignore_errors=True)
+        return self._chain
+
+    def _leave(self) -> None:
+        """Ends the chain, as fit begins anew."""
+        if hasattr(self, "_remove_chain"):
+            self._remove_chain()
+            del self._remove_chain
+        if hasattr(self, "_chain"):
+            del self._chain
+
+    def _stages_of_chain(self) -> Any:
+        """Returns the stages that a chain has: it can't choose them, so they are those of the model, or one with the defaults."""
+        if self.stages is not None:
+            return self.stages
+        if not hasattr(self, "_chosen"):
+            self._chosen = [_stage_of(s) for s in self.model_.manifest["plan"]["stages"]] if hasattr(self, "model_") else [{}]
+        return self._chosen
+
+    def _run(self, command: str, folder: str, data: str, examples: Mapping[str, Any], stages: Any) -> None:
+        """Runs the program, and reads its model and its report."""
+        configuration: dict[str, Any] = {"name": self.name or _NAME, "data_dir": data, "examples": dict(examples)}
+        for key in _OF_ALL:
+            if getattr(self, key, None) is not None:
+                configuration[key] = _plain(getattr(self, key))
+        if stages is not None:
+            configuration["stages"] = _plain(stages)
+        for key, value in (self.settings or {}).items():
+            _put(configuration, key, _plain(value))
+        file, report, model = (str(Path(folder, name)) for name in ("configuration.yaml", "report.json", "model"))
+        Path(file).write_text(json.dumps(configuration, indent=1))
+        shown = bool(self.verbose)
+        quiet = [] if shown else ["--quiet"]
+        if command == "train":
+            program.run(["train", "-c", file, "--model", model, "--report", report, *quiet], shown=shown, folder=folder)
+        else:
+            program.run(["run", "-c", file, "--until", "end", "--report", report, *quiet], shown=shown, folder=folder)
+            program.run(["weights", "export", "-c", file, "-o", model], shown=False, folder=folder)
+        self.report_ = Report(json.loads(Path(report).read_text()))
+        self._content = Path(model).read_bytes()
+        self.model_ = read(self._content)
+
+    # What there is once the model is trained
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if state.pop("_remove_chain", None) is not None:
+            state.pop("_chain", None)  # the folder goes with the estimator
+        state.pop("model_", None)  # the file of the model is smaller
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "_content"):
+            self.model_ = read(self._content)
+
+    @property
+    def version_(self) -> int:
+        """The number of the version in its pipeline."""
+        check_is_fitted(self)
+        return self.model_.version
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model file that `stagewise predict`, `stagewise serve` and `stagewise.load` read."""
+        check_is_fitted(self)
+        Path(path).write_bytes(self._content)
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Returns the model as an ONNX graph, and writes it to a file if there is a path: see docs/exports.md."""
+        check_is_fitted(self)
+        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+            self.save(Path(folder, "model"))
+            out = Path(folder, "model.onnx")
+            program.run(
+                ["weights", "export", "--model", str(Path(folder, "model")), "--format", "onnx", "-o", str(out)], shown=False, folder=folder
+            )
+            content = out.read_bytes()
+        if path is not None:
+            Path(path).write_bytes(content)
+        return content
+
+    def importances(self, X: Any, y: Any, *, repeats: int = 5) -> Any:
+        """Returns how much worse the loss gets if a column of rows that the model has not learnt is permuted (`stagewise explain`): a data frame
+        with a row for each column."""
+        import pandas
+
+        check_is_fitted(self)
+        rows = handover.rows_of(self._checked(X, reset=False), self.categorical)
+        target = self._target(y, [f.name for f in rows.schema], chain=True)
+        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+            self.save(Path(folder, "model"))
+            handover.write(Path(folder, "rows.arrow"), rows, target.columns)
+            out = Path(folder, "explained.json")
+            program.run(
+                [
+                    *("explain", "--model", str(Path(folder, "model")), "-i", str(Path(folder, "rows.arrow"))),
+                    *("--permutations", str(repeats), "--json", str(out)),
+                ],
+                shown=False,
+                folder=folder,
+            )
+            explained = json.loads(out.read_text())
+        return pandas.DataFrame(explained["columns"])
+
+    def plot(self, kind: str = "stages", split: str | None = None, ax: Any = None) -> Any:
+        """Draws a figure of the report with matplotlib, and returns its axes.
+
+        kind: `stages` (error and loss by stage), `reliability` or `confusion`. split: train, holdout or test; by default the rows that the model
+        has not learnt, if there are any.
+        """
+        check_is_fitted(self)
+        return self.report_.plot(kind, split, ax)
+
+    def _answers(self, X: Any) -> Any:
+        if not hasattr(self, "model_"):
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before using this estimator.")
+        rows = self._checked(X, reset=False)
+        if self._kind == "array" and handover.is_table(rows):
+            rows = handover.named_table(rows)
+            rows = np.column_stack([column.to_numpy() for column in rows.columns.values()]) if rows else X
+        return self.model_.answers(rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = (self.missing or "mean") != "error"
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _has_texts(array: Any) -> bool:
+    return bool(np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(np.asarray(array)).any())
+
+
+def _put(configuration: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a key by its full name, such as examples.columns.drop."""
+    *sections, last = key.split(".")
+    for section in sections:
+        configuration = configuration.setdefault(section, {})
+    configuration[last] = value
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of numpy or of Python as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(v) for key, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _stage_of(planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of a stage of a plan."""
+    return {key: value for key, value in planned.items() if value is not None}
