@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -19,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
@@ -38,6 +38,14 @@ _OF_EXAMPLES = ("holdout", "class_weight", "missing", "words", "image", "augment
 _OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "memory", "arithmetic", "retrain", "brokers", "security")
 
 _NAME = "model"  # of the pipeline, if the caller gives none
+
+# The folder in memory that Linux has, for up to so many values, if it has so many bytes.
+_MEMORY = "/dev/shm"
+_FEW = 1 << 20
+_LEAST_FREE = 1 << 30
+
+# How many of the rows that are not learnt from are kept for feature_importances_.
+_ROWS_TO_EXPLAIN = 1000
 
 _FORGOT = "a chain goes on with all of its rows, and fit has not kept those that this model has learnt"
 
@@ -124,18 +132,35 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     # Training
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None
+    ) -> Self:
         """Trains a model of rows.
 
         X: a table (pandas, polars, pyarrow, or lists of dicts), an array, a sparse matrix of scipy, or a list of texts. y: a label or numbers for
-        each row. What the program refuses is a ValueError.
+        each row. X_val and y_val: rows that are not learnt from: the report has their errors, and feature_importances_ is of them. What the program
+        refuses is a ValueError.
         """
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val: expected both, or none")
         rows, columns, examples = self._handed(X, y, sample_weight, chain=False)
         self._leave()
-        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
-            data = self._data_dir(folder)
-            handover.write(Path(folder, "rows.arrow"), rows, columns)
-            self._run("train", folder, data, {**examples, "train": [str(Path(folder, "rows.arrow"))]}, self.stages)
+        self._held_out = None
+        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows)) as folder:
+            data, path = self._data_dir(folder), Path(folder, "rows.arrow")
+            handover.write(path, rows, columns)
+            examples["train"] = [str(path)]
+            if X_val is not None:
+                others = handover.rows_of(self._checked(X_val, reset=False), self.categorical)
+                beside = self._beside(y_val, others)
+                if "weight" in examples:
+                    weights = np.ones(others.count) if sample_weight_val is None else np.asarray(sample_weight_val, dtype=np.float64)
+                    beside.append((examples["weight"], pa.array(weights)))
+                held_out = Path(folder, "held-out.arrow")
+                handover.write(held_out, others, beside)
+                examples["test"] = [str(held_out)]
+                self._held_out = _first_rows(held_out, _ROWS_TO_EXPLAIN)
+            self._run("train", folder, data, examples, self.stages)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -150,6 +175,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Reports whether there is a model whose rows are gone."""
         return hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers
 
+    _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
+
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how the chain has predicted them before it learnt them.
 
@@ -160,7 +187,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if self._forgot():
             raise ValueError(f"{_FORGOT}: set data_dir")
         rows, columns, examples = self._handed(X, y, sample_weight, chain=True)
-        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows)) as folder:
             path = Path(folder, "rows.arrow")
             handover.write(path, rows, columns)
             self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._stages_of_chain())
@@ -234,8 +261,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             return csr_matrix(checked)
         if checked.dtype.kind == "c":
             raise ValueError("Complex data not supported")
-        if checked.dtype.kind == "f" and np.isinf(checked).any():
-            raise ValueError("Input X contains infinity")
         if reset:
             self._same_kind("array", reset)
         return checked
@@ -293,6 +318,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         else:
             program.run(["run", "-c", file, "--until", "end", "--report", report, *quiet], shown=shown, folder=folder)
             program.run(["weights", "export", "-c", file, "-o", model], shown=False, folder=folder)
+        if hasattr(self, "_importances"):
+            del self._importances
         self.report_ = Report(json.loads(Path(report).read_text()))
         self._content = Path(model).read_bytes()
         self.model_ = read(self._content)
@@ -313,6 +340,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if hasattr(self, "_content"):
             self.model_ = read(self._content)
+
+    @property
+    def n_iter_(self) -> int:
+        """The number of stages."""
+        check_is_fitted(self)
+        return len(self.model_.manifest["plan"]["stages"])
 
     @property
     def version_(self) -> int:
@@ -340,27 +373,51 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return content
 
     def importances(self, X: Any, y: Any, *, repeats: int = 5) -> Any:
-        """Returns how much worse the loss gets if a column of rows that the model has not learnt is permuted (`stagewise explain`): a data frame
-        with a row for each column."""
+        """Returns by how much error and loss rise if a column of rows that the model has not learnt is permuted, as `stagewise explain` measures it: a data
+        frame with a row for each column, the most important first."""
         import pandas
 
         check_is_fitted(self)
         rows = handover.rows_of(self._checked(X, reset=False), self.categorical)
-        target = self._target(y, [f.name for f in rows.schema], chain=True)
         with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
-            self.save(Path(folder, "model"))
-            handover.write(Path(folder, "rows.arrow"), rows, target.columns)
-            out = Path(folder, "explained.json")
-            program.run(
-                [
-                    *("explain", "--model", str(Path(folder, "model")), "-i", str(Path(folder, "rows.arrow"))),
-                    *("--permutations", str(repeats), "--json", str(out)),
-                ],
-                shown=False,
-                folder=folder,
-            )
-            explained = json.loads(out.read_text())
-        return pandas.DataFrame(explained["columns"])
+            path = Path(folder, "held-out.arrow")
+            handover.write(path, rows, self._beside(y, rows))
+            return pandas.DataFrame(self._explained(folder, path, repeats)).set_index("column")
+
+    @property
+    def feature_importances_(self) -> npt.NDArray[np.float64]:
+        """By how much the loss of X_val rises if a column is permuted, in parts of the sum; 0 where it falls."""
+        check_is_fitted(self)
+        if self._held_out is None:
+            raise AttributeError("feature_importances_ needs rows that the model has not learnt: fit(X, y, X_val=…, y_val=…), or importances(X, y)")
+        if not hasattr(self, "_importances"):
+            with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+                path = Path(folder, "held-out.arrow")
+                path.write_bytes(self._held_out)
+                rises = {column["column"]: max(column["loss"], 0.0) for column in self._explained(folder, path, 5)}
+            names = getattr(self, "feature_names_in_", None)
+            ordered = np.array([rises.get(str(name), 0.0) for name in (handover.names_of(self.n_features_in_) if names is None else names)])
+            self._importances: npt.NDArray[np.float64] = ordered / (ordered.sum() or 1)
+        return self._importances
+
+    def _explained(self, folder: str, rows: Path, repeats: int) -> list[dict[str, Any]]:
+        model, out = Path(folder, "model"), Path(folder, "explained.json")
+        self.save(model)
+        command = ["explain", "--model", str(model), "-i", str(rows), "--permutations", str(repeats), "--json", str(out)]
+        program.run(command, shown=False, folder=folder)
+        return [
+            {"column": c["name"], **c["rise"], **{f"{key}_deviation": value for key, value in c["deviation"].items()}}
+            for c in json.loads(out.read_text())["importance"]
+        ]
+
+    def _beside(self, y: Any, rows: handover.Rows) -> list[tuple[str, Any]]:
+        """Returns the columns of what is to be predicted for rows that are not learnt from."""
+        known = copy.copy(self.__dict__)
+        columns = self._target(y, [f.name for f in rows.schema], True).columns
+        self.__dict__.update({key: known[key] for key in ("classes_", "_words") if key in known})
+        if (n := len(columns[0][1])) != rows.count:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
+        return columns
 
     def plot(self, kind: str = "stages", split: str | None = None, ax: Any = None) -> Any:
         """Draws a figure of the report with matplotlib, and returns its axes.
@@ -372,13 +429,19 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self.report_.plot(kind, split, ax)
 
     def _answers(self, X: Any) -> Any:
-        if not hasattr(self, "model_"):
-            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before using this estimator.")
+        check_is_fitted(self)
+        return self.model_.answers(self._known(X))
+
+    def _staged(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return self.model_.staged(self._known(X))
+
+    def _known(self, X: Any) -> Any:
+        """Checks rows to predict for, and returns them as the model reads them."""
         rows = self._checked(X, reset=False)
-        if self._kind == "array" and handover.is_table(rows):
-            rows = handover.named_table(rows)
-            rows = np.column_stack([column.to_numpy() for column in rows.columns.values()]) if rows else X
-        return self.model_.answers(rows)
+        if self._kind == "array" and handover.is_table(rows) and (table := handover.named_table(rows)):
+            return np.column_stack([column.to_numpy() for column in table.columns.values()])
+        return rows
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -388,6 +451,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.target_tags.required = True
         return tags
+
+
+def _place(rows: handover.Rows) -> str | None:
+    """Returns the folder for the files of a run of few rows: one in memory, if there is one. A run makes sixty files, which takes a disk longer than
+    150 rows take the program. None is the folder for temporary files."""
+    if rows.count * rows.columns > _FEW or tempfile.gettempdir() != "/tmp" or not os.access(_MEMORY, os.W_OK):
+        return None
+    free = os.statvfs(_MEMORY)
+    return _MEMORY if free.f_bavail * free.f_frsize >= _LEAST_FREE else None
+
+
+def _first_rows(path: Path, n: int) -> bytes:
+    """Returns a file of the first rows of another."""
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all().slice(0, n)
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+        content: bytes = out.getvalue().to_pybytes()
+        return content
 
 
 def _has_texts(array: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -140,22 +140,11 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the label of each row, or 1 for each label that a row is given and 0 for the others (n × k)."""
-        answers = self._answers(X)
-        decided = self.model_.decide(answers)
-        if self._indicator:
-            return decided
-        labels: npt.NDArray[Any] = self.classes_[self._places()[decided]]
-        return labels
+        return self._labels(self._answers(X))
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the probability of each of classes_ for each row (n × k)."""
-        answers: npt.NDArray[np.float64] = self._answers(X).astype(np.float64)
-        if self._indicator:
-            return answers.clip(_LEAST, 1 - _LEAST)
-        answers = answers / answers.sum(axis=1, keepdims=True)
-        ordered = np.zeros((len(answers), len(self.classes_)))
-        ordered[:, self._places()] = answers
-        return ordered
+        return self._probabilities(self._answers(X))
 
     def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the logarithm of the probabilities."""
@@ -164,12 +153,41 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return logarithms
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
-        """Returns the logarithm of each probability, for two classes that of the odds of the second."""
-        p = np.clip(self.predict_proba(X), 1e-30, 1)
+        """Returns the logarithm of each probability, for two classes and for several labels a row that of the odds."""
+        return self._decisions(self.predict_proba(X))
+
+    def staged_predict(self, X: Any) -> Iterator[npt.NDArray[Any]]:
+        """Yields what predict returns if the model has only its first stage, its first two, and so on."""
+        yield from map(self._labels, self._staged(X))
+
+    def staged_predict_proba(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields the probabilities after each stage."""
+        yield from map(self._probabilities, self._staged(X))
+
+    def staged_decision_function(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields what decision_function returns after each stage."""
+        yield from map(self._decisions, self.staged_predict_proba(X))
+
+    def _labels(self, answers: Any) -> npt.NDArray[Any]:
+        decided = self.model_.decide(answers)
         if self._indicator:
-            scores: npt.NDArray[np.float64] = np.log(p) - np.log(np.clip(1 - p, 1e-30, 1))
-            return scores
-        logarithms: npt.NDArray[np.float64] = np.log(p)
+            return decided
+        labels: npt.NDArray[Any] = self.classes_[self._places()[decided]]
+        return labels
+
+    def _probabilities(self, answers: Any) -> npt.NDArray[np.float64]:
+        wide: npt.NDArray[np.float64] = answers.astype(np.float64)
+        if self._indicator:
+            return wide.clip(_LEAST, 1 - _LEAST)
+        ordered = np.zeros((len(wide), len(self.classes_)))
+        ordered[:, self._places()] = wide / wide.sum(axis=1, keepdims=True)
+        return ordered
+
+    def _decisions(self, p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        logarithms: npt.NDArray[np.float64] = np.log(np.clip(p, 1e-30, 1))
+        if self._indicator:
+            odds: npt.NDArray[np.float64] = logarithms - np.log(np.clip(1 - p, 1e-30, 1))
+            return odds
         return logarithms[:, 1] - logarithms[:, 0] if len(self.classes_) == 2 else logarithms
 
     def _places(self) -> npt.NDArray[np.int64]:
@@ -239,7 +257,13 @@ class StagewiseRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the numbers of each row: n, or n × k if y had k columns."""
-        answers = self._answers(X)
+        return self._numbers(self._answers(X))
+
+    def staged_predict(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields what predict returns if the model has only its first stage, its first two, and so on."""
+        yield from map(self._numbers, self._staged(X))
+
+    def _numbers(self, answers: Any) -> npt.NDArray[np.float64]:
         numbers = self.model_.restore(answers)
         return numbers[:, 0] if self._flat else numbers
 

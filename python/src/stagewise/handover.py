@@ -104,7 +104,7 @@ def _table_rows(table: Table, categorical: Sequence[str] | None) -> Rows:
     columns = {name: _readable(column) for name, column in table.columns.items()}
     schema = [pa.field(name, column.type) for name, column in columns.items()]
     lists = [f.name for f in schema if is_list(f.type)]
-    words = [f.name for f in schema if _has_words(f.type)] if categorical is None else list(categorical)
+    words = [name for name, column in table.columns.items() if _has_words(column.type)] if categorical is None else list(categorical)
     names = list(columns)
     examples: dict[str, Any] = {"columns": {"use": names}, **({"categorical": words} if words else {})}
     whole = pa.table(columns).unify_dictionaries() if columns else pa.table({})
@@ -117,22 +117,30 @@ def _table_rows(table: Table, categorical: Sequence[str] | None) -> Rows:
 
 
 def _has_words(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind))
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    is_view = getattr(pa.types, "is_string_view", None)  # not of each release of pyarrow
+    return bool(is_view and is_view(kind))
 
 
 def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns a column as a type that the program reads."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        values = kind.value_type
-        if not (pa.types.is_string(values) or pa.types.is_large_string(values)):
-            return _readable(column.cast(values))
-        return column
+        return pa.chunked_array(
+            [
+                pa.DictionaryArray.from_arrays(c.indices.cast(pa.int32()), _readable(pa.chunked_array([c.dictionary])).combine_chunks())
+                for c in column.chunks
+            ],
+            pa.dictionary(pa.int32(), _readable(pa.chunked_array([], kind.value_type)).type),
+        )
     if pa.types.is_float16(kind):
         return column.cast(pa.float32())
     if pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return column.cast(pa.float64())
-    if (view := getattr(pa.types, "is_string_view", None)) and view(kind):
+    if _is_view(kind):
         return column.cast(pa.large_utf8())
     return column
 

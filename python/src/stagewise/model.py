@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,27 @@ class Model(Classifier):
         for first in range(0, len(raw), _AT_ONCE):
             answers[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
         return answers
+
+    def staged(self, X: Any) -> Iterator[Matrix]:
+        """Yields the answers that the model has after each of its stages (n × k)."""
+        if self._members.count > 1:
+            raise ValueError("a model that averages has no answers after each stage: its members are trained side by side")
+        raw = self._layout.features(X)
+        parts = [raw[first : first + _AT_ONCE] for first in range(0, len(raw), _AT_ONCE)]
+        inputs = [self._preparation.apply(part) for part in parts]
+        scores: list[Matrix] = [np.zeros((len(part), len(self._classes)), dtype=np.float32) for part in parts]
+        link = self._stages[0].link
+        for stage in self._stages:
+            answers = []
+            for i, part in enumerate(parts):
+                score = link.convert(scores[i], stage.link)
+                codes = self._coder.codes(part) if self._coder and isinstance(stage.block, TreeBlock) else inputs[i]
+                block = stage.block.expand(codes, score)
+                prediction = stage.link.predict(stage.shown(block, score))
+                answers.append(self._task.project(prediction) if stage.link.outside else prediction)
+                scores[i] = stage.score(block, score)
+            link = stage.link
+            yield np.concatenate(answers) if answers else np.zeros((0, len(self._classes)), dtype=np.float32)
 
     def _probabilities(self, raw: Any) -> Matrix:
         inputs = self._preparation.apply(raw)

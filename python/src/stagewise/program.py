@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,9 @@ _PASSED = ("STAGEWISE_BLAS", "STAGEWISE_VECTOR", "STAGEWISE_SECURITY_SASL_PASSWO
 
 # For so long a program may end its run after Ctrl-C.
 _SECONDS_TO_END = 10
+
+# What begins a line about a key: where it is in the file that this package has written.
+_PLACE = re.compile(r"^configuration\.yaml(:\d+)?: ")
 
 # Exit codes: 1 is a run that failed, 2 is a wrong configuration.
 _REFUSED = (1, 2)
@@ -114,5 +118,5 @@ def _end(process: subprocess.Popen[Any]) -> None:
 def _error(code: int, said: Sequence[str], folder: str) -> Exception:
     lines = [line.removeprefix("stagewise: ").strip() for line in said if line.startswith("stagewise: ")]
     if code in _REFUSED and lines:
-        return ValueError("\n".join(line.replace(folder + os.sep, "") for line in lines))
+        return ValueError("\n".join(_PLACE.sub("", line.replace(folder + os.sep, "")) for line in lines))
     return ProgramError(f"stagewise ended with code {code}: {''.join(said).strip() or 'it said nothing'}")
