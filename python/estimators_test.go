@@ -61,7 +61,8 @@ func TestPythonWheel(t *testing.T) {
 	}
 	empty := t.TempDir()
 	p.run("-m", "venv", empty)
-	p.execute("", filepath.Join(empty, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheels[0])
+	// -I, as the package is on PYTHONPATH already.
+	p.execute("", filepath.Join(empty, "bin", "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheels[0])
 	bare := func(program string, arguments ...string) string {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), filepath.Join(empty, "bin", program), arguments...)
