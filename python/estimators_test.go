@@ -16,9 +16,14 @@ import (
 func TestPythonEstimatorsPassTheChecks(t *testing.T) {
 	p := newPython(t)
 	for _, name := range []string{"StagewiseClassifier", "StagewiseMultiLabelClassifier", "StagewiseRegressor"} {
-		if failed := strings.TrimSpace(string(p.run("tests/check_estimators.py", name))); failed != "" {
-			t.Errorf("%s:\n%s", name, failed)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each mostly waits for a process
+			own := *p
+			own.TB = t
+			if failed := strings.TrimSpace(string(own.run("tests/check_estimators.py", name))); failed != "" {
+				t.Error(failed)
+			}
+		})
 	}
 }
 

@@ -59,5 +59,5 @@ while read -r sum file; do
   esac
   sed "s/SHA256_OF_$key/$sum/" "$work/stagewise.rb" >"$work/filled.rb" && mv "$work/filled.rb" "$work/stagewise.rb"
 done <SHA256SUMS
-sed "s/VERSION_OF_RELEASE/$version/" "$work/stagewise.rb" >stagewise.rb
+sed "s/VERSION_OF_RELEASE/$version/g" "$work/stagewise.rb" >stagewise.rb
 say "$out/SHA256SUMS"
