@@ -239,6 +239,13 @@ class Reports(unittest.TestCase):
         self.assertEqual(importances.shape, (30,))
         self.assertAlmostEqual(importances.sum(), 1)
         self.assertEqual(len(model.importances(X[400:], y[400:])), 30)
+        with tempfile.TemporaryDirectory() as folder:
+            frame, labels = flowers()
+            kept = StagewiseClassifier(stages=STAGES, prepare={"scale": "standard"}, holdout=0.3, data_dir=f"{folder}/log").fit(frame, labels)
+            best = kept.feature_names_in_[np.argsort(kept.feature_importances_)[-2:]]
+            self.assertEqual(set(best), {"colour", "wild"})
+        with self.assertRaisesRegex(AttributeError, "rows that the model has not learnt"):
+            StagewiseClassifier(stages=STAGES).fit(X, y).feature_importances_
         import matplotlib
 
         matplotlib.use("agg")

@@ -47,6 +47,10 @@ _LEAST_FREE = 1 << 30
 # How many of the rows that are not learnt from are kept for feature_importances_.
 _ROWS_TO_EXPLAIN = 1000
 
+_CONFIGURATION = "configuration.yaml"
+
+_HELD_OUT = "fit(X, y, X_val=…, y_val=…), or set holdout and data_dir; importances(X, y) takes any rows"
+
 _FORGOT = "a chain goes on with all of its rows, and fit has not kept those that this model has learnt"
 
 
@@ -176,6 +180,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers
 
     _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
+    _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how the chain has predicted them before it learnt them.
@@ -309,7 +314,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             configuration["stages"] = _plain(stages)
         for key, value in (self.settings or {}).items():
             _put(configuration, key, _plain(value))
-        file, report, model = (str(Path(folder, name)) for name in ("configuration.yaml", "report.json", "model"))
+        file, report, model = (str(Path(folder, name)) for name in (_CONFIGURATION, "report.json", "model"))
         Path(file).write_text(json.dumps(configuration, indent=1))
         shown = bool(self.verbose)
         quiet = [] if shown else ["--quiet"]
@@ -320,6 +325,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             program.run(["weights", "export", "-c", file, "-o", model], shown=False, folder=folder)
         if hasattr(self, "_importances"):
             del self._importances
+        kept = self.holdout and (self.data_dir is not None or self.brokers)
+        self._log = {**configuration, "examples": {k: v for k, v in configuration["examples"].items() if k not in ("train", "test")}} if kept else None
         self.report_ = Report(json.loads(Path(report).read_text()))
         self._content = Path(model).read_bytes()
         self.model_ = read(self._content)
@@ -388,27 +395,28 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def feature_importances_(self) -> npt.NDArray[np.float64]:
         """By how much the loss of X_val rises if a column is permuted, in parts of the sum; 0 where it falls."""
         check_is_fitted(self)
-        if self._held_out is None:
-            raise AttributeError("feature_importances_ needs rows that the model has not learnt: fit(X, y, X_val=…, y_val=…), or importances(X, y)")
         if not hasattr(self, "_importances"):
             with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
-                path = Path(folder, "held-out.arrow")
-                path.write_bytes(self._held_out)
-                rises = {column["column"]: max(column["loss"], 0.0) for column in self._explained(folder, path, 5)}
+                if self._held_out is not None:
+                    path = Path(folder, "held-out.arrow")
+                    path.write_bytes(self._held_out)
+                    explained = self._explained(folder, path, 5)
+                elif self._log is not None:
+                    file = Path(folder, _CONFIGURATION)
+                    file.write_text(json.dumps(self._log))
+                    explained = _explain(folder, ["-c", str(file), "--version", str(self.version_), "--rows", str(_ROWS_TO_EXPLAIN)])
+                else:
+                    raise AttributeError(f"feature_importances_ needs rows that the model has not learnt: {_HELD_OUT}")
+            rises = {column["column"]: max(column["loss"], 0.0) for column in explained}
             names = getattr(self, "feature_names_in_", None)
             ordered = np.array([rises.get(str(name), 0.0) for name in (handover.names_of(self.n_features_in_) if names is None else names)])
             self._importances: npt.NDArray[np.float64] = ordered / (ordered.sum() or 1)
         return self._importances
 
     def _explained(self, folder: str, rows: Path, repeats: int) -> list[dict[str, Any]]:
-        model, out = Path(folder, "model"), Path(folder, "explained.json")
+        model = Path(folder, "model")
         self.save(model)
-        command = ["explain", "--model", str(model), "-i", str(rows), "--permutations", str(repeats), "--json", str(out)]
-        program.run(command, shown=False, folder=folder)
-        return [
-            {"column": c["name"], **c["rise"], **{f"{key}_deviation": value for key, value in c["deviation"].items()}}
-            for c in json.loads(out.read_text())["importance"]
-        ]
+        return _explain(folder, ["--model", str(model), "-i", str(rows), "--permutations", str(repeats)])
 
     def _beside(self, y: Any, rows: handover.Rows) -> list[tuple[str, Any]]:
         """Returns the columns of what is to be predicted for rows that are not learnt from."""
@@ -460,6 +468,16 @@ def _place(rows: handover.Rows) -> str | None:
         return None
     free = os.statvfs(_MEMORY)
     return _MEMORY if free.f_bavail * free.f_frsize >= _LEAST_FREE else None
+
+
+def _explain(folder: str, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns by how much error and loss rise, and the deviations of both, for each column."""
+    out = Path(folder, "explained.json")
+    program.run(["explain", *arguments, "--json", str(out)], shown=False, folder=folder)
+    return [
+        {"column": c["name"], **c["rise"], **{f"{key}_deviation": value for key, value in c["deviation"].items()}}
+        for c in json.loads(out.read_text())["importance"]
+    ]
 
 
 def _first_rows(path: Path, n: int) -> bytes:
