@@ -69,6 +69,15 @@ class Inputs(unittest.TestCase):
             model = StagewiseClassifier(stages=STAGES).fit(wide.astype(dtype), target)
             self.assertEqual((model.n_features_in_, model.model_.n_features_in_), (300, 300))
 
+    def test_categorical(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        rows = np.column_stack([y, X[:, 0]])
+        for categorical in ([0], ["x0"], [True, False]):
+            model = StagewiseClassifier(stages=STAGES, categorical=categorical).fit(rows, y)
+            self.assertEqual(model.model_.manifest["columns"][0]["categories"], ["0", "1", "2"])
+        with self.assertRaisesRegex(ValueError, "categorical: 'x9': expected one of the columns x0, x1"):
+            StagewiseClassifier(categorical=["x9"]).fit(rows, y)
+
     def test_sparse_and_texts(self) -> None:
         rows = scipy.sparse.random(300, 2000, 0.02, format="csr", random_state=0)
         y = (np.asarray(rows[:, :50].sum(axis=1)).ravel() > 0.5).astype(int)
@@ -88,6 +97,13 @@ class Inputs(unittest.TestCase):
             self.assertEqual(model.classes_.dtype, labels.dtype)
             self.assertEqual(model.predict(X).dtype, labels.dtype)
             self.assertGreater(model.score(X, labels), 0.95)
+        names = np.array(["a", "b", "c"])[y]
+        for given, classes in (
+            (pandas.Categorical(names), ["a", "b", "c"]), (pandas.Series(y, dtype="Int64"), [0, 1, 2]), (polars.Series(names.tolist()), ["a", "b", "c"]),
+            (pa.array(names.tolist()), ["a", "b", "c"]), (names.tolist(), ["a", "b", "c"]), (pandas.Series(names, name="x1"), ["a", "b", "c"]),
+        ):
+            model = StagewiseClassifier(stages=STAGES).fit(X, given)
+            self.assertEqual((model.classes_.tolist(), type(model.classes_.tolist()[0])), (classes, type(classes[0])))
         booleans = y == 0
         self.assertEqual(StagewiseClassifier().fit(X, booleans).predict(X[:1]).tolist(), [True])
 

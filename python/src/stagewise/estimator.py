@@ -67,7 +67,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     stages: a list of mappings; None lets the program choose. prepare, words, image, augment, retrain and security are as in the configuration.
     holdout, class_weight, missing, partitions and batch_rows are those of the section examples; missing is `mean` by default, so that rows may
-    lack values. categorical: names of columns of words; None: those whose dtype is a category, or text. settings: any other keys, by their full
+    lack values. categorical: names or numbers of columns of words; None: those whose dtype is a category, or text. settings: any other keys, by their full
     names, such as {"examples.columns.drop": ["id"]}. name is that of the pipeline. brokers: the addresses of a Kafka cluster, on whose topic
     the rows are put, so that a cluster serves the model. data_dir: the folder of the embedded broker's log, which stays; None: a folder that is
     removed. verbose: 1 shows the progress of the program.
@@ -87,7 +87,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         seed: int | None = None,
         memory: str | int | None = None,
         arithmetic: str | None = None,
-        categorical: Sequence[str] | None = None,
+        categorical: handover.Categorical = None,
         missing: str | None = None,
         words: Mapping[str, Any] | None = None,
         image: Sequence[int] | None = None,

@@ -42,7 +42,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         seed: int | None = None,
         memory: str | int | None = None,
         arithmetic: str | None = None,
-        categorical: Sequence[str] | None = None,
+        categorical: handover.Categorical = None,
         missing: str | None = None,
         words: Mapping[str, Any] | None = None,
         image: Sequence[int] | None = None,
@@ -89,7 +89,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             return self._several(y, taken, chain)
         self._indicator = False
         name = handover.free(_name(y, "label"), taken)
-        y = column_or_1d(np.asarray(y) if not hasattr(y, "__array__") else y, warn=True)
+        y = column_or_1d(_plain_array(y), warn=True)
         if y.dtype.kind in "fc" or y.dtype == object:
             check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=True, input_name="y")
         check_classification_targets(y)
@@ -277,6 +277,14 @@ def _name(y: Any, otherwise: str) -> str:
     """Returns the name of a column that has one."""
     name = getattr(y, "name", None)
     return name if isinstance(name, str) and name else otherwise
+
+
+def _plain_array(y: Any) -> Any:
+    """Returns y with the type that it has in numpy, of the nullable types of pandas too, which numpy makes floats or objects."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is not None and getattr(plain, "kind", "O") in "iub" and not y.isna().any():
+        return y.to_numpy(dtype=plain)
+    return y if hasattr(y, "__array__") else np.asarray(y)
 
 
 def _is_lists(y: Any) -> bool:

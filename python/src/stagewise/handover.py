@@ -25,6 +25,10 @@ _TEXT = "text"
 _LIST = "features"
 
 
+# Which columns have words: their names, their numbers, or a boolean for each; None: it follows from their types.
+Categorical = Sequence[str] | Sequence[int] | Sequence[bool] | None
+
+
 @dataclass
 class Rows:
     """The features of rows, and what the configuration says of them."""
@@ -37,7 +41,7 @@ class Rows:
     batches: Any = field(repr=False)  # a function that returns an iterator over lists of arrays
 
 
-def _array_rows(array: npt.NDArray[Any]) -> Rows:
+def _array_rows(array: npt.NDArray[Any], categorical: Categorical) -> Rows:
     """Numbers without names."""
     n, width = array.shape
     step = max(1, _AT_ONCE // max(1, width))
@@ -62,7 +66,10 @@ def _array_rows(array: npt.NDArray[Any]) -> Rows:
             part = array[i : i + step]
             yield [pa.array(np.ascontiguousarray(part[:, j]), number, from_pandas=True, safe=False) for j in range(width)]
 
-    return Rows(n, width, None, {"columns": {"use": names}}, [pa.field(name, number) for name in names], columns)
+    examples: dict[str, Any] = {"columns": {"use": names}}
+    if categorical is not None and (words := _chosen(categorical, names)):
+        examples["categorical"] = words
+    return Rows(n, width, None, examples, [pa.field(name, number) for name in names], columns)
 
 
 def _sparse_rows(matrix: Any) -> Rows:
@@ -100,12 +107,12 @@ def _text_rows(texts: Any) -> Rows:
     return Rows(len(array), 1, None, {"text": _TEXT}, [pa.field(_TEXT, pa.utf8())], one)
 
 
-def _table_rows(table: Table, categorical: Sequence[str] | None) -> Rows:
+def _table_rows(table: Table, categorical: Categorical) -> Rows:
     columns = {name: _readable(column) for name, column in table.columns.items()}
     schema = [pa.field(name, column.type) for name, column in columns.items()]
     lists = [f.name for f in schema if is_list(f.type)]
-    words = [name for name, column in table.columns.items() if _has_words(column.type)] if categorical is None else list(categorical)
     names = list(columns)
+    words = [name for name, column in table.columns.items() if _has_words(column.type)] if categorical is None else _chosen(categorical, names)
     examples: dict[str, Any] = {"columns": {"use": names}, **({"categorical": words} if words else {})}
     whole = pa.table(columns).unify_dictionaries() if columns else pa.table({})
 
@@ -145,6 +152,19 @@ def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
+def _chosen(categorical: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Returns the names of columns that have words."""
+    chosen = list(categorical)
+    if len(chosen) == len(names) and all(isinstance(c, bool | np.bool_) for c in chosen):
+        return [name for name, is_one in zip(names, chosen, strict=True) if is_one]
+    found = []
+    for c in chosen:
+        if isinstance(c, int | np.integer) and not -len(names) <= c < len(names) or isinstance(c, str) and c not in names:
+            raise ValueError(f"categorical: {c!r}: expected one of the columns {', '.join(names)}")
+        found.append(c if isinstance(c, str) else names[int(c)])
+    return found
+
+
 def names_of(width: int) -> list[str]:
     """Returns the names of columns that have none."""
     return [f"x{i}" for i in range(width)]
@@ -181,7 +201,7 @@ def named_table(rows: Any) -> Table | None:
     return table_of(rows, [])
 
 
-def rows_of(rows: Any, categorical: Sequence[str] | None) -> Rows:
+def rows_of(rows: Any, categorical: Categorical) -> Rows:
     """Returns what is to be handed over of rows: a table, an array (n × d), a sparse matrix or texts."""
     if hasattr(rows, "tocsr"):
         return _sparse_rows(rows)
@@ -193,7 +213,7 @@ def rows_of(rows: Any, categorical: Sequence[str] | None) -> Rows:
         from .rows import columns_of
 
         return _table_rows(columns_of(rows, names_of(rows.shape[1])), categorical)
-    return _array_rows(rows)
+    return _array_rows(rows, categorical)
 
 
 def free(name: str, taken: Sequence[str]) -> str:
