@@ -92,7 +92,8 @@ class Inputs(unittest.TestCase):
         X, y = load_iris(return_X_y=True)
         for kinds in ([10, 2, -1], ["10", "9", "a"], [1.0, 2.0, 0.0], ["007", "7", "07"], ["NA", "", " x"]):
             labels = np.array(kinds)[y]
-            model = StagewiseClassifier().fit(X, labels)
+            model = StagewiseClassifier().fit(X, labels, X_val=X[::3], y_val=labels[::3])
+            self.assertGreater(model.report_.errors.loc["test", "rows"], 40)
             self.assertEqual(model.classes_.tolist(), np.unique(labels).tolist())
             self.assertEqual(model.classes_.dtype, labels.dtype)
             self.assertEqual(model.predict(X).dtype, labels.dtype)
@@ -313,6 +314,14 @@ class Chains(unittest.TestCase):
             kept = StagewiseClassifier(stages=STAGES, data_dir=f"{folder}/log").fit(X[:300], y[:300])
             kept.partial_fit(X[300:], y[300:])
             self.assertEqual(kept.model_.manifest["window_rows"], 900)
+            chosen = StagewiseClassifier(data_dir=f"{folder}/chosen").fit(X[:300], y[:300])
+            settled = [{key: chosen.model_.manifest["plan"][key] for key in ("stages", "prepare")}]
+            chosen.update(X[300:], y[300:])
+            settled.append({key: chosen.model_.manifest["plan"][key] for key in ("stages", "prepare")})
+            self.assertEqual(*settled)
+        scaled = X * [1, 1000, 1e-3, 1]
+        model = StagewiseClassifier().partial_fit(scaled, y)
+        self.assertGreater(model.score(scaled, y), 0.9)
 
     def test_the_folder_goes(self) -> None:
         X, y = load_iris(return_X_y=True)

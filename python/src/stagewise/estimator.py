@@ -75,6 +75,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     model_: Model
     report_: Report
+    _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
+    _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 handover.write(held_out, others, beside)
                 examples["test"] = [str(held_out)]
                 self._held_out = _first_rows(held_out, _ROWS_TO_EXPLAIN)
-            self._run("train", folder, data, examples, self.stages)
+            self._run("train", folder, data, examples, {})
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -179,9 +181,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Reports whether there is a model whose rows are gone."""
         return hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers
 
-    _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
-    _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
-
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how the chain has predicted them before it learnt them.
 
@@ -195,7 +194,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows)) as folder:
             path = Path(folder, "rows.arrow")
             handover.write(path, rows, columns)
-            self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._stages_of_chain())
+            self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._settled(rows))
         self._learnt()
         error = self.report_.get("prequential_error")
         return math.nan if error is None else 1 - error / 100
@@ -293,25 +292,29 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if hasattr(self, "_remove_chain"):
             self._remove_chain()
             del self._remove_chain
-        if hasattr(self, "_chain"):
-            del self._chain
+        for kept in ("_chain", "_chosen"):
+            if hasattr(self, kept):
+                delattr(self, kept)
 
-    def _stages_of_chain(self) -> Any:
-        """Returns the stages that a chain has: it can't choose them, so they are those of the model, or one with the defaults."""
+    def _settled(self, rows: handover.Rows) -> dict[str, Any]:
+        """Returns what a chain has in place of a choice of stages, which it can't make: those of the model, or one with the defaults, of columns that are
+        standardised."""
         if self.stages is not None:
-            return self.stages
+            return {}
         if not hasattr(self, "_chosen"):
-            self._chosen = [_stage_of(s) for s in self.model_.manifest["plan"]["stages"]] if hasattr(self, "model_") else [{}]
+            if hasattr(self, "model_"):
+                plan = self.model_.manifest["plan"]
+                self._chosen = {"stages": plan["stages"], "prepare": plan["prepare"]}
+            else:
+                self._chosen = {"stages": [{}], "prepare": {"scale": "standard"} if len(rows.schema) == rows.columns and "text" not in rows.examples else {}}
         return self._chosen
 
-    def _run(self, command: str, folder: str, data: str, examples: Mapping[str, Any], stages: Any) -> None:
-        """Runs the program, and reads its model and its report."""
-        configuration: dict[str, Any] = {"name": self.name or _NAME, "data_dir": data, "examples": dict(examples)}
+    def _run(self, command: str, folder: str, data: str, examples: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+        """Runs the program, and reads its model and its report. chosen are keys that the parameters may leave open."""
+        configuration: dict[str, Any] = {"name": self.name or _NAME, "data_dir": data, "examples": dict(examples), **chosen}
         for key in _OF_ALL:
             if getattr(self, key, None) is not None:
                 configuration[key] = _plain(getattr(self, key))
-        if stages is not None:
-            configuration["stages"] = _plain(stages)
         for key, value in (self.settings or {}).items():
             _put(configuration, key, _plain(value))
         file, report, model = (str(Path(folder, name)) for name in (_CONFIGURATION, "report.json", "model"))
@@ -514,8 +517,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _stage_of(planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the configuration of a stage of a plan."""
-    return {key: value for key, value in planned.items() if value is not None}

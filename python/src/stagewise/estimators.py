@@ -98,6 +98,8 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             raise ValueError(f"y has 1 class, {labels[0]!r}: a classifier needs at least two")
         words = _words_of(labels)
         if chain:
+            if words is None and hasattr(self, "classes_") and np.isin(labels, self.classes_).all():
+                return Target([(name, pa.array(np.searchsorted(self.classes_, labels)[codes]))], {"label": name})
             if words is None:
                 raise ValueError("labels of a chain: expected whole numbers, booleans or texts without space around them")
             self._label_type = labels.dtype
