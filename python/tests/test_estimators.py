@@ -234,10 +234,17 @@ class Tools(unittest.TestCase):
 
         X, y = load_iris(return_X_y=True, as_frame=True)
         model = StagewiseClassifier(stages=STAGES).fit(X, y)
+        self.addCleanup(os.environ.pop, "MLFLOW_ALLOW_FILE_STORE", None)
+        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database needs more than mlflow-skinny
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mlflow.sklearn.save_model(model, f"{folder}/m", serialization_format="cloudpickle")
-            loaded = mlflow.sklearn.load_model(f"{folder}/m")
+            mlflow.set_tracking_uri(Path(folder).as_uri())
+            mlflow.set_experiment("flowers")
+            with mlflow.start_run():
+                mlflow.log_params({key: value for key, value in model.get_params().items() if value is not None})
+                mlflow.log_metrics(model.report_.errors.loc["train"].dropna().to_dict())
+                logged = mlflow.sklearn.log_model(model, name="model", serialization_format="cloudpickle")
+            loaded = mlflow.sklearn.load_model(logged.model_uri)
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
