@@ -39,10 +39,11 @@ _OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "me
 
 _NAME = "model"  # of the pipeline, if the caller gives none
 
-# The folder in memory that Linux has, for up to so many values, if it has so many bytes.
+# The folder in memory that Linux has, if so many bytes are free. The log of a run is there too if the rows are few: a run makes sixty files, which
+# takes a disk longer than 150 rows take the program.
 _MEMORY = "/dev/shm"
-_FEW = 1 << 20
 _LEAST_FREE = 1 << 30
+_FEW = 8 << 20
 
 # How many of the rows that are not learnt from are kept for feature_importances_.
 _ROWS_TO_EXPLAIN = 1000
@@ -152,8 +153,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         rows, columns, examples = self._handed(X, y, sample_weight, chain=False)
         self._leave()
         self._held_out = None
-        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows)) as folder:
-            data, path = self._data_dir(folder), Path(folder, "rows.arrow")
+        place = _place(rows.size)
+        with (
+            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place) as folder,
+            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place if rows.size <= _FEW else None) as log,
+        ):
+            data, path = os.fspath(self.data_dir) if self.data_dir is not None else log, Path(folder, "rows.arrow")
             handover.write(path, rows, columns)
             examples["train"] = [str(path)]
             if X_val is not None:
@@ -191,7 +196,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if self._forgot():
             raise ValueError(f"{_FORGOT}: set data_dir")
         rows, columns, examples = self._handed(X, y, sample_weight, chain=True)
-        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows)) as folder:
+        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows.size)) as folder:
             path = Path(folder, "rows.arrow")
             handover.write(path, rows, columns)
             self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._settled(rows))
@@ -274,9 +279,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self._kind = kind
         elif kind != self._kind:
             raise ValueError(f"X has {kind}, but {type(self).__name__} was fitted with {self._kind}")
-
-    def _data_dir(self, folder: str) -> str:
-        return os.fspath(self.data_dir) if self.data_dir is not None else str(Path(folder, "log"))
 
     def _chain_dir(self) -> str:
         """Returns the folder of a chain's log. Without data_dir it is removed with the estimator."""
@@ -464,13 +466,28 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _place(rows: handover.Rows) -> str | None:
-    """Returns the folder for the files of a run of few rows: one in memory, if there is one. A run makes sixty files, which takes a disk longer than
-    150 rows take the program. None is the folder for temporary files."""
-    if rows.count * rows.columns > _FEW or tempfile.gettempdir() != "/tmp" or not os.access(_MEMORY, os.W_OK):
+def _place(size: int) -> str | None:
+    """Returns the folder for files of so many bytes: one in memory, if that has room for four times as many. A disk may take longer to write rows
+    than the program takes to learn from them. None is the folder for temporary files."""
+    if tempfile.gettempdir() != "/tmp" or not os.access(_MEMORY, os.W_OK):
         return None
-    free = os.statvfs(_MEMORY)
-    return _MEMORY if free.f_bavail * free.f_frsize >= _LEAST_FREE else None
+    folder = os.statvfs(_MEMORY)
+    return _MEMORY if min(folder.f_bavail * folder.f_frsize, _free_memory()) >= max(4 * size, _LEAST_FREE) else None
+
+
+def _free_memory() -> int:
+    """Returns how many bytes of memory are free, within the limit of a container (cgroup); 0 if that is not known."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 0
+    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        try:
+            free = min(free, int(Path("/sys/fs/cgroup", limit).read_text()) - int(Path("/sys/fs/cgroup", used).read_text()))
+        except (OSError, ValueError):
+            continue  # no limit, or none of this kind
+    return free
 
 
 def _explain(folder: str, arguments: Sequence[str]) -> list[dict[str, Any]]:

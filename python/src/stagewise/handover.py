@@ -39,6 +39,7 @@ class Rows:
     examples: dict[str, Any]  # keys of the section examples
     schema: list[pa.Field]
     batches: Any = field(repr=False)  # a function that returns an iterator over lists of arrays
+    size: int = 0  # how many bytes a file of them has, about
 
 
 def _array_rows(array: npt.NDArray[Any], categorical: Categorical) -> Rows:
@@ -54,7 +55,7 @@ def _array_rows(array: npt.NDArray[Any], categorical: Categorical) -> Rows:
                     values = np.ascontiguousarray(array[i : i + step], dtype=np.float32)
                 yield [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), width)]
 
-        return Rows(n, width, None, {"columns": {"use": [_LIST]}}, [pa.field(_LIST, kind)], lists)
+        return Rows(n, width, None, {"columns": {"use": [_LIST]}}, [pa.field(_LIST, kind)], lists, 4 * n * width)
     number = pa.from_numpy_dtype(array.dtype) if array.dtype.kind in "biuf" and array.dtype.itemsize > 1 else pa.float64()
     number = pa.float32() if array.dtype in (np.float16, np.bool_) or array.dtype.itemsize == 1 else number
     if array.dtype not in (np.float32, np.float64) and not pa.types.is_integer(number) and number != pa.float32():
@@ -69,7 +70,7 @@ def _array_rows(array: npt.NDArray[Any], categorical: Categorical) -> Rows:
     examples: dict[str, Any] = {"columns": {"use": names}}
     if categorical is not None and (words := _chosen(categorical, names)):
         examples["categorical"] = words
-    return Rows(n, width, None, examples, [pa.field(name, number) for name in names], columns)
+    return Rows(n, width, None, examples, [pa.field(name, number) for name in names], columns, 8 * n * width)
 
 
 def _sparse_rows(matrix: Any) -> Rows:
@@ -95,7 +96,7 @@ def _sparse_rows(matrix: Any) -> Rows:
             yield [pa.ListArray.from_arrays(pa.array((starts - starts[0]).astype(np.int32)), pairs)]
             first = last
 
-    return Rows(n, width, None, {"columns": {"use": [_LIST]}}, [pa.field(_LIST, kind)], lists)
+    return Rows(n, width, None, {"columns": {"use": [_LIST]}}, [pa.field(_LIST, kind)], lists, 8 * matrix.nnz + 4 * n)
 
 
 def _text_rows(texts: Any) -> Rows:
@@ -104,7 +105,7 @@ def _text_rows(texts: Any) -> Rows:
     def one() -> Iterator[list[Any]]:
         yield [array]
 
-    return Rows(len(array), 1, None, {"text": _TEXT}, [pa.field(_TEXT, pa.utf8())], one)
+    return Rows(len(array), 1, None, {"text": _TEXT}, [pa.field(_TEXT, pa.utf8())], one, array.nbytes)
 
 
 def _table_rows(table: Table, categorical: Categorical) -> Rows:
@@ -120,7 +121,7 @@ def _table_rows(table: Table, categorical: Categorical) -> Rows:
         for batch in whole.to_batches(max_chunksize=max(1, _AT_ONCE // max(1, len(names)))):
             yield batch.columns
 
-    return Rows(table.rows, len(names), None if len(lists) == len(names) else names, examples, schema, batches)
+    return Rows(table.rows, len(names), None if len(lists) == len(names) else names, examples, schema, batches, whole.nbytes)
 
 
 def _has_words(kind: pa.DataType) -> bool:
