@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo demo-images stream test nightly check build race fuzz chaos bench paper release kafka-up kafka-down clean
+.PHONY: help demo demo-images stream test nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,10 @@ bench: ## stagewise beside its peers, half an hour; ARGS="--only floors" for a p
 paper: ## the paper's experiments beside its figures; ARGS="--news20 FOLDER --rcv1 FILE" for texts
 	@PROGRAM=bench/paper.py scripts/bench.sh $(ARGS)
 
-release: ## archives for Linux and macOS in dist/, with checksums and an SBOM
+wheel: ## a Python wheel that carries the program, for this machine, in dist/
+	@scripts/wheel.sh
+
+release: ## archives and Python wheels for Linux and macOS in dist/, with checksums and an SBOM
 	@scripts/release.sh
 
 kafka-up: ## real Kafka on localhost:9092, without Docker

@@ -4,14 +4,32 @@ package stagewise
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
 // All blocks of the page about exports work as they are written, also those in Python, which check what they read.
 func TestPythonExports(t *testing.T) {
+	runPage(t, read(t, "docs/exports.md"), interpreter(t))
+}
+
+// All blocks of the page about training in Python work as they are written, with the package of this repository.
+func TestPythonTraining(t *testing.T) {
+	packages, err := filepath.Abs("python/src")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", packages)
+	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
+	runPage(t, read(t, "docs/python.md"), interpreter(t))
+}
+
+// interpreter returns the path of Python.
+func interpreter(t *testing.T) string {
+	t.Helper()
 	python := os.Getenv("STAGEWISE_PYTHON")
 	if python == "" {
 		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	}
-	runPage(t, read(t, "docs/exports.md"), python)
+	return python
 }

@@ -39,16 +39,18 @@ func named(t *testing.T, job topics.Job, columns int) topics.Job {
 // of a job that lists these stages.
 func TestTrainChoosesStages(t *testing.T) {
 	for name, test := range map[string]struct {
+		rows    int
 		columns int
 		named   bool
 		kinds   []string // of which the first stage may be
 		prepare []string
 	}{
-		"table":   {3, true, []string{stages.Trees, stages.RFF}, []string{prepare.ScaleStandard, prepare.ScaleRanks}},
-		"numbers": {3, false, []string{stages.RFF}, []string{prepare.ScaleNone}},
+		"table":    {600, 3, true, []string{stages.Trees, stages.RFF}, []string{prepare.ScaleStandard, prepare.ScaleRanks}},
+		"numbers":  {600, 3, false, []string{stages.RFF}, []string{prepare.ScaleNone}},
+		"few rows": {300, 3, true, []string{stages.RFF}, []string{prepare.ScaleStandard}}, // no 50 of them would be held out
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := newJob(t, rings(600, test.columns, 2, 1), table{})
+			job := newJob(t, rings(test.rows, test.columns, 2, 1), table{})
 			if test.named {
 				job = named(t, job, test.columns)
 			}
@@ -58,8 +60,11 @@ func TestTrainChoosesStages(t *testing.T) {
 			if first := plan.Stages[0].Features.Kind; !slices.Contains(test.kinds, first) || !slices.Contains(test.prepare, plan.Prepare.Scale) {
 				t.Errorf("chose %s and scale %s, expected one of %v and %v", first, plan.Prepare.Scale, test.kinds, test.prepare)
 			}
-			if report.Rows != 600 || plan.Holdout != 0 {
+			if report.Rows != int64(test.rows) || plan.Holdout != 0 {
 				t.Errorf("the version learnt from %d rows, and holds out %g", report.Rows, plan.Holdout)
+			}
+			if few := len(plan.Stages) == 1; test.rows < 500 && !few {
+				t.Errorf("%d stages were chosen by few rows", len(plan.Stages))
 			}
 			notices := ""
 			for _, notice := range eventsOf[event.Noticed](told) {

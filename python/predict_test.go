@@ -58,6 +58,8 @@ func TestPythonPredictsAsGo(t *testing.T) {
 			})
 		}
 	}
+	p.train("ranks", options{"prepare": options{"scale": prepare.ScaleRanks}, "stages": []options{
+		{"features": options{"size": 60}, "passes": 3, "ridge": 1e-3}, {"features": options{"kind": "columns"}, "scores": true}}})
 	several := options{"train": []string{"rows.csv"}, "labels": "several", "label": "kind", "categorical": []string{"colour"},
 		"header": true, "missing": "mean"}
 	for _, first := range []string{link.Identity, link.Logistic, link.Calibrated} {

@@ -64,7 +64,8 @@ func (p *python) execute(folder, program string, arguments ...string) []byte {
 	command := exec.CommandContext(p.Context(), program, arguments...)
 	command.Dir = folder
 	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STAGEWISE_") }) // they would set keys
-	command.Env = append(command.Env, "PYTHONPATH="+p.packages, "PYTHONDONTWRITEBYTECODE=1")
+	command.Env = append(command.Env, "PYTHONPATH="+p.packages, "PYTHONDONTWRITEBYTECODE=1",
+		"PATH="+filepath.Dir(p.program)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var problems bytes.Buffer
 	command.Stderr = &problems
 	out, err := command.Output()

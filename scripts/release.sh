@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# release.sh [FOLDER [SYSTEM/PROCESSOR...]], make release: archives for Linux and macOS, amd64 and arm64, in dist/, with checksums and a list of
-# what the program is made of (SBOM, CycloneDX). The same commit gives the same archives, to the bit.
+# release.sh [FOLDER [SYSTEM/PROCESSOR...]], make release: archives for Linux and macOS, amd64 and arm64, and Python wheels, in dist/, with
+# checksums, a formula for Homebrew, and a list of what the program is made of (SBOM, CycloneDX). The same commit gives the same files, to the bit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH CGO_ENABLED=0
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-rm -f "$out"/stagewise-*.tar.gz "$out"/stagewise-*.cdx.json "$out/SHA256SUMS"
+rm -f "$out"/stagewise-*.tar.gz "$out"/stagewise-*.whl "$out"/stagewise.rb "$out"/stagewise-*.cdx.json "$out/SHA256SUMS"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -42,7 +42,22 @@ for platform in "$@"; do
   say "$name.tar.gz"
 done
 (cd deploy && go tool cyclonedx-gomod app -json -noserial -output "$out/stagewise-$version.cdx.json" -main cmd/stagewise ..) 2>"$work/sbom.log" || { cat "$work/sbom.log" >&2; fail "the list of what the program is made of can't be made"; }
+wheels=()
+for platform in "$@"; do
+  [ "$platform" = darwin/amd64 ] || wheels+=("$platform") # pyarrow and scikit-learn have none for it
+done
+[ ${#wheels[@]} -eq 0 ] || scripts/wheel.sh "$out" "${wheels[@]}"
+formula=$PWD/deploy/homebrew/stagewise.rb
 cd "$out"
 sums() { if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi; }
-sums stagewise-*.tar.gz stagewise-*.cdx.json >SHA256SUMS
+sums stagewise-*.tar.gz stagewise-*.whl stagewise-*.cdx.json >SHA256SUMS
+cp "$formula" "$work/stagewise.rb"
+while read -r sum file; do
+  case $file in
+    *-darwin-arm64.tar.gz) key=DARWIN_ARM64 ;; *-darwin-amd64.tar.gz) key=DARWIN_AMD64 ;;
+    *-linux-arm64.tar.gz) key=LINUX_ARM64 ;; *-linux-amd64.tar.gz) key=LINUX_AMD64 ;; *) continue ;;
+  esac
+  sed "s/SHA256_OF_$key/$sum/" "$work/stagewise.rb" >"$work/filled.rb" && mv "$work/filled.rb" "$work/stagewise.rb"
+done <SHA256SUMS
+sed "s/VERSION_OF_RELEASE/$version/g" "$work/stagewise.rb" >stagewise.rb
 say "$out/SHA256SUMS"

@@ -6,7 +6,7 @@
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (3000)
 #   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
-#   python  tests tagged python: the package in python, and that it predicts what the program predicts; exports
+#   python  tests tagged python: the package in python, that it predicts what the program predicts, and trains from a wheel; exports
 #   page    tests tagged page: the page, in a headless browser
 #   cluster  tests tagged cluster, on three brokers of their own            chaos  fault campaigns: RUNS runs and chains on three brokers, and with the embedded one (1)
 #   arm64   the kernels, and a run of digits, on another processor: under qemu, which it installs
@@ -126,7 +126,7 @@ python() {
   less_garbage
   files_in_memory
   # shellcheck disable=SC2086 # a list of packages
-  STAGEWISE_PYTHON=$python go test -tags $tags -run '^TestPython' -count=1 -timeout 15m $packages
+  STAGEWISE_PYTHON=$python go test -tags $tags -run '^TestPython' -count=1 -timeout 30m $packages
 }
 
 kafka() {
@@ -209,6 +209,7 @@ package() {
   grep -q '"bomFormat": "CycloneDX"' "$folder"/*.cdx.json || fail "the list of what the program is made of is not CycloneDX"
   grep -q segmentio/kafka-go "$folder"/*.cdx.json || fail "the list of what the program is made of lacks its modules"
   [ -s "$folder/$archive/man/stagewise-train.1" ] && [ -s "$folder/$archive/completions/stagewise.zsh" ] || fail "the archive lacks manual pages or completions"
+  grep -q "$(sha256sum <"$folder/$archive.tar.gz" | cut -d ' ' -f 1)" "$folder/stagewise.rb" || fail "the formula lacks the checksum of the archive"
   rm -rf "$folder"
 }
 

@@ -12,22 +12,29 @@ import (
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 func newExplain() *cobra.Command {
 	var (
-		modelFile, input, label, jsonFile, page string
-		header                                  bool
-		limit, top                              int
+		from                                             configFlags
+		version, modelFile, input, label, jsonFile, page string
+		header                                           bool
+		limit, top                                       int
 	)
 	o := explain.Defaults()
 	cmd := &cobra.Command{
-		Use: "explain --model FILE -i FILE", Short: "Show which columns predictions depend on, and where they are wrong", Args: cobra.NoArgs,
+		Use: "explain (--model FILE -i FILE | -c FILE)", Short: "Show which columns predictions depend on, and where they are wrong",
+		Args: cobra.NoArgs,
 		Long: "Read labelled rows, best those that the model has not learnt from, and show how much worse predictions get if\n" +
 			"a column is permuted, how they depend on the most important columns, the errors by slices of these columns, and\n" +
-			"the rows that are most wrong.",
+			"the rows that are most wrong. With -c they are the test rows of a version on the topic, or its holdout rows.",
 		Example: "  stagewise explain --model adult.model -i test.csv\n" +
-			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html",
+			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
+			"  stagewise explain -c adult.yaml --version 7",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := errors.Join(explanation.Check(o, limit, top), artifact.CheckWritable(jsonFile), artifact.CheckWritable(page))
 			switch {
@@ -35,10 +42,45 @@ func newExplain() *cobra.Command {
 				return err
 			case jsonFile == artifact.StandardOutput && page == artifact.StandardOutput:
 				return errors.New("--json and --html: expected - for only one of them")
+			case from.file == "" && (modelFile == "" || input == ""):
+				return errors.New("expected --model FILE and -i FILE, or -c FILE")
+			case from.file != "" && (modelFile != "" || input != "" || label != "" || cmd.Flags().Changed("header")):
+				return errors.New("-c: expected neither --model, -i, --label nor --header: the rows are on the topic")
+			case from.file == "" && (version != "" || len(from.set) > 0):
+				return errors.New("--version and --set: expected -c FILE")
 			}
 			blas, err := openBLAS()
 			if err != nil {
 				return err
+			}
+			o.Wrong = top
+			write := func(m *model.Model, rows *explain.Rows, file string) error {
+				r, err := explain.Explain(cmd.Context(), m, blas, rows, o)
+				if err != nil {
+					return err
+				}
+				return explanation.Write(cmd.OutOrStdout(), r, explanation.About{File: file, Top: top, JSON: jsonFile, HTML: page})
+			}
+			if from.file != "" {
+				c, err := from.load()
+				if err != nil {
+					return err
+				}
+				return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+					p := topics.Open(log, c.Name, nil)
+					m, err := p.Model(cmd.Context(), cmp.Or(version, protocol.Latest))
+					if err != nil {
+						return err
+					}
+					if err := explain.CheckModel(m); err != nil {
+						return err
+					}
+					rows, err := explanation.HeldOut(cmd.Context(), p, m, limit, o.Seed)
+					if err != nil {
+						return err
+					}
+					return write(m, rows, c.Name)
+				}))
 			}
 			m, err := readModel(modelFile)
 			if err != nil {
@@ -65,14 +107,13 @@ func newExplain() *cobra.Command {
 			} else if err != nil {
 				return failed(err)
 			}
-			o.Wrong = top
-			r, err := explain.Explain(cmd.Context(), m, blas, rows, o)
-			if err != nil {
-				return failed(err)
-			}
-			return failed(explanation.Write(cmd.OutOrStdout(), r, explanation.About{File: input, Top: top, JSON: jsonFile, HTML: page}))
+			return failed(write(m, rows, input))
 		},
 	}
+	from.add(cmd)
+	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model and -i may take its place
+	cmd.Flags().StringVar(&version, "version", "", "with -c, the `version`: a version number, a run id, or "+protocol.Latest+" (default "+
+		protocol.Latest+")")
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
 	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")
@@ -85,6 +126,5 @@ func newExplain() *cobra.Command {
 	cmd.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "`seed` of the permutations, and of --rows")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&page, "html", "", "write a page to a `file` (-: standard output)")
-	markRequired(cmd, "model", "input")
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/explain"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // trainedGarden trains a model of [garden] and returns the configuration's file.
@@ -246,5 +248,69 @@ func TestExplainIsChecked(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := execute(ctx, []string{"explain", "--model", "garden.model", "-i", "test.csv"}, &out, &errs); code != exitInterrupted || out.Len() > 0 {
 		t.Errorf("exit code %d after Ctrl-C: %s", code, errs.String())
+	}
+}
+
+// With -c the rows are those of the version's run that it has not learnt from, so the errors are those of the report: of labels and of
+// numbers, of holdout rows, and of test rows if there are any.
+func TestExplainRowsOfTheTopic(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	table := func(rows int) string {
+		text := "size,colour,kind,weight\n"
+		for range rows {
+			k := random.IntN(3)
+			text += fmt.Sprintf("%.3f,%s,%s,%.3f\n", float64(k)+random.NormFloat64(), []string{"red", "blue"}[random.IntN(2)],
+				[]string{"iris", "rose", "tulip"}[k], float64(k)+random.NormFloat64()/4)
+		}
+		return text
+	}
+	inFolder(t, map[string]string{"train.csv": table(400), "test.csv": table(100)})
+	write := func(name, examples string) (configuration string) {
+		configuration = name + ".yaml"
+		text := fmt.Sprintf("name: %s\ndata_dir: log-%s\nexamples: {train: [train.csv], header: true, %s}\nprepare: {scale: standard}\n"+
+			"stages: [{features: {size: 64}}]\n", name, name, examples)
+		if err := os.WriteFile(configuration, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return configuration
+	}
+	for name, test := range map[string]struct {
+		examples, split string
+	}{
+		"labels":  {"label: kind, categorical: [colour], holdout: 0.25", "holdout"},
+		"numbers": {"targets: [weight], categorical: [colour, kind], holdout: 0.25", "holdout"},
+		"tested":  {"label: kind, categorical: [colour], test: [test.csv], holdout: 0.25", "test"},
+	} {
+		configuration := write(name, test.examples)
+		code, stdout, stderr := stagewise("train", "-c", configuration, "--quiet", "--report", "-")
+		if code != exitDone {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		var report schemas.Report
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		want := report.Splits[test.split]
+		if name == "numbers" {
+			want.Loss *= 2 // a report has half the squared error
+		}
+		r := explained(t, "-c", configuration)
+		if int64(r.Rows) != want.Rows || math.Abs(r.Measures.Loss-want.Loss) > 1e-4 {
+			t.Errorf("%s: %d rows of loss %v, the report has %d of loss %v", name, r.Rows, r.Measures.Loss, want.Rows, want.Loss)
+		}
+		if few := explained(t, "-c", configuration, "--rows", "10"); few.Rows != 10 {
+			t.Errorf("%s: %d rows, expected 10 that are drawn", name, few.Rows)
+		}
+	}
+	if code, _, stderr := stagewise("train", "-c", write("none", "label: kind, categorical: [colour]"), "--quiet"); code != exitDone {
+		t.Fatal(stderr)
+	}
+	if code, _, stderr := stagewise("explain", "-c", "none.yaml"); code != exitFailed || !strings.Contains(stderr, "set examples.holdout") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	for _, args := range [][]string{{"-c", "none.yaml", "--model", "m"}, {"--model", "m"}, {"--model", "m", "-i", "test.csv", "--version", "1"}} {
+		if code, _, stderr := stagewise(append([]string{"explain"}, args...)...); code != exitWrong || !strings.Contains(stderr, "expected") {
+			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+		}
 	}
 }

@@ -59,7 +59,7 @@ func openLibrary(path string) (*BLAS, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &library{}
+	l, names := &library{}, namesOf(handle)
 	for _, r := range []struct {
 		symbol  string
 		address *uintptr
@@ -68,18 +68,18 @@ func openLibrary(path string) (*BLAS, error) {
 		{"dgemm_", &l.dgemm}, {"dsyrk_", &l.dsyrk}, {"dsyr2k_", &l.dsyr2k}, {"dtrsm_", &l.dtrsm}, {"dtrmm_", &l.dtrmm},
 		{"dgemv_", &l.dgemv}, {"dsymv_", &l.dsymv},
 	} {
-		if *r.address, err = purego.Dlsym(handle, r.symbol); err != nil {
+		if *r.address, err = purego.Dlsym(handle, names.prefix+r.symbol); err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotBLAS, err)
 		}
 	}
 	for symbol, address := range map[string]*uintptr{"dpotrf_": &l.dpotrf, "dpocon_": &l.dpocon, "dsyevd_": &l.dsyevd} {
-		if has(handle, symbol) {
-			if *address, err = purego.Dlsym(handle, symbol); err != nil {
+		if has(handle, names.prefix+symbol) {
+			if *address, err = purego.Dlsym(handle, names.prefix+symbol); err != nil {
 				return nil, err
 			}
 		}
 	}
-	name, known := configure(handle, path)
+	name, known := configure(handle, names, path)
 	return &BLAS{routines: l, name: name, fast: known, inPlace: inPlace(handle, name)}, nil
 }
 
@@ -104,8 +104,12 @@ func load(path string) (uintptr, error) {
 	// configure makes the library use one thread.
 	threads := variable{"OPENBLAS_NUM_THREADS", "1"}
 	handle, err := openWith(path, threads)
-	if err != nil || !has(handle, corename) {
-		return handle, err
+	if err != nil {
+		return 0, err
+	}
+	corename := namesOf(handle).prefix + corename
+	if !has(handle, corename) {
+		return handle, nil
 	}
 	// An OpenBLAS that is older than the processor may not know it. It then uses the code for the Prescott of 2004, a quarter of
 	// the speed.
@@ -117,6 +121,18 @@ func load(path string) (uintptr, error) {
 		return 0, err
 	}
 	return openWith(path, threads, core)
+}
+
+// symbols are how a library spells the names of its functions.
+type symbols struct{ prefix string }
+
+// namesOf returns the spelling of a library. The OpenBLAS of the Python package scipy-openblas32 has a prefix before all names, so that it
+// does not take the place of another BLAS in a process.
+func namesOf(handle uintptr) symbols {
+	if prefix := "scipy_"; has(handle, prefix+"sgemm_") {
+		return symbols{prefix}
+	}
+	return symbols{}
 }
 
 // variable is a variable of the environment.
@@ -153,12 +169,13 @@ func coreType() string {
 
 // configure finds out which BLAS a library is, sets it to one thread, and returns its name, version and core type. It names an
 // unknown library by its path, and does not change it.
-func configure(handle uintptr, path string) (name string, known bool) {
+func configure(handle uintptr, names symbols, path string) (name string, known bool) {
+	config, corename, setThreads := names.prefix+"openblas_get_config", names.prefix+corename, names.prefix+"openblas_set_num_threads"
 	switch {
-	case has(handle, "openblas_get_config", corename, "openblas_set_num_threads"):
-		function[func(threads int32)](handle, "openblas_set_num_threads")(1)
+	case has(handle, config, corename, setThreads):
+		function[func(threads int32)](handle, setThreads)(1)
 		// The configuration reads "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH …".
-		words := strings.Fields(function[func() string](handle, "openblas_get_config")())
+		words := strings.Fields(function[func() string](handle, config)())
 		core := function[func() string](handle, corename)()
 		return strings.Join(append(words[:min(2, len(words))], core), " "), true
 	case has(handle, "bli_thread_set_num_threads", "bli_info_get_version_str", "bli_arch_string", "bli_arch_query_id"):

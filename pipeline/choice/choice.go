@@ -44,7 +44,13 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 	if !Needed(job) {
 		return job, nil
 	}
-	candidates, err := candidatesOf(ctx, p, job)
+	var sealed int64
+	for _, s := range ingested.Seals {
+		if s.Split == examples.Train.String() {
+			sealed += s.Rows
+		}
+	}
+	candidates, err := candidatesOf(ctx, p, job, sealed)
 	if err != nil {
 		return job, err
 	}
@@ -94,9 +100,7 @@ func lowestOf(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *
 	for i, c := range candidates {
 		jobs[i] = job
 		jobs[i].Stages, jobs[i].Prepare = c.stages, c.prepare
-		if jobs[i].Examples.Holdout == 0 {
-			jobs[i].Examples.Holdout = stages.DefaultHoldout
-		}
+		jobs[i].Examples.Holdout = heldOut(job)
 	}
 	best := found{loss: math.Inf(1)}
 	err := replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, func(i int, c *replay.Candidate) error {

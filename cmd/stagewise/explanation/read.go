@@ -3,6 +3,7 @@ package explanation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -50,6 +53,32 @@ func Read(ctx context.Context, m *model.Model, file string, o ingest.Options, li
 	if seen != labels.rows() {
 		return nil, fmt.Errorf("%s: %d rows have features and %d a label: set --header or --header=false", file, seen, labels.rows())
 	}
+	return rows, nil
+}
+
+// HeldOut returns rows that a version has not learnt from: those of its run that replay reads from the topic.
+func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int, seed uint64) (*explain.Rows, error) {
+	held, err := replay.HeldOutRows(ctx, p, m, limit, seed)
+	if err != nil {
+		return nil, err
+	}
+	if len(held) == 0 {
+		return nil, errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
+	}
+	rows, classOf := &explain.Rows{Features: kernel.NewDense(len(held), m.Width())}, explain.ClassOf(m)
+	for i, row := range held {
+		if row.Targets != nil {
+			rows.Targets = append(rows.Targets, row.Targets...)
+		} else if class := classOf(row.Label); class >= 0 {
+			rows.Classes = append(rows.Classes, class)
+		} else {
+			rows.Unknown++
+			continue
+		}
+		copy(rows.Features.Row(rows.Len()), row.Features)
+		rows.Numbers = append(rows.Numbers, int64(i))
+	}
+	rows.Features = kernel.Dense{Rows: rows.Len(), Cols: m.Width(), Data: rows.Features.Data[:rows.Len()*m.Width()]}
 	return rows, nil
 }
 

@@ -1,14 +1,45 @@
-"""Predicts with the models that stagewise trains.
+"""Trains models with stagewise, and predicts with them.
 
+StagewiseClassifier, StagewiseMultiLabelClassifier and StagewiseRegressor are scikit-learn's estimators, whose fit runs the program.
 load(path) reads a model file. Both it and follow(brokers, name), which follows the versions of a pipeline on Kafka, give a model with
 predict, predict_proba, classes_ and version: scikit-learn's interface.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .errors import BrokersError, DamagedError, NoVersionError
 from .file import load
 from .follow import Follower, Status, follow
 from .model import Model
+from .program import ProgramError
 
-__all__ = ["BrokersError", "DamagedError", "Follower", "Model", "NoVersionError", "Status", "follow", "load"]
+if TYPE_CHECKING:
+    from .estimators import StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor
+
+_ESTIMATORS = ("StagewiseClassifier", "StagewiseMultiLabelClassifier", "StagewiseRegressor")
+
+__all__ = [
+    "BrokersError",
+    "DamagedError",
+    "Follower",
+    "Model",
+    "NoVersionError",
+    "ProgramError",
+    "StagewiseClassifier",
+    "StagewiseMultiLabelClassifier",
+    "StagewiseRegressor",
+    "Status",
+    "follow",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the estimators when they are asked for: a service that only predicts needs no scikit-learn."""
+    if name in _ESTIMATORS:
+        from . import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

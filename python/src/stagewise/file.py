@@ -27,14 +27,15 @@ def load(path: str | os.PathLike[str]) -> Model:
     with open(path, "rb") as file:
         content = file.read()
     try:
-        return _read(content)
+        return read(content)
     except DamagedError as reason:
         raise DamagedError(f"{path}: expected a file that train --model or weights export wrote: {_other(content) or reason}") from reason
     except MISFITS as reason:
         raise DamagedError(f"{path}: a model file with a damaged manifest: {reason!r}") from reason
 
 
-def _read(content: bytes) -> Model:
+def read(content: bytes) -> Model:
+    """Reads the model that a file has."""
     reader = open_stream(content)
     metadata = reader.schema.metadata or {}
     if _MANIFEST not in metadata:

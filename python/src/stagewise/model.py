@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,31 +133,69 @@ class Model(Classifier):
             raise AttributeError("the model does not know the names of its columns")
         return np.array([c.name for c in self._layout.columns], dtype=object)
 
+    @property
+    def labels(self) -> npt.NDArray[np.str_]:
+        """The labels, or the names of the numbers, as texts."""
+        return self._labels
+
     def predict(self, X: Any) -> Predictions:
-        answers = self._answers(X)
+        answers = self.answers(X)
         if self._task is Task.NUMBERS:
-            numbers = self._preparation.restore(answers)
+            numbers = self.restore(answers)
             return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+        decided = self.decide(answers)
         if self._task is Task.LABELS:
-            given: Given = (answers.astype(np.float64) >= self.threshold).astype(np.int64)
-            return given
-        threshold = self.manifest.get("threshold") if len(self._classes) == 2 else None
-        decided = (answers[:, 1].astype(np.float64) >= threshold).astype(np.int64) if threshold else np.argmax(answers, axis=1)
+            return decided
         labels: Labels = self._classes[decided]
         return labels
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         if self._task is Task.NUMBERS:
             raise TypeError("the model predicts numbers, which have no probabilities: call predict")
-        return self._answers(X)
+        return self.answers(X)
 
-    def _answers(self, X: Any) -> Matrix:
-        """Returns the probabilities of rows, or their numbers, standardised."""
+    def decide(self, answers: Matrix) -> Given:
+        """Returns the place of the label that each row of probabilities is given (n), or 1 for each label that it is given (n × k)."""
+        if self._task is Task.LABELS:
+            given: Given = (answers.astype(np.float64) >= self.threshold).astype(np.int64)
+            return given
+        threshold = self.manifest.get("threshold") if len(self._classes) == 2 else None
+        decided: Given = (answers[:, 1].astype(np.float64) >= threshold).astype(np.int64) if threshold else np.argmax(answers, axis=1)
+        return decided
+
+    def restore(self, answers: Matrix) -> npt.NDArray[np.float64]:
+        """Returns the numbers that standardised answers stand for (n × k)."""
+        numbers: npt.NDArray[np.float64] = self._preparation.restore(answers)
+        return numbers
+
+    def answers(self, X: Any) -> Matrix:
+        """Returns the probabilities of rows, or their numbers, standardised (n × k)."""
         raw = self._layout.features(X)
         answers = np.empty((len(raw), len(self._classes)), dtype=np.float32)
         for first in range(0, len(raw), _AT_ONCE):
             answers[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
         return answers
+
+    def staged(self, X: Any) -> Iterator[Matrix]:
+        """Yields the answers that the model has after each of its stages (n × k)."""
+        if self._members.count > 1:
+            raise ValueError("a model that averages has no answers after each stage: its members are trained side by side")
+        raw = self._layout.features(X)
+        parts = [raw[first : first + _AT_ONCE] for first in range(0, len(raw), _AT_ONCE)]
+        inputs = [self._preparation.apply(part) for part in parts]
+        scores: list[Matrix] = [np.zeros((len(part), len(self._classes)), dtype=np.float32) for part in parts]
+        link = self._stages[0].link
+        for stage in self._stages:
+            answers = []
+            for i, part in enumerate(parts):
+                score = link.convert(scores[i], stage.link)
+                codes = self._coder.codes(part) if self._coder and isinstance(stage.block, TreeBlock) else inputs[i]
+                block = stage.block.expand(codes, score)
+                prediction = stage.link.predict(stage.shown(block, score))
+                answers.append(self._task.project(prediction) if stage.link.outside else prediction)
+                scores[i] = stage.score(block, score)
+            link = stage.link
+            yield np.concatenate(answers) if answers else np.zeros((0, len(self._classes)), dtype=np.float32)
 
     def _probabilities(self, raw: Any) -> Matrix:
         inputs = self._preparation.apply(raw)

@@ -1,0 +1,106 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// HeldOut is a labelled row of a version's run that the version has not learnt from.
+type HeldOut struct {
+	Features []float32 // d, as they are in the message; a missing one is NaN
+	Label    string    // of a model of labels
+	Targets  []float64 // of a model of numbers
+
+	at int64 // its place among all that there are
+}
+
+// HeldOutRows returns the test rows of a version's run, or without any its holdout rows: so many that are drawn with the seed if there are
+// more, in the order of the topic. The model must be of dense rows, and of one label a row or of numbers.
+func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most int, seed uint64) ([]HeldOut, error) {
+	test, held := newDraw(most, seed), newDraw(most, seed)
+	var raw kernel.Dense
+	plan := m.Manifest.Plan
+	err := eachMessage(ctx, p, plan, func(batch *examples.Batch, partition int, offset int64) bool {
+		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
+			return true // the run has put the message into quarantine
+		}
+		rows, _ := decode.Rows(plan, partition, offset, batch)
+		var targets []float64
+		if m.Task() == examples.Numbers {
+			var err error
+			if targets, err = decode.Numbers(plan, batch, rows); err != nil {
+				return true
+			}
+		}
+		forgotten := forgottenRows(plan, batch, partition, offset)
+		readRaw(&raw, batch)
+		for i, split := range rows.Splits {
+			known := batch.Labelled(i)
+			if targets != nil {
+				known = rows.Truth.Classes[i] != examples.Unlabelled
+			}
+			to := held
+			if split == examples.Test {
+				to = test
+			}
+			if split == examples.Train || !known || forgotten[i] {
+				continue
+			}
+			to.offer(func() HeldOut {
+				row := HeldOut{Features: slices.Clone(raw.Row(i))}
+				if targets == nil {
+					row.Label = batch.Label(i)
+				} else {
+					k := len(plan.Targets)
+					row.Targets = slices.Clone(targets[i*k : (i+1)*k])
+				}
+				return row
+			})
+		}
+		return true
+	})
+	if len(test.rows) > 0 {
+		return test.inOrder(), err
+	}
+	return held.inOrder(), err
+}
+
+// draw keeps rows of a stream, each with the same probability (reservoir sampling, Vitter 1985).
+type draw struct {
+	most   int
+	seen   int64
+	rows   []HeldOut
+	random *rand.Rand
+}
+
+func newDraw(most int, seed uint64) *draw {
+	return &draw{most: most, random: rand.New(rand.NewPCG(seed, 0))}
+}
+
+func (d *draw) offer(row func() HeldOut) {
+	at := d.seen
+	d.seen++
+	place := len(d.rows)
+	if place == d.most {
+		if place = int(d.random.Int64N(d.seen)); place >= d.most {
+			return
+		}
+	} else {
+		d.rows = append(d.rows, HeldOut{})
+	}
+	d.rows[place] = row()
+	d.rows[place].at = at
+}
+
+func (d *draw) inOrder() []HeldOut {
+	slices.SortFunc(d.rows, func(a, b HeldOut) int { return cmp.Compare(a.at, b.at) })
+	return d.rows
+}

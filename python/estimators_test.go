@@ -1,0 +1,92 @@
+//go:build python
+
+package python
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+// The estimators pass scikit-learn's checks of estimators, but for those that tests/check_estimators.py names.
+func TestPythonEstimatorsPassTheChecks(t *testing.T) {
+	p := newPython(t)
+	for _, name := range []string{"StagewiseClassifier", "StagewiseMultiLabelClassifier", "StagewiseRegressor"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each mostly waits for a process
+			own := *p
+			own.TB = t
+			if failed := strings.TrimSpace(string(own.run("tests/check_estimators.py", name))); failed != "" {
+				t.Error(failed)
+			}
+		})
+	}
+}
+
+// With brokers the rows are put on the topic of a pipeline, and its followers have the version that fit returns, and those of updates.
+func TestPythonEstimatorsTrainOnBrokers(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	p := newPython(t)
+	p.run("-c", `import sys
+import numpy as np
+from sklearn.datasets import load_iris
+import stagewise
+X, y = load_iris(return_X_y=True)
+brokers = sys.argv[1].split(",")
+model = stagewise.StagewiseClassifier(name="flowers", brokers=brokers, stages=[{"features": {"size": 64}}]).fit(X[::2], y[::2])
+with stagewise.follow(brokers, "flowers") as follower:
+    np.testing.assert_allclose(follower.predict_proba(X), model.predict_proba(X), atol=1e-6)
+    model.partial_fit(X[1::2], y[1::2])
+    assert follower.wait(other_than=1, timeout=60)
+    np.testing.assert_allclose(follower.predict_proba(X), model.predict_proba(X), atol=1e-6)
+    assert model.version_ == follower.version == 2 and model.model_.manifest["window_rows"] == 150`, strings.Join(cluster.ListenAddrs(), ","))
+}
+
+// largestWheel is the most bytes that a wheel may have.
+const largestWheel = 45 << 20
+
+// A wheel that is installed into an empty environment trains, and has the command, without Go, a compiler or a BLAS of the system.
+func TestPythonWheel(t *testing.T) {
+	p := newPython(t)
+	p.execute("..", "scripts/wheel.sh", p.folder)
+	wheels, err := filepath.Glob(filepath.Join(p.folder, "*.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("wheels %v, %v", wheels, err)
+	}
+	if info, err := os.Stat(wheels[0]); err != nil || info.Size() > largestWheel {
+		t.Errorf("%s has %d bytes, expected at most %d", wheels[0], info.Size(), largestWheel)
+	}
+	empty := t.TempDir()
+	p.run("-m", "venv", empty)
+	// -I, as the package is on PYTHONPATH already.
+	p.execute("", filepath.Join(empty, "bin", "python"), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheels[0])
+	bare := func(program string, arguments ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), filepath.Join(empty, "bin", program), arguments...)
+		command.Dir, command.Env = t.TempDir(), []string{"PATH=" + filepath.Join(empty, "bin")}
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, out)
+		}
+		return string(out)
+	}
+	said := bare("python", "-c", `from sklearn.datasets import load_iris
+from stagewise import StagewiseClassifier
+X, y = load_iris(return_X_y=True)
+model = StagewiseClassifier(verbose=1).fit(X, y)
+print(model.predict_proba(X[:2]), model.score(X, y) > 0.95)`)
+	if !strings.Contains(said, "OpenBLAS") || !strings.HasSuffix(said, "True\n") {
+		t.Errorf("the example wrote\n%s", said)
+	}
+	if said := bare("stagewise", "version"); !strings.HasPrefix(said, "stagewise ") {
+		t.Errorf("stagewise version wrote %q", said)
+	}
+}

@@ -1,0 +1,536 @@
+"""What the estimators share: parameters, the configuration that these make, and runs of the program."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import shutil
+import tempfile
+import warnings
+import weakref
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from . import handover, program
+from .file import read
+from .model import Model
+from .report import Report
+
+# Parameters that are keys of the section examples, and those that are keys of their own.
+_OF_EXAMPLES = ("holdout", "class_weight", "missing", "words", "image", "augment", "partitions", "batch_rows")
+_OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "memory", "arithmetic", "retrain", "brokers", "security")
+
+_NAME = "model"  # of the pipeline, if the caller gives none
+
+# The folder in memory that Linux has, if so many bytes are free. The log of a run is there too if the rows are few: a run makes sixty files, which
+# takes a disk longer than 150 rows take the program.
+_MEMORY = "/dev/shm"
+_LEAST_FREE = 1 << 30
+_FEW = 8 << 20
+
+# How many of the rows that are not learnt from are kept for feature_importances_.
+_ROWS_TO_EXPLAIN = 1000
+
+_CONFIGURATION = "configuration.yaml"
+
+_HELD_OUT = "fit(X, y, X_val=…, y_val=…), or set holdout and data_dir; importances(X, y) takes any rows"
+
+_FORGOT = "a chain goes on with all of its rows, and fit has not kept those that this model has learnt"
+
+
+@dataclass
+class Target:
+    """What is to be predicted, as columns of the rows that are handed over."""
+
+    columns: list[tuple[str, Any]]
+    examples: dict[str, Any]  # keys of the section examples
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """The parameters are keys of the configuration by their own names (docs/configuration.md); None is the default of the program.
+
+    stages: a list of mappings; None lets the program choose. prepare, words, image, augment, retrain and security are as in the configuration.
+    holdout, class_weight, missing, partitions and batch_rows are those of the section examples; missing is `mean` by default, so that rows may
+    lack values. categorical: names or numbers of columns of words; None: those whose dtype is a category, or text. settings: any other keys, by their full
+    names, such as {"examples.columns.drop": ["id"]}. name is that of the pipeline. brokers: the addresses of a Kafka cluster, on whose topic
+    the rows are put, so that a cluster serves the model. data_dir: the folder of the embedded broker's log, which stays; None: a folder that is
+    removed. verbose: 1 shows the progress of the program.
+    """
+
+    model_: Model
+    report_: Report
+    _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
+    _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
+
+    def __init__(
+        self,
+        *,
+        stages: Sequence[Mapping[str, Any]] | None = None,
+        prepare: Mapping[str, Any] | None = None,
+        holdout: float | None = None,
+        average: int | None = None,
+        intercept: bool | None = None,
+        seed: int | None = None,
+        memory: str | int | None = None,
+        arithmetic: str | None = None,
+        categorical: handover.Categorical = None,
+        missing: str | None = None,
+        words: Mapping[str, Any] | None = None,
+        image: Sequence[int] | None = None,
+        augment: Mapping[str, Any] | None = None,
+        retrain: Mapping[str, Any] | None = None,
+        partitions: int | None = None,
+        batch_rows: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        brokers: Sequence[str] | None = None,
+        security: Mapping[str, Any] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.stages = stages
+        self.prepare = prepare
+        self.holdout = holdout
+        self.average = average
+        self.intercept = intercept
+        self.seed = seed
+        self.memory = memory
+        self.arithmetic = arithmetic
+        self.categorical = categorical
+        self.missing = missing
+        self.words = words
+        self.image = image
+        self.augment = augment
+        self.retrain = retrain
+        self.partitions = partitions
+        self.batch_rows = batch_rows
+        self.settings = settings
+        self.name = name
+        self.brokers = brokers
+        self.security = security
+        self.data_dir = data_dir
+        self.verbose = verbose
+
+    # What a subclass says of its task.
+
+    @abstractmethod
+    def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
+        """Checks y, keeps what predictions need of it, and returns what to hand over. taken are the names of other columns."""
+
+    def _learnt(self) -> None:
+        """Reads from the model what a chain may have changed."""
+
+    # Training
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None
+    ) -> Self:
+        """Trains a model of rows.
+
+        X: a table (pandas, polars, pyarrow, or lists of dicts), an array, a sparse matrix of scipy, or a list of texts. y: a label or numbers for
+        each row. X_val and y_val: rows that are not learnt from: the report has their errors, and feature_importances_ is of them. What the program
+        refuses is a ValueError.
+        """
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val: expected both, or none")
+        rows, columns, examples = self._handed(X, y, sample_weight, chain=False)
+        self._leave()
+        self._held_out = None
+        place = _place(rows.size)
+        with (
+            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place) as folder,
+            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place if rows.size <= _FEW else None) as log,
+        ):
+            data, path = os.fspath(self.data_dir) if self.data_dir is not None else log, Path(folder, "rows.arrow")
+            handover.write(path, rows, columns)
+            examples["train"] = [str(path)]
+            if X_val is not None:
+                others = handover.rows_of(self._checked(X_val, reset=False), self.categorical)
+                beside = self._beside(y_val, others)
+                if "weight" in examples:
+                    weights = np.ones(others.count) if sample_weight_val is None else np.asarray(sample_weight_val, dtype=np.float64)
+                    beside.append((examples["weight"], pa.array(weights)))
+                held_out = Path(folder, "held-out.arrow")
+                handover.write(held_out, others, beside)
+                examples["test"] = [str(held_out)]
+                self._held_out = _first_rows(held_out, _ROWS_TO_EXPLAIN)
+            self._run("train", folder, data, examples, {})
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Goes on with a chain of versions, or begins one: see update. classes is for scikit-learn's tools: a chain learns of classes as they come."""
+        if self._forgot():
+            warnings.warn(f"{_FORGOT}: the chain begins with these rows", stacklevel=2)
+            del self.model_
+        self.update(X, y, sample_weight)
+        return self
+
+    def _forgot(self) -> bool:
+        """Reports whether there is a model whose rows are gone."""
+        return hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how the chain has predicted them before it learnt them.
+
+        The score is that of `score`: the fraction of the rows predicted right, or R². It is NaN of the rows that the first version learns. A chain goes on
+        from the rows of `fit` if data_dir keeps them, otherwise it begins with the first update. Its rows stay in data_dir, or in a folder that is
+        removed with the estimator.
+        """
+        if self._forgot():
+            raise ValueError(f"{_FORGOT}: set data_dir")
+        rows, columns, examples = self._handed(X, y, sample_weight, chain=True)
+        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows.size)) as folder:
+            path = Path(folder, "rows.arrow")
+            handover.write(path, rows, columns)
+            self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._settled(rows))
+        self._learnt()
+        error = self.report_.get("prequential_error")
+        return math.nan if error is None else 1 - error / 100
+
+    def _handed(self, X: Any, y: Any, sample_weight: Any, chain: bool) -> tuple[handover.Rows, list[tuple[str, Any]], dict[str, Any]]:
+        """Returns the rows to hand over, the columns beside them, and the section examples."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        goes_on = chain and hasattr(self, "model_")
+        rows = handover.rows_of(self._checked(X, reset=not goes_on), self.categorical)
+        taken = [f.name for f in rows.schema]
+        target = self._target(y, taken, chain)
+        if (n := len(target.columns[0][1])) != rows.count:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
+        columns = list(target.columns)
+        examples: dict[str, Any] = {"missing": "mean", **rows.examples, **target.examples}
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, np.empty((rows.count, 1)), dtype=np.float64)
+            if not weights.any():
+                raise ValueError("sample_weight is 0 for all rows")
+            name = handover.free("weight", [*taken, *(name for name, _ in columns)])
+            columns.append((name, pa.array(weights)))
+            examples["weight"] = name
+        for key in _OF_EXAMPLES:
+            if getattr(self, key, None) is not None:
+                examples[key] = _plain(getattr(self, key))
+        return rows, columns, examples
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or texts."""
+        if handover.is_texts(X):
+            self._same_kind("texts", reset)
+            self.n_features_in_ = 1
+            return X
+        if handover.is_table(X):
+            _check_feature_names(self, X, reset=reset)
+            if reset:
+                self._same_kind("table", reset)
+            if isinstance(X, list | tuple):
+                self.n_features_in_ = len(dict.fromkeys(name for row in X for name in row)) if reset else self.n_features_in_
+            elif hasattr(X, "shape") or hasattr(X, "num_columns"):
+                width = X.shape[1] if hasattr(X, "shape") else X.num_columns
+                if reset:
+                    self.n_features_in_ = width
+                elif not hasattr(self, "feature_names_in_"):
+                    _check_n_features(self, X, reset=False)
+            if len(X) == 0 if hasattr(X, "__len__") else False:
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+            return X
+        dtype: Any = None
+        if not hasattr(X, "tocsr"):
+            if isinstance(X, list | tuple) and any(isinstance(v, str) for row in X if isinstance(row, list | tuple) for v in row):
+                dtype = object
+            elif getattr(X, "dtype", None) == object and not _has_texts(X):
+                dtype = "numeric"
+        checked = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=dtype, ensure_all_finite="allow-nan", estimator=self, skip_check_array=False
+        )
+        if hasattr(checked, "tocsr"):
+            if checked.shape[1] <= handover.MOST_COLUMNS:
+                checked = checked.toarray()
+            else:
+                self._same_kind("sparse", reset)
+                return checked
+        elif not reset and self._kind == "sparse":
+            from scipy.sparse import csr_matrix
+
+            return csr_matrix(checked)
+        if checked.dtype.kind == "c":
+            raise ValueError("Complex data not supported")
+        if reset:
+            self._same_kind("array", reset)
+        return checked
+
+    def _same_kind(self, kind: str, reset: bool) -> None:
+        if reset:
+            self._kind = kind
+        elif kind != self._kind:
+            raise ValueError(f"X has {kind}, but {type(self).__name__} was fitted with {self._kind}")
+
+    def _chain_dir(self) -> str:
+        """Returns the folder of a chain's log. Without data_dir it is removed with the estimator."""
+        if self.data_dir is not None:
+            self._chain = os.fspath(self.data_dir)
+        elif not hasattr(self, "_chain"):
+            self._chain = tempfile.mkdtemp(prefix="stagewise-")
+            self._remove_chain = weakref.finalize(self, shutil.rmtree, self._chain, ignore_errors=True)
+        return self._chain
+
+    def _leave(self) -> None:
+        """Ends the chain, as fit begins anew."""
+        if hasattr(self, "_remove_chain"):
+            self._remove_chain()
+            del self._remove_chain
+        for kept in ("_chain", "_chosen"):
+            if hasattr(self, kept):
+                delattr(self, kept)
+
+    def _settled(self, rows: handover.Rows) -> dict[str, Any]:
+        """Returns what a chain has in place of a choice of stages, which it can't make: those of the model, or one with the defaults, of columns that are
+        standardised."""
+        if self.stages is not None:
+            return {}
+        if not hasattr(self, "_chosen"):
+            if hasattr(self, "model_"):
+                plan = self.model_.manifest["plan"]
+                self._chosen = {"stages": plan["stages"], "prepare": plan["prepare"]}
+            else:
+                self._chosen = {"stages": [{}], "prepare": {"scale": "standard"} if len(rows.schema) == rows.columns and "text" not in rows.examples else {}}
+        return self._chosen
+
+    def _run(self, command: str, folder: str, data: str, examples: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
+        """Runs the program, and reads its model and its report. chosen are keys that the parameters may leave open."""
+        configuration: dict[str, Any] = {"name": self.name or _NAME, "data_dir": data, "examples": dict(examples), **chosen}
+        for key in _OF_ALL:
+            if getattr(self, key, None) is not None:
+                configuration[key] = _plain(getattr(self, key))
+        for key, value in (self.settings or {}).items():
+            _put(configuration, key, _plain(value))
+        file, report, model = (str(Path(folder, name)) for name in (_CONFIGURATION, "report.json", "model"))
+        Path(file).write_text(json.dumps(configuration, indent=1))
+        shown = bool(self.verbose)
+        quiet = [] if shown else ["--quiet"]
+        if command == "train":
+            program.run(["train", "-c", file, "--model", model, "--report", report, *quiet], shown=shown, folder=folder)
+        else:
+            program.run(["run", "-c", file, "--until", "end", "--report", report, *quiet], shown=shown, folder=folder)
+            program.run(["weights", "export", "-c", file, "-o", model], shown=False, folder=folder)
+        if hasattr(self, "_importances"):
+            del self._importances
+        kept = self.holdout and (self.data_dir is not None or self.brokers)
+        self._log = {**configuration, "examples": {k: v for k, v in configuration["examples"].items() if k not in ("train", "test")}} if kept else None
+        self.report_ = Report(json.loads(Path(report).read_text()))
+        self._content = Path(model).read_bytes()
+        self.model_ = read(self._content)
+
+    # What there is once the model is trained
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if state.pop("_remove_chain", None) is not None:
+            state.pop("_chain", None)  # the folder goes with the estimator
+        state.pop("model_", None)  # the file of the model is smaller
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "_content"):
+            self.model_ = read(self._content)
+
+    @property
+    def n_iter_(self) -> int:
+        """The number of stages."""
+        check_is_fitted(self)
+        return len(self.model_.manifest["plan"]["stages"])
+
+    @property
+    def version_(self) -> int:
+        """The number of the version in its pipeline."""
+        check_is_fitted(self)
+        return self.model_.version
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model file that `stagewise predict`, `stagewise serve` and `stagewise.load` read."""
+        check_is_fitted(self)
+        Path(path).write_bytes(self._content)
+
+    def to_onnx(self, path: str | os.PathLike[str] | None = None) -> bytes:
+        """Returns the model as an ONNX graph, and writes it to a file if there is a path: see docs/exports.md."""
+        check_is_fitted(self)
+        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+            self.save(Path(folder, "model"))
+            out = Path(folder, "model.onnx")
+            program.run(
+                ["weights", "export", "--model", str(Path(folder, "model")), "--format", "onnx", "-o", str(out)], shown=False, folder=folder
+            )
+            content = out.read_bytes()
+        if path is not None:
+            Path(path).write_bytes(content)
+        return content
+
+    def importances(self, X: Any, y: Any, *, repeats: int = 5) -> Any:
+        """Returns by how much error and loss rise if a column of rows that the model has not learnt is permuted, as `stagewise explain` measures it: a data
+        frame with a row for each column, the most important first."""
+        import pandas
+
+        check_is_fitted(self)
+        rows = handover.rows_of(self._checked(X, reset=False), self.categorical)
+        with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+            path = Path(folder, "held-out.arrow")
+            handover.write(path, rows, self._beside(y, rows))
+            return pandas.DataFrame(self._explained(folder, path, repeats)).set_index("column")
+
+    @property
+    def feature_importances_(self) -> npt.NDArray[np.float64]:
+        """By how much the loss of X_val rises if a column is permuted, in parts of the sum; 0 where it falls."""
+        check_is_fitted(self)
+        if not hasattr(self, "_importances"):
+            with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
+                if self._held_out is not None:
+                    path = Path(folder, "held-out.arrow")
+                    path.write_bytes(self._held_out)
+                    explained = self._explained(folder, path, 5)
+                elif self._log is not None:
+                    file = Path(folder, _CONFIGURATION)
+                    file.write_text(json.dumps(self._log))
+                    explained = _explain(folder, ["-c", str(file), "--version", str(self.version_), "--rows", str(_ROWS_TO_EXPLAIN)])
+                else:
+                    raise AttributeError(f"feature_importances_ needs rows that the model has not learnt: {_HELD_OUT}")
+            rises = {column["column"]: max(column["loss"], 0.0) for column in explained}
+            names = getattr(self, "feature_names_in_", None)
+            ordered = np.array([rises.get(str(name), 0.0) for name in (handover.names_of(self.n_features_in_) if names is None else names)])
+            self._importances: npt.NDArray[np.float64] = ordered / (ordered.sum() or 1)
+        return self._importances
+
+    def _explained(self, folder: str, rows: Path, repeats: int) -> list[dict[str, Any]]:
+        model = Path(folder, "model")
+        self.save(model)
+        return _explain(folder, ["--model", str(model), "-i", str(rows), "--permutations", str(repeats)])
+
+    def _beside(self, y: Any, rows: handover.Rows) -> list[tuple[str, Any]]:
+        """Returns the columns of what is to be predicted for rows that are not learnt from."""
+        known = copy.copy(self.__dict__)
+        columns = self._target(y, [f.name for f in rows.schema], True).columns
+        self.__dict__.update({key: known[key] for key in ("classes_", "_words") if key in known})
+        if (n := len(columns[0][1])) != rows.count:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
+        return columns
+
+    def plot(self, kind: str = "stages", split: str | None = None, ax: Any = None) -> Any:
+        """Draws a figure of the report with matplotlib, and returns its axes.
+
+        kind: `stages` (error and loss by stage), `reliability` or `confusion`. split: train, holdout or test; by default the rows that the model
+        has not learnt, if there are any.
+        """
+        check_is_fitted(self)
+        return self.report_.plot(kind, split, ax)
+
+    def _answers(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return self.model_.answers(self._known(X))
+
+    def _staged(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return self.model_.staged(self._known(X))
+
+    def _known(self, X: Any) -> Any:
+        """Checks rows to predict for, and returns them as the model reads them."""
+        rows = self._checked(X, reset=False)
+        if self._kind == "array" and handover.is_table(rows) and (table := handover.named_table(rows)):
+            return np.column_stack([column.to_numpy() for column in table.columns.values()])
+        return rows
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = (self.missing or "mean") != "error"
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _place(size: int) -> str | None:
+    """Returns the folder for files of so many bytes: one in memory, if that has room for four times as many. A disk may take longer to write rows
+    than the program takes to learn from them. None is the folder for temporary files."""
+    if tempfile.gettempdir() != "/tmp" or not os.access(_MEMORY, os.W_OK):
+        return None
+    folder = os.statvfs(_MEMORY)
+    return _MEMORY if min(folder.f_bavail * folder.f_frsize, _free_memory()) >= max(4 * size, _LEAST_FREE) else None
+
+
+def _free_memory() -> int:
+    """Returns how many bytes of memory are free, within the limit of a container (cgroup); 0 if that is not known."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 0
+    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        try:
+            free = min(free, int(Path("/sys/fs/cgroup", limit).read_text()) - int(Path("/sys/fs/cgroup", used).read_text()))
+        except (OSError, ValueError):
+            continue  # no limit, or none of this kind
+    return free
+
+
+def _explain(folder: str, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns by how much error and loss rise, and the deviations of both, for each column."""
+    out = Path(folder, "explained.json")
+    program.run(["explain", *arguments, "--json", str(out)], shown=False, folder=folder)
+    return [
+        {"column": c["name"], **c["rise"], **{f"{key}_deviation": value for key, value in c["deviation"].items()}}
+        for c in json.loads(out.read_text())["importance"]
+    ]
+
+
+def _first_rows(path: Path, n: int) -> bytes:
+    """Returns a file of the first rows of another."""
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all().slice(0, n)
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+        content: bytes = out.getvalue().to_pybytes()
+        return content
+
+
+def _has_texts(array: Any) -> bool:
+    return bool(np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(np.asarray(array)).any())
+
+
+def _put(configuration: dict[str, Any], key: str, value: Any) -> None:
+    """Sets a key by its full name, such as examples.columns.drop."""
+    *sections, last = key.split(".")
+    for section in sections:
+        configuration = configuration.setdefault(section, {})
+    configuration[last] = value
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of numpy or of Python as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(v) for key, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

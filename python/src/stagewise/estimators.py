@@ -1,0 +1,336 @@
+"""The estimators: a class for each task. They train by running the program, and predict as models do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, column_or_1d
+
+from . import handover
+from .estimator import Estimator, Target
+from .values import word_of
+
+# Probabilities of several labels are at least this, as scikit-learn expects them to be between 0 and 1: links that project make some 0.
+_LEAST = 1e-7
+
+
+class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
+    """A classifier. y has a label for each row, or n × k of 0 and 1 for several labels a row."""
+
+    __doc__ += f"\n\n    {Estimator.__doc__}\n    class_weight and threshold are as in the configuration: `balanced`, or a factor for each label; a number, `best_f1` or costs."
+
+    classes_: npt.NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        stages: Sequence[Mapping[str, Any]] | None = None,
+        prepare: Mapping[str, Any] | None = None,
+        holdout: float | None = None,
+        class_weight: Any = None,
+        threshold: Any = None,
+        average: int | None = None,
+        intercept: bool | None = None,
+        seed: int | None = None,
+        memory: str | int | None = None,
+        arithmetic: str | None = None,
+        categorical: handover.Categorical = None,
+        missing: str | None = None,
+        words: Mapping[str, Any] | None = None,
+        image: Sequence[int] | None = None,
+        augment: Mapping[str, Any] | None = None,
+        retrain: Mapping[str, Any] | None = None,
+        partitions: int | None = None,
+        batch_rows: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        brokers: Sequence[str] | None = None,
+        security: Mapping[str, Any] | None = None,
+        data_dir: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            stages=stages,
+            prepare=prepare,
+            holdout=holdout,
+            average=average,
+            intercept=intercept,
+            seed=seed,
+            memory=memory,
+            arithmetic=arithmetic,
+            categorical=categorical,
+            missing=missing,
+            words=words,
+            image=image,
+            augment=augment,
+            retrain=retrain,
+            partitions=partitions,
+            batch_rows=batch_rows,
+            settings=settings,
+            name=name,
+            brokers=brokers,
+            security=security,
+            data_dir=data_dir,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+        self.threshold = threshold
+
+    def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
+        if _is_indicator(y):
+            return self._several(y, taken, chain)
+        self._indicator = False
+        name = handover.free(_name(y, "label"), taken)
+        y = column_or_1d(_plain_array(y), warn=True)
+        if y.dtype.kind in "fc" or y.dtype == object:
+            check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=True, input_name="y")
+        check_classification_targets(y)
+        labels, codes = np.unique(y, return_inverse=True)
+        if len(labels) < 2 and not chain:
+            raise ValueError(f"y has 1 class, {labels[0]!r}: a classifier needs at least two")
+        words = _words_of(labels)
+        if chain:
+            if words is None and hasattr(self, "classes_") and np.isin(labels, self.classes_).all():
+                return Target([(name, pa.array(np.searchsorted(self.classes_, labels)[codes]))], {"label": name})
+            if words is None:
+                raise ValueError("labels of a chain: expected whole numbers, booleans or texts without space around them")
+            self._label_type = labels.dtype
+            return Target([(name, _column_of(labels, codes))], {"label": name})
+        self.classes_ = labels
+        if words is None:
+            words, column = [str(i) for i in range(len(labels))], pa.array(codes)
+        else:
+            column = _column_of(labels, codes)
+        self._words = words
+        return Target([(name, column)], {"label": name, "classes": words})
+
+    def _several(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
+        """Returns the column of the labels that each row has."""
+        self._indicator = True
+        names = [str(c) for c in y.columns] if hasattr(y, "columns") else None
+        matrix = y.toarray() if hasattr(y, "tocsr") else np.asarray(y)
+        k = matrix.shape[1]
+        self.classes_ = np.arange(k) if names is None else np.array(names)
+        words = names or [str(i) for i in range(k)]
+        self._words = words
+        name = handover.free("labels", taken)
+        rows, columns = np.nonzero(matrix)
+        ends = np.searchsorted(rows, np.arange(len(matrix) + 1)).astype(np.int32)
+        return Target(
+            [(name, pa.ListArray.from_arrays(pa.array(ends), pa.array(np.array(words, dtype=object)[columns], pa.utf8())))],
+            {"label": name, "labels": "several", "classes": words},
+        )
+
+    def _learnt(self) -> None:
+        labels = [str(label) for label in self.model_.labels]
+        kind = getattr(self, "_label_type", np.dtype(object))
+        self._words = labels
+        if kind.kind == "b":
+            self.classes_ = np.array([label == "true" for label in labels])
+        elif kind.kind in "iuf" and not self._indicator:
+            self.classes_ = np.array([float(label) for label in labels]).astype(kind)
+        elif not self._indicator:
+            self.classes_ = np.array(labels, dtype=object if kind.kind == "O" else None)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Returns the label of each row, or 1 for each label that a row is given and 0 for the others (n × k)."""
+        return self._labels(self._answers(X))
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the probability of each of classes_ for each row (n × k)."""
+        return self._probabilities(self._answers(X))
+
+    def predict_log_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the logarithm of the probabilities."""
+        with np.errstate(divide="ignore"):
+            logarithms: npt.NDArray[np.float64] = np.log(self.predict_proba(X))
+        return logarithms
+
+    def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the logarithm of each probability, for two classes and for several labels a row that of the odds."""
+        return self._decisions(self.predict_proba(X))
+
+    def staged_predict(self, X: Any) -> Iterator[npt.NDArray[Any]]:
+        """Yields what predict returns if the model has only its first stage, its first two, and so on."""
+        yield from map(self._labels, self._staged(X))
+
+    def staged_predict_proba(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields the probabilities after each stage."""
+        yield from map(self._probabilities, self._staged(X))
+
+    def staged_decision_function(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields what decision_function returns after each stage."""
+        yield from map(self._decisions, self.staged_predict_proba(X))
+
+    def _labels(self, answers: Any) -> npt.NDArray[Any]:
+        decided = self.model_.decide(answers)
+        if self._indicator:
+            return decided
+        labels: npt.NDArray[Any] = self.classes_[self._places()[decided]]
+        return labels
+
+    def _probabilities(self, answers: Any) -> npt.NDArray[np.float64]:
+        wide: npt.NDArray[np.float64] = answers.astype(np.float64)
+        if self._indicator:
+            return wide.clip(_LEAST, 1 - _LEAST)
+        ordered = np.zeros((len(wide), len(self.classes_)))
+        ordered[:, self._places()] = wide / wide.sum(axis=1, keepdims=True)
+        return ordered
+
+    def _decisions(self, p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        logarithms: npt.NDArray[np.float64] = np.log(np.clip(p, 1e-30, 1))
+        if self._indicator:
+            odds: npt.NDArray[np.float64] = logarithms - np.log(np.clip(1 - p, 1e-30, 1))
+            return odds
+        return logarithms[:, 1] - logarithms[:, 0] if len(self.classes_) == 2 else logarithms
+
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Returns where each class of the model is in classes_."""
+        places = {word: place for place, word in enumerate(self._words)}
+        return np.array([places[label] for label in self.model_.labels], dtype=np.int64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = False
+        return tags
+
+
+class StagewiseMultiLabelClassifier(StagewiseClassifier):
+    """A classifier of several labels a row: y is n × k of 0 and 1, or a list with the labels of each row, such as [["red", "blue"], []].
+
+    y with one label for each row makes it a StagewiseClassifier.
+    """
+
+    __doc__ += f"\n    {Estimator.__doc__}"
+
+    def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
+        if not _is_lists(y):
+            return super()._target(y, taken, chain)
+        from sklearn.preprocessing import MultiLabelBinarizer
+
+        binarizer = MultiLabelBinarizer(sparse_output=True)
+        matrix = binarizer.fit_transform([list(labels) for labels in y])
+        target = self._several(matrix, taken, chain)
+        words = _words_of(binarizer.classes_)
+        if words is None:
+            raise ValueError("labels: expected whole numbers or texts without space around them")
+        name, _ = target.columns[0]
+        self._words, self.classes_ = words, binarizer.classes_
+        lists = pa.array([[words[i] for i in matrix.indices[matrix.indptr[r] : matrix.indptr[r + 1]]] for r in range(matrix.shape[0])], pa.list_(pa.utf8()))
+        return Target([(name, lists)], {**target.examples, "classes": words})
+
+    def labels_of(self, X: Any) -> list[list[Any]]:
+        """Returns the labels that each row is given."""
+        return [self.classes_[row.astype(bool)].tolist() for row in self.predict(X)]
+
+
+class StagewiseRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
+    """A regressor. y has a number for each row, or several (n × k)."""
+
+    __doc__ += f"\n\n    {Estimator.__doc__}"
+
+    def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
+        names = [str(c) for c in y.columns] if hasattr(y, "columns") else None
+        numbers = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if numbers.ndim == 2 and numbers.shape[1] == 1 and not hasattr(y, "columns"):
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            numbers = numbers[:, 0]
+        self._flat = numbers.ndim == 1
+        if self._flat:
+            numbers = numbers[:, None]
+        names = names or ([_name(y, "target")] if self._flat else [f"target{i}" for i in range(numbers.shape[1])])
+        columns: list[tuple[str, Any]] = []
+        for j, name in enumerate(names):
+            columns.append((handover.free(name, [*taken, *(n for n, _ in columns)]), pa.array(numbers[:, j])))
+        return Target(columns, {"targets": [name for name, _ in columns]})
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Returns the numbers of each row: n, or n × k if y had k columns."""
+        return self._numbers(self._answers(X))
+
+    def staged_predict(self, X: Any) -> Iterator[npt.NDArray[np.float64]]:
+        """Yields what predict returns if the model has only its first stage, its first two, and so on."""
+        yield from map(self._numbers, self._staged(X))
+
+    def _numbers(self, answers: Any) -> npt.NDArray[np.float64]:
+        numbers = self.model_.restore(answers)
+        return numbers[:, 0] if self._flat else numbers
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _name(y: Any, otherwise: str) -> str:
+    """Returns the name of a column that has one."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else otherwise
+
+
+def _plain_array(y: Any) -> Any:
+    """Returns y with the type that it has in numpy, of the nullable types of pandas too, which numpy makes floats or objects."""
+    plain = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if plain is not None and getattr(plain, "kind", "O") in "iub" and not y.isna().any():
+        return y.to_numpy(dtype=plain)
+    return y if hasattr(y, "__array__") else np.asarray(y)
+
+
+def _is_lists(y: Any) -> bool:
+    """Reports whether y has a list of labels for each row. Lists that are the rows of a matrix of 0 and 1 are none."""
+    if not isinstance(y, Iterable) or isinstance(y, str | bytes) or hasattr(y, "tocsr") or hasattr(y, "columns"):
+        return False
+    if isinstance(y, np.ndarray) and y.dtype != object:
+        return False
+    rows = list(y)
+    return len(rows) > 0 and all(isinstance(labels, list | tuple | set | frozenset) for labels in rows) and not _is_matrix(rows)
+
+
+def _is_matrix(rows: Sequence[Any]) -> bool:
+    return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and all(value in (0, 1) for row in rows for value in row)
+
+
+def _is_indicator(y: Any) -> bool:
+    if hasattr(y, "tocsr"):
+        return True
+    try:
+        array = np.asarray(y)
+    except ValueError:  # lists of different lengths
+        return False
+    return array.ndim == 2 and array.shape[1] > 1 and bool(type_of_target(array) == "multilabel-indicator")
+
+
+def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
+    """Returns labels as the program spells them; None if it would not tell them apart, or would not take them for labels."""
+    words: list[str] = []
+    for label in labels.tolist():
+        if isinstance(label, str):
+            if label != label.strip() or not label or not label.isprintable():
+                return None
+            words.append(label)
+        elif isinstance(label, bool | int) or isinstance(label, float) and label.is_integer():
+            words.append(word_of(label))
+        else:
+            return None
+    return words if len(set(words)) == len(words) and len({type(label) for label in labels.tolist()}) <= 1 else None
+
+
+def _column_of(labels: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Any:
+    """Returns the labels of rows as a column."""
+    if labels.dtype.kind == "f":
+        labels = labels.astype(np.int64)
+    values = pa.array(labels.tolist()) if labels.dtype.kind in "OU" else pa.array(labels)
+    return values.take(pa.array(codes))

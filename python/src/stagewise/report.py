@@ -1,0 +1,112 @@
+"""The report of a run, as data frames and figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# The measures of a split that are errors, and those that are scores.
+_OF_ONE = (
+    *("rows", "error", "loss", "log_loss", "brier", "ece", "auc", "average_precision", "balanced_error", "majority_error"),
+    *("hamming", "micro_f1", "macro_f1", "subset_accuracy", "rmse", "mae", "r2"),
+)
+_BY_STAGE = tuple(f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("error", "loss"))
+
+
+class Report(dict[str, Any]):
+    """What the program reports about a run (schemas/report.schema.json), a mapping. Its attributes are data frames of pandas."""
+
+    @property
+    def errors(self) -> Any:
+        """The measures of the final predictions: a row for each split. Errors are in percent."""
+        splits = self.get("splits", {})
+        return _frame([{"split": s, **{key: of[key] for key in _OF_ONE if key in of}} for s, of in splits.items()], "split")
+
+    @property
+    def losses(self) -> Any:
+        """Errors and losses of each stage's final weights: a row for each stage, from 1."""
+        keys = ("link", "passes", "ridge", "seconds", *_BY_STAGE)
+        return _frame([{"stage": s["stage"] + 1, **{key: s[key] for key in keys if s.get(key) is not None}} for s in self.get("stages", [])], "stage")
+
+    @property
+    def curves(self) -> Any:
+        """The objective, errors and losses of each pass of each stage. Of a chain, the prequential error along its rows."""
+        if "curve" in self:
+            return _frame(self["curve"], "offset")
+        return _frame(
+            [
+                {"stage": s["stage"] + 1, **{key: p[key] for key in ("pass", "objective", "accepted", *_BY_STAGE) if p.get(key) is not None}}
+                for s in self.get("stages", [])
+                for p in s.get("by_pass", [])
+            ],
+            "stage",
+        )
+
+    @property
+    def confusion(self) -> Any:
+        """The confusion matrix of the rows that the model has not learnt, if there are any: a row for each true class."""
+        import pandas
+
+        matrix = self["splits"][self._split(None)]["confusion"]
+        return None if matrix is None else pandas.DataFrame(matrix, index=self["labels"], columns=self["labels"])
+
+    def _split(self, split: str | None) -> str:
+        splits = self.get("splits", {})
+        if split is None:
+            split = next(s for s in ("test", "holdout", "train") if s in splits)
+        if split not in splits:
+            raise ValueError(f"split {split!r}: the report has {', '.join(splits)}")
+        return split
+
+    def plot(self, kind: str = "stages", split: str | None = None, ax: Any = None) -> Any:
+        """Draws a figure with matplotlib, and returns its axes: see `plot` of the estimators."""
+        figures = {"stages": self._plot_stages, "reliability": self._plot_reliability, "confusion": self._plot_confusion}
+        if kind not in figures:
+            raise ValueError(f"kind {kind!r}: expected {', '.join(figures)}")
+        if ax is None:
+            import matplotlib.pyplot
+
+            _, ax = matplotlib.pyplot.subplots()
+        figures[kind](self._split(split), ax)
+        return ax
+
+    def _plot_stages(self, _: str, ax: Any) -> None:
+        losses = self.losses
+        beside = ax.twinx()
+        for split in ("train", "holdout", "test"):
+            if f"{split}_error" in losses:
+                (line,) = ax.plot(losses.index, losses[f"{split}_error"], marker="o", label=f"error, {split}")
+                beside.plot(losses.index, losses[f"{split}_loss"], linestyle="--", color=line.get_color(), label=f"loss, {split}")
+        ax.set(xlabel="stage", ylabel="error, %", ylim=(0, None))
+        beside.set(ylabel="loss", ylim=(0, None))
+        lines = [*ax.get_lines(), *beside.get_lines()]
+        ax.legend(lines, [line.get_label() for line in lines])
+
+    def _plot_reliability(self, split: str, ax: Any) -> None:
+        bins = self["splits"][split].get("reliability")
+        if not bins:
+            raise ValueError("the report has no reliability: the model predicts numbers")
+        ax.plot([0, 1], [0, 1], color="grey", linewidth=1)
+        ax.plot([b["confidence"] for b in bins], [b["accuracy"] for b in bins], marker="o", label=split)
+        ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
+        ax.legend()
+
+    def _plot_confusion(self, split: str, ax: Any) -> None:
+        matrix = self["splits"][split]["confusion"]
+        if matrix is None:
+            raise ValueError("the report has no confusion matrix: it has one of up to 724 classes, a label a row")
+        labels = [str(label) for label in self["labels"]]
+        ax.imshow(matrix, cmap="Blues")
+        ax.set(xlabel="predicted", ylabel=f"true, {split}", xticks=range(len(labels)), yticks=range(len(labels)))
+        ax.set_xticklabels(labels, rotation=90 if max(map(len, labels)) > 3 else 0)
+        ax.set_yticklabels(labels)
+        if len(labels) <= 20:
+            for t, row in enumerate(matrix):
+                for p, n in enumerate(row):
+                    ax.text(p, t, n, ha="center", va="center")
+
+
+def _frame(rows: list[dict[str, Any]], index: str) -> Any:
+    import pandas
+
+    frame = pandas.DataFrame(rows)
+    return frame.set_index(index) if index in frame else frame

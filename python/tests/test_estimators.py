@@ -1,0 +1,344 @@
+"""The estimators: what they take, what they predict, and what they say of wrong input. The program must be on the PATH."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.calibration import CalibrationDisplay
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.inspection import permutation_importance
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import stagewise
+from stagewise import StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor
+
+STAGES = [{"features": {"size": 64}}]
+
+
+def flowers(rows: int = 300) -> tuple[pandas.DataFrame, np.ndarray]:
+    """Returns a table with every type of column, and labels that depend on a category and a boolean."""
+    r = np.random.default_rng(1)
+    frame = pandas.DataFrame({
+        "width": r.normal(size=rows), "colour": pandas.Categorical(r.choice(["red", "green", "blue"], rows)),
+        "place": r.choice(["hill", "shore"], rows), "wild": r.random(rows) > 0.5, "petals": r.integers(0, 5, rows),
+        "code": pandas.Categorical(r.choice([7, 10, 200], rows)),
+    })
+    frame.loc[::7, "width"] = np.nan
+    frame.loc[::11, "colour"] = None
+    return frame, np.where((frame.colour == "red").to_numpy() ^ frame.wild.to_numpy(), "yes", "no")
+
+
+class Inputs(unittest.TestCase):
+    def test_tables(self) -> None:
+        frame, labels = flowers()
+        categories = StagewiseClassifier(stages=STAGES).fit(frame, labels).model_.manifest["columns"]
+        self.assertEqual([c["name"] for c in categories if not isinstance(c, str) and c.get("categories")], ["colour", "place", "code"])
+        frame = frame.drop(columns="code")  # a category of numbers is one of pandas alone
+        want = None
+        for rows in (frame, polars.from_pandas(frame), pa.Table.from_pandas(frame), frame.to_dict("records")):
+            model = StagewiseClassifier(stages=STAGES, prepare={"scale": "standard"}).fit(rows, labels)
+            got = model.predict_proba(frame)
+            want = got if want is None else want
+            np.testing.assert_allclose(got, want, atol=1e-6)
+        self.assertEqual(StagewiseClassifier(stages=STAGES).fit(frame, labels).feature_names_in_.tolist(), frame.columns.tolist())
+
+    def test_arrays(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        want = StagewiseClassifier().fit(X, y).predict_proba(X)
+        for rows in (X.tolist(), X.astype(object), scipy.sparse.csr_array(X)):
+            np.testing.assert_allclose(StagewiseClassifier().fit(rows, y).predict_proba(X), want, atol=1e-6)
+        wide = np.random.default_rng(1).normal(size=(200, 300))
+        target = (wide[:, 0] > 0).astype(int)
+        for dtype in (np.float32, np.float64):
+            model = StagewiseClassifier(stages=STAGES).fit(wide.astype(dtype), target)
+            self.assertEqual((model.n_features_in_, model.model_.n_features_in_), (300, 300))
+
+    def test_categorical(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        rows = np.column_stack([y, X[:, 0]])
+        for categorical in ([0], ["x0"], [True, False]):
+            model = StagewiseClassifier(stages=STAGES, categorical=categorical).fit(rows, y)
+            self.assertEqual(model.model_.manifest["columns"][0]["categories"], ["0", "1", "2"])
+        with self.assertRaisesRegex(ValueError, "categorical: 'x9': expected one of the columns x0, x1"):
+            StagewiseClassifier(categorical=["x9"]).fit(rows, y)
+
+    def test_sparse_and_texts(self) -> None:
+        rows = scipy.sparse.random(300, 2000, 0.02, format="csr", random_state=0)
+        y = (np.asarray(rows[:, :50].sum(axis=1)).ravel() > 0.5).astype(int)
+        model = StagewiseClassifier().fit(rows, y)
+        self.assertGreater(model.score(rows, y), 0.9)
+        np.testing.assert_array_equal(model.predict(rows.toarray()), model.predict(rows))
+        texts, labels = ["good fine nice"] * 30 + ["bad awful poor"] * 30, ["p"] * 30 + ["n"] * 30
+        for given in (texts, np.array(texts), pandas.Series(texts), pa.array(texts)):
+            self.assertEqual(StagewiseClassifier().fit(given, labels).predict(["fine", "bad poor"]).tolist(), ["p", "n"])
+
+    def test_labels(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        for kinds in ([10, 2, -1], ["10", "9", "a"], [1.0, 2.0, 0.0], ["007", "7", "07"], ["NA", "", " x"]):
+            labels = np.array(kinds)[y]
+            model = StagewiseClassifier().fit(X, labels, X_val=X[::3], y_val=labels[::3])
+            self.assertGreater(model.report_.errors.loc["test", "rows"], 40)
+            self.assertEqual(model.classes_.tolist(), np.unique(labels).tolist())
+            self.assertEqual(model.classes_.dtype, labels.dtype)
+            self.assertEqual(model.predict(X).dtype, labels.dtype)
+            self.assertGreater(model.score(X, labels), 0.95)
+        names = np.array(["a", "b", "c"])[y]
+        for given, classes in (
+            (pandas.Categorical(names), ["a", "b", "c"]), (pandas.Series(y, dtype="Int64"), [0, 1, 2]), (polars.Series(names.tolist()), ["a", "b", "c"]),
+            (pa.array(names.tolist()), ["a", "b", "c"]), (names.tolist(), ["a", "b", "c"]), (pandas.Series(names, name="x1"), ["a", "b", "c"]),
+        ):
+            model = StagewiseClassifier(stages=STAGES).fit(X, given)
+            self.assertEqual((model.classes_.tolist(), type(model.classes_.tolist()[0])), (classes, type(classes[0])))
+        booleans = y == 0
+        self.assertEqual(StagewiseClassifier().fit(X, booleans).predict(X[:1]).tolist(), [True])
+
+    def test_several_labels(self) -> None:
+        frame, labels = flowers()
+        given = np.column_stack([labels == "yes", frame.wild, frame.petals > 2]).astype(int)
+        for estimator in (StagewiseMultiLabelClassifier, StagewiseClassifier):
+            model = estimator(stages=[{"features": {"size": 512}}], prepare={"scale": "standard"}).fit(frame, given)
+            self.assertGreater((model.predict(frame) == given).mean(), 0.9)
+            self.assertEqual(model.predict_proba(frame).shape, given.shape)
+        lists = [[name for name, has in zip("abc", row, strict=True) if has] for row in given]
+        model = StagewiseMultiLabelClassifier(prepare={"scale": "standard"}).fit(frame, lists)
+        self.assertEqual(model.classes_.tolist(), ["a", "b", "c"])
+        self.assertGreater(np.mean([got == want for got, want in zip(model.labels_of(frame), lists, strict=True)]), 0.5)
+
+    def test_numbers(self) -> None:
+        frame, _ = flowers()
+        y = 2.0 * frame.petals + frame.wild + 1e9
+        model = StagewiseRegressor().fit(frame, y)
+        self.assertGreater(model.score(frame, y), 0.99)
+        both = pandas.DataFrame({"a": y, "b": -y})
+        self.assertEqual(StagewiseRegressor().fit(frame, both).predict(frame).shape, (len(frame), 2))
+
+    def test_sample_weight(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        weights = np.where(y == 2, 0.0, 1.0)
+        self.assertEqual(set(StagewiseClassifier().fit(X, y, weights).predict(X)), {0, 1})
+        self.assertGreater(
+            StagewiseClassifier(class_weight={2: 20}).fit(X, y).predict_proba(X)[:, 2].mean(), StagewiseClassifier().fit(X, y).predict_proba(X)[:, 2].mean()
+        )
+
+    def test_as_the_program(self) -> None:
+        frame, labels = flowers()
+        model = StagewiseClassifier().fit(frame, labels)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/m")
+            frame.to_feather(f"{folder}/rows.arrow", compression="uncompressed")
+            subprocess.run(["stagewise", "predict", "--model", f"{folder}/m", "-i", f"{folder}/rows.arrow", "-o", f"{folder}/p.csv"], check=True, env={**os.environ})
+            written = pandas.read_csv(f"{folder}/p.csv")
+        np.testing.assert_allclose(model.predict_proba(frame), written[["no", "yes"]], atol=1e-5)
+
+
+class Refusals(unittest.TestCase):
+    def test_sentences_of_the_program(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        for parameters, sentence in (
+            ({"stages": [{"features": {"sise": 3}}]}, "stages.0.features.sise: 3: expected a known key; did you mean size?"),
+            ({"prepare": {"scale": "big"}}, 'prepare.scale: "big": expected'),
+            ({"settings": {"examples.colour": 1}}, "examples.colour: 1: expected one of the keys"),
+            ({"holdout": 2}, "examples.holdout: 2: expected"),
+        ):
+            with self.assertRaisesRegex(ValueError, "^" + sentence.replace(".", r"\.").replace("?", r"\?")):
+                StagewiseClassifier(**parameters).fit(X, y)
+        dates = pandas.DataFrame({"t": pandas.date_range("2020-01-01", periods=50)})
+        with self.assertRaisesRegex(ValueError, 'column 0 \\("t"\\): type timestamp'):
+            StagewiseClassifier().fit(dates, [0, 1] * 25)
+
+    def test_no_program(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = ""
+        try:
+            with self.assertRaisesRegex(stagewise.ProgramError, "does not carry the program stagewise"):
+                StagewiseClassifier().fit(X, y)
+        finally:
+            os.environ["PATH"] = path
+
+    def test_interrupt(self) -> None:
+        """Ctrl-C ends the program, and leaves no folder."""
+        X = np.random.default_rng(1).normal(size=(20_000, 50))
+        with tempfile.TemporaryDirectory() as folder:
+            before, tempfile.tempdir = tempfile.tempdir, folder
+            began = threading.Event()
+
+            def interrupt() -> None:
+                while {path.name for path in Path(folder).glob("*/*")} <= {"rows.arrow", "configuration.yaml"}:  # the broker is not there
+                    if began.wait(0.01):
+                        return
+                os.kill(os.getpid(), signal.SIGINT)
+
+            self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))  # shells ignore it of what they do beside
+            watcher = threading.Thread(target=interrupt)
+            try:
+                watcher.start()
+                with self.assertRaises(KeyboardInterrupt):
+                    StagewiseClassifier(stages=[{"features": {"size": 2048}, "repeat": 50}]).fit(X, X[:, 0] > 0)
+                self.assertEqual(os.listdir(folder), [])
+            finally:
+                began.set()
+                watcher.join()
+                tempfile.tempdir = before
+
+
+class Tools(unittest.TestCase):
+    def test_scikit_learn(self) -> None:
+        X, y = load_breast_cancer(return_X_y=True)
+        model = StagewiseClassifier(stages=STAGES, prepare={"scale": "standard"})
+        self.assertGreater(cross_val_score(model, X, y, cv=3).min(), 0.9)
+        search = GridSearchCV(model, {"prepare": [{"scale": "standard"}, {"scale": "ranks"}], "stages": [STAGES]}, cv=2).fit(X, y)
+        self.assertIn(search.best_params_["prepare"]["scale"], ("standard", "ranks"))
+        piped = make_pipeline(StandardScaler(), StagewiseClassifier(stages=STAGES)).fit(X, y)
+        self.assertGreater(piped.score(X, y), 0.95)
+        self.assertGreater(permutation_importance(piped, X[:100], y[:100], n_repeats=2, random_state=1).importances_mean.max(), 0)
+        display = CalibrationDisplay.from_estimator(piped, X, y, n_bins=5)
+        self.assertEqual(len(display.prob_true), len(display.prob_pred))
+
+    def test_copies(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        model = StagewiseClassifier(stages=STAGES, seed=3).fit(X, y)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
+        copied = clone(model)
+        self.assertEqual((copied.seed, hasattr(copied, "model_")), (3, False))
+        np.testing.assert_array_equal(copied.fit(X, y).predict_proba(X), model.predict_proba(X))
+
+    def test_onnx(self) -> None:
+        import onnxruntime
+
+        X, y = load_iris(return_X_y=True)
+        model = StagewiseClassifier().fit(X, y)
+        session = onnxruntime.InferenceSession(model.to_onnx())
+        got = session.run(None, {session.get_inputs()[0].name: X.astype(np.float32)})
+        np.testing.assert_allclose(got[1], model.predict_proba(X), atol=1e-5)
+
+    def test_mlflow(self) -> None:
+        import mlflow
+        import mlflow.sklearn
+
+        X, y = load_iris(return_X_y=True, as_frame=True)
+        model = StagewiseClassifier(stages=STAGES).fit(X, y)
+        self.addCleanup(os.environ.pop, "MLFLOW_ALLOW_FILE_STORE", None)
+        os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database needs more than mlflow-skinny
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mlflow.set_tracking_uri(Path(folder).as_uri())
+            mlflow.set_experiment("flowers")
+            with mlflow.start_run():
+                mlflow.log_params({key: value for key, value in model.get_params().items() if value is not None})
+                mlflow.log_metrics(model.report_.errors.loc["train"].dropna().to_dict())
+                logged = mlflow.sklearn.log_model(model, name="model", serialization_format="cloudpickle")
+            loaded = mlflow.sklearn.load_model(logged.model_uri)
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+class Reports(unittest.TestCase):
+    def test_report(self) -> None:
+        X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        model = StagewiseClassifier(stages=[{"features": {"size": 64}, "repeat": 3}], prepare={"scale": "standard"})
+        model.fit(X[:400], y[:400], X_val=X[400:], y_val=y[400:])
+        report = model.report_
+        self.assertEqual(set(report.errors.index), {"train", "test"})
+        self.assertAlmostEqual(report.errors.loc["test", "error"], 100 * (1 - model.score(X[400:], y[400:])), places=4)
+        self.assertEqual(report.losses.index.tolist(), [1, 2, 3])
+        self.assertGreater(len(report.curves), 3)
+        self.assertEqual(report.confusion.to_numpy().sum(), len(X) - 400)
+        importances = model.feature_importances_
+        self.assertEqual(importances.shape, (30,))
+        self.assertAlmostEqual(importances.sum(), 1)
+        self.assertEqual(len(model.importances(X[400:], y[400:])), 30)
+        with tempfile.TemporaryDirectory() as folder:
+            frame, labels = flowers()
+            kept = StagewiseClassifier(stages=STAGES, prepare={"scale": "standard"}, holdout=0.3, data_dir=f"{folder}/log").fit(frame, labels)
+            best = kept.feature_names_in_[np.argsort(kept.feature_importances_)[-2:]]
+            self.assertEqual(set(best), {"colour", "wild"})
+        with self.assertRaisesRegex(AttributeError, "rows that the model has not learnt"):
+            StagewiseClassifier(stages=STAGES).fit(X, y).feature_importances_
+        import matplotlib
+
+        matplotlib.use("agg")
+        for kind in ("stages", "reliability", "confusion"):
+            self.assertTrue(model.plot(kind).has_data())
+        with self.assertRaisesRegex(ValueError, "split 'holdout': the report has"):
+            model.plot("confusion", "holdout")
+
+    def test_staged(self) -> None:
+        frame, labels = flowers()
+        grown = {"features": {"kind": "trees", "size": 64, "leaves": 8}}
+        for estimator, y in ((StagewiseClassifier, labels), (StagewiseRegressor, frame.petals)):
+            model = estimator(stages=[*STAGES, grown, grown], prepare={"scale": "ranks"}).fit(frame, y)
+            staged = list(model.staged_predict(frame))
+            self.assertEqual((len(staged), model.n_iter_), (3, 3))
+            np.testing.assert_array_equal(staged[-1], model.predict(frame))
+        model = StagewiseClassifier(stages=[*STAGES, {**STAGES[0], "link": "identity"}, {**STAGES[0], "link": "calibrated"}]).fit(frame, labels)
+        losses = [-np.log(p[np.arange(len(frame)), (labels == "yes").astype(int)].clip(1e-6)).mean() for p in model.staged_predict_proba(frame)]
+        reported = model.report_["stages"]
+        self.assertAlmostEqual(losses[0], reported[0]["train_loss"], places=4)
+        np.testing.assert_array_equal(list(model.staged_predict_proba(frame))[-1], model.predict_proba(frame))
+        errors = [100 * np.mean(p != labels) for p in model.staged_predict(frame)]
+        np.testing.assert_allclose(errors, [s["train_error"] for s in reported], atol=0.4)
+
+    def test_verbose(self) -> None:
+        """The program's progress is on sys.stderr of Python, as a notebook replaces it."""
+        program = (
+            "import sys, io; sys.stderr = io.StringIO(); import stagewise; from sklearn.datasets import load_iris\n"
+            "stagewise.StagewiseClassifier(verbose=1).fit(*load_iris(return_X_y=True)); print(sys.stderr.getvalue())"
+        )
+        said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        self.assertIn("150 train rows; 4 features; 3 classes", said)
+
+
+class Chains(unittest.TestCase):
+    def test_update(self) -> None:
+        r = np.random.default_rng(1)
+        X = r.normal(size=(900, 4))
+        y = np.array(["a", "b", "c"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0)]
+        model = StagewiseClassifier(stages=STAGES)
+        scores = [model.update(X[i : i + 300], y[i : i + 300]) for i in (0, 300, 600)]
+        self.assertTrue(np.isnan(scores[0]))
+        self.assertGreater(min(scores[1:]), 0.8)
+        self.assertEqual(model.model_.manifest["window_rows"], 900)
+        self.assertEqual(model.classes_.tolist(), ["a", "b", "c"])
+        with self.assertRaisesRegex(ValueError, "set data_dir"):
+            pickle.loads(pickle.dumps(model)).update(X, y)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = StagewiseClassifier(stages=STAGES, data_dir=f"{folder}/log").fit(X[:300], y[:300])
+            kept.partial_fit(X[300:], y[300:])
+            self.assertEqual(kept.model_.manifest["window_rows"], 900)
+            chosen = StagewiseClassifier(data_dir=f"{folder}/chosen").fit(X[:300], y[:300])
+            settled = [{key: chosen.model_.manifest["plan"][key] for key in ("stages", "prepare")}]
+            chosen.update(X[300:], y[300:])
+            settled.append({key: chosen.model_.manifest["plan"][key] for key in ("stages", "prepare")})
+            self.assertEqual(*settled)
+        scaled = X * [1, 1000, 1e-3, 1]
+        model = StagewiseClassifier().partial_fit(scaled, y)
+        self.assertGreater(model.score(scaled, y), 0.9)
+
+    def test_the_folder_goes(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        model = StagewiseRegressor().partial_fit(X, y)
+        folder = model._chain
+        self.assertTrue(os.path.isdir(folder))
+        del model
+        deadline = time.monotonic() + 10
+        while os.path.isdir(folder) and time.monotonic() < deadline:
+            import gc
+
+            gc.collect()
+        self.assertFalse(os.path.isdir(folder))
