@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/viterin/vek/vek32"
@@ -39,6 +40,7 @@ func TestChainOfAnEarlierReleaseGoesOn(t *testing.T) {
 	if out, err := exec.Command("tar", "-xzf", "log.tar.gz").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	keepMessages(t, "log/log/topics.json")
 
 	code, stdout, stderr := stagewise("run", "-c", "chain.yaml", "--until", "end", "--quiet", "--report", "-")
 	if code != exitDone {
@@ -56,5 +58,18 @@ func TestChainOfAnEarlierReleaseGoesOn(t *testing.T) {
 	const want = "7bd2c77c798c"
 	if got := report.WeightsDigest; len(report.Updates) != 5 || got.Short() != want {
 		t.Errorf("%d versions, the last with weights %s, expected 5 and %s", len(report.Updates), got.Short(), want)
+	}
+}
+
+// keepMessages makes the topics of a log keep their messages for ever. The messages are of the day that the log was made on.
+func keepMessages(t *testing.T, topics string) {
+	t.Helper()
+	text, err := os.ReadFile(topics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := regexp.MustCompile(`"retention.ms":"[0-9]+"`).ReplaceAll(text, []byte(`"retention.ms":"-1"`))
+	if err := os.WriteFile(topics, kept, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
