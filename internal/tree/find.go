@@ -131,6 +131,9 @@ func newTable(column int, rules []rule, words int) table {
 type Leaves struct {
 	Rows, Trees int
 	Data        []uint8
+
+	kept    []uint64 // memory of [Finder.Find] for one row
+	offsets []int
 }
 
 // Reshape makes l as large. It reuses its memory. The values are unspecified.
@@ -148,7 +151,8 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 		panic(fmt.Sprintf("tree: Find: %d codes of %d columns", len(codes), f.columns))
 	}
 	dst.Reshape(n, f.trees)
-	kept, offsets := make([]uint64, f.words), make([]int, len(f.dense))
+	dst.kept, dst.offsets = slices.Grow(dst.kept[:0], f.words)[:f.words], slices.Grow(dst.offsets[:0], len(f.dense))[:len(f.dense)]
+	kept, offsets := dst.kept, dst.offsets
 	for i := range n {
 		row := codes[i*f.columns:][:f.columns]
 		for j := range f.dense {
@@ -169,8 +173,14 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 			}
 			continue
 		}
-		for t := range f.trees {
-			dst.Data[t*n+i] = uint8(bits.TrailingZeros32(uint32(kept[t/2] >> (t % 2 * 32))))
+		at := i
+		for _, word := range kept[:f.trees/2] { // two trees each
+			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(word)))
+			dst.Data[at+n] = uint8(bits.TrailingZeros32(uint32(word >> 32)))
+			at += 2 * n
+		}
+		if f.trees%2 == 1 {
+			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(kept[f.words-1])))
 		}
 	}
 }
