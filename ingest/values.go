@@ -265,7 +265,7 @@ func (v *Values) NeededOffsets() layout.Offsets {
 // others returns how many columns are no features: the label and the weight, and in a CSV what is left out.
 func (v *Values) others() (n int) {
 	for _, c := range v.Cells {
-		if c.Role != layout.Feature && c.Role != layout.Category {
+		if c.Role != layout.Feature && c.Role != layout.Category && c.Role != layout.Time {
 			n++
 		}
 	}

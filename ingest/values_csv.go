@@ -23,7 +23,7 @@ func csvValues() valueFormat {
 		label:   csv.Label,
 		keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
 			"words.phrases", "delimiter",
-			"columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+			"columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"},
 		check: func(o Options) []option.Problem {
 			problems := csv.CheckDelimiter(o.Options)
 			for _, c := range o.NamedColumns() {

@@ -23,7 +23,7 @@ func jsonValues() valueFormat {
 		label:   tabular.Label,
 		keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
 			"words.phrases",
-			"columns.use", "categorical", "missing", "missing_values"},
+			"columns.use", "categorical", "times", "missing", "missing_values"},
 		check: func(o Options) (problems []option.Problem) {
 			if len(o.Columns.Use) == 0 && o.Text == "" {
 				problems = append(problems, option.Problem{Key: "columns.use", Value: "[]",

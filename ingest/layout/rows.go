@@ -46,6 +46,10 @@ func (l *Layout) AppendRow(b *examples.Rows, row Row, parse func(field string) (
 			if err := l.Category(cell, features, field); err != nil {
 				return l.Locate(i, err)
 			}
+		case Time:
+			if err := l.PutTime(cell, features, field); err != nil {
+				return l.Locate(i, err)
+			}
 		case Indicator:
 			has, err := Indicate(field)
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 type Kind uint8
 
 const (
-	Unread   Kind = iota // nothing that stagewise reads, such as a date
+	Unread   Kind = iota // nothing that stagewise reads
 	Numeric              // floating-point numbers
 	Whole                // whole numbers
 	Boolean              // as numbers 0 and 1
@@ -25,6 +25,7 @@ const (
 	List                 // of numbers, as many in each row
 	TextList             // lists of texts
 	Pairs                // lists of index and value: sparse rows
+	Moment               // dates or times, whose texts are as [value.Time] reads them
 )
 
 // Field is a column of a table, as its file describes it.
@@ -99,7 +100,7 @@ const Label = "label"
 func Format(f format.Format, open func(*input.Content, layout.Options) (Table, error)) format.Format {
 	f.Files, f.Label = 1, Label
 	f.Keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-		"words.phrases", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
+		"words.phrases", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"}
 	f.Open = func(files []*input.Content, o layout.Options) (format.Reader, error) {
 		r, err := openTable(files[0], o, open)
 		if err != nil {
@@ -213,6 +214,8 @@ func (r *tableReader) checkTypes() error {
 			return r.fail(i, fmt.Errorf("numbers to predict of type %s: expected a number in each row%s", f.Type, f.advised()))
 		case c.Role == layout.Category && !isText:
 			return r.fail(i, fmt.Errorf("words of type %s: expected text, numbers or booleans%s", f.Type, f.advised()))
+		case c.Role == layout.Time && f.Kind != Moment && !isText:
+			return r.fail(i, fmt.Errorf("times of type %s: expected dates, times, text or numbers%s", f.Type, f.advised()))
 		case c.Role == layout.Counted && f.Kind != Text:
 			return r.fail(i, fmt.Errorf("texts of type %s: expected text%s", f.Type, f.advised()))
 		case c.Role == layout.Weight && !isNumber:
@@ -220,7 +223,7 @@ func (r *tableReader) checkTypes() error {
 		case c.Role == layout.Feature && !isNumber && f.Kind != List:
 			return r.fail(i, fmt.Errorf("type %s: features are numbers, booleans, or one list of numbers%s", f.Type, r.otherwise(f)))
 		}
-		if c.Role == layout.Feature || c.Role == layout.Category {
+		if c.Role == layout.Feature || c.Role == layout.Category || c.Role == layout.Time {
 			features++
 		}
 		if c.Role == layout.Feature && c.List {
@@ -256,6 +259,7 @@ func (f Field) advised() string {
 // What makes columns that are not read ones that are.
 const (
 	AdviseSeconds  = "convert it to a number of seconds"
+	AdviseTimes    = "list it under examples.times"
 	AdviseEncoding = "write it in another encoding, as pyarrow does without use_byte_stream_split"
 )
 
