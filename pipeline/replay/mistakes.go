@@ -2,13 +2,9 @@ package replay
 
 import (
 	"context"
-	"fmt"
-	"io"
 
-	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -27,37 +23,12 @@ func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *mod
 	if plan.Task() != examples.OneLabel || m.Sparse() {
 		return nil, nil
 	}
-	topic := plan.Topic
-	if topic == "" {
-		topic = p.Topics.Examples
-	}
 	s := &mistakes{model: m, labels: examples.NewLabels(m.Labels()), predictor: m.Predictor(blas), most: most}
-	counting, noLabels := counting.New(plan), layout.MissingLabels(plan)
-	for _, span := range plan.Spans {
-		replay := counting.Replay(span)
-		r := p.Log.Range(topic, span.Partition, span.From, span.To)
-		for len(s.found) < most {
-			message, err := r.Next(ctx)
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				r.Close()
-				return nil, fmt.Errorf("read examples %s[%d]: %w", topic, span.Partition, err)
-			}
-			if replay.AcceptAt(message.Offset, message.Message) != "" {
-				continue
-			}
-			examples, err := p.Codec.DecodeExamples(message.Value)
-			if err != nil {
-				continue // the run has put the message into quarantine
-			}
-			s.add(examples.MissLabels(noLabels), span.Partition, message.Offset)
-			examples.Release()
-		}
-		r.Close()
-	}
-	return s.found, nil
+	err := eachMessage(ctx, p, plan, func(partition int, offset int64, batch *examples.Batch) bool {
+		s.add(batch, partition, offset)
+		return len(s.found) < most
+	})
+	return s.found, err
 }
 
 // mistakes are those that were found so far.
@@ -75,26 +46,14 @@ func (s *mistakes) add(batch *examples.Batch, partition int, offset int64) {
 	if batch.Sparse || batch.Width != s.model.Width() {
 		return // the run has put the message into quarantine
 	}
-	forgotten := make([]bool, batch.Rows)
-	s.model.Manifest.Plan.Forgotten.In(partition, offset, batch.Rows, func(first, end int) {
-		for i := first; i < end; i++ {
-			forgotten[i] = true
-		}
-	})
-	read := false
+	forgotten, read := forgottenIn(s.model.Manifest.Plan, partition, offset, batch.Rows), false
 	for i := range batch.Rows {
 		if batch.Split(i) != examples.Test || !batch.Labelled(i) || forgotten[i] || len(s.found) == s.most {
 			continue
 		}
 		if !read {
-			if err := batch.Align(s.predictor.Model().Columns()); err != nil {
+			if !readRows(&s.raw, batch, s.model) {
 				return
-			}
-			s.raw.Reshape(batch.Rows, batch.Width)
-			if bytes := batch.Bytes(); bytes != nil {
-				kernel.FromBytes(s.raw.Data, bytes)
-			} else {
-				batch.Features(s.raw.Data, batch.Width)
 			}
 			read = true
 		}
