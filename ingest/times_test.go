@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -282,5 +283,26 @@ func TestTimesAreInSourceIDs(t *testing.T) {
 			t.Errorf("%v has the ID of %s", parts, other)
 		}
 		ids[id] = fmt.Sprint(parts)
+	}
+}
+
+// Parts of times are those of the clock of the zone that Arrow has, also in Parquet that was written from it. zoned.parquet is such a file.
+func TestTimesOfZones(t *testing.T) {
+	content, err := os.ReadFile("testdata/zoned.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := arrowRows(t, `[{"at": "2026-11-01 09:30:00", "day": "2026-11-01", "label": "a"}, {"at": null, "day": "1970-01-01", "label": "b"},
+		{"at": "2026-07-01 00:00:00", "day": null, "label": "a"}]`, nullable("at", &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "Europe/Berlin"}),
+		nullable("day", arrow.FixedWidthTypes.Date32), nullable("label", arrow.BinaryTypes.String))
+	nan := float32(math.NaN())
+	want := []float32{10.5, 7, 11, 7, nan, nan, 1, 4, 2, 3, nan, nan}
+	for name, content := range map[string][]byte{"a.parquet": content, "a.arrow": arrowContent(t, record, 3, false)} {
+		rows, _, _, problem := readAs(t, name, content, func(o *Options) {
+			o.Times = layout.Times{"at": {"hour", "weekday"}, "day": {"month", "weekday"}}
+		})
+		if problem != "" || !near(rows.Floats, want) {
+			t.Errorf("%s: %v %s, expected %v", name, rows.Floats, problem, want)
+		}
 	}
 }

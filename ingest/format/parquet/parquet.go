@@ -95,7 +95,7 @@ func openParquet(c *input.Content, _ layout.Options) (tabular.Table, error) {
 		column := parquetColumn{Field: tabular.Field{Name: name, Kind: parquetKind(leaf.descriptor), Type: parquetType(leaf.descriptor)},
 			leaf: leaf}
 		if column.Kind == tabular.Moment {
-			column.Advice = tabular.AdviseTimes
+			column.Advice, leaf.zone = tabular.AdviseTimes, zoneOf(written[name])
 		}
 		column.restrict(r, i, written[name])
 		if column.Kind == tabular.List {
@@ -218,13 +218,23 @@ func unitOf(t schema.LogicalType) time.Duration {
 	return 0
 }
 
-// timeOf returns the text of a time, in UTC.
-func timeOf(whole int64, unit time.Duration) string {
+// zoneOf returns the zone of times that were written from a type of Arrow: Parquet has none. It is UTC if it is not known.
+func zoneOf(written arrow.DataType) *time.Location {
+	if t, ok := written.(*arrow.TimestampType); ok {
+		if zone, err := t.GetZone(); err == nil && zone != nil {
+			return zone
+		}
+	}
+	return time.UTC
+}
+
+// timeOf returns the text of a time, by the clock of a zone.
+func timeOf(whole int64, unit time.Duration, zone *time.Location) string {
 	if unit == day {
 		return time.Unix(0, 0).UTC().AddDate(0, 0, int(whole)).Format(time.DateOnly)
 	}
 	per := int64(time.Second / unit)
-	return time.Unix(whole/per, whole%per*int64(unit)).UTC().Format(time.RFC3339Nano)
+	return time.Unix(whole/per, whole%per*int64(unit)).In(zone).Format(time.RFC3339Nano)
 }
 
 func (t *parquetTable) Fields() (fields []tabular.Field) {
@@ -291,6 +301,7 @@ type parquetValue struct {
 	number   float64
 	text     []byte
 	unit     time.Duration // of a time: whole counts such units since 1970; 0: it is none
+	zone     *time.Location
 }
 
 // float returns the value of a number.
@@ -312,7 +323,7 @@ func (v parquetValue) word() string {
 	case v.null:
 		return ""
 	case v.unit != 0:
-		return timeOf(v.whole, v.unit)
+		return timeOf(v.whole, v.unit, v.zone)
 	case v.boolean:
 		return value.WordOfBoolean(v.whole != 0)
 	case v.unsigned:
@@ -332,7 +343,8 @@ type parquetLeaf struct {
 	file       *file.Reader
 	index      int
 	descriptor *schema.Column
-	group      int // the next row group
+	zone       *time.Location // of times
+	group      int            // the next row group
 	chunk      file.ColumnChunkReader
 	levels     [2][]int16 // definition and repetition of the values read last
 }
@@ -429,11 +441,11 @@ func (l *parquetLeaf) some(n int, put func(i int, v *parquetValue, definition, r
 			if !signed {
 				return parquetValue{isWhole: true, whole: int64(uint32(v))}
 			}
-			return parquetValue{isWhole: true, unit: unit, whole: int64(v)}
+			return parquetValue{isWhole: true, unit: unit, zone: l.zone, whole: int64(v)}
 		})
 	case *file.Int64ColumnChunkReader:
 		return values(l, chunk, n, put, func(v int64) parquetValue {
-			return parquetValue{isWhole: true, unit: unit, unsigned: !signed && bits == 64, whole: v}
+			return parquetValue{isWhole: true, unit: unit, zone: l.zone, unsigned: !signed && bits == 64, whole: v}
 		})
 	case *file.Float32ColumnChunkReader:
 		return values(l, chunk, n, put, func(v float32) parquetValue { return parquetValue{isNumber: true, number: float64(v)} })
