@@ -782,7 +782,9 @@ if __name__ == "__main__":
         whole = Bench(options.repeat)
         whole.load()
         whole.raw.update(bench.raw)
-        whole.machine.setdefault("added", {}).update({part: f"{bench.machine['date']} at {bench.machine['commit']}, runs: {options.repeat}" for part in options.add})
+        here = "" if bench.machine["processor"] == whole.machine["processor"] else f", {bench.machine['processor']}, {bench.machine['blas']}"
+        when = f"{bench.machine['date']} at {bench.machine['commit']}, runs: {options.repeat}{here}"
+        whole.machine.setdefault("added", {}).update({part: when for part in options.add})
         whole.write()
         render(whole)
     elif options.only:
