@@ -603,7 +603,7 @@ def tabular(b):
 def matrices(b):
     """Returns the figures of tables for people: a table for each measure, with a line for each set. The best of a line is bold."""
     lines = []
-    for key, title, digits in (("error", "test error, %", 2), ("loss", "log loss", 4), ("seconds", "processor seconds", 1)):
+    for key, title, digits in (("error", "test error, %", 2), ("loss", "log loss", 4), ("seconds", "processor seconds", 2)):
         lines += ["", f"| {title} | training rows | " + " | ".join(TABULAR.values()) + " |", "|---" * (2 + len(TABULAR)) + "|"]
         for name in SETS:
             medians = {learner: b.median(f"tables, {name}, {learner}", key) for learner in TABULAR if f"tables, {name}, {learner}" in b.raw}
