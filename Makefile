@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo demo-images stream test nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
+.PHONY: help demo demo-images demo-table stream test nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,11 +17,14 @@ demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes
 demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for others
 	@scripts/demo-images.sh $(DATA) $(ARGS)
 
+demo-table: ## a table with words and prices: a model in seconds, the importance of its columns, and pages of both
+	@scripts/demo-table.sh $(ARGS)
+
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
 	@scripts/stream.sh $(ARGS)
 
-test: ## before a merge: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, packages
-	@scripts/test.sh format vet lint unit race -- simulate mnist -- python kafka page chaos arm64 package
+test: ## before a merge: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, a table, packages
+	@scripts/test.sh format vet lint unit race -- simulate mnist -- python kafka page chaos arm64 table package
 
 nightly: ## what is too long for test: 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, each fuzz target for minutes
 	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh simulate cluster chaos fuzz

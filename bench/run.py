@@ -18,6 +18,7 @@ import sys
 import time
 
 import numpy as np
+from tables import TABLES as SETS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -31,12 +32,16 @@ CHAINS = {"1 × 512": (1, 512, 4096, 0), "2 × 1024": (2, 1024, 2048, 2), "8 × 
 STREAMS = {"river": "River, softmax regression", "vowpal": "Vowpal Wabbit, 1024 features, one pass",
            **{f"sgd {n}": f"`SGDClassifier`, 1024 features, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)},
            **{f"mlp {n}": f"`MLPClassifier`, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)}}
+# learners of tables, and the heads of their columns
+OURS = {"trees × 22": "22 blocks of trees", "stages left out": "`stages` left out"}
+TABULAR = {**OURS, "lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "CatBoost", "histogram": "`HistGradientBoosting`", "forest": "`RandomForest`",
+           "extra": "`ExtraTrees`", "mlp": "`MLPClassifier`"}
 # width of a patch, filters and blocks of the runs on patches of images
 PATCHES = {"patches, 32 filters": (7, 32, 1), "patches, one block": (9, 128, 1), "patches, four blocks": (9, 128, 4)}
 # the products of one block of 128 filters of 9 × 9 pixels, at 400 places of an image, whose responses are added up over 16 cells by sign
 PATCH_PRODUCTS = ["-positions", "400", "-patch-values", "81", "-filters", "128", "-columns", "4096"]
 # what this program writes
-README = os.path.join(ROOT, "README.md")
+README, TABLES = os.path.join(ROOT, "README.md"), os.path.join(ROOT, "docs", "tables.md")
 RESULTS, TABLE, FIGURE = (os.path.join(HERE, name) for name in ("results.json", "table.md", "figure.svg"))
 # memory in megabytes for rows of ten million columns: more and less than what the matrices of the run take
 WIDE = (2500, 500)
@@ -163,7 +168,7 @@ class Bench:
             say(name, "failed:", done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode)
             return None
         run = self.keep(name, json.loads(done.stdout.splitlines()[-1]))
-        say(f"{name}: {run['seconds']:.1f} s, {run['error']:.2f} %")
+        say(f"{name}: {run['seconds']:.1f} s" + (f", {run['error']:.2f} %" if "error" in run else ""))
         return run
 
     def seconds_to(self, error, names=("auto", *(f"auto, {size}, 4 passes" for size in SIZES))):
@@ -361,6 +366,17 @@ def wide(b):
             say(f"ten million columns, {memory} MB: {run['seconds']:.1f} s, {bytes_ / 1e9:.2f} GB")
 
 
+def tables(b):
+    """Measures tables that packages ship, beside other learners: each with as many seeds as there are repetitions."""
+    for _ in range(b.repeat):
+        b.python("tables, predict", "tables.py", "speed")
+    for seed in range(1, b.repeat + 1):
+        for learner in TABULAR:
+            for name in SETS:
+                b.python(f"tables, {name}, {learner}", "tables.py", learner, name, str(seed))
+    print("\n".join(matrices(b)))
+
+
 def twice():
     """Writes MNIST's training rows twice, and returns the path of a configuration with them."""
     folder = os.path.join(WORK, "twice")
@@ -492,7 +508,7 @@ def rows(b):
         for classes in (26, 100):
             at_most(f"{classes} classes (made-up labels), 10 × 1024, softmax ÷ kernel floor ({b.median(f'{classes} classes'):.1f} s ÷ {b.median(f'{classes} classes floor'):.1f} s)",
                     b.ratio(f"{classes} classes", f"{classes} classes floor"), 1.4)
-    return table + (patches(b) if "network" in b.raw else []) + (columns(b) if f"wide, {WIDE[1]} MB" in b.raw else []) + (streams(b) if "stream, river" in b.raw else [])
+    return table + (patches(b) if "network" in b.raw else []) + (columns(b) if f"wide, {WIDE[1]} MB" in b.raw else []) + (streams(b) if "stream, river" in b.raw else []) + (tabular(b) if "tables, predict" in b.raw else [])
 
 
 def patches(b):
@@ -565,6 +581,39 @@ def streams(b):
     return table
 
 
+def tabular(b):
+    """Returns the lines about tables."""
+    predict = b.raw["tables, predict"]
+    speed = {key: statistics.median(run["rows"] / run[key] for run in predict) for key in ("seconds", "lightgbm")}
+    ratio = statistics.median(run["lightgbm"] / run["seconds"] for run in predict)
+    table = [(f"`predict`, 704 trees of 32 leaves, one core ({speed['seconds']:,.0f} rows/s of a file) ÷ LightGBM's with as many trees ({speed['lightgbm']:,.0f})",
+              f"{ratio:.1f}", "≥ 1", "yes" if ratio >= 1 else "no")]
+    for learner, title in TABULAR.items():
+        if learner in OURS:
+            continue
+        for ours, name in OURS.items():
+            sets = [s for s in SETS if f"tables, {s}, {learner}" in b.raw and f"tables, {s}, {ours}" in b.raw]
+            better = {key: sum(b.median(f"tables, {s}, {ours}", key) <= b.median(f"tables, {s}, {learner}", key) for s in sets) for key in ("error", "loss")}
+            times = statistics.median(b.median(f"tables, {s}, {learner}") / b.median(f"tables, {s}, {ours}") for s in sets)
+            table.append((f"tables, {name}: of {len(sets)} sets, those with no higher error, and log loss, than {title}; its processor seconds ÷ ours",
+                          f"{better['error']}, {better['loss']}; {times:.2g}", "stated", ""))
+    return table
+
+
+def matrices(b):
+    """Returns the figures of tables for people: a table for each measure, with a line for each set. The best of a line is bold."""
+    lines = []
+    for key, title, digits in (("error", "test error, %", 2), ("loss", "log loss", 4), ("seconds", "processor seconds", 2)):
+        lines += ["", f"| {title} | training rows | " + " | ".join(TABULAR.values()) + " |", "|---" * (2 + len(TABULAR)) + "|"]
+        for name in SETS:
+            medians = {learner: b.median(f"tables, {name}, {learner}", key) for learner in TABULAR if f"tables, {name}, {learner}" in b.raw}
+            best = min(medians.values())
+            cells = [f"{medians[learner]:.{digits}f}" if learner in medians else "" for learner in TABULAR]
+            cells = [f"**{cell}**" if cell and key != "seconds" and medians[learner] == best else cell for learner, cell in zip(TABULAR, cells)]
+            lines.append(f"| {name} | {b.raw[f'tables, {name}, trees × 22'][0]['rows']:,} | " + " | ".join(cells) + " |")
+    return [*lines[1:], ""]
+
+
 # the lines of the table that the README has, by how they begin
 HEADLINES = (
     "`train`, `auto` ÷ kernel floor",
@@ -595,6 +644,13 @@ def render(b):
     content = content[: content.index(begin) + len(begin)] + "\n" + "\n".join(headlines) + "\n\n" + content[content.index(end) :]
     with open(README, "w") as f:
         f.write(content)
+    if "tables, predict" in b.raw:
+        with open(TABLES) as f:
+            content = f.read()
+        begin = "<!-- from bench/results.json -->\n"
+        content = content[: content.index(begin) + len(begin)] + "\n" + "\n".join(matrices(b)) + "\n" + content[content.index(end) :]
+        with open(TABLES, "w") as f:
+            f.write(content)
     figure(b)
     print(text)
 
@@ -694,7 +750,7 @@ def machine():
         with open("/proc/cpuinfo") as f:
             processor = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), processor)
     out = json.loads(call([FLOOR, "-train", "64", "-test", "0", "-passes", "1", "-gram-rows", "64"]).stdout)
-    dirty = "" if not call(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in (README, RESULTS, TABLE, FIGURE))]).stdout.strip() else ", with changes"
+    dirty = "" if not call(["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in (README, TABLES, RESULTS, TABLE, FIGURE))]).stdout.strip() else ", with changes"
     return {
         "processor": processor, "cores": os.cpu_count(), "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "blas": out["blas"], "vector": out["vector"], "system": platform.platform(), "date": datetime.date.today().isoformat(),
@@ -702,7 +758,7 @@ def machine():
     }
 
 
-PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "images": images, "wide": wide, "stream": stream}
+PARTS = {"floors": floors, "methods": methods, "machinery": machinery, "prediction": prediction, "instructions": instructions, "peers": peers, "images": images, "wide": wide, "stream": stream, "tables": tables}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -726,7 +782,9 @@ if __name__ == "__main__":
         whole = Bench(options.repeat)
         whole.load()
         whole.raw.update(bench.raw)
-        whole.machine.setdefault("added", {}).update({part: f"{bench.machine['date']} at {bench.machine['commit']}, runs: {options.repeat}" for part in options.add})
+        here = "" if bench.machine["processor"] == whole.machine["processor"] else f", {bench.machine['processor']}, {bench.machine['blas']}"
+        when = f"{bench.machine['date']} at {bench.machine['commit']}, runs: {options.repeat}{here}"
+        whole.machine.setdefault("added", {}).update({part: when for part in options.add})
         whole.write()
         render(whole)
     elif options.only:

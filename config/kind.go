@@ -34,6 +34,7 @@ const (
 	kindSecret                  // kafkalog.Secret
 	kindRidge                   // schemas.Ridge: auto, or finite and ≥ 0
 	kindOffsets                 // layout.Offsets: a number for each of some columns
+	kindTimes                   // layout.Times: a list of texts for each of some columns
 	kindClassWeight             // schemas.ClassWeight: none, balanced, or a number for each of some labels
 	kindThreshold               // threshold.Rule: a number, best_f1, or costs
 )
@@ -48,6 +49,7 @@ func (k kind) String() string {
 		kindClassWeight: "none, balanced, or a number ≥ 0 for each label, as in {cat: 2, dog: 0.5}",
 		kindThreshold:   threshold.Want,
 		kindOffsets:     "a number for each of some columns, as in {time: 1764000000000}",
+		kindTimes:       "a list of texts for each of some columns, as in {created: [hour, weekday, age]}",
 		kindColumn:      "the number or the name of a column",
 		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own " +
 			"(security.sasl.password_file)",
@@ -73,6 +75,8 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindThreshold, true
 	case reflect.TypeFor[layout.Offsets]():
 		return kindOffsets, true
+	case reflect.TypeFor[layout.Times]():
+		return kindTimes, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
 	}
@@ -120,6 +124,9 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 	if k == kindOffsets {
 		numbers, ok := readNumbers(n)
 		return layout.Offsets(numbers), ok
+	}
+	if k == kindTimes {
+		return readTimes(n)
 	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, false
@@ -208,6 +215,23 @@ func readNumbers(n *yaml.Node) (map[string]float64, bool) {
 		numbers[name.Value] = number.(float64)
 	}
 	return numbers, true
+}
+
+// readTimes returns lists of texts by their names, each once.
+func readTimes(n *yaml.Node) (any, bool) {
+	if n.Kind != yaml.MappingNode {
+		return nil, false
+	}
+	times := layout.Times{}
+	for i := 0; i < len(n.Content); i += 2 {
+		name := resolve(n.Content[i])
+		parts, ok := kindTexts.read(resolve(n.Content[i+1]))
+		if _, twice := times[name.Value]; !ok || twice || name.Kind != yaml.ScalarNode || isMerge(name) {
+			return nil, false
+		}
+		times[name.Value] = parts.([]string)
+	}
+	return times, true
 }
 
 var wholeNumber = regexp.MustCompile(`^[-+]?[0-9]+$`)

@@ -100,6 +100,9 @@ func (c *column) number(v float32) string {
 		return missing
 	}
 	precision := 32
+	if c.Time != "" { // ages count from the offset
+		return strconv.FormatFloat(float64(v), 'g', -1, precision)
+	}
 	if c.Offset != 0 {
 		precision = 64
 	}

@@ -158,7 +158,7 @@ func TestArrowErrors(t *testing.T) {
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
 		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)"},
 		{write(`[{"x":"2026-01-01","label":"a"}]`, nullable("x", arrow.FixedWidthTypes.Date32), nullable("label", word)), nil,
-			`a.arrow, column 0 ("x"): type date32: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or convert it to a number`},
+			`a.arrow, column 0 ("x"): type date32: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or list it under examples.times`},
 		{write(`[{"x":1,"label":9223372036854775808}]`, nullable("x", f64), nullable("label", arrow.PrimitiveTypes.Uint64)), nil,
 			`a.arrow, column 1 ("label"): row 0, counted from 0: 9223372036854775808 does not fit int64`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":[1],"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,

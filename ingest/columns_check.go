@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // checkColumns finds impossible columns in files of these formats.
@@ -33,7 +35,7 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 	for _, list := range []struct {
 		key     string
 		columns []string
-	}{{"columns.use", o.Columns.Use}, {"columns.drop", o.Columns.Drop}, {"categorical", o.Categorical}} {
+	}{{"columns.use", o.Columns.Use}, {"columns.drop", o.Columns.Drop}, {"categorical", o.Categorical}, {"times", o.Times.Columns()}} {
 		known := map[string]bool{}
 		for _, c := range list.columns {
 			negative(list.key, layout.Column(c))
@@ -53,6 +55,16 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 	for _, c := range o.Categorical {
 		if slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c] {
 			wrong("categorical", c, "columns that become features")
+		}
+	}
+	for _, c := range o.Times.Columns() {
+		switch parts := o.Times[c]; {
+		case slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c]:
+			wrong("times", c, "columns that become features")
+		case slices.Contains(o.Categorical, c):
+			wrong("times", c, "other columns than those under categorical")
+		case !layout.CheckParts(parts):
+			wrong("times", fmt.Sprint(parts), "different parts of "+option.Enumerate(value.TimeParts(), "and"))
 		}
 	}
 	readsHeader := slices.ContainsFunc(formats, func(f format.Format) bool { return slices.Contains(f.Keys, "header") })

@@ -92,6 +92,10 @@ func Keys() []option.Key {
 		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
 		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
 			"`train`, or in `from_topic` when first read, and one for all other values"},
+		{Name: "times", Meaning: readBy("times") + ": `{column: [hour, weekday], …}`: columns of dates and times, such as `2026-11-01 09:30` " +
+			"or seconds since 1970, and which numeric features each becomes: `hour` (0 to less than 24, with minutes as a fraction), " +
+			"`weekday` (1 is Monday), `month` and `age` (days before the newest time in the first rows of the training files; with " +
+			"`from_topic`, days before 1970). Without a zone a time is UTC"},
 		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns before conversion to float32, also for " +
 			"predictions, such as for times in milliseconds, which float32 can't distinguish; none: detected from the first rows " +
 			"of files, with a notice. For `from_topic`, which several processes may read, the notice only says which number to " +

@@ -17,7 +17,7 @@ func (o Options) checkOwnColumns(key string, columns []string) (problems []optio
 		case c == "" || known[c] || isNumber && n < 0:
 			problems = append(problems, option.Problem{Key: key, Value: value.Quote(c),
 				Want: "different columns, each by its number, from 0, or by its name"})
-		case layout.Column(c) == o.Weight || slices.Contains(slices.Concat(o.Columns.Use, o.Columns.Drop, o.Categorical), c):
+		case layout.Column(c) == o.Weight || slices.Contains(slices.Concat(o.Columns.Use, o.Columns.Drop, o.Categorical, o.Times.Columns()), c):
 			problems = append(problems, option.Problem{Key: key, Value: c, Want: "other columns than those of the weight and the features"})
 		}
 		known[c] = true

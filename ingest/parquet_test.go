@@ -273,7 +273,7 @@ func TestParquetErrors(t *testing.T) {
 		change  func(*Options)
 		want    string
 	}{
-		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date: ` + wantFeatures + "exclude the column with examples.columns.drop, or convert it to a number"},
+		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date: ` + wantFeatures + "exclude the column with examples.columns.drop, or list it under examples.times"},
 		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type string: ` + wantFeatures + "examples.categorical accepts columns of words, examples.columns.drop excludes a column"},
 		{table(x, label), func(o *Options) { o.Columns.Drop = []string{"y"} }, `a.parquet: no column "y": expected one of "x" and "label"`},
 		{table(x, x, label), nil, `a.parquet: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number`},

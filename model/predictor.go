@@ -24,8 +24,9 @@ type Predictor struct {
 	workspace     Workspace
 	numbers       []float64 // of a model of numbers: what p.score stands for
 
-	codes  []uint8 // of raw rows, for trees
-	leaves tree.Leaves
+	codes   []uint8 // of raw rows, for trees: encoded, or the caller's
+	encoded []uint8
+	leaves  tree.Leaves
 
 	features examples.SparseRows // of dense rows, for a model of sparse ones
 	sparse   kernel.Sparse
@@ -215,7 +216,8 @@ func (p *Predictor) scores(raw kernel.Dense) {
 		return
 	}
 	if coder := p.model.prepared.Coder; coder != nil {
-		p.codes = coder.Encode(raw)
+		p.encoded = coder.AppendCodes(p.encoded[:0], raw)
+		p.codes = p.encoded
 	}
 	p.inputs.Reshape(raw.Rows, p.model.prepared.Inputs())
 	p.overflowed = p.model.prepared.Apply(p.blas, p.inputs, raw)
@@ -246,14 +248,24 @@ func (p *Predictor) scoresOf(inputs kernel.Dense) {
 	}
 }
 
+// leafRows is how many rows have their leaves found and their weights added together: the leaves in 32 trees and the scores of a few
+// classes stay in the first-level cache, and those of more classes in the second. Sums have the same bits for any number.
+const leafRows = 512
+
 // scoresOfTrees writes the scores of the rows whose codes are in p.codes after a stage of trees into p.score.
 func (p *Predictor) scoresOfTrees(stage int, s fittedStage) {
+	columns := p.model.prepared.Coder.Width()
 	if !s.Link.Learnt {
-		s.Features.FindLeaves(&p.leaves, p.codes)
-		p.overflowed = append(p.overflowed, s.fitted.ScoresOfLeaves(p.score, p.before, p.leaves, s.Features.Leaves())...)
+		for from := 0; from < p.score.Rows; from += leafRows {
+			to := min(from+leafRows, p.score.Rows)
+			s.Features.FindLeaves(&p.leaves, p.codes[from*columns:to*columns])
+			rows := s.fitted.ScoresOfLeaves(p.score.Slice(from, to), p.before.Slice(from, to), p.leaves, s.Features.Leaves())
+			for _, i := range rows {
+				p.overflowed = append(p.overflowed, from+i)
+			}
+		}
 		return
 	}
-	columns := p.model.prepared.Coder.Width()
 	for from, to := range Tiles(p.score.Rows) {
 		score, before := p.score.Slice(from, to), p.before.Slice(from, to)
 		s.Features.ExpandLeaves(&p.block, &p.leaves, p.codes[from*columns:to*columns])

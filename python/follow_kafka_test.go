@@ -25,8 +25,8 @@ func kafka(t *testing.T) string {
 	return addresses
 }
 
-// A follower in Python has each version that counts, as its file has it: of every link, of chains, pinned, and of topics that are made
-// anew. A version that was removed goes.
+// A follower in Python has each version that counts, as its file has it: of every link, with trees, of chains, pinned, and of topics that
+// are made anew. A version that was removed goes.
 func TestKafkaPythonFollows(t *testing.T) {
 	brokers, p := kafka(t), newPython(t)
 	name := fmt.Sprintf("python-%d", time.Now().UnixNano())
@@ -63,6 +63,15 @@ func TestKafkaPythonFollows(t *testing.T) {
 	p.stagewise("topics", "delete", "-c", first, "--yes")
 	p.stagewise("train", "-c", first)
 	f.awaitModel(1, first)
+
+	trees := options{"features": options{"kind": "trees", "size": 64, "leaves": 8}}
+	grown := configure("trees.yaml", options{"stages": []options{trees, stage}, "retrain": options{"rows": 400}})
+	p.stagewise("train", "-c", grown)
+	f.awaitModel(2, grown)
+	if err := json.Unmarshal(p.execute(p.folder, p.program, "run", "-c", grown, "--until", "end", "--report", "-"), &report); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitModel(report.Updates[len(report.Updates)-1].Version, grown)
 }
 
 // The programs of the package's page work as they are written, but for the address of the brokers.

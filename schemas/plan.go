@@ -98,11 +98,14 @@ type Input struct {
 	LabelColumns []string `json:"label_columns,omitempty"` // columns of a table that have 1 in the rows with a label
 	Header       *bool    `json:"header,omitempty"`        // whether a CSV file has one; nil: told by its content
 
-	Delimiter     string   `json:"delimiter,omitempty"`      // of a CSV file; empty: told by its content
-	Encoding      string   `json:"encoding,omitempty"`       // of files of text; empty: UTF-8
-	Use           []string `json:"use,omitempty"`            // columns of a table that become features; none: all that are not dropped
-	Drop          []string `json:"drop,omitempty"`           // columns of a table that are left out
-	Categorical   []string `json:"categorical,omitempty"`    // columns of words of a table
+	Delimiter   string   `json:"delimiter,omitempty"`   // of a CSV file; empty: told by its content
+	Encoding    string   `json:"encoding,omitempty"`    // of files of text; empty: UTF-8
+	Use         []string `json:"use,omitempty"`         // columns of a table that become features; none: all that are not dropped
+	Drop        []string `json:"drop,omitempty"`        // columns of a table that are left out
+	Categorical []string `json:"categorical,omitempty"` // columns of words of a table
+	// parts of times that columns of a table become
+	Times map[string][]string `json:"times,omitempty"`
+
 	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
 	// shape of the images that the examples are; zero: they are none, or the messages say it
 	Image examples.Image `json:"image,omitzero"`

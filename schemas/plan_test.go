@@ -96,7 +96,8 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 	plan := func() *Plan {
 		p := updatePlan()
 		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
-		p.Input.Vocabulary, p.Chain.Join = []string{"word"}, [][]int{{1, 2}}
+		p.Input.Vocabulary, p.Input.Times = []string{"word"}, map[string][]string{"at": {"hour"}}
+		p.Chain.Join = [][]int{{1, 2}}
 		p.Heeded = &Heeded{Entries: 1, Last: "forget/0123456789ab"}
 		return p
 	}

@@ -10,6 +10,7 @@
 #   page    tests tagged page: the page, in a headless browser
 #   cluster  tests tagged cluster, on three brokers of their own            chaos  fault campaigns: RUNS runs and chains on three brokers, and with the embedded one (1)
 #   arm64   the kernels, and a run of digits, on another processor: under qemu, which it installs
+#   table   make demo-table: a table from a package to a model of trees, what explain says of it, and the pages of both
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
 set -euo pipefail
@@ -213,6 +214,14 @@ package() {
   rm -rf "$folder"
 }
 
+# The bound is 0.6 above the error of the demo, which is the same on every machine with the same instructions.
+table() {
+  scripts/demo-table.sh --quiet || fail "make demo-table failed: the lines above say why"
+  sed -n 's/^  "test_error": \([0-9.]*\),*$/\1/p' .demo/diamonds.json |
+    awk '{ e = $1 } END { print "test: error of diamonds: " e " %"; exit !(NR == 1 && e <= 22.7) }' || fail "the error is above 22.7 %, or the report has none"
+  grep -q 'Importance of columns' .demo/diamonds.html && grep -q '<svg' .demo/diamonds-run.html || fail "the pages lack the importance of columns, or the curves"
+}
+
 # run takes steps in their order.
 run() {
   local step began
@@ -225,12 +234,12 @@ run() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,16s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,17s/^# //p' "$0" >&2; exit 2; }
 first=() beside=() # of those beside the first, each element has the steps of one --
 for step in "$@"; do
   case $step in
     --) beside+=("") ;;
-    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | package)
+    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | package)
       if [ ${#beside[@]} = 0 ]; then first+=("$step"); else beside[${#beside[@]} - 1]+=" $step"; fi ;;
     *) fail "unknown step $step" ;;
   esac

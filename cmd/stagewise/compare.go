@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/explanation"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
@@ -22,8 +23,8 @@ func newRunsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show -c FILE RUN", Short: "Show the plan and the results of a run", Args: cobra.ExactArgs(1),
 		Long: "Show a run, given its id or version number: its results, its stages, and the fields of its plan.\n--html writes a page " +
-			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on images its filters and " +
-			"misclassified test images.",
+			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
+			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
 		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if err := artifact.CheckWritable(html); err != nil {
 				return err
@@ -40,6 +41,9 @@ func newRunsShow() *cobra.Command {
 					}
 					list := screen.Compared(runs)
 					if list[0].Galleries, err = screen.Galleries(cmd.Context(), log, blas, &runs[0]); err != nil {
+						return err
+					}
+					if list[0].Bars, err = explanation.OfRun(cmd.Context(), log, blas, &runs[0]); err != nil {
 						return err
 					}
 					if err := artifact.Write(html, cmd.OutOrStdout(), func(w io.Writer) error {

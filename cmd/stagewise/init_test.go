@@ -49,7 +49,7 @@ func TestInit(t *testing.T) {
 	}
 	for _, want := range []string{
 		"300 rows, 9 columns\n", "id       dropped   identifier: whole numbers, all different\n", "length   number    0", "(\"?\")",
-		"colour   category  3 words: ", "planted  dropped   date", "note     dropped   texts of 5 words", "same     dropped   constant",
+		"colour   category  3 words: ", "planted  time      dates\n", "note     dropped   texts of 5 words", "same     dropped   constant",
 		"no       number    whole, 0 to 3\n", "kind     label     3 labels: ", "wrote jobs/flowers.yaml; next: stagewise train -c jobs/flowers.yaml",
 	} {
 		if !strings.Contains(stdout, want) {
@@ -65,7 +65,7 @@ func TestInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"name: flowers ", "train: [../flowers.csv]", "label: kind ", "      - id ", "      - planted ", "    - colour ",
+	for _, want := range []string{"name: flowers ", "train: [../flowers.csv]", "label: kind ", "      - id ", "    planted: [weekday, age]  ", "    - colour ",
 		"missing: mean ", `"?"]`, "holdout: 0.2", "features: {kind: trees}", "repeat: 22"} {
 		if !strings.Contains(string(config), want) {
 			t.Errorf("no %q in\n%s", want, config)

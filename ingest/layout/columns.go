@@ -20,6 +20,7 @@ type Role uint8
 const (
 	Feature   Role = iota // a number, or a list of them
 	Category              // a word, of which several features are made
+	Time                  // a date or a time, of whose parts features are made
 	Label                 // a word, or several
 	Target                // a number to predict
 	Indicator             // 1 in the rows with a label
@@ -39,6 +40,7 @@ type Cell struct {
 	Offset  float64         // what the numbers of a feature are less
 	Offsets []float64       // of a list: the same of each number; nil: nothing
 	words   examples.Column // of a category
+	parts   []part          // of a time
 	index   map[string]int  // of a category: the place of the feature of each word
 }
 
@@ -259,6 +261,13 @@ func (l *Layout) Reading() (how Reading) {
 			how.Ignored = append(how.Ignored, at)
 		case Category:
 			how.Categories = append(how.Categories, cell.words)
+		case Time:
+			if how.Times == nil {
+				how.Times = map[int][]examples.Column{}
+			}
+			for _, p := range cell.parts {
+				how.Times[at] = append(how.Times[at], p.column)
+			}
 		}
 	}
 	return how

@@ -29,6 +29,7 @@ type Spreads map[string]*spread
 type spread struct {
 	n, shift, sum, squares float64
 	inexact                bool // float32 does not hold all of them
+	age                    bool // the column is ages of times, of which shift is the smallest
 }
 
 // Add adds a number of a column; NaN is none.
@@ -49,6 +50,9 @@ func (s Spreads) Add(name string, v float64) {
 // Offset returns what the numbers should be less; 0 if float32 divides their standard deviation well enough as they
 // are. It is a multiple of a power of 2 near the standard deviation: no row's own number, and short.
 func (s *spread) Offset() float64 {
+	if s.age {
+		return s.shift
+	}
 	mean := s.sum / s.n
 	deviation := math.Sqrt(max(s.squares/s.n-mean*mean, 0))
 	mean += s.shift

@@ -42,6 +42,9 @@ type Options struct {
 	// Categorical are columns of words. Each becomes a feature for each of the
 	// words that it has in Train, and one for all others.
 	Categorical []string `mapstructure:"categorical" yaml:"categorical"`
+	// Times are columns of dates and times. Each becomes a feature for each of the
+	// parts that are listed for it.
+	Times Times `mapstructure:"times" yaml:"times"`
 	// Offsets are what the numbers of columns are less before they become float32;
 	// of a column that they don't name the first rows of files say it.
 	Offsets Offsets `mapstructure:"offsets" yaml:"offsets"`

@@ -26,15 +26,18 @@ func NewPlaces(o Options, want Features) (*Places, error) {
 	if columns == nil {
 		columns = make(examples.Columns, want.Width)
 	}
-	p.layout = New(o, "", len(columns), func(_ int, err error) error { return err })
-	for i, column := range columns {
-		p.layout.Cells[i].fill(p.layout.Features, column)
-		p.layout.Features += column.Features()
-		if column.Name != "" {
-			p.byName[column.Name] = i
-			for at, c := range column.Name {
+	sources := sourcesOf(columns)
+	p.layout = New(o, "", len(sources), func(_ int, err error) error { return err })
+	for i, of := range sources {
+		for _, column := range of.columns {
+			p.layout.Cells[i].fill(p.layout.Features, column)
+			p.layout.Features += column.Features()
+		}
+		if of.name != "" {
+			p.byName[of.name] = i
+			for at, c := range of.name {
 				if c == '.' {
-					p.within[column.Name[:at]] = true
+					p.within[of.name[:at]] = true
 				}
 			}
 		}
@@ -60,7 +63,7 @@ func (p *Places) Find(name []byte) (column int, ok bool) {
 // Within reports whether there are columns within a value, as user.age is within user.
 func (p *Places) Within(name []byte) bool { return p.within[string(name)] }
 
-// Numbers returns the place of the feature that a column of numbers is. ok is false for a column of words, and for one
+// Numbers returns the place of the feature that a column of numbers is. ok is false for a column of words or times, and for one
 // with an offset, whose numbers PutText needs as they are written.
 func (p *Places) Numbers(column int) (at int, ok bool) {
 	c := p.layout.Cells[column]
@@ -71,8 +74,11 @@ func (p *Places) Numbers(column int) (at int, ok bool) {
 func (p *Places) PutMissing(features []float32, column int) error {
 	c := p.layout.Cells[column]
 	own := features[c.At : c.At+1]
-	if c.Role == Category {
+	switch c.Role {
+	case Category:
 		own = features[c.At : c.At+c.words.Features()]
+	case Time:
+		own = features[c.At : c.At+len(c.parts)]
 	}
 	for i := range own {
 		own[i] = float32(math.NaN())
@@ -80,11 +86,14 @@ func (p *Places) PutMissing(features []float32, column int) error {
 	return p.layout.CheckMissing("a missing value")
 }
 
-// PutText puts the text of a column's value into the features of a row: a word of a column of words, or a number.
+// PutText puts the text of a column's value into the features of a row: a word of a column of words, a time, or a number.
 func (p *Places) PutText(features []float32, column int, text string) error {
 	c := p.layout.Cells[column]
-	if c.Role == Category {
+	switch c.Role {
+	case Category:
 		return p.layout.Category(c, features, text)
+	case Time:
+		return p.layout.PutTime(c, features, text)
 	}
 	text = strings.TrimSpace(text)
 	v, err := p.layout.Parse(text)

@@ -20,8 +20,12 @@ type Features struct {
 
 // fill makes a column become features of the model, from a place on.
 func (c *Cell) fill(at int, column examples.Column) {
-	if len(column.Categories) > 0 {
+	switch {
+	case len(column.Categories) > 0:
 		c.place(at, column)
+		return
+	case column.Time != "":
+		c.placeTime(at, column)
 		return
 	}
 	c.Role, c.At, c.Offset = Feature, at, column.Offset
@@ -32,19 +36,22 @@ func (c *Cell) fill(at int, column examples.Column) {
 func (l *Layout) LayByName(want examples.Columns, otherwise string) error {
 	l.IgnoreAll()
 	var missing []string
-	for _, column := range want {
-		at, err := l.find(column.Name)
+	for _, of := range sourcesOf(want) {
+		at, err := l.find(of.name)
 		switch {
 		case err != nil:
 			return err
 		case at < 0:
-			missing = append(missing, column.Name)
+			missing = append(missing, of.name)
 		case l.Cells[at].List:
 			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
-		default:
-			l.Cells[at].fill(l.Features, column)
 		}
-		l.Features += column.Features()
+		for _, column := range of.columns {
+			if at >= 0 {
+				l.Cells[at].fill(l.Features, column)
+			}
+			l.Features += column.Features()
+		}
 	}
 	if len(missing) > 0 {
 		return l.Locate(-1, fmt.Errorf("the file lacks columns that the model needs: %s%s", SomeNames(missing), otherwise))
@@ -60,7 +67,8 @@ func (l *Layout) LayByPlace(want Features) error {
 		columns = make(examples.Columns, want.Width)
 		l.offsetLists(want)
 	}
-	used, err := l.usedPlaces(len(columns))
+	sources := sourcesOf(columns)
+	used, err := l.usedPlaces(len(sources))
 	if err != nil {
 		return err
 	}
@@ -70,12 +78,14 @@ func (l *Layout) LayByPlace(want Features) error {
 		if c.List {
 			c.Role, c.At = Feature, l.Features
 			l.Features += c.Length
-			columns = columns[c.Length:]
+			sources = sources[c.Length:]
 			continue
 		}
-		c.fill(l.Features, columns[0])
-		l.Features += columns[0].Features()
-		columns = columns[1:]
+		for _, column := range sources[0].columns {
+			c.fill(l.Features, column)
+			l.Features += column.Features()
+		}
+		sources = sources[1:]
 	}
 	return l.Finish()
 }

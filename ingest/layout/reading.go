@@ -39,4 +39,6 @@ type Reading struct {
 	Path     []string `json:",omitempty"` // the values of columns that the names of folders have
 
 	Offsets map[int]float64 `json:",omitempty"` // of columns of numbers, by the numbers of the columns
+
+	Times map[int][]examples.Column `json:",omitempty"` // the parts of columns of times, by the numbers of the columns
 }

@@ -32,6 +32,10 @@ func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field s
 			if err := l.Category(cell, features, field); err != nil {
 				return l.Locate(i, err)
 			}
+		case Time:
+			if err := l.PutTime(cell, features, field); err != nil {
+				return l.Locate(i, err)
+			}
 		case Indicator:
 			has, err := Indicate(field)
 			if err != nil {

@@ -21,7 +21,7 @@ func (l *Layout) Assign() (err error) {
 	for _, list := range []struct {
 		role    Role
 		columns []string
-	}{{Feature, o.Columns.Use}, {ignored, o.Columns.Drop}, {Category, o.Categorical}} {
+	}{{Feature, o.Columns.Use}, {ignored, o.Columns.Drop}, {Category, o.Categorical}, {Time, o.Times.Columns()}} {
 		for _, c := range list.columns {
 			at, err := l.Column(Column(c))
 			if err != nil {
@@ -107,7 +107,7 @@ func (l *Layout) Lay() error {
 	for at := range l.Cells {
 		c, name := &l.Cells[at], l.NameOf(at)
 		switch {
-		case c.Role != Feature && c.Role != Category:
+		case c.Role != Feature && c.Role != Category && c.Role != Time:
 			continue
 		case c.List:
 			c.At, named = l.Features, false
@@ -116,6 +116,18 @@ func (l *Layout) Lay() error {
 		case name == "":
 			return l.Locate(at, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
 				"examples.columns.drop: [%d], or name it", at))
+		}
+		if c.Role == Time {
+			columns, err := l.timesOf(at, name)
+			if err != nil {
+				return err
+			}
+			for _, column := range columns {
+				c.placeTime(l.Features, column)
+				l.Features++
+			}
+			table, named = append(table, columns...), true
+			continue
 		}
 		column := examples.Column{Name: name}
 		if c.Role == Feature && l.Options.offset(name) != 0 {

@@ -11,7 +11,7 @@ import (
 // NamedKeys are the keys under examples that formats read whose columns have names.
 func NamedKeys() []string {
 	return []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-		"words.phrases", "columns.use", "categorical", "missing", "missing_values", "rows"}
+		"words.phrases", "columns.use", "categorical", "times", "missing", "missing_values", "rows"}
 }
 
 // CheckNamed finds what is impossible in formats whose columns have names.

@@ -37,9 +37,11 @@ type Column struct {
 	odd       map[string]int // words that are no numbers, at most one more than maxOdd
 	counts    bool           // each number is one more than the one before
 	last      float64
-	tried     int // cells that are no numbers, of which it is known whether they are dates
-	dates     int // of these, dates or times
-	spoken    int // words in cells that are no numbers: of a text, several each
+	tried     int  // cells that are no numbers, of which it is known whether they are dates
+	dates     int  // of these, dates or times
+	times     int  // of these, such as [value.Time] reads
+	clock     bool // one of these is not at midnight
+	spoken    int  // words in cells that are no numbers: of a text, several each
 }
 
 func newColumn(at int, described format.Column) *Column {
@@ -127,12 +129,28 @@ func (c *Column) addWord(text string) {
 		if c.tried++; isDate(text) {
 			c.dates++
 		}
+		if t, err := value.Time(text); err == nil {
+			c.times++
+			c.clock = c.clock || t.Hour()+t.Minute()+t.Second() > 0
+		}
 	}
 }
 
 // areDates reports whether the cells are dates or times, but for a few.
 func (c *Column) areDates() bool {
 	return c.Numbers*20 <= c.Present() && c.tried > 0 && c.dates*20 >= c.tried*19
+}
+
+// areTimes reports whether all cells that are no numbers are dates or times that ingest reads, as far as they were tried, and the others
+// are few.
+func (c *Column) areTimes() bool { return c.Numbers == 0 && c.times > 0 && c.times == c.tried }
+
+// Parts returns what a column of times becomes: features of its age and weekday, and of the hour if it has times of day.
+func (c *Column) Parts() []string {
+	if c.clock || strings.HasPrefix(strings.ToLower(c.Type), "timestamp") {
+		return []string{value.TimeHour, value.TimeWeekday, value.TimeAge}
+	}
+	return []string{value.TimeWeekday, value.TimeAge}
 }
 
 // layouts are how programs and people write dates and times.

@@ -28,7 +28,8 @@ const (
 	List       Role = "list" // of all features
 	Text       Role = "text" // whose words are counted
 	Identifier Role = "identifier"
-	Date       Role = "date"
+	Time       Role = "time" // of whose parts features are made
+	Date       Role = "date" // or a time, as ingest does not read it
 	Constant   Role = "constant"
 	Unused     Role = "unused"
 )
@@ -79,6 +80,11 @@ func settle(roles []Assigned) {
 			a.Role, a.Why = Unused, a.Why+": texts are not read beside other columns"
 		case a.Role == List || a.Role == Text:
 			single = true
+		}
+	}
+	for i := range roles { // a list or a text stands alone
+		if a := &roles[i]; a.Role == Time && (has(List) || has(Text)) {
+			a.Role = Date
 		}
 	}
 }
@@ -132,6 +138,8 @@ func (c *Column) feature() (role Role, why string) {
 	switch {
 	case c.List:
 		return List, c.Type
+	case !c.Column.Words && isReadType(c.Type):
+		return Time, c.Type
 	case !c.Column.Words && isTimeType(c.Type):
 		return Date, c.Type
 	case !c.Column.Words:
@@ -141,6 +149,10 @@ func (c *Column) feature() (role Role, why string) {
 	case different == 1 && c.Missing == 0:
 		words, _ := c.Words()
 		return Constant, "always " + value.Quote(words[0].Text)
+	case c.areTimes() && c.areDates() && c.clock:
+		return Time, c.withMissing("dates and times of day")
+	case c.areTimes() && c.areDates():
+		return Time, c.withMissing("dates")
 	case c.areDates():
 		return Date, "dates or times"
 	case c.IsNumeric():
@@ -232,6 +244,12 @@ func (c *Column) label() (role Role, why string, err error) {
 func isTimeType(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"date", "time", "duration"}, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// isReadType reports whether a file's type is one of dates or times that ingest reads.
+func isReadType(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "timestamp") || slices.Contains([]string{"date", "date32", "date64"}, name)
 }
 
 // some lists the most frequent words.

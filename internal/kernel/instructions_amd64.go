@@ -104,6 +104,22 @@ func mulSparseRow(dst *float32, indices *int32, values, w *float32, n, k, stride
 	}
 }
 
+func conjoinRows(dst, words *uint64, offsets *int, n int) {
+	if hasAVX512() {
+		conjoinRowsAVX512(dst, words, offsets, n)
+	} else {
+		conjoinRowsAVX2(dst, words, offsets, n)
+	}
+}
+
+func addLeafRows(scores *float32, leaves *uint8, w *float32, rows, count, each, k, stride int) {
+	if k <= 8 {
+		addNarrowLeafRowsAVX2(scores, leaves, w, rows, count, each, k, stride)
+	} else {
+		addLeafRowsAVX2(scores, leaves, w, rows, count, each, k, stride)
+	}
+}
+
 func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight float32, n, k int) {
 	if hasAVX512() {
 		crossSparseRowAVX512(sum, indices, values, r, weight, n, k)

@@ -56,6 +56,9 @@ func TestLoopsHaveTheSameBits(t *testing.T) {
 			apply("Cosine", func(x Dense) { Cosine(x, offsets, 0.3) })
 			apply("Standardize", func(x Dense) { Standardize(x, offsets, scales) })
 			apply("FromBytes", func(x Dense) { FromBytes(x.Row(rows-1), raw) })
+			apply("AddLeafRows", func(x Dense) {
+				AddLeafRows(x.Data, []uint8{0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 1}, random(6, cols, 4).Data, rows, 2, cols)
+			})
 			apply("SoftmaxRows", func(x Dense) {
 				logs, columns := make([]float64, rows), make([]int32, rows)
 				SoftmaxRows(x, logs, columns)

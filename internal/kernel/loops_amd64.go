@@ -62,6 +62,11 @@ func mulSparseRowAVX512(dst *float32, indices *int32, values *float32, w *float3
 //go:noescape
 func crossSparseRowAVX512(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
 
+// conjoinRowsAVX512 writes the conjunction of n rows of 16 words, which begin at these offsets in words; n > 0.
+//
+//go:noescape
+func conjoinRowsAVX512(dst *uint64, words *uint64, offsets *int, n int)
+
 // mulNarrowAVX2 computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.
 //
 //go:noescape
@@ -121,3 +126,18 @@ func mulSparseRowAVX2(dst *float32, indices *int32, values *float32, w *float32,
 //
 //go:noescape
 func crossSparseRowAVX2(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
+
+// conjoinRowsAVX2 writes the conjunction of n rows of 16 words, which begin at these offsets in words; n > 0.
+//
+//go:noescape
+func conjoinRowsAVX2(dst *uint64, words *uint64, offsets *int, n int)
+
+// addLeafRowsAVX2 adds to the first k ≤ 16 values of each row of scores the rows of w of its leaves in count trees, tree after tree; leaves has those of all rows in the first tree first; a tree has each rows of w; rows of scores and of w begin stride values apart; rows, count, k > 0.
+//
+//go:noescape
+func addLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
+
+// addNarrowLeafRowsAVX2 adds to the first k ≤ 8 values of each row of scores the rows of w of its leaves in count trees, tree after tree; leaves has those of all rows in the first tree first; a tree has each rows of w; rows of scores and of w begin stride values apart; rows, count, k > 0.
+//
+//go:noescape
+func addNarrowLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)

@@ -3029,6 +3029,32 @@ next:
 	VZEROUPPER
 	RET
 
+// func conjoinRowsAVX512(dst *uint64, words *uint64, offsets *int, n int)
+// Requires: AVX, AVX512F
+TEXT ·conjoinRowsAVX512(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    words+8(FP), CX
+	MOVQ    offsets+16(FP), DX
+	MOVQ    n+24(FP), BX
+	MOVQ    (DX), SI
+	VMOVUPS (CX)(SI*8), Z0
+	VMOVUPS 64(CX)(SI*8), Z1
+	JMP     next
+
+row:
+	MOVQ   (DX), SI
+	VPANDQ (CX)(SI*8), Z0, Z0
+	VPANDQ 64(CX)(SI*8), Z1, Z1
+
+next:
+	ADDQ    $0x08, DX
+	DECQ    BX
+	JNZ     row
+	VMOVUPS Z0, (AX)
+	VMOVUPS Z1, 64(AX)
+	VZEROUPPER
+	RET
+
 // func mulNarrowAVX2(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
 // Requires: AVX, FMA3
 TEXT ·mulNarrowAVX2(SB), NOSPLIT, $0-56
@@ -8059,5 +8085,258 @@ next:
 	ADDQ $0x04, DX
 	DECQ SI
 	JNZ  value
+	VZEROUPPER
+	RET
+
+// func conjoinRowsAVX2(dst *uint64, words *uint64, offsets *int, n int)
+// Requires: AVX, AVX2
+TEXT ·conjoinRowsAVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    words+8(FP), CX
+	MOVQ    offsets+16(FP), DX
+	MOVQ    n+24(FP), BX
+	MOVQ    (DX), SI
+	VMOVUPS (CX)(SI*8), Y0
+	VMOVUPS 32(CX)(SI*8), Y1
+	VMOVUPS 64(CX)(SI*8), Y2
+	VMOVUPS 96(CX)(SI*8), Y3
+	JMP     next
+
+row:
+	MOVQ  (DX), SI
+	VPAND (CX)(SI*8), Y0, Y0
+	VPAND 32(CX)(SI*8), Y1, Y1
+	VPAND 64(CX)(SI*8), Y2, Y2
+	VPAND 96(CX)(SI*8), Y3, Y3
+
+next:
+	ADDQ    $0x08, DX
+	DECQ    BX
+	JNZ     row
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, 32(AX)
+	VMOVUPS Y2, 64(AX)
+	VMOVUPS Y3, 96(AX)
+	VZEROUPPER
+	RET
+
+// func addLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
+// Requires: AVX
+TEXT ·addLeafRowsAVX2(SB), NOSPLIT, $0-64
+	MOVQ    scores+0(FP), AX
+	MOVQ    leaves+8(FP), CX
+	MOVQ    rows+24(FP), DX
+	MOVQ    k+48(FP), BX
+	LEAQ    selection<>+64(SB), SI
+	SHLQ    $0x02, BX
+	SUBQ    BX, SI
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	MOVQ    stride+56(FP), BX
+	MOVQ    each+40(FP), SI
+	SHLQ    $0x02, BX
+	IMULQ   BX, SI
+	MOVQ    rows+24(FP), R9
+
+rows:
+	CMPQ       DX, $0x04
+	JL         rest
+	MOVQ       AX, R8
+	VMASKMOVPS (R8), Y0, Y2
+	VMASKMOVPS 32(R8), Y1, Y3
+	ADDQ       BX, R8
+	VMASKMOVPS (R8), Y0, Y4
+	VMASKMOVPS 32(R8), Y1, Y5
+	ADDQ       BX, R8
+	VMASKMOVPS (R8), Y0, Y6
+	VMASKMOVPS 32(R8), Y1, Y7
+	ADDQ       BX, R8
+	VMASKMOVPS (R8), Y0, Y8
+	VMASKMOVPS 32(R8), Y1, Y9
+	ADDQ       BX, R8
+	MOVQ       count+32(FP), R10
+	MOVQ       w+16(FP), R11
+	MOVQ       CX, DI
+
+tree:
+	MOVBQZX    (DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y10
+	VADDPS     Y10, Y2, Y2
+	VMASKMOVPS 32(R8), Y1, Y10
+	VADDPS     Y10, Y3, Y3
+	MOVBQZX    1(DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y10
+	VADDPS     Y10, Y4, Y4
+	VMASKMOVPS 32(R8), Y1, Y10
+	VADDPS     Y10, Y5, Y5
+	MOVBQZX    2(DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y10
+	VADDPS     Y10, Y6, Y6
+	VMASKMOVPS 32(R8), Y1, Y10
+	VADDPS     Y10, Y7, Y7
+	MOVBQZX    3(DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y10
+	VADDPS     Y10, Y8, Y8
+	VMASKMOVPS 32(R8), Y1, Y10
+	VADDPS     Y10, Y9, Y9
+	ADDQ       R9, DI
+	ADDQ       SI, R11
+	DECQ       R10
+	JNZ        tree
+	VMASKMOVPS Y2, Y0, (AX)
+	VMASKMOVPS Y3, Y1, 32(AX)
+	ADDQ       BX, AX
+	VMASKMOVPS Y4, Y0, (AX)
+	VMASKMOVPS Y5, Y1, 32(AX)
+	ADDQ       BX, AX
+	VMASKMOVPS Y6, Y0, (AX)
+	VMASKMOVPS Y7, Y1, 32(AX)
+	ADDQ       BX, AX
+	VMASKMOVPS Y8, Y0, (AX)
+	VMASKMOVPS Y9, Y1, 32(AX)
+	ADDQ       BX, AX
+	ADDQ       $0x04, CX
+	SUBQ       $0x04, DX
+	JMP        rows
+
+rest:
+	TESTQ      DX, DX
+	JZ         done
+	MOVQ       AX, R8
+	VMASKMOVPS (R8), Y0, Y2
+	VMASKMOVPS 32(R8), Y1, Y3
+	ADDQ       BX, R8
+	MOVQ       count+32(FP), R10
+	MOVQ       w+16(FP), R11
+	MOVQ       CX, DI
+
+last:
+	MOVBQZX    (DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y4
+	VADDPS     Y4, Y2, Y2
+	VMASKMOVPS 32(R8), Y1, Y4
+	VADDPS     Y4, Y3, Y3
+	ADDQ       R9, DI
+	ADDQ       SI, R11
+	DECQ       R10
+	JNZ        last
+	VMASKMOVPS Y2, Y0, (AX)
+	VMASKMOVPS Y3, Y1, 32(AX)
+	ADDQ       BX, AX
+	INCQ       CX
+	DECQ       DX
+	JMP        rest
+
+done:
+	VZEROUPPER
+	RET
+
+// func addNarrowLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
+// Requires: AVX
+TEXT ·addNarrowLeafRowsAVX2(SB), NOSPLIT, $0-64
+	MOVQ    scores+0(FP), AX
+	MOVQ    leaves+8(FP), CX
+	MOVQ    rows+24(FP), DX
+	MOVQ    k+48(FP), BX
+	LEAQ    selection<>+64(SB), SI
+	SHLQ    $0x02, BX
+	SUBQ    BX, SI
+	VMOVUPS (SI), Y0
+	MOVQ    stride+56(FP), BX
+	MOVQ    each+40(FP), SI
+	SHLQ    $0x02, BX
+	IMULQ   BX, SI
+	MOVQ    rows+24(FP), R9
+
+rows:
+	CMPQ       DX, $0x04
+	JL         rest
+	MOVQ       AX, R8
+	VMASKMOVPS (R8), Y0, Y1
+	ADDQ       BX, R8
+	VMASKMOVPS (R8), Y0, Y2
+	ADDQ       BX, R8
+	VMASKMOVPS (R8), Y0, Y3
+	ADDQ       BX, R8
+	VMASKMOVPS (R8), Y0, Y4
+	ADDQ       BX, R8
+	MOVQ       count+32(FP), R10
+	MOVQ       w+16(FP), R11
+	MOVQ       CX, DI
+
+tree:
+	MOVBQZX    (DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y5
+	VADDPS     Y5, Y1, Y1
+	MOVBQZX    1(DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y5
+	VADDPS     Y5, Y2, Y2
+	MOVBQZX    2(DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y5
+	VADDPS     Y5, Y3, Y3
+	MOVBQZX    3(DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y5
+	VADDPS     Y5, Y4, Y4
+	ADDQ       R9, DI
+	ADDQ       SI, R11
+	DECQ       R10
+	JNZ        tree
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       BX, AX
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       BX, AX
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       BX, AX
+	VMASKMOVPS Y4, Y0, (AX)
+	ADDQ       BX, AX
+	ADDQ       $0x04, CX
+	SUBQ       $0x04, DX
+	JMP        rows
+
+rest:
+	TESTQ      DX, DX
+	JZ         done
+	MOVQ       AX, R8
+	VMASKMOVPS (R8), Y0, Y1
+	ADDQ       BX, R8
+	MOVQ       count+32(FP), R10
+	MOVQ       w+16(FP), R11
+	MOVQ       CX, DI
+
+last:
+	MOVBQZX    (DI), R8
+	IMULQ      BX, R8
+	ADDQ       R11, R8
+	VMASKMOVPS (R8), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	ADDQ       R9, DI
+	ADDQ       SI, R11
+	DECQ       R10
+	JNZ        last
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       BX, AX
+	INCQ       CX
+	DECQ       DX
+	JMP        rest
+
+done:
 	VZEROUPPER
 	RET

@@ -163,6 +163,14 @@ func (e *Encoder) Encode(dst []uint8, rows []float32) {
 	}
 }
 
+// Code returns the code of a value of a column.
+func (e *Encoder) Code(column int, x float32) uint8 {
+	if x != x {
+		return 0
+	}
+	return 1 + below(&e.keys[column], key(x))
+}
+
 // below returns how many of ascending keys are below x, of which the last is not. The search has no branches, as those of random values are
 // predicted no better than a coin.
 func below(keys *[256]int32, x int32) uint8 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // Finder finds the leaves of rows in a forest. Make it with [NewFinder]. It is immutable.
@@ -98,14 +100,14 @@ func newTable(column int, rules []rule, words int) table {
 			t.at = append(t.at, int32(r.word))
 		}
 	}
-	width, places := len(t.at), make(map[int]int, len(t.at)) // of each word
-	for place, word := range t.at {
-		places[int(word)] = place
+	width, places := len(t.at), make([]int, len(rules)) // in a row, of the word of each rule
+	for i, r := range rules {
+		places[i], _ = slices.BinarySearch(t.at, int32(r.word))
 	}
 	if 2*width >= words {
 		t.at, width = nil, words
-		for word := range words {
-			places[word] = word
+		for i, r := range rules {
+			places[i] = r.word
 		}
 	}
 	row := make([]uint64, width)
@@ -113,9 +115,9 @@ func newTable(column int, rules []rule, words int) table {
 		for i := range row {
 			row[i] = ^uint64(0)
 		}
-		for _, r := range rules {
+		for i, r := range rules {
 			if r.fails(code) {
-				row[places[r.word]] &= r.kept
+				row[places[i]] &= r.kept
 			}
 		}
 		if last := len(t.kept) - width; last < 0 || !slices.Equal(row, t.kept[last:]) {
@@ -131,6 +133,9 @@ func newTable(column int, rules []rule, words int) table {
 type Leaves struct {
 	Rows, Trees int
 	Data        []uint8
+
+	kept    []uint64 // memory of [Finder.Find] for one row
+	offsets []int
 }
 
 // Reshape makes l as large. It reuses its memory. The values are unspecified.
@@ -148,14 +153,15 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 		panic(fmt.Sprintf("tree: Find: %d codes of %d columns", len(codes), f.columns))
 	}
 	dst.Reshape(n, f.trees)
-	kept, offsets := make([]uint64, f.words), make([]int, len(f.dense))
+	dst.kept, dst.offsets = slices.Grow(dst.kept[:0], f.words)[:f.words], slices.Grow(dst.offsets[:0], len(f.dense))[:len(f.dense)]
+	kept, offsets := dst.kept, dst.offsets
 	for i := range n {
 		row := codes[i*f.columns:][:f.columns]
 		for j := range f.dense {
 			t := &f.dense[j]
 			offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
 		}
-		conjunction(kept, f.kept, offsets)
+		kernel.Conjoin(kept, f.kept, offsets)
 		for j := range f.sparse {
 			t := &f.sparse[j]
 			from := int(t.rows[row[t.column]]) * len(t.at)
@@ -169,43 +175,14 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 			}
 			continue
 		}
-		for t := range f.trees {
-			dst.Data[t*n+i] = uint8(bits.TrailingZeros32(uint32(kept[t/2] >> (t % 2 * 32))))
+		at := i
+		for _, word := range kept[:f.trees/2] { // two trees each
+			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(word)))
+			dst.Data[at+n] = uint8(bits.TrailingZeros32(uint32(word >> 32)))
+			at += 2 * n
+		}
+		if f.trees%2 == 1 {
+			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(kept[f.words-1])))
 		}
 	}
-}
-
-// conjunction writes the conjunction of the words from each offset on.
-func conjunction(dst, kept []uint64, offsets []int) {
-	at := 0
-	for ; at+8 <= len(dst); at += 8 {
-		conjunction8((*[8]uint64)(dst[at:]), kept[min(at, len(kept)):], offsets)
-	}
-	for ; at < len(dst); at++ {
-		all := ^uint64(0)
-		for _, from := range offsets {
-			all &= kept[from+at]
-		}
-		dst[at] = all
-	}
-}
-
-// conjunction8 writes eight words of the conjunction. They stay in registers, so it is a function of its own.
-//
-//go:noinline
-func conjunction8(dst *[8]uint64, kept []uint64, offsets []int) {
-	a, b, c, d := ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)
-	e, f, g, h := ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)
-	for _, from := range offsets {
-		w := (*[8]uint64)(kept[from:])
-		a &= w[0]
-		b &= w[1]
-		c &= w[2]
-		d &= w[3]
-		e &= w[4]
-		f &= w[5]
-		g &= w[6]
-		h &= w[7]
-	}
-	dst[0], dst[1], dst[2], dst[3], dst[4], dst[5], dst[6], dst[7] = a, b, c, d, e, f, g, h
 }

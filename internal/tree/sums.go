@@ -1,6 +1,10 @@
 package tree
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+)
 
 // AddPairs adds Σ h φ φᵀ of rows to the packed lower triangle of a Gram matrix (p(p+1)/2, p = trees × leaves): h of a
 // row counts for each pair of its leaves. A number of the matrix adds the rows in their order, whichever calls these
@@ -82,26 +86,5 @@ func AddScores(scores []float32, l Leaves, leaves int, weights []float32) {
 		panic(fmt.Sprintf("tree: AddScores: %d weights of %d × %d leaves to %d scores of %d rows",
 			len(weights), l.Trees, leaves, len(scores), l.Rows))
 	}
-	for t := range l.Trees {
-		w, rows := weights[t*leaves*k:][:leaves*k], l.Tree(t)
-		switch k {
-		case 1:
-			for i, leaf := range rows {
-				scores[i] += w[leaf]
-			}
-		case 2:
-			for i, leaf := range rows {
-				s, v := scores[2*i:][:2], w[2*int(leaf):][:2]
-				s[0] += v[0]
-				s[1] += v[1]
-			}
-		default:
-			for i, leaf := range rows {
-				s := scores[i*k:][:k]
-				for c, v := range w[int(leaf)*k:][:k] {
-					s[c] += v
-				}
-			}
-		}
-	}
+	kernel.AddLeafRows(scores, l.Data, weights, l.Rows, leaves, k)
 }

@@ -117,7 +117,7 @@ func InputOf(o ingest.Options) schemas.Input {
 	input := schemas.Input{
 		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header,
 		Delimiter: o.Delimiter, Encoding: o.Encoding,
-		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical,
+		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical, Times: o.Times,
 		Image: o.Shape(),
 	}
 	if o.Text != "" {

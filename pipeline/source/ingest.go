@@ -41,7 +41,7 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	}
 	files.Vocabulary = sources[0].Vocabulary // of all
 	for _, c := range sources[0].Columns {
-		if c.Offset != 0 {
+		if c.Offset != 0 && c.Time == "" {
 			event.Notice(rec, "column %q: its values differ too little for their size, and float32 loses the differences: %s is subtracted",
 				c.Name, strconv.FormatFloat(c.Offset, 'f', -1, 64))
 		}

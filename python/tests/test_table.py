@@ -42,6 +42,34 @@ class Tables(unittest.TestCase):
         flat = [None if np.isnan(v) else v for row in FEATURES for v in row]
         self.assert_features(pa.table({"label": list("abcd"), "features": pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float32()), 4)}))
 
+    def test_times_become_their_parts(self) -> None:
+        columns = [{"name": "at.hour", "time": "hour"}, {"name": "at.weekday", "time": "weekday"}, {"name": "at.month", "time": "month"},
+                   {"name": "at.age", "offset": -20758.5, "time": "age"}, "x"]
+        model = linear(columns, width=5)
+        layout = model._layout
+        want = np.array([[9.5, 7, 11, 20758.5 - 20758.395833333332, 1], [np.nan] * 4 + [2], [23.5, 3, 12, 20758.5 + 1 / 48, 3]], dtype=np.float32)
+        texts = ["2026-11-01 09:30", None, "1969-12-31T23:30:00.000Z"]
+        stamps = pandas.to_datetime(pandas.Series(texts), format="ISO8601", utc=True)
+        for at in (
+            pa.array(texts), pa.array(["2026-11-01T09:30:00,0 UTC", "NA", " 1969-12-31 23:30"]), pa.array([1793525400, None, -1800]),
+            pa.array([1793525400.0, np.nan, -1800.0]), pa.array([1793525400000000, None, -1800], pa.int64()),
+            *(pa.array([1793525400 * per, None, -1800 * per], pa.timestamp(unit)) for unit, per in (("s", 1), ("ms", 1000), ("us", 10**6), ("ns", 10**9))),
+            pa.array(stamps), pa.array(texts).dictionary_encode(),
+        ):
+            np.testing.assert_array_equal(layout.features(pa.table({"x": [1, 2, 3], "at": at})), want)
+        np.testing.assert_array_equal(layout.features(pandas.DataFrame({"at": stamps, "x": [1, 2, 3]})), want)
+        np.testing.assert_array_equal(layout.features(polars.from_arrow(pa.table({"at": pa.array(stamps), "x": [1, 2, 3]}))), want)
+        np.testing.assert_array_equal(layout.features([{"at": text, "x": i + 1} for i, text in enumerate(texts)]), want)
+        np.testing.assert_array_equal(layout.features([[text, i + 1] for i, text in enumerate(texts)]), want)
+        self.assertEqual(list(model.feature_names_in_), ["at", "x"])
+        self.assertEqual(layout.features(pa.table({"at": pa.array(["2026-11-01T11:30+02:00"]), "x": [1]}))[0, 0], 11.5)
+        self.assertEqual(layout.features(pa.table({"at": pa.array([1793525400], pa.timestamp("s", "+02:00")), "x": [1]}))[0, 0], 11.5)
+        for wrong in (["1/2/2026"], [True], pa.array([1], pa.duration("s")), ["2026-02-29"], ["2026-11-01T24:00"], [1e19], ["2026-11-01T09:30+24:00"]):
+            with self.assertRaisesRegex(ValueError, "at"):
+                layout.features(pa.table({"at": wrong, "x": [1]}))
+        with self.assertRaisesRegex(ValueError, "older than the model"):
+            linear([{"name": "at.second", "time": "second"}], width=1)
+
     def test_numbers_are_less_the_offset_of_their_column(self) -> None:
         offset, times = 1764000038912, [1764000038913, 1764000039000]
         layout = linear(["size", {"name": "time", "offset": offset}], width=2)._layout

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -20,7 +21,21 @@ type Column struct {
 	// Offset is what the numbers are less, so that float32 holds how they differ: those of a column of the milliseconds since 1970 would be
 	// multiples of 131072.
 	Offset float64
+	// Time is the part of times that the numbers are, as [value.PartOfTime] has them; "": they are none. The name of such a column is that of
+	// the column of times, a point and the part.
+	Time string
 }
+
+// Source returns the name of the column that a table has the values in: that of a column of times, or the column's own.
+func (c Column) Source() string {
+	if c.Time == "" {
+		return c.Name
+	}
+	return strings.TrimSuffix(c.Name, "."+c.Time)
+}
+
+// PartOf returns the column of a part of the times of a column with that name.
+func PartOf(name, part string) Column { return Column{Name: name + "." + part, Time: part} }
 
 // Features returns the number of features of the column.
 func (c Column) Features() int {
@@ -30,17 +45,18 @@ func (c Column) Features() int {
 	return len(c.Categories) + 1
 }
 
-// columnJSON is the JSON of a column of words, and of one with an offset. That of another column of numbers is its name, as there may be
-// thousands in each message.
+// columnJSON is the JSON of a column of words, of one with an offset, and of a part of times. That of another column of numbers is its
+// name, as there may be thousands in each message.
 type columnJSON struct {
 	Name       string   `json:"name"`
 	Categories []string `json:"categories,omitempty"`
 	Offset     float64  `json:"offset,omitempty"`
+	Time       string   `json:"time,omitempty"`
 }
 
-// MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset.
+// MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset, or is a part of times.
 func (c Column) MarshalJSON() ([]byte, error) {
-	if len(c.Categories) == 0 && c.Offset == 0 {
+	if len(c.Categories) == 0 && c.Offset == 0 && c.Time == "" {
 		return json.Marshal(c.Name)
 	}
 	return json.Marshal(columnJSON(c))
@@ -49,7 +65,7 @@ func (c Column) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is the inverse of [Column.MarshalJSON].
 func (c *Column) UnmarshalJSON(content []byte) error {
 	if err := json.Unmarshal(content, &c.Name); err == nil {
-		c.Categories, c.Offset = nil, 0
+		c.Categories, c.Offset, c.Time = nil, 0, ""
 		return nil
 	}
 	var object columnJSON
@@ -57,10 +73,16 @@ func (c *Column) UnmarshalJSON(content []byte) error {
 		return err
 	}
 	switch words := len(object.Categories) > 0; {
-	case !words && object.Offset == 0:
-		return errors.New("a column without categories and offset is a string")
+	case !words && object.Offset == 0 && object.Time == "":
+		return errors.New("a column without categories, offset and time is a string")
 	case words && object.Offset != 0:
 		return errors.New("a column of words has no offset")
+	case words && object.Time != "":
+		return errors.New("a column of words is no part of times")
+	case object.Time != "" && !value.IsTimePart(object.Time):
+		return fmt.Errorf("times have no part %s", stream.Quote(object.Time))
+	case object.Time != "" && (len(object.Name) < len(object.Time)+2 || !strings.HasSuffix(object.Name, "."+object.Time)):
+		return fmt.Errorf("the name %s of a part of times does not end with .%s", stream.Quote(object.Name), object.Time)
 	}
 	*c = Column(object)
 	return nil
@@ -91,6 +113,8 @@ func (c Columns) Difference(o Columns) string {
 			return fmt.Sprintf("column %d is %s, not %s", i, stream.Quote(c[i].Name), stream.Quote(o[i].Name))
 		case !slices.Equal(c[i].Categories, o[i].Categories):
 			return fmt.Sprintf("column %s has other categories", stream.Quote(c[i].Name))
+		case c[i].Time != o[i].Time:
+			return fmt.Sprintf("column %s is a part of times in one of the tables, and none in the other", stream.Quote(c[i].Name))
 		}
 	}
 	if len(c) != len(o) {

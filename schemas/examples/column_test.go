@@ -14,8 +14,9 @@ func TestColumns(t *testing.T) {
 	for text, features := range map[string]int{
 		"":                  0,
 		`["a","b c","\"é"]`: 3,
-		`["a",{"name":"colour","categories":["blue","red"]}]`: 4,
-		`[{"name":"x","categories":[""]}]`:                    2,
+		`["a",{"name":"colour","categories":["blue","red"]}]`:                               4,
+		`[{"name":"x","categories":[""]}]`:                                                  2,
+		`[{"name":"t.hour","time":"hour"},{"name":"t.age","offset":-20000.5,"time":"age"}]`: 2,
 	} {
 		columns, err := ParseColumns(text)
 		if err != nil || columns.Features() != features || columns.Text() != text {
@@ -25,7 +26,9 @@ func TestColumns(t *testing.T) {
 			t.Errorf("%s differs from itself: %s", text, again.Difference(columns))
 		}
 	}
-	for _, text := range []string{"a", "{}", `["a","a"]`, `[""]`, `[{"name":"a"}]`, `[1]`, `[{"name":"a","categories":[]}]`} {
+	for _, text := range []string{"a", "{}", `["a","a"]`, `[""]`, `[{"name":"a"}]`, `[1]`, `[{"name":"a","categories":[]}]`,
+		`[{"name":"a","time":"hour"}]`, `[{"name":".hour","time":"hour"}]`, `[{"name":"a.second","time":"second"}]`,
+		`[{"name":"a.hour","time":"hour","categories":["x"]}]`} {
 		if columns, err := ParseColumns(text); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: %v, %v", text, columns, err)
 		}
@@ -39,7 +42,8 @@ func TestColumnsDifference(t *testing.T) {
 		`column 0 is "width", not "size"`:      {{Name: "width"}, table[1]},
 		`column "colour" has other categories`: {table[0], {Name: "colour", Categories: []string{"blue"}}},
 		`1 columns, not 2`:                     table[:1],
-		`column 1 is "red", not "colour"`:      {table[0], {Name: "red"}},
+		`column "size" is a part of times in one of the tables, and none in the other`: {{Name: "size", Time: "hour"}, table[1]},
+		`column 1 is "red", not "colour"`:                                              {table[0], {Name: "red"}},
 	} {
 		if got := other.Difference(table); got != want || reflect.DeepEqual(other, table) {
 			t.Errorf("%s, expected %s", got, want)

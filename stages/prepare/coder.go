@@ -124,10 +124,27 @@ func (c *Coder) CheckOrders(o tree.Orders) error {
 }
 
 // Encode returns the codes of raw rows (n × c, row-major). NaN is a missing value.
-func (c *Coder) Encode(raw kernel.Dense) []uint8 {
-	codes := make([]uint8, raw.Rows*len(c.features))
-	narrow := c.narrow(raw)
-	c.encoder.Encode(codes, narrow.Data)
+func (c *Coder) Encode(raw kernel.Dense) []uint8 { return c.AppendCodes(nil, raw) }
+
+// AppendCodes appends the codes of raw rows to codes, and returns them all.
+func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
+	width, from := len(c.features), len(codes)
+	codes = slices.Grow(codes, raw.Rows*width)[:from+raw.Rows*width]
+	if raw.Cols == width {
+		c.encoder.Encode(codes[from:], raw.Data)
+		return codes
+	}
+	for i := range raw.Rows {
+		row, to := raw.Row(i), codes[from+i*width:][:width]
+		for j, features := range c.features {
+			if features > 1 {
+				to[j] = uint8(1 + firstSet(row[:features-1]))
+			} else {
+				to[j] = c.encoder.Code(j, row[0])
+			}
+			row = row[features:]
+		}
+	}
 	return codes
 }
 
@@ -151,10 +168,18 @@ func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
 
 // place returns the place of the indicator that is set; NaN if none is, or only one of a word without a code.
 func place(indicators []float32) float32 {
-	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
-		if v > 0 {
-			return float32(i)
-		}
+	if i := firstSet(indicators); i >= 0 {
+		return float32(i)
 	}
 	return float32(math.NaN())
+}
+
+// firstSet is place with −1 in place of NaN.
+func firstSet(indicators []float32) int {
+	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
+		if v > 0 {
+			return i
+		}
+	}
+	return -1
 }

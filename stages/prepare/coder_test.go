@@ -36,6 +36,9 @@ func TestEncode(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("columns of %v features: %d rows have the codes %v, expected %v", features, n, got, want)
 			}
+			if got = c.AppendCodes([]uint8{1, 2}, x); !slices.Equal(got, append([]uint8{1, 2}, want...)) {
+				t.Errorf("columns of %v features: the codes of %d rows after others are %v, expected %v", features, n, got, want)
+			}
 			if !slices.EqualFunc(x.Data, before, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
 				t.Errorf("columns of %v features: %d rows are others after they were encoded", features, n)
 			}

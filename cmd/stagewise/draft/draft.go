@@ -82,7 +82,7 @@ func (d *Draft) texts() bool { return len(d.of(profile.Text)) > 0 }
 
 // incomplete returns the features that lack values.
 func (d *Draft) incomplete() []profile.Assigned {
-	columns := slices.Concat(d.of(profile.Number), d.of(profile.Category))
+	columns := slices.Concat(d.of(profile.Number), d.of(profile.Category), d.of(profile.Time))
 	return slices.DeleteFunc(columns, func(a profile.Assigned) bool { return a.Missing == 0 && len(a.MissingWords()) == 0 })
 }
 

@@ -109,7 +109,7 @@ func (d *Draft) features(l *lines) {
 			why := string(a.Role) + ": " + a.Why
 			switch a.Role {
 			case profile.Date:
-				why += "; a program can make numbers of it, as the hour, the weekday or the age"
+				why += "; written as 2026-11-01T09:30:00 it can be listed under times"
 			case profile.Unused:
 				why = a.Why
 			}
@@ -124,6 +124,12 @@ func (d *Draft) features(l *lines) {
 				why += fmt.Sprintf("; trees tell %d of them apart", tree.MaxWords)
 			}
 			l.add("    - "+scalar(string(d.key(a))), why)
+		}
+	}
+	if times := d.of(profile.Time); len(times) > 0 {
+		l.add("  times:", "dates and times, and the numbers that they become")
+		for _, a := range times {
+			l.add("    "+scalar(string(d.key(a)))+": "+list(a.Parts()), a.Why)
 		}
 	}
 	if lacking := d.incomplete(); len(lacking) > 0 {

@@ -2,4 +2,5 @@
 //
 //	file, model ──Read──▶ rows
 //	explain.Report ──Write──▶ the screen, JSON for programs, a page
+//	a run, its topic ──OfRun──▶ tables for the page of the run
 package explanation

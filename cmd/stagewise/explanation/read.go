@@ -56,6 +56,9 @@ func Read(ctx context.Context, m *model.Model, file string, o ingest.Options, li
 	return rows, nil
 }
 
+// ErrNothingHeldOut says that a version has learnt from all rows of its run.
+var ErrNothingHeldOut = errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
+
 // HeldOut returns rows that a version has not learnt from: those of its run that replay reads from the topic.
 func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int, seed uint64) (*explain.Rows, error) {
 	held, err := replay.HeldOutRows(ctx, p, m, limit, seed)
@@ -63,7 +66,7 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 		return nil, err
 	}
 	if len(held) == 0 {
-		return nil, errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
+		return nil, ErrNothingHeldOut
 	}
 	rows, classOf := &explain.Rows{Features: kernel.NewDense(len(held), m.Width())}, explain.ClassOf(m)
 	for i, row := range held {

@@ -57,12 +57,7 @@ func writePage(w io.Writer, r *explain.Report, a About) error {
 	for _, c := range p.Shown {
 		p.Longest = max(p.Longest, c.Rise.Loss)
 	}
-	bar := func(v, most float64) float64 {
-		if most <= 0 {
-			return 0
-		}
-		return math.Round(barPixels * max(v, 0) / most)
-	}
+	bar := func(v, most float64) float64 { return math.Round(barPixels * share(v, most)) }
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"number": number, "percent": percent, "plusminus": plusMinus, "percents": percents, "bar": bar,
 		"comma": func(n int) string { return humanize.Comma(int64(n)) }, "measured": measured, "most": mostError,

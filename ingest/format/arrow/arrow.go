@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -101,8 +102,11 @@ func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
 
 // arrowAdvice returns the advice for a type that is not read.
 func arrowAdvice(t arrow.DataType) string {
-	if t.ID() == arrow.DURATION {
+	switch t.ID() {
+	case arrow.DURATION:
 		return tabular.AdviseSeconds
+	case arrow.TIMESTAMP, arrow.DATE32, arrow.DATE64:
+		return tabular.AdviseTimes
 	}
 	return ""
 }
@@ -119,6 +123,8 @@ func arrowKind(t arrow.DataType) tabular.Kind {
 		return tabular.Numeric
 	case *arrow.StringType, *arrow.LargeStringType:
 		return tabular.Text
+	case *arrow.TimestampType, *arrow.Date32Type, *arrow.Date64Type:
+		return tabular.Moment
 	case *arrow.DictionaryType:
 		return arrowKind(t.ValueType)
 	case *arrow.ListType, *arrow.LargeListType, *arrow.FixedSizeListType, *arrow.MapType:
@@ -354,6 +360,16 @@ func cellsOf(column arrow.Array) (c arrowCells, err error) {
 		c.text = column.Value
 	case *array.LargeString:
 		c.text = column.Value
+	case *array.Timestamp:
+		toTime, err := column.DataType().(*arrow.TimestampType).GetToTimeFunc()
+		if err != nil { // a zone that is not known here
+			toTime = func(v arrow.Timestamp) time.Time { return v.ToTime(column.DataType().(*arrow.TimestampType).Unit) }
+		}
+		c.text = func(i int) string { return toTime(column.Value(i)).Format(time.RFC3339Nano) }
+	case *array.Date32:
+		c.text = func(i int) string { return column.Value(i).ToTime().Format(time.DateOnly) }
+	case *array.Date64:
+		c.text = func(i int) string { return column.Value(i).ToTime().Format(time.DateOnly) }
 	case *array.Dictionary:
 		values, err := cellsOf(column.Dictionary())
 		if err != nil {

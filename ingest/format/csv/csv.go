@@ -26,7 +26,7 @@ func Format() format.Format {
 		Files:    1,
 		Label:    Label,
 		Keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-			"words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+			"words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"},
 		Check:  CheckDelimiter,
 		Open:   openCSV,
 		Words:  csvWords,

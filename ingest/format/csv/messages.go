@@ -27,7 +27,7 @@ func Messages() message.Format {
 		Label:   Label,
 		IsText:  true,
 		Keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-			"words.phrases", "delimiter", "columns.use", "columns.drop", "categorical", "missing", "missing_values"},
+			"words.phrases", "delimiter", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"},
 		Width: width,
 		Check: func(o message.Options) []option.Problem {
 			problems := CheckDelimiter(o.Options)

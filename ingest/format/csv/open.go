@@ -131,6 +131,9 @@ func csvSpread(c *input.Content, o layout.Options, found layout.Spreads) error {
 			return nil
 		}
 		for at, cell := range r.Cells {
+			if cell.Role == layout.Time {
+				found.AddTime(r.NameOf(at), r.record[at])
+			}
 			if cell.Role != layout.Feature {
 				continue
 			}

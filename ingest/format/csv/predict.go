@@ -145,7 +145,7 @@ func (r *csvReader) findHeader(want layout.Features) (bool, error) {
 	}
 	named := 0
 	for _, column := range want.Columns {
-		if slices.Contains(row, column.Name) {
+		if slices.Contains(row, column.Source()) {
 			named++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -93,6 +94,9 @@ func openParquet(c *input.Content, _ layout.Options) (tabular.Table, error) {
 		}
 		column := parquetColumn{Field: tabular.Field{Name: name, Kind: parquetKind(leaf.descriptor), Type: parquetType(leaf.descriptor)},
 			leaf: leaf}
+		if column.Kind == tabular.Moment {
+			column.Advice, leaf.zone = tabular.AdviseTimes, zoneOf(written[name])
+		}
 		column.restrict(r, i, written[name])
 		if column.Kind == tabular.List {
 			if column.Length, err = leaf.length(); err != nil {
@@ -177,8 +181,11 @@ func parquetScalar(c *schema.Column) tabular.Kind {
 	case parquet.Types.Boolean:
 		return tabular.Boolean
 	case parquet.Types.Int32, parquet.Types.Int64:
-		if isInt || plain {
+		switch {
+		case isInt || plain:
 			return tabular.Whole
+		case unitOf(logical) != 0:
+			return tabular.Moment
 		}
 	case parquet.Types.Float, parquet.Types.Double:
 		return tabular.Numeric
@@ -188,6 +195,46 @@ func parquetScalar(c *schema.Column) tabular.Kind {
 		}
 	}
 	return tabular.Unread
+}
+
+// day is the unit of dates.
+const day = 24 * time.Hour
+
+// unitOf returns the unit of a type of dates or times; 0: it is none.
+func unitOf(t schema.LogicalType) time.Duration {
+	switch t := t.(type) {
+	case schema.DateLogicalType:
+		return day
+	case *schema.TimestampLogicalType:
+		switch t.TimeUnit() {
+		case schema.TimeUnitMillis:
+			return time.Millisecond
+		case schema.TimeUnitMicros:
+			return time.Microsecond
+		case schema.TimeUnitNanos:
+			return time.Nanosecond
+		}
+	}
+	return 0
+}
+
+// zoneOf returns the zone of times that were written from a type of Arrow: Parquet has none. It is UTC if it is not known.
+func zoneOf(written arrow.DataType) *time.Location {
+	if t, ok := written.(*arrow.TimestampType); ok {
+		if zone, err := t.GetZone(); err == nil && zone != nil {
+			return zone
+		}
+	}
+	return time.UTC
+}
+
+// timeOf returns the text of a time, by the clock of a zone.
+func timeOf(whole int64, unit time.Duration, zone *time.Location) string {
+	if unit == day {
+		return time.Unix(0, 0).UTC().AddDate(0, 0, int(whole)).Format(time.DateOnly)
+	}
+	per := int64(time.Second / unit)
+	return time.Unix(whole/per, whole%per*int64(unit)).In(zone).Format(time.RFC3339Nano)
 }
 
 func (t *parquetTable) Fields() (fields []tabular.Field) {
@@ -253,6 +300,8 @@ type parquetValue struct {
 	isNumber bool // number is set
 	number   float64
 	text     []byte
+	unit     time.Duration // of a time: whole counts such units since 1970; 0: it is none
+	zone     *time.Location
 }
 
 // float returns the value of a number.
@@ -273,6 +322,8 @@ func (v parquetValue) word() string {
 	switch {
 	case v.null:
 		return ""
+	case v.unit != 0:
+		return timeOf(v.whole, v.unit, v.zone)
 	case v.boolean:
 		return value.WordOfBoolean(v.whole != 0)
 	case v.unsigned:
@@ -292,7 +343,8 @@ type parquetLeaf struct {
 	file       *file.Reader
 	index      int
 	descriptor *schema.Column
-	group      int // the next row group
+	zone       *time.Location // of times
+	group      int            // the next row group
 	chunk      file.ColumnChunkReader
 	levels     [2][]int16 // definition and repetition of the values read last
 }
@@ -371,7 +423,7 @@ func (l *parquetLeaf) advance() (err error) {
 
 // some calls put for some of the next n values, and returns for how many.
 func (l *parquetLeaf) some(n int, put func(i int, v *parquetValue, definition, repetition int16) error) (int, error) {
-	signed := true
+	signed, unit := true, unitOf(l.descriptor.LogicalType())
 	bits := int8(64)
 	if t, ok := l.descriptor.LogicalType().(*schema.IntLogicalType); ok {
 		signed, bits = t.IsSigned(), t.BitWidth()
@@ -389,11 +441,11 @@ func (l *parquetLeaf) some(n int, put func(i int, v *parquetValue, definition, r
 			if !signed {
 				return parquetValue{isWhole: true, whole: int64(uint32(v))}
 			}
-			return parquetValue{isWhole: true, whole: int64(v)}
+			return parquetValue{isWhole: true, unit: unit, zone: l.zone, whole: int64(v)}
 		})
 	case *file.Int64ColumnChunkReader:
 		return values(l, chunk, n, put, func(v int64) parquetValue {
-			return parquetValue{isWhole: true, unsigned: !signed && bits == 64, whole: v}
+			return parquetValue{isWhole: true, unit: unit, zone: l.zone, unsigned: !signed && bits == 64, whole: v}
 		})
 	case *file.Float32ColumnChunkReader:
 		return values(l, chunk, n, put, func(v float32) parquetValue { return parquetValue{isNumber: true, number: float64(v)} })

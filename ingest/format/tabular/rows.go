@@ -109,6 +109,8 @@ func (r *tableReader) readRows() (err error) {
 			err = r.readFeatures(i, c)
 		case layout.Category:
 			err = r.readCategories(i, c)
+		case layout.Time:
+			err = r.readTimes(i, c)
 		case layout.Indicator:
 			err = r.readIndicators(i)
 		case layout.Label:
@@ -206,6 +208,16 @@ func (r *tableReader) copyLists(column int, c layout.Cell) (ok bool, err error) 
 func (r *tableReader) readCategories(column int, c layout.Cell) error {
 	return r.table.Texts(column, func(row int, word string, null bool) error {
 		if err := r.Category(c, r.block.Floats[row*r.Features:(row+1)*r.Features], word); err != nil {
+			return r.failAt(row, err)
+		}
+		return nil
+	})
+}
+
+// readTimes reads a column of times. A null is a missing value.
+func (r *tableReader) readTimes(column int, c layout.Cell) error {
+	return r.table.Texts(column, func(row int, text string, _ bool) error {
+		if err := r.PutTime(c, r.block.Floats[row*r.Features:(row+1)*r.Features], text); err != nil {
 			return r.failAt(row, err)
 		}
 		return nil
@@ -426,6 +438,15 @@ func (r *tableReader) addSpread(found layout.Spreads) (err error) {
 			return nil
 		}
 		for at, cell := range r.Cells {
+			if cell.Role == layout.Time {
+				addTime := func(_ int, text string, _ bool) error {
+					found.AddTime(r.NameOf(at), text)
+					return nil
+				}
+				if err := r.table.Texts(at, addTime); err != nil {
+					return nil
+				}
+			}
 			if cell.Role != layout.Feature || cell.List {
 				continue
 			}

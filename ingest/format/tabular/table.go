@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	_ "time/tzdata" // of zones of times, which must not depend on the machine
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -15,7 +16,7 @@ import (
 type Kind uint8
 
 const (
-	Unread   Kind = iota // nothing that stagewise reads, such as a date
+	Unread   Kind = iota // nothing that stagewise reads
 	Numeric              // floating-point numbers
 	Whole                // whole numbers
 	Boolean              // as numbers 0 and 1
@@ -24,6 +25,7 @@ const (
 	TextList             // lists of texts
 	Either               // in some rows lists of texts, in others texts
 	Pairs                // lists of index and value: sparse rows
+	Moment               // dates or times, whose texts are as [value.Time] reads them
 )
 
 // Field is a column of a table, as its file describes it.
@@ -101,7 +103,7 @@ const Label = "label"
 func Format(f format.Format, open func(*input.Content, layout.Options) (Table, error)) format.Format {
 	f.Files, f.Label = 1, Label
 	f.Keys = []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-		"words.phrases", "columns.use", "columns.drop", "categorical", "missing", "missing_values"}
+		"words.phrases", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"}
 	f.Open = func(files []*input.Content, o layout.Options) (format.Reader, error) {
 		r, err := openTable(files[0], o, open)
 		if err != nil {
@@ -215,6 +217,8 @@ func (r *tableReader) checkTypes() error {
 			return r.fail(i, fmt.Errorf("numbers to predict of type %s: expected a number in each row%s", f.Type, f.advised()))
 		case c.Role == layout.Category && !isText:
 			return r.fail(i, fmt.Errorf("words of type %s: expected text, numbers or booleans%s", f.Type, f.advised()))
+		case c.Role == layout.Time && f.Kind != Moment && !isText:
+			return r.fail(i, fmt.Errorf("times of type %s: expected dates, times, text or numbers%s", f.Type, f.advised()))
 		case c.Role == layout.Counted && f.Kind != Text && !f.Joined:
 			return r.fail(i, fmt.Errorf("texts of type %s: expected text%s", f.Type, f.advised()))
 		case c.Role == layout.Weight && !isNumber:
@@ -222,7 +226,7 @@ func (r *tableReader) checkTypes() error {
 		case c.Role == layout.Feature && !isNumber && f.Kind != List:
 			return r.fail(i, fmt.Errorf("type %s: features are numbers, booleans, or one list of numbers%s", f.Type, r.otherwise(f)))
 		}
-		if c.Role == layout.Feature || c.Role == layout.Category {
+		if c.Role == layout.Feature || c.Role == layout.Category || c.Role == layout.Time {
 			features++
 		}
 		if c.Role == layout.Feature && c.List {
@@ -258,6 +262,7 @@ func (f Field) advised() string {
 // What makes columns that are not read ones that are.
 const (
 	AdviseSeconds  = "convert it to a number of seconds"
+	AdviseTimes    = "list it under examples.times"
 	AdviseEncoding = "write it in another encoding, as pyarrow does without use_byte_stream_split"
 )
 

@@ -52,6 +52,11 @@ func generate() (map[string][]byte, error) {
 		w.momentsRow()
 		w.mulSparseRow()
 		w.crossSparseRow()
+		w.conjoinRows()
+		if set.lanes == avx2.lanes {
+			w.addLeafRows("addLeafRows", 2)
+			w.addLeafRows("addNarrowLeafRows", 1)
+		}
 	}
 	file, err := context.Result()
 	if err != nil {

@@ -124,14 +124,14 @@ class Model(Classifier):
 
     @property
     def n_features_in_(self) -> int:
-        return len(self._layout.columns) or self._preparation.width
+        return len(self._layout.sources) or self._preparation.width
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
         """The names of the columns. There is no such attribute if they are not known, as scikit-learn has it."""
         if not self._layout.columns:
             raise AttributeError("the model does not know the names of its columns")
-        return np.array([c.name for c in self._layout.columns], dtype=object)
+        return np.array(self._layout.sources, dtype=object)
 
     @property
     def labels(self) -> npt.NDArray[np.str_]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from .rows import Table, array_of, columns_of, is_list, lists_of, table_of
 from .tensors import Matrix
+from .times import PARTS, Times, times_of
 from .values import number_of, spellings
 
 # The words that data frames and spreadsheets write for a missing value, if the plan names no others.
@@ -20,11 +21,17 @@ _MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL")
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. One of words becomes a feature for each category, and one more for all other words."""
+    """A column of a table. One of words becomes a feature for each category, and one more for all other words; a part of times becomes one."""
 
     name: str
     categories: tuple[str, ...] = ()  # none: the column has numbers
     offset: float = 0  # what the numbers are less before they become float32
+    time: str = ""  # the part of times that the numbers are; empty: they are none
+
+    @property
+    def source(self) -> str:
+        """The name of the column that a table has the values in."""
+        return self.name.removesuffix(f".{self.time}") if self.time else self.name
 
     @property
     def features(self) -> int:
@@ -37,6 +44,7 @@ class Layout:
     def __init__(self, manifest: Mapping[str, Any], width: int) -> None:
         plan = manifest["plan"]
         self.columns = [_column(c) for c in manifest.get("columns") or []]  # empty: not known
+        self.sources = list(dict.fromkeys(c.source for c in self.columns))  # the columns that a table has
         self._width = width  # d
         offsets = [offset for c in self.columns for offset in [c.offset, *[0.0] * (c.features - 1)]]
         self._offsets = np.array(offsets) if any(offsets) else None
@@ -45,12 +53,13 @@ class Layout:
 
     def features(self, rows: Any) -> Matrix:
         """Returns the features of rows (n × d). A missing value is NaN."""
-        table = table_of(rows, [c.name for c in self.columns])
+        table = table_of(rows, self.sources)
         if table is not None and not table.columns:
             table = lists_of(rows) or table
         array = array_of(rows) if table is None else self._of_table(table)
-        if array.shape[1] == len(self.columns) and (array.dtype.kind in "OU" or array.shape[1] != self._width):
-            array = self._of_table(columns_of(array, [c.name for c in self.columns]))
+        given = array.dtype.kind in "OU" or array.shape[1] != self._width or any(c.time for c in self.columns)
+        if table is None and array.shape[1] == len(self.sources) and given:
+            array = self._of_table(columns_of(array, self.sources))
         if array.shape[1] != self._width:
             raise ValueError(f"rows of {array.shape[1]} features, expected {self._expected()}")
         if array.dtype.kind in "OU":
@@ -60,9 +69,9 @@ class Layout:
         return self._checked(array)
 
     def _expected(self) -> str:
-        if len(self.columns) in (0, self._width):
+        if len(self.sources) in (0, self._width):
             return f"{self._width}"
-        return f"{self._width}, or a table of the {len(self.columns)} columns of the training"
+        return f"{self._width}, or a table of the {len(self.sources)} columns of the training"
 
     def _checked(self, array: Any) -> Matrix:
         with np.errstate(over="ignore"):
@@ -77,7 +86,7 @@ class Layout:
 
     def _of_table(self, table: Table) -> Any:
         columns = table.columns
-        absent = [c.name for c in self.columns if c.name not in columns]
+        absent = [name for name in self.sources if name not in columns]
         lists = [name for name, column in columns.items() if is_list(column.type)]
         if len(lists) == 1 and (absent or not self.columns):
             return self._of_lists(lists[0], columns[lists[0]])
@@ -86,10 +95,12 @@ class Layout:
         if absent:
             raise ValueError(f"the table lacks columns that the model needs: {', '.join(absent)}; it has {', '.join(table.names)}")
         features = np.empty((table.rows, self._width))
-        at = 0
+        at, times = 0, {name: self._times(name, columns[name]) for name in dict.fromkeys(c.source for c in self.columns if c.time)}
         for column in self.columns:
             own = features[:, at : at + column.features]
-            if column.categories:
+            if column.time:
+                own[:, 0] = times[column.source].part(column.time)
+            elif column.categories:
                 self._categories(column, columns[column.name], own)
             else:
                 own[:, 0] = self._numbers(column.name, columns[column.name])
@@ -113,6 +124,13 @@ class Layout:
         except pa.ArrowException as reason:
             seconds = ", such as seconds" if pa.types.is_temporal(kind) else ""
             raise ValueError(f"column {name!r} of type {kind}: expected numbers{seconds}") from reason
+
+    def _times(self, name: str, column: pa.ChunkedArray) -> Times:
+        kind = _type_of(column)
+        numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        if not numeric and not _is_text(kind) and not pa.types.is_null(kind) and not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
+            raise ValueError(f"column {name!r} of type {kind}: expected dates, times, text or numbers of seconds since 1970")
+        return times_of(column, lambda number: _each(name, column, number), lambda text: text.strip() in self._missing)
 
     def _number(self, value: Any) -> float:
         if isinstance(value, str):
@@ -181,7 +199,10 @@ def _numbers_of(array: Any) -> Any:
 def _column(content: Any) -> Column:
     if isinstance(content, str):
         return Column(content)
-    return Column(content["name"], tuple(content.get("categories") or ()), content.get("offset", 0))
+    column = Column(content["name"], tuple(content.get("categories") or ()), content.get("offset", 0), content.get("time", ""))
+    if column.time and column.time not in PARTS:
+        raise ValueError(f"times of column {column.name!r} have no part {column.time!r}: the package is older than the model")
+    return column
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,0 +1,100 @@
+//go:build kafka
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/client"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline"
+)
+
+// A follower on real brokers has versions with trees, of a run and of a chain that keeps its trees, as their files have them.
+func TestKafkaFollowersHaveTrees(t *testing.T) {
+	brokers, name := kafkaBrokers(t), fmt.Sprintf("test-%d", time.Now().UnixNano())
+	inFolder(t, map[string]string{"train.csv": garden(600), "trees.yaml": fmt.Sprintf(`name: %s
+brokers: [%s]
+examples: {train: [train.csv], label: kind, columns: {drop: [id, note, same]}, categorical: [colour], times: {planted: [weekday, age]}, missing: mean,
+  missing_values: [NA, "?"], partitions: 2, batch_rows: 32}
+stages: [{features: {kind: trees, size: 64, leaves: 8}}, {features: {kind: rff, size: 16}, passes: 3}]
+retrain: {rows: 150, refresh: 1}
+metrics: {listen: null}
+`, name, strings.Join(brokers, ", "))})
+	do := func(args ...string) string {
+		t.Helper()
+		code, stdout, stderr := stagewise(append(args, "-c", "trees.yaml")...)
+		if code != exitDone {
+			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+		}
+		return stdout
+	}
+	f, err := client.Follow(t.Context(), client.Options{Name: name, Brokers: brokers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	do("train", "--quiet")
+	defer do("topics", "delete", "--yes")
+	follows(t, f, 1, do)
+	var report pipeline.Retraining
+	if err := json.Unmarshal([]byte(do("run", "--until", "end", "--quiet", "--report", "-")), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Updates) < 3 {
+		t.Fatalf("a chain of %d versions", len(report.Updates))
+	}
+	follows(t, f, report.Updates[len(report.Updates)-1].Version, do)
+}
+
+// follows checks that a follower gets a version, and that it predicts as its file does.
+func follows(t *testing.T, f *client.Follower, version int, do func(args ...string) string) {
+	t.Helper()
+	for {
+		changed := f.Changed()
+		if m := f.Model(); m != nil && m.Manifest.Version == version {
+			break
+		}
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+	do("weights", "export", "--version", fmt.Sprint(version), "-o", "exported.model")
+	file, err := os.Open("exported.model")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	exported, err := model.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := f.Model()
+	if len(followed.Columns()) != 6 || followed.Columns()[3].Time != "weekday" {
+		t.Errorf("version %d has the columns %s", version, followed.Columns().Text())
+	}
+	const n = 200
+	r, d, k := rand.New(rand.NewPCG(1, uint64(version))), followed.Width(), len(followed.Labels())
+	rows := make([]float32, n*d)
+	for i := range rows {
+		if rows[i] = float32(6 * r.Float64()); r.IntN(5) == 0 {
+			rows[i] = float32(math.NaN())
+		}
+	}
+	got, want := make([]float32, n*k), make([]float32, n*k)
+	followed.Probabilities(got, rows)
+	exported.Probabilities(want, rows)
+	if !slices.Equal(got, want) || slices.Max(got) == slices.Min(got) {
+		t.Errorf("version %d: the follower predicts otherwise than the file", version)
+	}
+}

@@ -1,0 +1,82 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// AddLeafRows adds to each row of scores (n × k, row-major) the rows of w of its leaves, tree after tree. leaves has those of all rows in
+// the first tree first (trees × n), and each is a row of w (trees × each × k). It panics if a leaf is none of its tree.
+func AddLeafRows(scores []float32, leaves []uint8, w []float32, n, each, k int) {
+	trees := 0
+	if n > 0 {
+		trees = len(leaves) / n
+	}
+	if len(scores) != n*k || len(leaves) != trees*n || len(w) != trees*each*k && n > 0 {
+		panic(fmt.Sprintf("kernel: AddLeafRows: %d scores of %d rows and %d columns, %d leaves, %d weights of %d leaves a tree", len(scores), n,
+			k, len(leaves), len(w), each))
+	}
+	if n == 0 || trees == 0 || k == 0 {
+		return
+	}
+	if !hasAVX2() {
+		addLeafRowsGo(scores, leaves, w, n, each, k)
+		return
+	}
+	if !areBelow(leaves, each) {
+		panic(fmt.Sprintf("kernel: AddLeafRows: leaf %d of %d", slices.Max(leaves), each))
+	}
+	for from := 0; from < k; from += panel {
+		addLeafRows(&scores[from], &leaves[0], &w[from], n, trees, each, min(panel, k-from), k)
+	}
+}
+
+// areBelow reports whether all values are below a limit. It looks at eight at a time if the limit is a power of 2.
+func areBelow(values []uint8, limit int) bool {
+	if limit > math.MaxUint8 {
+		return true
+	}
+	any := uint64(0)
+	if limit&(limit-1) == 0 {
+		for ; len(values) >= 8; values = values[8:] {
+			any |= binary.LittleEndian.Uint64(values)
+		}
+	}
+	if above := uint64(0x0101010101010101) * uint64(uint8(-limit)); any&above != 0 {
+		return false
+	}
+	for _, v := range values {
+		if int(v) >= limit {
+			return false
+		}
+	}
+	return true
+}
+
+// addLeafRowsGo is AddLeafRows for rows and trees, without vector instructions.
+func addLeafRowsGo(scores []float32, leaves []uint8, weights []float32, n, each, k int) {
+	for ; len(leaves) > 0; leaves, weights = leaves[n:], weights[each*k:] {
+		w, rows := weights[:each*k], leaves[:n]
+		switch k {
+		case 1:
+			for i, leaf := range rows {
+				scores[i] += w[leaf]
+			}
+		case 2:
+			for i, leaf := range rows {
+				s, v := scores[2*i:][:2], w[2*int(leaf):][:2]
+				s[0] += v[0]
+				s[1] += v[1]
+			}
+		default:
+			for i, leaf := range rows {
+				s := scores[i*k:][:k]
+				for c, v := range w[int(leaf)*k:][:k] {
+					s[c] += v
+				}
+			}
+		}
+	}
+}

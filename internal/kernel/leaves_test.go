@@ -1,0 +1,76 @@
+package kernel
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Scores are the same to the bit as those of Go's loop by its definition, and nothing behind them changes.
+func TestAddLeafRows(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 3))
+		for _, k := range []int{1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33} {
+			for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65} {
+				for _, of := range [][2]int{{0, 4}, {1, 2}, {3, 31}, {32, 32}, {5, 64}} {
+					trees, each := of[0], of[1]
+					leaves, w, scores := make([]uint8, trees*n), make([]float32, trees*each*k), make([]float32, n*k+1)
+					for i := range leaves {
+						leaves[i] = uint8(r.IntN(each))
+					}
+					for _, values := range [][]float32{w, scores} {
+						for i := range values {
+							values[i] = float32(r.NormFloat64())
+						}
+					}
+					if n == 0 {
+						w = nil
+					}
+					want := slices.Clone(scores)
+					for i := range n {
+						for tree := range trees {
+							for c := range k {
+								want[i*k+c] += w[(tree*each+int(leaves[tree*n+i]))*k+c]
+							}
+						}
+					}
+					if AddLeafRows(scores[:n*k], leaves, w, n, each, k); !slices.Equal(scores, want) {
+						t.Fatalf("%d rows, %d classes, %d trees of %d leaves: other scores", n, k, trees, each)
+					}
+				}
+			}
+		}
+		for _, each := range []int{2, 5, 32, 64} {
+			for at := range 19 {
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Errorf("a leaf behind its tree of %d is read", each)
+						}
+					}()
+					leaves := make([]uint8, 19)
+					leaves[at] = uint8(each)
+					AddLeafRows(make([]float32, 19), leaves, make([]float32, each), 19, each, 1)
+				}()
+			}
+		}
+	})
+}
+
+func BenchmarkAddLeafRows(b *testing.B) {
+	const n, trees, each = 512, 32, 32
+	r := rand.New(rand.NewPCG(1, 3))
+	for _, k := range []int{1, 2, 3, 7, 18} {
+		leaves, w, scores := make([]uint8, trees*n), make([]float32, trees*each*k), make([]float32, n*k)
+		for i := range leaves {
+			leaves[i] = uint8(r.IntN(each))
+		}
+		b.Run(fmt.Sprintf("classes=%d", k), func(b *testing.B) {
+			for b.Loop() {
+				AddLeafRows(scores, leaves, w, n, each, k)
+			}
+			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*n*trees), "ns/leaf")
+		})
+	}
+}

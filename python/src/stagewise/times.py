@@ -1,0 +1,119 @@
+"""Dates and times, and the parts of them that are features, as the program reads them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .values import number_of
+
+_TEXT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)? ?(Z|z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
+_EPOCH = datetime.datetime(1970, 1, 1)
+# The units of numbers, by their magnitude: seconds, then milliseconds, microseconds and nanoseconds.
+_LIMITS, _LARGEST = (1e11, 1e14, 1e17), 9e18
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+PARTS = ("hour", "weekday", "month", "age")
+
+
+class Times:
+    """Times of a column: seconds since 1970 in UTC and by the clock of their zone, nanoseconds, and whether they are missing."""
+
+    def __init__(self, utc: Any, local: Any, nanoseconds: Any, missing: Any) -> None:
+        self._utc, self._local, self._nanoseconds, self._missing = utc, local, nanoseconds, missing
+
+    def part(self, name: str) -> Any:
+        """Returns a part of each time, NaN for a missing one."""
+        days, seconds = np.divmod(self._local, 86400)
+        if name == "hour":
+            part = (seconds + self._nanoseconds / 1e9) / 3600
+        elif name == "weekday":
+            part = ((days + 3) % 7 + 1).astype(np.float64)
+        elif name == "month":
+            part = (days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12 + 1).astype(np.float64)
+        else:
+            part = -(self._utc + self._nanoseconds / 1e9) / 86400
+        return np.where(self._missing, np.nan, part)
+
+
+def times_of(column: pa.ChunkedArray, each: Callable[[Callable[[Any], float]], Any], is_missing: Callable[[str], bool]) -> Times:
+    """Returns the times of a column. each returns a number for each value, which the given function makes of it.
+
+    The error is a ValueError that names no place, or that of each.
+    """
+    kind = column.type
+    if pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("s" if pa.types.is_date32(kind) else "ms"))
+        kind = column.type
+    if pa.types.is_timestamp(kind):
+        local = pc.local_timestamp(column) if kind.tz else column
+        missing = column.is_null().to_numpy()
+        per = _PER_SECOND[kind.unit]
+        utc, rest = np.divmod(_whole(column), per)
+        return Times(utc, np.floor_divide(_whole(local), per), rest * (1_000_000_000 // per), missing)
+    found: list[tuple[int, int, int]] = []
+
+    def place_of(value: Any) -> float:
+        if isinstance(value, str) and is_missing(value) or value != value:
+            return math.nan
+        found.append(time_of(value))
+        return len(found) - 1
+
+    places = each(place_of)
+    missing = np.isnan(places)
+    table = np.array(found or [(0, 0, 0)], dtype=np.int64)[np.where(missing, 0, places).astype(np.int64)]
+    return Times(table[:, 0], table[:, 1], table[:, 2], missing)
+
+
+def _whole(column: pa.ChunkedArray) -> Any:
+    return column.cast(pa.int64()).fill_null(0).to_numpy()
+
+
+def time_of(value: Any) -> tuple[int, int, int]:
+    """Returns the time of a text or a number: seconds since 1970 in UTC and by the clock of its zone, and nanoseconds. The error is a ValueError."""
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{value!r} is no time")
+    if isinstance(value, str):
+        match = _TEXT.fullmatch(value.strip())
+        if match:
+            return _of_text(value, match)
+        try:
+            if value.strip() in ("true", "True", "TRUE", "false", "False", "FALSE"):
+                raise ValueError
+            value = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else number_of(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is no time: expected one as 2026-11-01, 2026-11-01T09:30:15+02:00, or a number of seconds since 1970") from None
+    if not abs(value) < _LARGEST:
+        raise ValueError(f"{value!r} is no time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds")
+    unit = 1000 ** sum(abs(value) >= limit for limit in _LIMITS)
+    if float(value).is_integer():
+        seconds, rest = divmod(int(value), unit)
+        return seconds, seconds, rest * (1_000_000_000 // unit)
+    scaled = float(value) / unit
+    seconds = math.floor(scaled)
+    return seconds, seconds, int((scaled - seconds) * 1e9)
+
+
+def _of_text(text: str, match: re.Match[str]) -> tuple[int, int, int]:
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        local = datetime.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+    except ValueError as reason:
+        raise ValueError(f"{text!r} is no time: {reason}") from reason
+    seconds = (local - _EPOCH) // datetime.timedelta(seconds=1)
+    offset = 0
+    if zone and zone not in ("Z", "z", "UTC"):
+        hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
+        if hours > 23 or minutes > 59:
+            raise ValueError(f"{text!r} is no time: its zone is {zone}")
+        offset = (3600 * hours + 60 * minutes) * (-1 if zone[0] == "-" else 1)
+    return seconds - offset, seconds, int((fraction or "").ljust(9, "0"))

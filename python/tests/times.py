@@ -1,0 +1,24 @@
+"""Prints in which times the package reads something else than the program. times_test.go runs it."""
+
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+from stagewise.table import _each
+from stagewise.times import PARTS, times_of
+
+with open(sys.argv[1]) as f:
+    cases = json.load(f)
+
+different = []
+for case in cases:
+    column = pa.chunked_array([[case["value"]]])
+    try:
+        times = times_of(column, lambda number, column=column: _each("at", column, number), lambda text: text == "")
+        parts = {name: float(times.part(name)[0]) for name in PARTS}
+    except ValueError:
+        parts = None
+    if parts != case["parts"] and not (parts and all(np.isnan(v) for v in parts.values()) and case["value"] == ""):
+        different.append(f"{case['value']!r}: {parts}, in Go {case['parts']}")
+print(json.dumps(different))

@@ -1,0 +1,174 @@
+package value
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The parts of times that columns of numbers are made of.
+const (
+	TimeHour    = "hour"    // since midnight, with minutes and seconds as a fraction
+	TimeWeekday = "weekday" // 1 is Monday, 7 Sunday
+	TimeMonth   = "month"   // from 1
+	TimeAge     = "age"     // days before 1970, with a fraction: of two times the earlier one has the larger age
+)
+
+// TimeParts returns the parts of times, in the order of the documentation.
+func TimeParts() []string { return []string{TimeHour, TimeWeekday, TimeMonth, TimeAge} }
+
+// IsTimePart reports whether times have a part of that name.
+func IsTimePart(name string) bool { return slices.Contains(TimeParts(), name) }
+
+// PartOfTime returns a part of a time. Hour, weekday and month are those of the clock of its zone. It panics if there is no such part.
+func PartOfTime(t time.Time, part string) float64 {
+	switch part {
+	case TimeHour:
+		return (float64(3600*t.Hour()+60*t.Minute()+t.Second()) + float64(t.Nanosecond())/1e9) / 3600
+	case TimeWeekday:
+		return float64((t.Weekday()+6)%7 + 1)
+	case TimeMonth:
+		return float64(t.Month())
+	case TimeAge:
+		return -(float64(t.Unix()) + float64(t.Nanosecond())/1e9) / 86400
+	}
+	panic("value: no part of times: " + part)
+}
+
+// The units of numbers of times, by their magnitude: seconds until the year 5138, and then milliseconds, microseconds and nanoseconds. So
+// milliseconds are those after March 1973, and before that numbers are seconds.
+const (
+	mostSeconds      = 1e11
+	mostMilliseconds = 1e14
+	mostMicroseconds = 1e17
+	mostNanoseconds  = 9e18 // of which int64 has all
+)
+
+// Time returns the time of a text: a date as 2026-11-01, with or without a time of day after a space or T, as 09:30, 09:30:15 or
+// 09:30:15.25, and after it with or without a zone, as Z, UTC, +02:00, +0200 or +02; or a number of seconds since 1970, or of
+// milliseconds, microseconds or nanoseconds if it is at least 10¹¹, 10¹⁴ or 10¹⁷. Without a zone it is UTC. The days of other notations,
+// as 1/2/2026, would be a guess.
+func Time(text string) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	if t, ok := timeOfText(text); ok {
+		return t, nil
+	}
+	if _, boolean := Boolean(text); !boolean {
+		if number, err := Number(text); err == nil {
+			return timeOfNumber(text, number)
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is no time: expected one as 2026-11-01, 2026-11-01T09:30:15+02:00, or a number of seconds since 1970",
+		Quote(text))
+}
+
+func timeOfNumber(text string, number float64) (time.Time, error) {
+	size := math.Abs(number)
+	if !(size < mostNanoseconds) {
+		return time.Time{}, fmt.Errorf("%s is no time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds",
+			Quote(text))
+	}
+	unit := int64(1)
+	for _, most := range []float64{mostSeconds, mostMilliseconds, mostMicroseconds} {
+		if size >= most {
+			unit *= 1000
+		}
+	}
+	whole, err := strconv.ParseInt(text, 10, 64)
+	if err == nil {
+		seconds := whole / unit
+		return time.Unix(seconds, (whole-seconds*unit)*(1e9/unit)).UTC(), nil
+	}
+	seconds := math.Floor(number / float64(unit))
+	return time.Unix(int64(seconds), int64((number/float64(unit)-seconds)*1e9)).UTC(), nil
+}
+
+// timeOfText parses a date, a time of day and a zone, as far as they are there.
+func timeOfText(text string) (t time.Time, ok bool) {
+	year, rest, ok := wholeOf(text, 4, 0, 9999)
+	month, rest, ok := after(rest, ok, '-', 1, 12)
+	day, rest, ok := after(rest, ok, '-', 1, 31)
+	if !ok || year == 0 {
+		return t, false
+	}
+	if rest == "" {
+		return date(year, month, day, 0, 0, 0, 0, time.UTC)
+	}
+	if rest[0] != 'T' && rest[0] != ' ' {
+		return t, false
+	}
+	hour, rest, ok := wholeOf(rest[1:], 2, 0, 23)
+	minute, rest, ok := after(rest, ok, ':', 0, 59)
+	second, nanoseconds := 0, 0
+	if ok && strings.HasPrefix(rest, ":") {
+		if second, rest, ok = wholeOf(rest[1:], 2, 0, 59); ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, ",")) {
+			nanoseconds, rest, ok = fraction(rest[1:])
+		}
+	}
+	zone, known := zoneOf(strings.TrimPrefix(rest, " "))
+	if !ok || !known {
+		return t, false
+	}
+	return date(year, month, day, hour, minute, second, nanoseconds, zone)
+}
+
+// date is [time.Date] for a day that there is.
+func date(year, month, day, hour, minute, second, nanoseconds int, zone *time.Location) (time.Time, bool) {
+	t := time.Date(year, time.Month(month), day, hour, minute, second, nanoseconds, zone)
+	return t, t.Day() == day
+}
+
+// zoneOf returns the zone of a text; UTC if it is empty.
+func zoneOf(text string) (*time.Location, bool) {
+	switch text {
+	case "", "Z", "z", "UTC":
+		return time.UTC, true
+	}
+	sign := 1
+	if text[0] == '-' {
+		sign = -1
+	} else if text[0] != '+' {
+		return nil, false
+	}
+	hours, rest, ok := wholeOf(text[1:], 2, 0, 23)
+	minutes := 0
+	if ok && rest != "" {
+		minutes, rest, ok = wholeOf(strings.TrimPrefix(rest, ":"), 2, 0, 59)
+	}
+	return time.FixedZone("", sign*(3600*hours+60*minutes)), ok && rest == ""
+}
+
+// after returns the number of two digits after a byte, if ok.
+func after(text string, ok bool, separator byte, least, most int) (number int, rest string, _ bool) {
+	if !ok || text == "" || text[0] != separator {
+		return 0, text, false
+	}
+	return wholeOf(text[1:], 2, least, most)
+}
+
+// wholeOf returns the number of the first n bytes, which must be digits, and the rest of the text.
+func wholeOf(text string, n, least, most int) (number int, rest string, ok bool) {
+	if len(text) < n {
+		return 0, text, false
+	}
+	for _, c := range []byte(text[:n]) {
+		if c < '0' || c > '9' {
+			return 0, text, false
+		}
+		number = 10*number + int(c-'0')
+	}
+	return number, text[n:], number >= least && number <= most
+}
+
+// fraction returns the nanoseconds of up to nine digits after a point.
+func fraction(text string) (nanoseconds int, rest string, ok bool) {
+	n, unit := 0, int(1e9)
+	for ; n < len(text) && text[n] >= '0' && text[n] <= '9'; n++ {
+		unit /= 10
+		nanoseconds += int(text[n]-'0') * unit
+	}
+	return nanoseconds, text[n:], n >= 1 && n <= 9
+}
