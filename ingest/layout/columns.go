@@ -30,6 +30,9 @@ const (
 	ignored
 )
 
+// IsFeature reports whether features are made of the values of a column, one by one.
+func (r Role) IsFeature() bool { return r == Feature || r == Category || r == Time }
+
 // Cell says what becomes of a column.
 type Cell struct {
 	Role   Role

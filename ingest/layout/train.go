@@ -107,7 +107,7 @@ func (l *Layout) Lay() error {
 	for at := range l.Cells {
 		c, name := &l.Cells[at], l.NameOf(at)
 		switch {
-		case c.Role != Feature && c.Role != Category && c.Role != Time:
+		case !c.Role.IsFeature():
 			continue
 		case c.List:
 			c.At, named = l.Features, false

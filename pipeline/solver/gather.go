@@ -241,15 +241,10 @@ func (s *Solver) isNeedless(g *gathering) bool {
 // published, or this process before it was started again. So it has been on the topic, and is gone if it is not there.
 func (s *Solver) hasPassed(id wire.Identity) bool {
 	due, _ := s.chain.Due()
-	switch id.Kind {
-	case statistics.KindSeal, statistics.KindIncrement: // missing knows
-		return false
-	case statistics.KindGram, statistics.KindLeave:
-		if s.plan.Update() != nil && id.Stage == due.Stage {
-			return false // they are repeated with each visit to the stage
-		}
-	}
-	return id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
+	ends := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement // missing knows of these
+	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave    // an update repeats them with each visit to the stage
+	repeated := grams && s.plan.Update() != nil && id.Stage == due.Stage
+	return !ends && !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
 }
 
 // failure returns the failure of a partition whose records have not come; nil if there is none.

@@ -28,7 +28,7 @@ const enoughRows = 100
 // Absent returns the names of the features of which none of the first rows has a value, if there were enough of them.
 func (m *Messages) Absent() (names []string) {
 	for at, present := range m.present {
-		if role := m.Cells[at].Role; m.seen >= enoughRows && !present && (role == layout.Feature || role == layout.Category || role == layout.Time) {
+		if m.seen >= enoughRows && !present && m.Cells[at].Role.IsFeature() {
 			names = append(names, m.NameOf(at))
 		}
 	}
@@ -215,7 +215,7 @@ func (m *Messages) AddSpreads(found layout.Spreads) {
 // Others returns how many columns are no features: the label and the weight, and in a CSV what is left out.
 func (m *Messages) Others() (n int) {
 	for _, c := range m.Cells {
-		if c.Role != layout.Feature && c.Role != layout.Category && c.Role != layout.Time {
+		if !c.Role.IsFeature() {
 			n++
 		}
 	}

@@ -20,7 +20,7 @@ type sparseLists interface {
 func (r *tableReader) findSparse() error {
 	features := 0
 	for i, c := range r.Cells {
-		if c.Role != layout.Feature && c.Role != layout.Category && c.Role != layout.Time {
+		if !c.Role.IsFeature() {
 			continue
 		}
 		if features++; c.Role == layout.Feature && r.fields[i].Kind == Pairs {

@@ -226,7 +226,7 @@ func (r *tableReader) checkTypes() error {
 		case c.Role == layout.Feature && !isNumber && f.Kind != List:
 			return r.fail(i, fmt.Errorf("type %s: features are numbers, booleans, or one list of numbers%s", f.Type, r.otherwise(f)))
 		}
-		if c.Role == layout.Feature || c.Role == layout.Category || c.Role == layout.Time {
+		if c.Role.IsFeature() {
 			features++
 		}
 		if c.Role == layout.Feature && c.List {
