@@ -71,7 +71,7 @@ func Defaults() *Config {
 	return &Config{
 		DataDir:      ".stagewise",
 		Examples:     ingest.Defaults(),
-		Prepare:      schemas.Prepare{Scale: prepare.ScaleNone, Values: prepare.ValuesNone},
+		Prepare:      schemas.Prepare{Scale: prepare.ScaleAuto, Values: prepare.ValuesNone},
 		Average:      1,
 		Seed:         1,
 		Intercept:    true,

@@ -51,6 +51,7 @@ func TestTrainChoosesStages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, rings(test.rows, test.columns, 2, 1), table{})
+			job.Prepare.Scale = prepare.ScaleAuto
 			if test.named {
 				job = named(t, job, test.columns)
 			}
@@ -105,5 +106,46 @@ func TestStopEndsStages(t *testing.T) {
 	}
 	if best := slices.Index(losses, slices.Min(losses)); best+1 != len(plan.Stages) {
 		t.Errorf("%d stages, and the loss of held-out rows is lowest after %d: %v", len(plan.Stages), best+1, losses)
+	}
+}
+
+// `auto` scales dense rows with named columns by what the stages need. It is never in a plan, and a version that a run starts from decides.
+func TestScaleByExamplesAndStages(t *testing.T) {
+	stage := func(kind string) schemas.Stage {
+		s := rffStage(link.Softmax, 16, 2)
+		s.Features = stages.DefaultsOf(kind)
+		s.Features.Size = min(s.Features.Size, 64)
+		return s
+	}
+	columns, trees := stage(stages.Columns), treesStage(link.Softmax, 2)
+	for name, test := range map[string]struct {
+		named  bool
+		stages []schemas.Stage
+		pca    int
+		want   string
+	}{
+		"Fourier features":               {true, []schemas.Stage{columns, stage(stages.RFF)}, 0, prepare.ScaleStandard},
+		"Fourier features of components": {true, []schemas.Stage{stage(stages.SORF)}, 2, prepare.ScaleStandard},
+		"columns":                        {true, []schemas.Stage{trees, columns}, 0, prepare.ScaleStandard},
+		"trees":                          {true, []schemas.Stage{trees}, 0, prepare.ScaleNone},
+		"no names":                       {false, []schemas.Stage{stage(stages.RFF)}, 0, prepare.ScaleNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, rings(200, 3, 2, 1), table{})
+			if test.named {
+				job = named(t, job, 3)
+			}
+			job.Stages, job.Prepare = test.stages, schemas.Prepare{Scale: prepare.ScaleAuto, PCA: test.pca}
+			p := openEmbedded(t)
+			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != test.want {
+				t.Errorf("scale is %s, expected %s", m.Manifest.Plan.Prepare.Scale, test.want)
+			}
+			job.Prepare.Scale = prepare.ScaleUnit
+			train(t, p, job)
+			job.Prepare.Scale, job.Warm = prepare.ScaleAuto, "latest"
+			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleUnit {
+				t.Errorf("a warm start from a version with scale unit has %s", m.Manifest.Plan.Prepare.Scale)
+			}
+		})
 	}
 }

@@ -697,7 +697,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 	plan = &schemas.Plan{
 		Name: job.Name, Input: planning.InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
-		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
+		OnBadMessage: job.OnBadMessage, Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
 		Chain: &schemas.Chain{
 			Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
@@ -712,8 +712,12 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 			r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
 	}
 	plan.Arithmetic.Any = job.Arithmetic == planning.ArithmeticAny
+	var earlier *schemas.Plan
 	if r.head != nil {
-		plan.Chain.Parent = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}
+		plan.Chain.Parent, earlier = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}, r.head.Plan
+	}
+	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, earlier); err != nil {
+		return nil, err
 	}
 	if r.head != nil {
 		offered, err := r.offered(ctx, l)

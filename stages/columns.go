@@ -18,6 +18,7 @@ const drawColumns = 3
 func columns() kind {
 	return kind{
 		name:    Columns,
+		scaled:  true,
 		meaning: "the inputs themselves",
 		keys: []key{
 			{Key: option.Key{Name: "size", Meaning: "0 (its default) takes all inputs"}},

@@ -22,8 +22,9 @@ type kind struct {
 	minSize int    // the smallest size that a configuration may ask for
 	pixels  bool   // the features are made of each raw feature, so the preparation must not mix them
 
-	suits []Examples // which examples the kind is tried for, if nobody names one
-	opens bool       // a block of it is worth a try before trees
+	suits  []Examples // which examples the kind is tried for, if nobody names one
+	opens  bool       // a block of it is worth a try before trees
+	scaled bool       // the features depend on the units of inputs
 
 	onlySparse bool // dense inputs are no features of the kind
 	counted    bool // weights are counted, and not fitted: see [Map.Counted]

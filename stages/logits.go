@@ -15,6 +15,7 @@ const Logits = "logits"
 func logits() kind {
 	return kind{
 		name:     Logits,
+		scaled:   true,
 		meaning:  "sigmoids of random projections",
 		keys:     []key{bandwidthScale(projectionBandwidth)},
 		minSize:  1,

@@ -21,6 +21,7 @@ const drawDegrees = 4
 func polynomial() kind {
 	return kind{
 		name:    Polynomial,
+		scaled:  true,
 		meaning: "random monomials of random projections",
 		keys: []key{
 			bandwidthScale(projectionBandwidth),

@@ -15,6 +15,7 @@ const RFF = "rff"
 func rff() kind {
 	return kind{
 		name:     RFF,
+		scaled:   true,
 		meaning:  "random Fourier features",
 		keys:     []key{bandwidthScale(gaussianBandwidth)},
 		suits:    []Examples{Vectors},

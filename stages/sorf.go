@@ -33,6 +33,7 @@ const minTransform = 64
 func sorf() kind {
 	return kind{
 		name:     SORF,
+		scaled:   true,
 		meaning:  "structured orthogonal random features: the kernel of `rff`, faster where there are several hundred inputs",
 		keys:     []key{bandwidthScale(gaussianBandwidth)},
 		minSize:  1,

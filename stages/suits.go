@@ -1,6 +1,11 @@
 package stages
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
 
 // Examples is what examples are, as far as it says which features suit them.
 type Examples int
@@ -30,4 +35,14 @@ func Opening() (names []string) {
 		}
 	}
 	return names
+}
+
+// ScaleOf returns how `prepare.scale: auto` scales dense rows with named columns for a run of some stages.
+func ScaleOf(list []schemas.Stage) string {
+	for _, s := range list {
+		if k, _ := find(s.Features.Kind); k.scaled {
+			return prepare.ScaleStandard
+		}
+	}
+	return prepare.ScaleNone
 }

@@ -75,7 +75,7 @@ func newExplain() *cobra.Command {
 					if err := explain.CheckModel(m); err != nil {
 						return err
 					}
-					rows, err := explanation.HeldOut(cmd.Context(), p, m, limit, o.Seed)
+					rows, _, err := explanation.HeldOut(cmd.Context(), p, m, limit, o.Seed)
 					if err != nil {
 						return err
 					}

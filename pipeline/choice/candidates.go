@@ -3,14 +3,10 @@ package choice
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -37,24 +33,24 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 	if len(job.Stages) > 0 {
 		return []candidate{listed(job)}, nil
 	}
-	first, err := lookAt(ctx, p)
+	first, err := planning.LookAt(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	image := first.image
+	image := first.Image
 	if shape := job.Examples.Shape(); shape != (examples.Image{}) {
 		image = shape
 	}
 	switch {
-	case first.sparse:
+	case first.Sparse:
 		return suiting(job, stages.SparseRows, job.Prepare), nil
 	case image.Height() >= leastImage && image.Width() >= leastImage:
 		return suiting(job, stages.Images, job.Prepare), nil
-	case !first.named:
+	case !first.Named:
 		return suiting(job, stages.Vectors, job.Prepare), nil
 	}
 	standard, ranks := job.Prepare, job.Prepare
-	if job.Prepare.Scale == prepare.ScaleNone {
+	if job.Prepare.Scale == prepare.ScaleAuto {
 		standard.Scale = prepare.ScaleStandard
 		if ranks.Scale = prepare.ScaleRanks; job.Prepare.PCA > 0 {
 			ranks.Scale = prepare.ScaleStandard
@@ -116,42 +112,4 @@ func stageOf(job topics.Job, kind string) schemas.Stage {
 		s.Link = schemas.Link(model.LinksOf(task)[0])
 	}
 	return s
-}
-
-// look is what the first message of the examples says of all.
-type look struct {
-	named, sparse bool
-	image         examples.Image
-}
-
-// errFound ends a reading.
-var errFound = errors.New("found")
-
-// lookAt reads the first message of the examples that can be decoded.
-func lookAt(ctx context.Context, p *topics.Pipeline) (l look, err error) {
-	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
-	if err != nil {
-		return l, err
-	}
-	for _, span := range spans {
-		err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
-			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
-			if err != nil {
-				return nil // it is put into quarantine
-			}
-			defer batch.Release()
-			l = look{named: batch.Columns() != "", sparse: batch.Sparse}
-			if l.image, err = examples.ParseImage(batch.Image()); err != nil {
-				return err
-			}
-			return errFound
-		})
-		if errors.Is(err, errFound) {
-			return l, nil
-		}
-		if err != nil {
-			return l, fmt.Errorf("look at %s[%d]: %w", p.Topics.Examples, span.Partition, err)
-		}
-	}
-	return l, &protocol.NoExamplesError{Topic: p.Topics.Examples, From: ""}
 }

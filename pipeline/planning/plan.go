@@ -101,7 +101,16 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.
 	if err := plan.Check(); err != nil {
 		return nil, fmt.Errorf("plan a run over %s: %w", p.Topics.Examples, err)
 	}
-	if plan.Warm, err = warmStart(ctx, p, job.Warm, plan, f); err != nil {
+	earlier, err := warmStart(ctx, p, job.Warm, f)
+	if err != nil {
+		return nil, err
+	}
+	if earlier == nil {
+		plan.Prepare, err = PrepareOf(ctx, p, job, nil)
+	} else if plan.Prepare, err = PrepareOf(ctx, p, job, earlier.Plan); err == nil {
+		plan.Warm, err = warmFrom(plan, earlier)
+	}
+	if err != nil {
 		return nil, err
 	}
 	plan.Submission = p.Fresh()
@@ -167,9 +176,9 @@ func Narrow(spans coverage.Spans, sources []schemas.SourceSeal) (narrowed covera
 	return narrowed
 }
 
-// warmStart returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warm
+// warmStart returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warmStart
 // returns nil. What the version has learnt must not be forgotten.
-func warmStart(ctx context.Context, p *topics.Pipeline, version string, plan *schemas.Plan, f *heed.Forgotten) (*schemas.Warm, error) {
+func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *heed.Forgotten) (*schemas.Manifest, error) {
 	if version == "" {
 		return nil, nil
 	}
@@ -185,6 +194,11 @@ func warmStart(ctx context.Context, p *topics.Pipeline, version string, plan *sc
 	if slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == m.Run }) {
 		return nil, fmt.Errorf("warm start: %w", &heed.LearntError{Version: m.Version})
 	}
+	return m, nil
+}
+
+// warmFrom returns the start of a plan from the weights of a version.
+func warmFrom(plan *schemas.Plan, m *schemas.Manifest) (*schemas.Warm, error) {
 	if err := CheckFeatures(plan, m.Plan); err != nil {
 		return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
 	}

@@ -24,7 +24,7 @@ type HeldOut struct {
 
 // HeldOutRows returns the test rows of a version's run, or without any its holdout rows: so many that are drawn with the seed if there are
 // more, in the order of the topic. The model must be of dense rows, and of one label a row or of numbers.
-func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most int, seed uint64) ([]HeldOut, error) {
+func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most int, seed uint64) ([]HeldOut, examples.Split, error) {
 	test, held := newDraw(most, seed), newDraw(most, seed)
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
@@ -68,9 +68,9 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 		return true
 	})
 	if len(test.rows) > 0 {
-		return test.inOrder(), err
+		return test.inOrder(), examples.Test, err
 	}
-	return held.inOrder(), err
+	return held.inOrder(), examples.Holdout, err
 }
 
 // draw keeps rows of a stream, each with the same probability (reservoir sampling, Vitter 1985).

@@ -16,7 +16,7 @@ const maxIDF = 10
 // Check returns what is wrong with a preparation, by the keys under `prepare`.
 func Check(p schemas.Prepare) (problems []option.Problem) {
 	switch p.Scale {
-	case ScaleNone, ScaleStandard, ScaleUnit:
+	case ScaleAuto, ScaleNone, ScaleStandard, ScaleUnit:
 	case ScaleRanks:
 		if p.PCA > 0 {
 			problems = append(problems, option.Problem{Key: "pca", Value: fmt.Sprint(p.PCA),
@@ -24,7 +24,7 @@ func Check(p schemas.Prepare) (problems []option.Problem) {
 		}
 	default:
 		problems = append(problems, option.Problem{Key: "scale", Value: p.Scale,
-			Want: option.Enumerate([]string{ScaleNone, ScaleStandard, ScaleUnit, ScaleRanks}, "or")})
+			Want: option.Enumerate([]string{ScaleAuto, ScaleNone, ScaleStandard, ScaleUnit, ScaleRanks}, "or")})
 	}
 	if p.PCA < 0 || p.PCA > maxComponents {
 		problems = append(problems, option.Problem{Key: "pca", Value: fmt.Sprint(p.PCA),
@@ -48,9 +48,11 @@ func Check(p schemas.Prepare) (problems []option.Problem) {
 // Keys documents the keys under `prepare`, in the order of the fields of [schemas.Prepare].
 func Keys() []option.Key {
 	return []option.Key{
-		{Name: "scale", Meaning: "`none`, `standard` (each feature by its standard deviation), `unit` (each example by its norm) or `ranks` " +
+		{Name: "scale", Meaning: "`none`, `standard` (each feature by its standard deviation), `unit` (each example by its norm), `ranks` " +
 			"(each number becomes the normal score of its rank, so that heavy tails and units make no difference; a column with missing " +
-			"values gets one more input, and the words of a column share one scale)"},
+			"values gets one more input, and the words of a column share one scale) or `auto`: for dense rows with named columns " +
+			"`standard`, if the features of a stage depend on units, else `none`. The version that a run starts from, or a chain goes on " +
+			"from, decides"},
 		{Name: "pca", Meaning: "number of principal components; 0: use the features themselves"},
 		{Name: "min_rows", Meaning: "sparse rows: minimum number of training rows in which a feature is not 0; other columns are left " +
 			"out"},

@@ -14,6 +14,7 @@ import (
 
 // Values of the key `scale` under `prepare`.
 const (
+	ScaleAuto     = "auto"     // one of the others, by the examples and the stages: no plan has it
 	ScaleNone     = "none"     // raw features as they are
 	ScaleStandard = "standard" // each feature divided by its standard deviation
 	ScaleUnit     = "unit"     // each row divided by its Euclidean length

@@ -59,14 +59,14 @@ func Read(ctx context.Context, m *model.Model, file string, o ingest.Options, li
 // ErrNothingHeldOut says that a version has learnt from all rows of its run.
 var ErrNothingHeldOut = errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
 
-// HeldOut returns rows that a version has not learnt from: those of its run that replay reads from the topic.
-func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int, seed uint64) (*explain.Rows, error) {
-	held, err := replay.HeldOutRows(ctx, p, m, limit, seed)
+// HeldOut returns rows that a version has not learnt from, and their split: those of its run that replay reads from the topic.
+func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int, seed uint64) (*explain.Rows, examples.Split, error) {
+	held, split, err := replay.HeldOutRows(ctx, p, m, limit, seed)
 	if err != nil {
-		return nil, err
+		return nil, split, err
 	}
 	if len(held) == 0 {
-		return nil, ErrNothingHeldOut
+		return nil, split, ErrNothingHeldOut
 	}
 	rows, classOf := &explain.Rows{Features: kernel.NewDense(len(held), m.Width())}, explain.ClassOf(m)
 	for i, row := range held {
@@ -82,7 +82,7 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 		rows.Numbers = append(rows.Numbers, int64(i))
 	}
 	rows.Features = kernel.Dense{Rows: rows.Len(), Cols: m.Width(), Data: rows.Features.Data[:rows.Len()*m.Width()]}
-	return rows, nil
+	return rows, split, nil
 }
 
 // truth is a [format.Viewer] that keeps the labels of all rows, or their numbers to predict.

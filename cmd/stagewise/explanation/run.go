@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // What the page of a run explains: so many rows, and at most so many columns, which takes a second or two.
@@ -34,7 +35,7 @@ func OfRun(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatc
 	}
 	o := explain.Defaults()
 	o.Wrong = 0
-	rows, err := HeldOut(ctx, topics.Open(log, m.Manifest.Plan.Name, nil), m, rowsOfRun, o.Seed)
+	rows, split, err := HeldOut(ctx, topics.Open(log, m.Manifest.Plan.Name, nil), m, rowsOfRun, o.Seed)
 	_, deleted := errors.AsType[*kafkalog.DeletedError](err)
 	if deleted || errors.Is(err, ErrNothingHeldOut) {
 		return nil, nil
@@ -46,11 +47,11 @@ func OfRun(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatc
 	if err != nil {
 		return nil, err
 	}
-	return bars(report), nil
+	return bars(report, split), nil
 }
 
 // bars returns the importance of columns and the errors by slices for the page of a run.
-func bars(r *explain.Report) (list []compare.Bars) {
+func bars(r *explain.Report, split examples.Split) (list []compare.Bars) {
 	numbers := r.Task == regression
 	head := func(first ...string) []string {
 		if first = append(first, "error, %"); !numbers {
@@ -66,8 +67,8 @@ func bars(r *explain.Report) (list []compare.Bars) {
 	}
 	importance := compare.Bars{
 		Title: "what predictions depend on",
-		Caption: fmt.Sprintf("Importance: the rise of the error and of the loss of %s rows that the version has not learnt from if a column "+
-			"has the values of other rows; mean ± standard deviation of %d permutations", humanize.Comma(int64(r.Rows)), r.Shuffles),
+		Caption: fmt.Sprintf("Importance: the rise of the error and of the loss of %s %s rows if a column has the values of other rows; mean ± "+
+			"standard deviation of %d permutations", humanize.Comma(int64(r.Rows)), split, r.Shuffles),
 		Head: head("column"),
 	}
 	longest := 0.0

@@ -1,0 +1,79 @@
+package planning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// PrepareOf returns the preparation of a plan of the job: that of the job, but with a scale in place of `auto`. The plan that the run
+// starts from or goes on from decides, if there is one, else the first message of the examples and the stages.
+func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier *schemas.Plan) (schemas.Prepare, error) {
+	how := job.Prepare
+	if how.Scale != prepare.ScaleAuto {
+		return how, nil
+	}
+	if earlier != nil {
+		how.Scale = earlier.Prepare.Scale
+		return how, nil
+	}
+	how.Scale = prepare.ScaleNone
+	first, err := LookAt(ctx, p)
+	if errors.As(err, new(*protocol.NoExamplesError)) {
+		return how, nil // the survey says what is wrong with the messages
+	}
+	if err != nil {
+		return how, err
+	}
+	if none := (examples.Image{}); first.Named && !first.Sparse && first.Image == none && job.Examples.Shape() == none {
+		how.Scale = stages.ScaleOf(job.Stages)
+	}
+	return how, nil
+}
+
+// Look is what the first message of the examples says of all.
+type Look struct {
+	Named, Sparse bool
+	Image         examples.Image // zero: they are no images
+}
+
+// errFound ends a reading.
+var errFound = errors.New("found")
+
+// LookAt reads the first message of the examples that can be decoded.
+func LookAt(ctx context.Context, p *topics.Pipeline) (l Look, err error) {
+	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return l, err
+	}
+	for _, span := range spans {
+		err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
+			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
+			if err != nil {
+				return nil // it is put into quarantine
+			}
+			defer batch.Release()
+			l = Look{Named: batch.Columns() != "", Sparse: batch.Sparse}
+			if l.Image, err = examples.ParseImage(batch.Image()); err != nil {
+				return err
+			}
+			return errFound
+		})
+		if errors.Is(err, errFound) {
+			return l, nil
+		}
+		if err != nil {
+			return l, fmt.Errorf("look at %s[%d]: %w", p.Topics.Examples, span.Partition, err)
+		}
+	}
+	return l, &protocol.NoExamplesError{Topic: p.Topics.Examples, From: ""}
+}
