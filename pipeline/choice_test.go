@@ -86,7 +86,7 @@ func TestTrainChoosesStages(t *testing.T) {
 // A stop rule for stages ends them where the loss of held-out rows is lowest: the version has these stages, without the rule.
 func TestStopEndsStages(t *testing.T) {
 	stage := treesStage(link.Softmax, 3)
-	stage.Rate = 1 // which overfits soon
+	stage.Rate, stage.Ridge = 1, 0.01 // which overfit soon
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
 	job := newJob(t, rings(300, 4, 2, 3), table{}, slices.Repeat([]schemas.Stage{stage}, 12)...)
 	report, m := train(t, openEmbedded(t), job)

@@ -72,6 +72,9 @@ func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {
 		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
 		return err
 	})
+	if first := <-lags; first != int64(len(waiting)) {
+		t.Errorf("%d messages waited at first, expected %d", first, len(waiting))
+	}
 	for range 2 {
 		beside := connect(t, log)
 		processes.Go(func() error { return source.Follow(ctx, beside, job, false, event.Ignore{}) })
@@ -80,9 +83,6 @@ func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {
 	}
 	click(t, log, 200, 260)
 	for ; learnt < 260; learnt += <-versions {
-	}
-	if first := <-lags; first != int64(len(waiting)) {
-		t.Errorf("%d messages waited at first, expected %d", first, len(waiting))
 	}
 	for last := int64(-1); last != 0; last = <-lags {
 	}

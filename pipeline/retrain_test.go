@@ -383,7 +383,7 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 func TestGateJudgesTheVersion(t *testing.T) {
 	const rows, tested, margin = 160, 60, 0.01
 	trees := stages.DefaultsOf(stages.Trees)
-	trees.Size, trees.Leaves, trees.Sample = 64, 8, 100
+	trees.Size, trees.Leaves, trees.Sample = 32, 8, 100
 	for _, test := range []struct {
 		passes int
 		grown  bool
