@@ -64,7 +64,7 @@ func TestPythonMeasuresAsScikitLearn(t *testing.T) {
 		t.Errorf("%d cases", len(cases))
 	}
 	// Of ranks a report has histograms: so near they are here, with two and with three classes.
-	ranks := map[string]float64{"auc": 1e-3, "average_precision": 2e-3}
+	ranks := map[string]float64{"auc": 1e-3, "average_precision": 3e-3}
 	for _, c := range cases {
 		for name, want := range c.Sklearn {
 			got := c.Report[name]
@@ -106,7 +106,8 @@ func alike(got, want any, tolerance float64) bool {
 func (p *python) measured(name string, examples options, stages []options, labels func(r *rand.Rand, class int) (heads, values []string)) {
 	p.Helper()
 	r := rand.New(rand.NewPCG(1, 7))
-	for file, rows := range map[string]int{name + ".train.csv": 600, name + ".test.csv": 400} {
+	for i, file := range []string{name + ".train.csv", name + ".test.csv"} {
+		rows := []int{600, 400}[i]
 		var text strings.Builder
 		for i := range rows {
 			class := i % 6
