@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -72,7 +73,7 @@ func (m *Manifest) Check() error {
 	if m.Plan == nil {
 		return errors.New("the manifest has no plan")
 	}
-	if err := m.Columns.Check(); err != nil {
+	if err := cmp.Or(wire.CheckName(m.Run), m.Columns.Check()); err != nil {
 		return err
 	}
 	if err := m.LabelType.Check(m.Labels); err != nil {

@@ -148,7 +148,7 @@ func (r *Report) Check() error {
 			}
 		}
 	}
-	return nil
+	return wire.CheckName(r.Run)
 }
 
 // Messages encodes the report for the weights topic. The error is a *[wire.DocumentError].

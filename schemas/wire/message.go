@@ -118,6 +118,14 @@ func (id Identity) Headers() []Header {
 // stagewise has 64.
 const MaxName = 128
 
+// CheckName returns an error if a kind, a run or a digest is longer than [MaxName].
+func CheckName(name string) error {
+	if n := len(name); n > MaxName {
+		return fmt.Errorf("%w: a name of %d bytes, expected at most %d", ErrDamaged, n, MaxName)
+	}
+	return nil
+}
+
 // IdentityOf reads the identity from a message's headers. An error wraps [ErrDamaged].
 func IdentityOf(m Message) (id Identity, err error) {
 	id.Kind, id.Run, id.Parent = m.Kind(), m.Run(), Digest(m.Get("parent"))
