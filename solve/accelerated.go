@@ -43,8 +43,8 @@ func (a *accelerated) accept(before, at *point) []float64 {
 	floats.SubTo(gained, ahead, a.u)
 	later := (1 + math.Sqrt(1+4*a.t*a.t)) / 2
 	factor := (a.t - 1) / later
-	// ⟨V − U', U' − U⟩ > 0
-	if floats.Dot(step, gained) > 0 {
+	// ⟨∇J(V), U' − U⟩ > 0: unlike ⟨V − U', U' − U⟩ it does not depend on the scale of features
+	if dot(at.gradient, gained) > 0 {
 		later, factor = 1, 0
 	}
 	a.t, a.u, a.momentum = later, ahead, factor > 0

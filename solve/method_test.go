@@ -81,3 +81,32 @@ func TestMethodsByPasses(t *testing.T) {
 		t.Errorf("passes to 1e-6 of the minimum: %v", passes)
 	}
 }
+
+// The methods don't depend on the units of features: without a ridge they visit the same points, whatever each feature is multiplied by.
+func TestMethodsDoNotDependOnUnits(t *testing.T) {
+	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
+		objectives := func(scale float64) (list []float64) {
+			pr := problemOf(9, 2000, 40, 3)
+			for j := range pr.shape.Penalised {
+				by := math.Exp2(math.Round(scale * float64(j%9-4))) // which changes no digits
+				for i := range pr.class {
+					pr.x.Set(i, j, by*pr.x.At(i, j))
+				}
+			}
+			stage := stageOf(link.Softmax, 60, 0)
+			stage.Method = name
+			visits, _, _ := pr.run(t, stage, nil)
+			for _, v := range visits {
+				list = append(list, v.pass.Objective)
+			}
+			return list
+		}
+		plain, scaled := objectives(0), objectives(2)
+		for i := range plain {
+			if len(scaled) != len(plain) || math.Abs(scaled[i]-plain[i]) > 1e-9 {
+				t.Fatalf("%s: %d and %d passes; J of pass %d is %v, and %v of features in other units", name, len(plain), len(scaled), i+1,
+					plain[i], scaled[min(i, len(scaled)-1)])
+			}
+		}
+	}
+}
