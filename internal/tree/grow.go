@@ -337,25 +337,9 @@ func (g *growth) tally(rows []int32, ranks []uint8, cuts []uint8) {
 // add64 writes the sums of the residuals of rows, and returns their weight.
 func (g *growth) add64(sums []float64, rows []int32) (weight float64) {
 	clear(sums)
-	switch g.k {
-	case 1:
-		s := 0.0
-		for _, row := range rows {
-			s += g.residuals[row]
-		}
-		sums[0] = s
-	case 2:
-		s, t := 0.0, 0.0
-		for _, row := range rows {
-			r := g.residuals[2*row:][:2]
-			s, t = s+r[0], t+r[1]
-		}
-		sums[0], sums[1] = s, t
-	default:
-		for _, row := range rows {
-			for c, r := range g.residuals[int(row)*g.k:][:g.k] {
-				sums[c] += r
-			}
+	for _, row := range rows {
+		for c, r := range g.residuals[int(row)*g.k:][:g.k] {
+			sums[c] += r
 		}
 	}
 	if g.weights == nil {
