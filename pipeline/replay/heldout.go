@@ -40,8 +40,7 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 				return true
 			}
 		}
-		forgotten := forgottenRows(plan, batch, partition, offset)
-		readRaw(&raw, batch)
+		forgotten, read := forgottenRows(plan, batch, partition, offset), false
 		for i, split := range rows.Splits {
 			known := batch.Labelled(i)
 			if targets != nil {
@@ -55,6 +54,10 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 				continue
 			}
 			to.offer(func() HeldOut {
+				if !read { // most messages have training rows alone
+					readRaw(&raw, batch)
+					read = true
+				}
 				row := HeldOut{Features: slices.Clone(raw.Row(i))}
 				if targets == nil {
 					row.Label = batch.Label(i)
