@@ -30,10 +30,11 @@ const sampleThreshold = 2400
 // GramRows returns how many of the given number of training rows the Gram matrix of a stage with p columns is made of. curved is
 // [Shape.Curved].
 func GramRows(stage schemas.Stage, p int, curved bool, rows int64) int64 {
-	l, sample := link.Named(stage.Link), max(minSample, rowsPerColumn*int64(p))
+	l, perColumn := link.Named(stage.Link), int64(rowsPerColumn)
 	if curved {
-		sample = max(minSample, curvedRowsPerColumn*int64(p))
+		perColumn = curvedRowsPerColumn
 	}
+	sample := max(minSample, perColumn*int64(p))
 	switch {
 	case l.Quadratic && stage.Passes == 1:
 		return rows // the one pass must be exact

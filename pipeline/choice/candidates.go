@@ -33,18 +33,14 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 	if len(job.Stages) > 0 {
 		return []candidate{listed(job)}, nil
 	}
-	first, err := planning.LookAt(ctx, p)
+	first, err := planning.LookAt(ctx, p, job)
 	if err != nil {
 		return nil, err
-	}
-	image := first.Image
-	if shape := job.Examples.Shape(); shape != (examples.Image{}) {
-		image = shape
 	}
 	switch {
 	case first.Sparse:
 		return suiting(job, stages.SparseRows, job.Prepare), nil
-	case image.Height() >= leastImage && image.Width() >= leastImage:
+	case first.Image.Height() >= leastImage && first.Image.Width() >= leastImage:
 		return suiting(job, stages.Images, job.Prepare), nil
 	case !first.Named:
 		return suiting(job, stages.Vectors, job.Prepare), nil

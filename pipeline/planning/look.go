@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,20 +28,20 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier 
 		return how, nil
 	}
 	how.Scale = prepare.ScaleNone
-	first, err := LookAt(ctx, p)
+	first, err := LookAt(ctx, p, job)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return how, nil // the survey says what is wrong with the messages
 	}
 	if err != nil {
 		return how, err
 	}
-	if none := (examples.Image{}); first.Named && !first.Sparse && first.Image == none && job.Examples.Shape() == none {
+	if first.Named && !first.Sparse && first.Image == (examples.Image{}) {
 		how.Scale = stages.ScaleOf(job.Stages)
 	}
 	return how, nil
 }
 
-// Look is what the first message of the examples says of all.
+// Look is what the first message of the examples, and the job, say of all.
 type Look struct {
 	Named, Sparse bool
 	Image         examples.Image // zero: they are no images
@@ -50,7 +51,7 @@ type Look struct {
 var errFound = errors.New("found")
 
 // LookAt reads the first message of the examples that can be decoded.
-func LookAt(ctx context.Context, p *topics.Pipeline) (l Look, err error) {
+func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, err error) {
 	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
 		return l, err
@@ -69,6 +70,7 @@ func LookAt(ctx context.Context, p *topics.Pipeline) (l Look, err error) {
 			return errFound
 		})
 		if errors.Is(err, errFound) {
+			l.Image = cmp.Or(job.Examples.Shape(), l.Image)
 			return l, nil
 		}
 		if err != nil {
