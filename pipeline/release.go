@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/release"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -32,12 +33,12 @@ func (r *runner) tryRelease(ctx context.Context) error {
 	}
 	parent, gone := r.earlier[0], r.earlier[1]
 	if gone.window != nil {
-		if err := r.ReleaseState(ctx, gone.window, parent.window, r.stored); err != nil {
+		if err := release.State(ctx, r.Client, gone.window, parent.window, r.stored); err != nil {
 			return err
 		}
 	}
 	r.earlier = r.earlier[:1]
-	return r.ReleaseStatistics(ctx, []*schemas.Plan{parent.plan, r.head.Plan}, parent.window, r.stored)
+	return release.Statistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.head.Plan}, parent.window, r.stored)
 }
 
 // findEarlier reads the two versions before the newest, as far as they are there and not known.

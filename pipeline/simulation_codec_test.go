@@ -16,8 +16,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -307,10 +307,10 @@ type residualsMessageKey struct{ key, attempt string }
 type decodedResiduals struct {
 	message   wire.Message
 	classes   int
-	residuals *schemas.Residuals
+	residuals *residuals.Message
 }
 
-func (c *cachingCodec) DecodeResiduals(m wire.Message, classes int) (*schemas.Residuals, error) {
+func (c *cachingCodec) DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error) {
 	key := residualsMessageKey{m.Key, m.Get("attempt")}
 	entry := c.decodedResiduals.get(key)
 	if entry != nil && entry.classes == classes && slices.Equal(entry.message.Headers, m.Headers) && bytes.Equal(entry.message.Value,

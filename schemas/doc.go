@@ -1,8 +1,8 @@
 // Package schemas defines the messages of a pipeline's topics: plans and ends of runs, chains and windows,
-// residuals, weights, reports, manifests and predictions, with their identities and digests.
+// weights, reports and manifests, with their identities and digests.
 //
 // It builds on packages of one idea each: wire is the encoding of all messages, coverage lists the messages and rows of
-// a sum, examples and statistics are the messages of these topics. Every other package of the flow imports them,
+// a sum, examples, statistics, residuals and prediction are the messages of these topics. Every other package of the flow imports them,
 // and they import none of it. FORMAT.md in this folder describes each message as a table, and testdata holds one
 // message of each kind.
 //

@@ -27,6 +27,9 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/prediction"
+	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas/schemastest"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -76,7 +79,7 @@ func samples(t testing.TB) map[string]wire.Message {
 	heedful.Heeded = &Heeded{Entries: 2, Last: "forget/0123456789ab"}
 	joined := updatePlan()
 	joined.Chain.Join, joined.Chain.Update.Leave[0].Joined = [][]int{{2, 3}, {5, 7, 8}}, 2
-	unusable := prediction(0, 3)
+	unusable := schemastest.Prediction(examples.OneLabel, 0, 3)
 	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]wire.Message{
 		"examples":         batch(kinds["all"]),
@@ -89,11 +92,11 @@ func samples(t testing.TB) map[string]wire.Message {
 			SourceKeys: []string{"u42", "", "u7"}, Origins: examples.RowOrigins{{Partition: 0, Offset: 4, Rows: 1, Messages: 3}}}, mem))(t),
 		"examples-sparse":    sparse,
 		"examples-frame":     frame,
-		"residuals":          arrowtest.Must(residuals(2, 3).Encode(mem))(t),
-		"residuals-votes":    arrowtest.Must(voted(2, 3).Encode(mem))(t),
-		"prediction":         arrowtest.Must(prediction(2, 3).Encode(mem))(t),
-		"prediction-several": arrowtest.Must(predictionOf(examples.SeveralLabels, 2, 3).Encode(mem))(t),
-		"prediction-numbers": arrowtest.Must(predictionOf(examples.Numbers, 2, 3).Encode(mem))(t),
+		"residuals":          arrowtest.Must(schemastest.Residuals(2, 3).Encode(mem))(t),
+		"residuals-votes":    arrowtest.Must(schemastest.Voted(2, 3).Encode(mem))(t),
+		"prediction":         arrowtest.Must(schemastest.Prediction(examples.OneLabel, 2, 3).Encode(mem))(t),
+		"prediction-several": arrowtest.Must(schemastest.Prediction(examples.SeveralLabels, 2, 3).Encode(mem))(t),
+		"prediction-numbers": arrowtest.Must(schemastest.Prediction(examples.Numbers, 2, 3).Encode(mem))(t),
 		"prediction-none":    arrowtest.Must(unusable.Encode(mem))(t),
 		"plan":               arrowtest.Must(p.Messages())(t)[0],
 		"plan-update":        arrowtest.Must(update.Messages())(t)[0],
@@ -517,14 +520,14 @@ func reencode(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 		}
 		e.Release()
 		return m, nil // examples_test.go checks the values
-	case KindResiduals:
-		r, err := DecodeResiduals(m, 3, mem)
+	case residuals.Kind:
+		r, err := residuals.Decode(m, 3, mem)
 		if err != nil {
 			return wire.Message{}, err
 		}
 		return r.Encode(mem)
-	case KindPrediction:
-		p, err := DecodePrediction(m, mem)
+	case prediction.Kind:
+		p, err := prediction.Decode(m, mem)
 		if err != nil {
 			return wire.Message{}, err
 		}
@@ -718,7 +721,7 @@ func TestGoldensAreAsTheirLayout(t *testing.T) {
 				add(fields, m.Kind(), field)
 			}
 		}
-		if m.Get("schema") == "" || kindOf(m) == KindResiduals || kindOf(m) == KindPrediction {
+		if m.Get("schema") == "" || kindOf(m) == residuals.Kind || kindOf(m) == prediction.Kind {
 			continue
 		}
 		var names []string
@@ -848,7 +851,7 @@ func TestFormatColumns(t *testing.T) {
 	record := producedRows(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residualSchema(3, true), "Predicted rows": predictionSchema(3, examples.SeveralLabels,
+		"Examples": record.Schema(), "Residuals": residuals.Schema(3, true), "Predicted rows": prediction.Schema(3, examples.SeveralLabels,
 			arrow.PrimitiveTypes.Float64), "Records": wire.FormatOf[float64]().Schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")

@@ -1,6 +1,8 @@
 package schemas
 
 import (
+	"github.com/stagewise/stagewise/schemas/prediction"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -28,7 +30,7 @@ type part struct {
 func layouts() []layout {
 	return []layout{
 		{kind: kindExamples, topic: "examples", key: "SOURCE/SEQUENCE", writer: "ingest, any producer", reader: "worker"},
-		{kind: KindResiduals, topic: "residuals", key: "RUN/residuals/STAGE/0/PARTITION/OFFSET/ROW", writer: "worker", reader: "worker"},
+		{kind: residuals.Kind, topic: "residuals", key: "RUN/residuals/STAGE/0/PARTITION/OFFSET/ROW", writer: "worker", reader: "worker"},
 		{
 			kind: statistics.KindVisit, topic: "statistics", writer: "worker", reader: "solver",
 			tensors: []part{
@@ -220,7 +222,7 @@ func layouts() []layout {
 			kind: KindWindow, topic: "state", key: "window/RUN/DIGEST/CHUNK", writer: "solver", reader: "solver, planner",
 			says: "what the next run of a chain goes on from", value: Window{},
 		},
-		{kind: KindPrediction, topic: "predictions", key: "TOPIC/PARTITION/OFFSET/ROW", writer: "scorer", reader: "scorer, anybody"},
+		{kind: prediction.Kind, topic: "predictions", key: "TOPIC/PARTITION/OFFSET/ROW", writer: "scorer", reader: "scorer, anybody"},
 		{kind: KindQuarantine, topic: "quarantine", key: "TOPIC/PARTITION/OFFSET", writer: "worker", reader: "people, workers"},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -21,9 +21,9 @@ import (
 type partition struct {
 	*scorer
 	number int
-	state  schemas.Scored // up to end
-	lost   bool           // see reached
-	end    int64          // of what the state has seen
+	state  prediction.Scored // up to end
+	lost   bool              // see reached
+	end    int64             // of what the state has seen
 }
 
 func (s *scorer) newPartition(number int) *partition { return &partition{scorer: s, number: number} }
@@ -61,7 +61,7 @@ func (p *partition) score(ctx context.Context) error {
 		event.Notice(p.rec, "%s[%d] has lost messages with predictions, from offset %d on: predicting for the messages there now",
 			p.From, p.number, p.state.Next)
 	}
-	if p.end > 0 && p.state == (schemas.Scored{}) {
+	if p.end > 0 && p.state == (prediction.Scored{}) {
 		event.Notice(p.rec, "the predictions on %s[%d] have expired: predicting for all messages of %s[%[2]d]", p.To, p.number, p.From)
 	}
 	p.reached[p.number].Store(p.state.Next)
@@ -85,13 +85,13 @@ type job struct {
 	by        *model.Model
 	done      chan struct{} // is closed when what follows is known
 
-	parts []*schemas.Prediction
+	parts []*prediction.Message
 	rows  int64
 	bad   bool
 }
 
 // read reads messages in their order from where predictions end, and has predictions made for them.
-func (p *partition) read(ctx context.Context, begin schemas.Scored, ordered chan<- *job) error {
+func (p *partition) read(ctx context.Context, begin prediction.Scored, ordered chan<- *job) error {
 	next := begin.Next
 	take := func(m protocol.Message) error {
 		by, err := p.model(ctx)
@@ -256,7 +256,7 @@ func (p *partition) await(ctx context.Context, j *job) error {
 func (p *partition) append(ctx context.Context, jobs []*job) error {
 	scored := event.Scored{Partition: p.number, Messages: len(jobs)}
 	expected := p.state // if all of it counts
-	var written []*schemas.Prediction
+	var written []*prediction.Message
 	var messages []wire.Message
 	for _, j := range jobs {
 		scored.Rows, scored.Version = scored.Rows+j.rows, j.by.Manifest.Version
@@ -295,7 +295,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 
 // see takes into account what the partition has since what was written at an offset. That may have taken several
 // requests, and others may have written between them.
-func (p *partition) see(ctx context.Context, at int64, written []*schemas.Prediction) error {
+func (p *partition) see(ctx context.Context, at int64, written []*prediction.Message) error {
 	_, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
 	switch {
 	case err != nil:
@@ -307,7 +307,7 @@ func (p *partition) see(ctx context.Context, at int64, written []*schemas.Predic
 			p.state.Count(part)
 		}
 	default:
-		err := p.each(ctx, p.number, p.end, end, func(o *schemas.Prediction) { p.state.Count(o) })
+		err := p.each(ctx, p.number, p.end, end, func(o *prediction.Message) { p.state.Count(o) })
 		if err != nil {
 			return fmt.Errorf("read what others have written to %s[%d]: %w", p.To, p.number, err)
 		}

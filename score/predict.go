@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -36,14 +37,14 @@ func (s *scorer) predict(ctx context.Context) error {
 // answer makes the predictions of a message.
 func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Dense) {
 	m := j.by
-	whole := schemas.Prediction{
+	whole := prediction.Message{
 		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version,
 		Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row,
 		Task: m.Task(), Labels: m.Labels(),
 	}
 	refuse := func(reason string) {
 		whole.Reason, j.bad = reason, true
-		j.parts = []*schemas.Prediction{&whole}
+		j.parts = []*prediction.Message{&whole}
 	}
 	if j.gone {
 		refuse("the message was deleted before all of its rows were predicted")
@@ -72,7 +73,7 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 		probabilities = probabilitiesOf(predictor, batch, features)
 	}
 	j.rows, whole.Rows = int64(batch.Rows-j.row), batch.Rows
-	most, k := schemas.MaxPredictionRows(whole.Task, whole.Labels), len(whole.Labels)
+	most, k := prediction.MaxRows(whole.Task, whole.Labels), len(whole.Labels)
 	for from := j.row; from < batch.Rows || len(j.parts) == 0; from += most {
 		part := whole
 		part.Row, part.Until = from, min(from+most, batch.Rows)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/prediction"
 )
 
 // OtherTopicError says that the topic of predictions has those of another topic of examples.
@@ -31,7 +32,7 @@ const lookBack = 4
 
 // reached is how far a partition has predictions.
 type reached struct {
-	schemas.Scored
+	prediction.Scored
 	// lost says that the topic of examples has lost messages after Next that had predictions: the next prediction begins a generation.
 	lost bool
 	end  int64 // the offset after the last message that says so
@@ -43,10 +44,10 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	if err != nil {
 		return r, err
 	}
-	var last *schemas.Prediction
+	var last *prediction.Message
 	for count := int64(lookBack); last == nil; count *= 2 {
 		from := max(first, end-count)
-		err := s.each(ctx, partition, from, end, func(p *schemas.Prediction) { last = p })
+		err := s.each(ctx, partition, from, end, func(p *prediction.Message) { last = p })
 		if err != nil {
 			return r, err
 		}
@@ -60,11 +61,11 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	if last.Topic != s.From || last.Partition != partition {
 		return r, &OtherTopicError{s.To, partition, s.From, fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition)}
 	}
-	var all []*schemas.Prediction
-	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *schemas.Prediction) { all = append(all, p) }); err != nil {
+	var all []*prediction.Message
+	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *prediction.Message) { all = append(all, p) }); err != nil {
 		return r, err
 	}
-	r.Scored = schemas.ScoredBy(all)
+	r.Scored = prediction.ScoredBy(all)
 	of, err := s.examples(ctx, partition)
 	if err != nil {
 		return r, err
@@ -79,7 +80,7 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	case proved < 0:
 		return r, &OtherTopicError{s.To, partition, s.From, why}
 	case proved+1 < r.Next: // else the last prediction does not count
-		r.Scored, r.lost = schemas.Scored{Next: proved + 1, Generation: r.Generation}, true
+		r.Scored, r.lost = prediction.Scored{Next: proved + 1, Generation: r.Generation}, true
 	}
 	return r, nil
 }
@@ -90,8 +91,8 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 func (s *scorer) lastProved(ctx context.Context, of *batch, first, end int64) (int64, error) {
 	for count := int64(lookBack); ; count *= 2 {
 		from := max(first, end-count)
-		latest := map[int64]*schemas.Prediction{} // of each message
-		err := s.each(ctx, of.partition, from, end, func(p *schemas.Prediction) { latest[p.Offset] = p })
+		latest := map[int64]*prediction.Message{} // of each message
+		err := s.each(ctx, of.partition, from, end, func(p *prediction.Message) { latest[p.Offset] = p })
 		if err != nil {
 			return 0, err
 		}
@@ -125,7 +126,7 @@ func (s *scorer) examples(ctx context.Context, partition int) (*batch, error) {
 }
 
 // why returns why a prediction is not of the message that is at its offset; "" if it is, or if nobody can know, as there is none.
-func (e *batch) why(ctx context.Context, p *schemas.Prediction) (why string, err error) {
+func (e *batch) why(ctx context.Context, p *prediction.Message) (why string, err error) {
 	switch {
 	case p.Offset >= e.end:
 		return fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, e.From, e.partition, e.end), nil
@@ -142,9 +143,9 @@ func (e *batch) why(ctx context.Context, p *schemas.Prediction) (why string, err
 }
 
 // each calls with for the predictions in a range of a partition, of which it reads only the headers.
-func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*schemas.Prediction)) error {
+func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*prediction.Message)) error {
 	return s.client.Between(ctx, s.To, partition, from, to, func(m protocol.Message) error {
-		if p, err := schemas.PredictionHeader(m.Message); err == nil { // else it is a stranger's
+		if p, err := prediction.Header(m.Message); err == nil { // else it is a stranger's
 			with(p)
 		}
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 )
@@ -34,13 +34,13 @@ func ExampleCubic() {
 // Scores and residuals of one examples message, after a stage.
 func ExampleMessages() {
 	score, residual := kernel.NewDense(3, 2), kernel.NewDense(3, 2)
-	id := wire.Identity{Kind: schemas.KindResiduals, Run: "run", Parent: wire.DigestJSON("weights")}
+	id := wire.Identity{Kind: residuals.Kind, Run: "run", Parent: wire.DigestJSON("weights")}
 	messages, err := sink.Messages(id, "attempt", 7, sink.Finished{Score: score, Residual: residual}, memory.DefaultAllocator)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	part, err := schemas.DecodeResiduals(messages[0], 2, memory.DefaultAllocator)
+	part, err := residuals.Decode(messages[0], 2, memory.DefaultAllocator)
 	fmt.Println(len(messages), part.Offset, len(part.Score), err)
 	// Output: 1 7 6 <nil>
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/release"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -208,7 +209,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 		}
 		break
 	}
-	return p.ReleaseOtherState(ctx, kept)
+	return release.OtherState(ctx, p.Client, kept)
 }
 
 // Forget removes the versions trained on forgotten rows, after a run that was not.

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -67,7 +68,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	codec := codec.New(nil, 0)
 	score, residual := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{1, 2, 3, 4}}, kernel.Dense{Rows: 2, Cols: 2, Data: []float32{5, 6, 7, 8}}
 	votes := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{0, 1, 1, 0}}
-	list, err := codec.EncodeResiduals(wire.Identity{Kind: schemas.KindResiduals, Run: "run"}, "attempt", 9,
+	list, err := codec.EncodeResiduals(wire.Identity{Kind: residuals.Kind, Run: "run"}, "attempt", 9,
 		sink.Finished{Score: score, Residual: residual, Votes: votes})
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d messages, %v", len(list), err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -133,7 +134,7 @@ func (s *Solver) sumOf(id wire.Identity, span coverage.Span, covered coverage.Co
 		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, want)
 	}
 	if s.plan.Chain != nil {
-		return s.unstacked(covered, sums, s.apart(id.Visit))
+		return stack.Unstack(covered, sums, s.places(), s.apart(id.Visit))
 	}
 	return accumulate.NewSum(covered, sums), nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -59,7 +60,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	for i := range m {
 		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
 		w := c.found.increments[i].Weight
-		if visited := s.takeVisited(sum, i); visited != nil {
+		if visited := stack.TakeVisited(sum, i); visited != nil {
 			c.left.fitted[i] = visited[0] / w
 		}
 		if c.found.termsPlaces[i] != i {

@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/solver/report"
+	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -130,7 +131,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	f.gathered, f.waited = s.Clock.Now().Add(-factoring), s.Clock.Since(began)-factoring
 	f.observed++
 	if s.plan.Update() != nil {
-		if err := s.stack(sum, s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
+		if err := stack.Stack(sum, s.places(), s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,6 @@
 package solver
 
 import (
-	"context"
-
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -111,43 +108,4 @@ func (s *Solver) momentsRecord(stage int) *statistics.Moments {
 		r.Gram = m.Gram
 	}
 	return r
-}
-
-// stateWriter writes messages to the state topic, many at once.
-type stateWriter struct {
-	*Solver
-	messages []wire.Message
-	bytes    int
-	places   []*schemas.StatePlace // of the messages, counted from the first
-}
-
-// writeBytes is after how many bytes a stateWriter writes.
-const writeBytes = 32 << 20
-
-// add writes messages, at the latest with the next flush, and then sets their place.
-func (w *stateWriter) add(ctx context.Context, messages []wire.Message, place *schemas.StatePlace) error {
-	place.From = int64(len(w.messages))
-	w.messages = append(w.messages, messages...)
-	place.To = int64(len(w.messages))
-	w.places = append(w.places, place)
-	for _, m := range messages {
-		w.bytes += len(m.Value)
-	}
-	if w.bytes < writeBytes {
-		return nil
-	}
-	return w.flush(ctx)
-}
-
-// flush writes what was added.
-func (w *stateWriter) flush(ctx context.Context) error {
-	at, err := w.Log.Append(ctx, w.Topics.State, 0, w.messages...)
-	if err != nil {
-		return err
-	}
-	for _, place := range w.places {
-		place.From, place.To = place.From+at, place.To+at
-	}
-	w.messages, w.bytes, w.places = nil, 0, nil
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/solver/prequential"
+	"github.com/stagewise/stagewise/pipeline/solver/statewriter"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -33,7 +34,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		report.Retrain.Offered, report.Retrain.AtLeast = false, w.AtLeast
 	}
 	c.left.window = w
-	state, visited := &stateWriter{Solver: s}, s.visitedIncrements(w)
+	state, visited := &statewriter.Writer{Client: s.Client}, s.visitedIncrements(w)
 	for _, increment := range visited {
 		increment.Visited = s.plan.Chain.Number
 	}
@@ -50,10 +51,10 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		messages = append(messages, encoded...)
 	}
 	w.Moments = schemas.StatePlace{Run: s.run}
-	if err := state.add(ctx, messages, &w.Moments); err != nil {
+	if err := state.Add(ctx, messages, &w.Moments); err != nil {
 		return nil, err
 	}
-	if err := state.flush(ctx); err != nil {
+	if err := state.Flush(ctx); err != nil {
 		return nil, err
 	}
 	if err := w.Merge(s.plan.Chain.Merged(), merged); err != nil {
@@ -93,7 +94,7 @@ func rowsBefore(w *schemas.Window) (rows int64) {
 
 // writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a group
 // of merged increments are, once all is written.
-func (s *Solver) writeTerms(ctx context.Context, state *stateWriter,
+func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	c, groups := &s.chained, s.plan.Chain.Merged()
 	places := make([]*schemas.StatePlace, 0, len(visited)+len(groups))
@@ -117,7 +118,7 @@ func (s *Solver) writeTerms(ctx context.Context, state *stateWriter,
 			messages = append(messages, encoded...)
 		}
 		*place = schemas.StatePlace{Run: s.run, Index: i}
-		if err := state.add(ctx, messages, place); err != nil {
+		if err := state.Add(ctx, messages, place); err != nil {
 			return nil, err
 		}
 	}

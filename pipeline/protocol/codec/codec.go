@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -34,7 +35,7 @@ type Codec interface {
 	// EncodeResiduals returns the residuals messages of one examples message.
 	EncodeResiduals(id wire.Identity, attempt string, offset int64, f sink.Finished) ([]wire.Message, error)
 	// DecodeResiduals decodes a residuals message, whose rows must have this many classes.
-	DecodeResiduals(m wire.Message, classes int) (*schemas.Residuals, error)
+	DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error)
 	// DecodeExamples reads an examples message. The caller releases it.
 	DecodeExamples(value []byte) (*examples.Batch, error)
 	// SurveyResult returns what the record of a survey's result says. Nobody may change that.
@@ -119,8 +120,8 @@ func (a arrowCodec) EncodeResiduals(id wire.Identity, attempt string, offset int
 	return sink.Messages(id, attempt, offset, f, a.mem)
 }
 
-func (a arrowCodec) DecodeResiduals(m wire.Message, classes int) (*schemas.Residuals, error) {
-	return schemas.DecodeResiduals(m, classes, a.mem)
+func (a arrowCodec) DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error) {
+	return residuals.Decode(m, classes, a.mem)
 }
 
 func (a arrowCodec) DecodeExamples(value []byte) (*examples.Batch, error) {

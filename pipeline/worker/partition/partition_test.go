@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -276,12 +276,12 @@ func TestPublished(t *testing.T) {
 // Residuals go to the batches that are in memory. Of the other segments the state notes where theirs begin: at their first
 // part, or if they have none where those of the next segment do.
 func TestResiduals(t *testing.T) {
-	part := func(offset int64, row int, score ...float32) *schemas.Residuals {
-		return &schemas.Residuals{Offset: offset, Row: row, Classes: 2, Score: score}
+	part := func(offset int64, row int, score ...float32) *residuals.Message {
+		return &residuals.Message{Offset: offset, Row: row, Classes: 2, Score: score}
 	}
 	s := kept(0)
 	s.BeginResiduals(100)
-	for at, p := range map[int64]*schemas.Residuals{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
+	for at, p := range map[int64]*residuals.Message{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
 		if !s.AddResiduals(p, at) {
 			t.Errorf("offset %d is not of the run", p.Offset)
 		}
@@ -312,7 +312,7 @@ func TestVotes(t *testing.T) {
 	s := kept(0)
 	first := s.Segments()[0].Batches()[0]
 	first.Votes = kernel.NewDense(first.Len(), 2)
-	part := &schemas.Residuals{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
+	part := &residuals.Message{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
 	read := func() []float32 {
 		s.BeginResiduals(100)
 		s.AddResiduals(part, 50)

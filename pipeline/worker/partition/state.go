@@ -6,8 +6,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/residuals"
 )
 
 // State is what a worker holds of one partition. [New] makes states. A state belongs to one goroutine, but for its segments, each
@@ -178,7 +178,7 @@ func (s *State) BeginResiduals(end int64) {
 // AddResiduals copies a part of a message's scores and votes to its batch, if that is in memory, and notes where the residuals of the
 // segment begin. at is the part's offset on the residuals topic. Parts come in the order of the examples. The result is false if
 // the examples message is not of the run.
-func (s *State) AddResiduals(part *schemas.Residuals, at int64) bool {
+func (s *State) AddResiduals(part *residuals.Message, at int64) bool {
 	i, _ := slices.BinarySearchFunc(s.segments, part.Offset, func(s *Segment, offset int64) int {
 		if s.Span.To <= offset {
 			return -1

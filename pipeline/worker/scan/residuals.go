@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -40,7 +40,7 @@ type residualsReader struct {
 	*Residuals
 	messages protocol.Reader
 	attempt  string
-	ahead    *schemas.Residuals // a part that was read too early
+	ahead    *residuals.Message // a part that was read too early
 	at       int64              // offset on the residuals topic of the last part
 	offset   int64              // of the last part's examples message
 	row      int                // first row of that message that is not yet read
@@ -60,7 +60,7 @@ func (r *Residuals) reader(partition int, from int64) *residualsReader {
 func (r *residualsReader) close() { r.messages.Close() }
 
 // next returns the next part; io.EOF at the end of the sealed range.
-func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) {
+func (r *residualsReader) next(ctx context.Context) (*residuals.Message, error) {
 	if part := r.ahead; part != nil {
 		r.ahead = nil
 		return part, nil
@@ -73,7 +73,7 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if err != nil {
 			return nil, err
 		}
-		head, err := schemas.ResidualsHeader(m.Message)
+		head, err := residuals.Header(m.Message)
 		if err != nil || head.Run != r.Run || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
 			continue // of another worker, or of weights that were not accepted
 		}

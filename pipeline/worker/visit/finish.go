@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/scan"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -29,7 +29,7 @@ func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string)
 		p.beginTerms()
 	}
 	id := wire.Identity{
-		Kind: schemas.KindResiduals, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Partition.Partition(),
+		Kind: residuals.Kind, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Partition.Partition(),
 		Parent: p.visit.Parent,
 	}
 	for _, b := range batches {

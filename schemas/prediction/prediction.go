@@ -1,8 +1,9 @@
-package schemas
+// Package prediction is the message of the predictions topic: what a version predicts for the rows of a message of examples, and how far
+// the messages of a partition have predictions.
+package prediction
 
 import (
 	"fmt"
-	"hash/crc32"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -14,17 +15,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// KindPrediction is the kind of a [Prediction] message.
-const KindPrediction wire.Kind = "prediction"
+// Kind is the kind of a [Message].
+const Kind wire.Kind = "prediction"
 
-// Prediction is what a version predicts for the rows of one message of examples, or why it can't. With many classes the rows are cut into
+// A Message is what a version predicts for the rows of one message of examples, or why it can't. With many classes the rows are cut into
 // parts, each of which is a message.
-type Prediction struct {
+type Message struct {
 	Topic     string // of the message whose rows these are
 	Partition int
 	Offset    int64
 	After     int64  // where predictions have got before this part: there is no message from here to Offset that needs some. See [Scored]
-	Checksum  string // of the message, as [MessageChecksum] has it
+	Checksum  string // of the message, as [schemas.MessageChecksum] has it
 	Version   int    // that predicts
 	Run       string // that made the version
 	Reason    string // why the message can't be used; then it has no rows here
@@ -52,12 +53,12 @@ const (
 	columnGiven         = "given"
 )
 
-// predictionSchema returns the Arrow schema of a message of predictions, whose numbers have a type.
-func predictionSchema(classes int, task examples.Task, number arrow.DataType) *arrow.Schema {
+// Schema returns the Arrow schema of a message of predictions, whose numbers have a type.
+func Schema(classes int, task examples.Task, number arrow.DataType) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
-		{Name: "label", Type: predictionLabel(), Nullable: task == examples.Numbers},
+		{Name: "label", Type: labelType(), Nullable: task == examples.Numbers},
 		{Name: columnProbabilities, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)},
 	}
 	switch task {
@@ -90,15 +91,15 @@ func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, number 
 	return task, classes, number
 }
 
-// predictionLabel is the type of labels: its dictionary has all classes, in the order of the probabilities.
-func predictionLabel() *arrow.DictionaryType {
+// labelType is the type of labels: its dictionary has all classes, in the order of the probabilities.
+func labelType() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
 // Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given has other rows than the part, or
 // other columns than Labels. It returns an error if the value exceeds [wire.MaxMessage], as it may with more rows than
-// [MaxPredictionRows].
-func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
+// [MaxRows].
+func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	n := p.Until - p.Row
 	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
 	switch p.Task {
@@ -108,7 +109,7 @@ func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 		classes, probabilities, numbers = 0, 0, probabilities
 	}
 	if len(p.Classes) != classes || len(p.Probabilities) != probabilities || len(p.Numbers) != numbers || len(p.Given) != given {
-		panic(fmt.Sprintf("schemas: %d predictions, %d probabilities, %d numbers and %d given labels of rows %d to %d and %d classes",
+		panic(fmt.Sprintf("prediction: %d predictions, %d probabilities, %d numbers and %d given labels of rows %d to %d and %d classes",
 			len(p.Classes), len(p.Probabilities), len(p.Numbers), len(p.Given), p.Row, p.Until, len(p.Labels)))
 	}
 	record := p.record(mem)
@@ -123,7 +124,7 @@ func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 	}
 	partition, offset, row := strconv.Itoa(p.Partition), strconv.FormatInt(p.Offset, 10), strconv.Itoa(p.Row)
 	headers := []wire.Header{
-		{Key: "kind", Value: string(KindPrediction)}, {Key: "topic", Value: p.Topic}, {Key: "partition", Value: partition},
+		{Key: "kind", Value: string(Kind)}, {Key: "topic", Value: p.Topic}, {Key: "partition", Value: partition},
 		{Key: "offset", Value: offset},
 		{Key: "after", Value: strconv.FormatInt(p.After, 10)}, {Key: "checksum", Value: p.Checksum},
 		{Key: "version", Value: strconv.Itoa(p.Version)}, {Key: "run", Value: p.Run}, {Key: "row", Value: row},
@@ -143,9 +144,9 @@ func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 }
 
 // record makes the Arrow record. The caller releases it.
-func (p *Prediction) record(mem memory.Allocator) arrow.Record {
+func (p *Message) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
-	schema := predictionSchema(len(p.Labels), p.Task, arrow.PrimitiveTypes.Float64)
+	schema := Schema(len(p.Labels), p.Task, arrow.PrimitiveTypes.Float64)
 	labels, lists := array.NewStringBuilder(mem), array.NewBuilder(mem, schema.Field(3).Type).(*array.FixedSizeListBuilder)
 	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
 	builders := []array.Builder{offsets, rows, indices, labels, lists, given}
@@ -180,14 +181,14 @@ func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 		defer column.Release()
 		columns = append(columns, column)
 	}
-	label := array.NewDictionaryArray(predictionLabel(), columns[2], columns[3])
+	label := array.NewDictionaryArray(labelType(), columns[2], columns[3])
 	defer label.Release()
 	fields := append([]arrow.Array{columns[0], columns[1], label}, columns[4:]...)
 	return array.NewRecord(schema, fields, int64(n))
 }
 
-// MaxPredictionRows returns how many rows fit a message, at least 1, given what is predicted, and the labels or the names of the numbers.
-func MaxPredictionRows(task examples.Task, labels []string) int {
+// MaxRows returns how many rows fit a message, at least 1, given what is predicted, and the labels or the names of the numbers.
+func MaxRows(task examples.Task, labels []string) int {
 	left, k := wire.MaxMessage-8<<10, len(labels)
 	for _, label := range labels {
 		left -= len(label) + 4
@@ -202,12 +203,12 @@ func MaxPredictionRows(task examples.Task, labels []string) int {
 	return max(1, left/row)
 }
 
-// PredictionHeader reads the headers of a message of predictions, and none of its values. An error wraps [wire.ErrDamaged].
-func PredictionHeader(m wire.Message) (*Prediction, error) {
-	if m.Kind() != KindPrediction {
-		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), KindPrediction)
+// Header reads the headers of a message of predictions, and none of its values. An error wraps [wire.ErrDamaged].
+func Header(m wire.Message) (*Message, error) {
+	if m.Kind() != Kind {
+		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), Kind)
 	}
-	p := &Prediction{Topic: m.Get("topic"), Checksum: m.Get("checksum"), Run: m.Run(), Reason: m.Get("reason")}
+	p := &Message{Topic: m.Get("topic"), Checksum: m.Get("checksum"), Run: m.Run(), Reason: m.Get("reason")}
 	if n := max(len(p.Checksum), len(p.Run)); n > wire.MaxName {
 		return nil, fmt.Errorf("%w: a run or checksum of %d bytes, expected at most %d", wire.ErrDamaged, n, wire.MaxName)
 	}
@@ -240,9 +241,9 @@ func PredictionHeader(m wire.Message) (*Prediction, error) {
 	return p, nil
 }
 
-// DecodePrediction decodes a message of predictions. An error wraps [wire.ErrDamaged].
-func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error) {
-	p, err := PredictionHeader(m)
+// Decode decodes a message of predictions. An error wraps [wire.ErrDamaged].
+func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
+	p, err := Header(m)
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +253,7 @@ func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error)
 	}
 	defer record.Release()
 	task, classes, number := predictedBy(record.Schema())
-	if want := predictionSchema(classes, task, number); !record.Schema().Equal(want) {
+	if want := Schema(classes, task, number); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	lists := record.Column(3).(*array.FixedSizeList)
@@ -310,7 +311,7 @@ func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error)
 }
 
 // takeGiven reads which labels rows are given.
-func (p *Prediction) takeGiven(lists *array.FixedSizeList, n, classes int) error {
+func (p *Message) takeGiven(lists *array.FixedSizeList, n, classes int) error {
 	values := lists.ListValues().(*array.Boolean)
 	if lists.NullN()+values.NullN() > 0 {
 		return fmt.Errorf("%w: nulls among the given labels", wire.ErrDamaged)
@@ -320,9 +321,4 @@ func (p *Prediction) takeGiven(lists *array.FixedSizeList, n, classes int) error
 		p.Given = append(p.Given, values.Value(first+i))
 	}
 	return nil
-}
-
-// MessageChecksum returns the CRC-32C of a value and the time of its message in milliseconds, by which the message is recognised.
-func MessageChecksum(value []byte, milliseconds int64) string {
-	return fmt.Sprintf("%08x-%x", crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)), milliseconds)
 }

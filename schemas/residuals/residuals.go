@@ -1,4 +1,5 @@
-package schemas
+// Package residuals is the message of the residuals topic: what a stage leaves to the next one of the rows of a message of examples.
+package residuals
 
 import (
 	"fmt"
@@ -12,12 +13,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// KindResiduals is the kind of a [Residuals] message.
-const KindResiduals wire.Kind = "residuals"
+// Kind is the kind of a [Message].
+const Kind wire.Kind = "residuals"
 
-// Residuals holds the scores and residuals of one examples message after a stage, row by row. With many values it holds a
+// A Message holds the scores and residuals of one examples message after a stage, row by row. With many values it holds a
 // part of the rows. A row without a label has a residual of zeros.
-type Residuals struct {
+type Message struct {
 	wire.Identity           // of Visit 0; Parent is the digest of the stage's final weights
 	Attempt       string    // the publication that the message belongs to; the seal names the one that counts
 	Offset        int64     // of the examples message
@@ -26,12 +27,12 @@ type Residuals struct {
 	Score         []float32 // rows × k: in the unit of the stage's link
 	Residual      []float32 // rows × k: y − g(score)
 	// Votes (rows × k) are the sums of what the members predict that are finished, of a plan that averages; nil before the first is, see
-	// [Plan.Votes].
+	// [schemas.Plan.Votes].
 	Votes []float32
 }
 
-// residualSchema returns the Arrow schema of a residuals message, without votes or with them.
-func residualSchema(classes int, votes bool) *arrow.Schema {
+// Schema returns the Arrow schema of a residuals message, without votes or with them.
+func Schema(classes int, votes bool) *arrow.Schema {
 	list := arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)
 	fields := []arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}
 	if votes {
@@ -41,16 +42,16 @@ func residualSchema(classes int, votes bool) *arrow.Schema {
 }
 
 // Encode encodes the message. It panics if Score, Residual and Votes differ in length or are not whole rows. It returns an error
-// if they exceed [wire.MaxMessage]; [MaxResidualRows] always fit.
-func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
+// if they exceed [wire.MaxMessage]; [MaxRows] always fit.
+func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	columns := [][]float32{r.Score, r.Residual}
 	if r.Votes != nil {
 		columns = append(columns, r.Votes)
 	}
 	if len(r.Score) != len(r.Residual) || r.Votes != nil && len(r.Votes) != len(r.Score) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
-		panic(fmt.Sprintf("schemas: %d scores, %d residuals, %d votes, %d classes", len(r.Score), len(r.Residual), len(r.Votes), r.Classes))
+		panic(fmt.Sprintf("residuals: %d scores, %d residuals, %d votes, %d classes", len(r.Score), len(r.Residual), len(r.Votes), r.Classes))
 	}
-	schema := residualSchema(r.Classes, r.Votes != nil)
+	schema := Schema(r.Classes, r.Votes != nil)
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()
 	for i, values := range columns {
@@ -77,16 +78,16 @@ func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
 	return wire.Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxResidualRows returns how many rows of so many values fit a message, at least 1: 2k values, or 3k with votes. A row of more than about
+// MaxRows returns how many rows of so many values fit a message, at least 1: 2k values, or 3k with votes. A row of more than about
 // 220,000 values fits none.
-func MaxResidualRows(values int) int {
+func MaxRows(values int) int {
 	return max(1, (wire.MaxMessage-8<<10)/(4*values))
 }
 
-// ResidualsHeader reads the headers of a residuals message, and none of its values. An error wraps [wire.ErrDamaged].
-func ResidualsHeader(m wire.Message) (*Residuals, error) {
-	if m.Kind() != KindResiduals {
-		return nil, fmt.Errorf("%w: kind %q, expected %q", wire.ErrDamaged, m.Kind(), KindResiduals)
+// Header reads the headers of a residuals message, and none of its values. An error wraps [wire.ErrDamaged].
+func Header(m wire.Message) (*Message, error) {
+	if m.Kind() != Kind {
+		return nil, fmt.Errorf("%w: kind %q, expected %q", wire.ErrDamaged, m.Kind(), Kind)
 	}
 	id, err := wire.IdentityOf(m)
 	if err != nil {
@@ -103,12 +104,12 @@ func ResidualsHeader(m wire.Message) (*Residuals, error) {
 	if offset < 0 || row < 0 {
 		return nil, fmt.Errorf("%w: row %d of offset %d, expected both to be at least 0", wire.ErrDamaged, row, offset)
 	}
-	return &Residuals{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
+	return &Message{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
 }
 
-// DecodeResiduals decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].
-func DecodeResiduals(m wire.Message, classes int, mem memory.Allocator) (*Residuals, error) {
-	r, err := ResidualsHeader(m)
+// Decode decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].
+func Decode(m wire.Message, classes int, mem memory.Allocator) (*Message, error) {
+	r, err := Header(m)
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +119,9 @@ func DecodeResiduals(m wire.Message, classes int, mem memory.Allocator) (*Residu
 	}
 	defer record.Release()
 	columns := []*[]float32{&r.Score, &r.Residual}
-	if record.Schema().Equal(residualSchema(classes, true)) {
+	if record.Schema().Equal(Schema(classes, true)) {
 		columns = append(columns, &r.Votes)
-	} else if want := residualSchema(classes, false); !record.Schema().Equal(want) {
+	} else if want := Schema(classes, false); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	r.Classes = classes

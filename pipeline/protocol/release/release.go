@@ -1,4 +1,6 @@
-package protocol
+// Package release removes from a pipeline's topics what no run needs any more: the state that runs of a chain went on from, and the
+// statistics and weights of runs that have ended.
+package release
 
 import (
 	"cmp"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -27,7 +30,7 @@ func (r stateRecords) compare(other stateRecords) int {
 }
 
 // records returns what is read from the state topic by a run that goes on from the window, and where it is.
-func (w *StoredWindow) records() map[stateRecords]schemas.StatePlace {
+func recordsOf(w *protocol.StoredWindow) map[stateRecords]schemas.StatePlace {
 	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
 	for _, at := range w.Bases {
 		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
@@ -43,15 +46,15 @@ func (w *StoredWindow) records() map[stateRecords]schemas.StatePlace {
 	return all
 }
 
-// ReleaseState writes tombstones for what was read from the state topic by runs that go on from a window, and is not by
+// State writes tombstones for what was read from the state topic by runs that go on from a window, and is not by
 // those that go on from the windows that are kept. It may be repeated.
 //
 // The keys of records follow from their place. To read them instead would take all of their values: 13 MB for three stages of 1,024
 // features and 10 classes. The key of a window has its digest, so its few kilobytes are read.
-func (c *Client) ReleaseState(ctx context.Context, gone *StoredWindow, kept ...*StoredWindow) error {
-	records := gone.records()
+func State(ctx context.Context, c *protocol.Client, gone *protocol.StoredWindow, kept ...*protocol.StoredWindow) error {
+	records := recordsOf(gone)
 	for _, k := range kept {
-		for r := range k.records() {
+		for r := range recordsOf(k) {
 			delete(records, r)
 		}
 	}
@@ -65,7 +68,7 @@ func (c *Client) ReleaseState(ctx context.Context, gone *StoredWindow, kept ...*
 			tombstones = append(tombstones, tombstonesOf(r, gone.Stages, at)...)
 			continue
 		}
-		err := c.Remaining(ctx, c.Topics.State, 0, at.From, at.To, func(m Message) error {
+		err := c.Remaining(ctx, c.Topics.State, 0, at.From, at.To, func(m protocol.Message) error {
 			if m.Run() == r.run && m.Kind() == r.kind {
 				tombstones = append(tombstones, m.Tombstone())
 			}
@@ -91,17 +94,17 @@ func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones
 	return tombstones
 }
 
-// ReleaseOtherState writes tombstones for all that is on the state topic and is of no run that has written what a
+// OtherState writes tombstones for all that is on the state topic and is of no run that has written what a
 // window needs; for all, if the window is nil.
-func (c *Client) ReleaseOtherState(ctx context.Context, kept *StoredWindow) error {
+func OtherState(ctx context.Context, c *protocol.Client, kept *protocol.StoredWindow) error {
 	runs := map[string]bool{}
 	if kept != nil {
-		for r := range kept.records() {
+		for r := range recordsOf(kept) {
 			runs[r.run] = true
 		}
 	}
 	tombstones := map[string]wire.Message{}
-	err := c.Remaining(ctx, c.Topics.State, 0, 0, math.MaxInt64, func(m Message) error {
+	err := c.Remaining(ctx, c.Topics.State, 0, 0, math.MaxInt64, func(m protocol.Message) error {
 		if m.Value == nil {
 			delete(tombstones, m.Key)
 		} else if !runs[m.Run()] {
@@ -117,9 +120,9 @@ func (c *Client) ReleaseOtherState(ctx context.Context, kept *StoredWindow) erro
 	return err
 }
 
-// ReleaseStatistics deletes from the statistics and weights topics what comes before the runs of some plans, and before those whose Gram
+// Statistics deletes from the statistics and weights topics what comes before the runs of some plans, and before those whose Gram
 // matrices a window counts on.
-func (c *Client) ReleaseStatistics(ctx context.Context, plans []*schemas.Plan, kept ...*StoredWindow) error {
+func Statistics(ctx context.Context, c *protocol.Client, plans []*schemas.Plan, kept ...*protocol.StoredWindow) error {
 	var since []*schemas.Since
 	for _, p := range plans {
 		since = append(since, &p.Since)
@@ -134,18 +137,18 @@ func (c *Client) ReleaseStatistics(ctx context.Context, plans []*schemas.Plan, k
 	if len(since) == 0 {
 		return nil
 	}
-	weights, statistics := since[0].Weights, append([]int64(nil), since[0].Statistics...)
+	weights, sums := since[0].Weights, append([]int64(nil), since[0].Statistics...)
 	for _, s := range since {
 		weights = min(weights, s.Weights)
-		statistics = statistics[:min(len(statistics), len(s.Statistics))]
-		for n := range statistics {
-			statistics[n] = min(statistics[n], s.Statistics[n])
+		sums = sums[:min(len(sums), len(s.Statistics))]
+		for n := range sums {
+			sums[n] = min(sums[n], s.Statistics[n])
 		}
 	}
 	if err := c.Log.DeleteBefore(ctx, c.Topics.Weights, 0, weights); err != nil {
 		return err
 	}
-	for n, before := range statistics {
+	for n, before := range sums {
 		if err := c.Log.DeleteBefore(ctx, c.Topics.Statistics, n, before); err != nil {
 			return err
 		}

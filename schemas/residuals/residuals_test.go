@@ -1,4 +1,4 @@
-package schemas
+package residuals_test
 
 import (
 	"errors"
@@ -8,43 +8,25 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas/schemastest"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-func residuals(rows, classes int) *Residuals {
-	r := &Residuals{
-		Identity: wire.Identity{Kind: KindResiduals, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
-		Offset:   1 << 40, Row: 128, Classes: classes,
-		Score: arrowtest.Numbered[float32](rows * classes), Residual: arrowtest.Numbered[float32](rows * classes),
-	}
-	slices.Reverse(r.Residual)
-	return r
-}
-
-// voted returns residuals with votes.
-func voted(rows, classes int) *Residuals {
-	r := residuals(rows, classes)
-	r.Votes = arrowtest.Numbered[float32](rows * classes)
-	for i := range r.Votes {
-		r.Votes[i] += 0.5
-	}
-	return r
-}
 
 func TestResidualsRoundTrip(t *testing.T) {
 	for _, rows := range arrowtest.Sizes() {
 		for _, classes := range []int{1, 2, 63, 64, 65} {
 			mem := arrowtest.Allocator(t)
-			want := residuals(rows, classes)
+			want := schemastest.Residuals(rows, classes)
 			m := arrowtest.Must(want.Encode(mem))(t)
-			for _, want := range []*Residuals{want, voted(rows, classes)} {
-				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
+			for _, want := range []*residuals.Message{want, schemastest.Voted(rows, classes)} {
+				got := arrowtest.Must(residuals.Decode(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
 				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
 					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
 					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
 				}
 			}
-			header := arrowtest.Must(ResidualsHeader(m))(t)
+			header := arrowtest.Must(residuals.Header(m))(t)
 			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
 				t.Errorf("key %s, header %v", m.Key, header)
 			}
@@ -55,8 +37,8 @@ func TestResidualsRoundTrip(t *testing.T) {
 func TestMaxResidualRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
 		mem := arrowtest.Allocator(t)
-		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residuals, 3 * classes: voted} {
-			rows := MaxResidualRows(values)
+		for values, of := range map[int]func(rows, classes int) *residuals.Message{2 * classes: schemastest.Residuals, 3 * classes: schemastest.Voted} {
+			rows := residuals.MaxRows(values)
 			if rows == 1 && 4*values > wire.MaxMessage {
 				continue // a row of so many values fits no message
 			}
@@ -65,7 +47,7 @@ func TestMaxResidualRowsFit(t *testing.T) {
 			}
 		}
 	}
-	_, err := residuals(2, 100_000).Encode(arrowtest.Allocator(t))
+	_, err := schemastest.Residuals(2, 100_000).Encode(arrowtest.Allocator(t))
 	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -83,15 +65,15 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"row", "", `header row is "", expected a whole number`, 2},
 		{"row", "-1", "row -1 of offset 1099511627776", 2},
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
-		{"run", "run", "schema " + wire.Fingerprint(residualSchema(2, false)) + ", expected 34f757966fbe", 3},
+		{"run", "run", "schema " + wire.Fingerprint(residuals.Schema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
-		m := arrowtest.Must(residuals(4, 2).Encode(mem))(t)
+		m := arrowtest.Must(schemastest.Residuals(4, 2).Encode(mem))(t)
 		for i := range m.Headers {
 			if m.Headers[i].Key == c.key {
 				m.Headers[i].Value = c.value
 			}
 		}
-		_, err := DecodeResiduals(m, c.classes, mem)
+		_, err := residuals.Decode(m, c.classes, mem)
 		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
 			t.Errorf("%v, expected %s", err, c.want)
 		}
@@ -99,14 +81,14 @@ func TestResidualsThatAreRefused(t *testing.T) {
 }
 
 func TestResidualsRefuseRaggedRows(t *testing.T) {
-	for _, r := range []Residuals{
+	for _, r := range []residuals.Message{
 		{Classes: 2, Score: make([]float32, 4), Residual: make([]float32, 2)},
 		{Classes: 3, Score: make([]float32, 4), Residual: make([]float32, 4)},
 		{},
 	} {
 		func() {
 			defer func() {
-				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "schemas: ") {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "residuals: ") {
 					t.Errorf("%v: %s", r, got)
 				}
 			}()

@@ -1,4 +1,4 @@
-package schemas
+package prediction
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ type Scored struct {
 }
 
 // Count takes into account the next prediction of the partition, and reports whether it counts.
-func (s *Scored) Count(p *Prediction) bool {
+func (s *Scored) Count(p *Message) bool {
 	if p.Lost && p.Generation == s.Generation+1 {
 		*s = Scored{Next: p.After, Generation: p.Generation}
 	}
@@ -41,7 +41,7 @@ func (s Scored) before(o Scored) bool {
 
 // Begins returns how far predictions have got where a prediction goes on from. Of one that begins a generation it is
 // only known that it is of the generation before.
-func (p *Prediction) Begins() Scored {
+func (p *Message) Begins() Scored {
 	if p.Lost {
 		return Scored{Next: math.MaxInt64, Generation: p.Generation - 1}
 	}
@@ -53,7 +53,7 @@ func (p *Prediction) Begins() Scored {
 //
 // What a writer writes begins where all have got before Seen, and goes on from there. So the first that those write who have seen as
 // much as the writer of the last begins there.
-func ScoredBy(last []*Prediction) (s Scored) {
+func ScoredBy(last []*Message) (s Scored) {
 	found := false
 	for _, p := range last {
 		begins := p.Begins()

@@ -1,8 +1,7 @@
-package schemas
+package prediction_test
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -14,58 +13,27 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/prediction"
+	"github.com/stagewise/stagewise/schemas/schemastest"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// prediction returns what a version predicts for rows of three or more classes.
-func prediction(rows, classes int) *Prediction {
-	p := &Prediction{
-		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: MessageChecksum([]byte("rows"), 1700000000000),
-		Version: 7, Run: "2297280bb4a3", Row: 128, Until: 128 + rows, Rows: 128 + rows, Seen: 9,
-		Probabilities: arrowtest.Numbered[float32](rows * classes),
-	}
-	for c := range classes {
-		p.Labels = append(p.Labels, fmt.Sprint("class ", c))
-	}
-	for i := range rows {
-		p.Classes = append(p.Classes, int32(i%classes))
-	}
-	return p
-}
-
-// predictionOf is prediction for another task.
-func predictionOf(task examples.Task, rows, classes int) *Prediction {
-	p := prediction(rows, classes)
-	switch p.Task = task; task {
-	case examples.SeveralLabels:
-		for i := range p.Probabilities {
-			p.Given = append(p.Given, i%3 == 0)
-		}
-	case examples.Numbers:
-		for _, v := range p.Probabilities {
-			p.Numbers = append(p.Numbers, 1764000000.25+float64(v))
-		}
-		p.Classes, p.Probabilities = nil, nil
-	}
-	return p
-}
 
 func TestPredictionRoundTrip(t *testing.T) {
 	for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
 		for _, rows := range arrowtest.Sizes() {
 			for _, classes := range []int{1, 2, 63, 64, 65} {
 				mem := arrowtest.Allocator(t)
-				want := predictionOf(task, rows, classes)
+				want := schemastest.Prediction(task, rows, classes)
 				m := arrowtest.Must(want.Encode(mem))(t)
-				got := arrowtest.Must(DecodePrediction(m, mem))(t)
+				got := arrowtest.Must(prediction.Decode(m, mem))(t)
 				if rows == 0 {
 					got.Probabilities, want.Probabilities = nil, nil
 				}
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
 				}
-				header := arrowtest.Must(PredictionHeader(m))(t)
+				header := arrowtest.Must(prediction.Header(m))(t)
 				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
 					t.Errorf("key %s, header %v", m.Key, header)
 				}
@@ -77,11 +45,11 @@ func TestPredictionRoundTrip(t *testing.T) {
 // The first message of a generation says so.
 func TestPredictionAfterLostMessages(t *testing.T) {
 	mem := arrowtest.Allocator(t)
-	p := prediction(0, 3)
+	p := schemastest.Prediction(examples.OneLabel, 0, 3)
 	p.After, p.Row, p.Until, p.Rows, p.Generation, p.Lost = 9, 0, 0, 0, 2, true
 	m := arrowtest.Must(p.Encode(mem))(t)
-	if got := arrowtest.Must(DecodePrediction(m, mem))(t); got.Generation != 2 || !got.Lost ||
-		got.Begins() != (Scored{Next: math.MaxInt64, Generation: 1}) {
+	if got := arrowtest.Must(prediction.Decode(m, mem))(t); got.Generation != 2 || !got.Lost ||
+		got.Begins() != (prediction.Scored{Next: math.MaxInt64, Generation: 1}) {
 		t.Errorf("became %+v", got)
 	}
 }
@@ -89,9 +57,9 @@ func TestPredictionAfterLostMessages(t *testing.T) {
 // A message that can't be used has no rows, and says why.
 func TestPredictionWithoutRows(t *testing.T) {
 	mem := arrowtest.Allocator(t)
-	p := prediction(0, 3)
+	p := schemastest.Prediction(examples.OneLabel, 0, 3)
 	p.After, p.Row, p.Until, p.Rows, p.Reason = 9, 0, 0, 0, "3 features, the model has 4"
-	got := arrowtest.Must(DecodePrediction(arrowtest.Must(p.Encode(mem))(t), mem))(t)
+	got := arrowtest.Must(prediction.Decode(arrowtest.Must(p.Encode(mem))(t), mem))(t)
 	if got.Reason != p.Reason || len(got.Classes) != 0 || !slices.Equal(got.Labels, p.Labels) {
 		t.Errorf("became %+v", got)
 	}
@@ -100,10 +68,10 @@ func TestPredictionWithoutRows(t *testing.T) {
 // Earlier releases wrote numbers as float32. Their messages are still on topics.
 func TestNumbersOfEarlierReleases(t *testing.T) {
 	mem := arrowtest.Allocator(t)
-	want := predictionOf(examples.Numbers, 2, 3)
+	want := schemastest.Prediction(examples.Numbers, 2, 3)
 	want.Numbers = []float64{1, 2.5, -3, 4, 0, 1e30}
 	m := arrowtest.Must(want.Encode(mem))(t)
-	record := want.record(mem)
+	record := arrowtest.Must(stream.Decode(m.Value, mem, nil))(t)
 	defer record.Release()
 	numbers := array.NewFixedSizeListBuilder(mem, 3, arrow.PrimitiveTypes.Float32)
 	defer numbers.Release()
@@ -113,11 +81,11 @@ func TestNumbersOfEarlierReleases(t *testing.T) {
 	numbers.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, 2.5, -3, 4, 0, 1e30}, nil)
 	column := numbers.NewArray()
 	defer column.Release()
-	earlier := array.NewRecord(predictionSchema(3, examples.Numbers, arrow.PrimitiveTypes.Float32), append(record.Columns()[:3:3], column), 2)
+	earlier := array.NewRecord(prediction.Schema(3, examples.Numbers, arrow.PrimitiveTypes.Float32), append(record.Columns()[:3:3], column), 2)
 	defer earlier.Release()
 	m.Value = arrowtest.Must(stream.Encode(earlier, mem))(t)
 	want.Numbers[5] = float64(float32(1e30))
-	if got := arrowtest.Must(DecodePrediction(m, mem))(t); !reflect.DeepEqual(got, want) {
+	if got := arrowtest.Must(prediction.Decode(m, mem))(t); !reflect.DeepEqual(got, want) {
 		t.Errorf("became %+v", got)
 	}
 }
@@ -125,15 +93,15 @@ func TestNumbersOfEarlierReleases(t *testing.T) {
 func TestMaxPredictionRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
 		mem := arrowtest.Allocator(t)
-		p := prediction(1, classes)
+		p := schemastest.Prediction(examples.OneLabel, 1, classes)
 		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
-			rows := MaxPredictionRows(task, p.Labels)
-			if m, err := predictionOf(task, rows, classes).Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
+			rows := prediction.MaxRows(task, p.Labels)
+			if m, err := schemastest.Prediction(task, rows, classes).Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
 				t.Errorf("task %d, %d rows of %d classes: %d bytes, %v", task, rows, classes, len(m.Value), err)
 			}
 		}
 	}
-	long := prediction(1, 2)
+	long := schemastest.Prediction(examples.OneLabel, 1, 2)
 	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
 	_, err := long.Encode(arrowtest.Allocator(t))
 	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
@@ -158,7 +126,7 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 		{"generation", "-1", "header generation is -1, expected at least 0"},
 		{"lost", "true", "row 128 begins generation 2"},
 	} {
-		p := prediction(2, 3)
+		p := schemastest.Prediction(examples.OneLabel, 2, 3)
 		p.Generation = 2
 		m := arrowtest.Must(p.Encode(mem))(t)
 		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
@@ -167,27 +135,14 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 				m.Headers[i].Value = c.value
 			}
 		}
-		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+		if _, err := prediction.Decode(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
 		}
 	}
-	other := arrowtest.Must(residuals(2, 3).Encode(mem))(t)
-	m := arrowtest.Must(prediction(2, 3).Encode(mem))(t)
+	other := arrowtest.Must(schemastest.Residuals(2, 3).Encode(mem))(t)
+	m := arrowtest.Must(schemastest.Prediction(examples.OneLabel, 2, 3).Encode(mem))(t)
 	m.Value = other.Value
-	if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
+	if _, err := prediction.Decode(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
 		t.Error(err)
-	}
-}
-
-// Messages with other bytes or another time have other checksums.
-func TestMessageChecksum(t *testing.T) {
-	seen := map[string]bool{}
-	for _, value := range []string{"", "a", "b"} {
-		for _, at := range []int64{0, 1, 1700000000000} {
-			seen[MessageChecksum([]byte(value), at)] = true
-		}
-	}
-	if len(seen) != 9 {
-		t.Errorf("%d checksums of 9 messages", len(seen))
 	}
 }
