@@ -70,6 +70,7 @@ func (s *simulation) checkFailure(end *dispatch.RunError) {
 	case s.giveUp > 0 && about("started the run within"):
 	case about("no example has a label") && about("rows are forgotten"): // an operator may have forgotten all
 		s.oneClass = true
+	case about("warm start: the version of run") && s.removed[s.warm[end.Run]]: // forget --now removes it, whoever is about to start from it
 	case !s.dataLost:
 		s.fail("run %s failed, though no data was lost: %v", end.Run, end)
 	case s.examplesChanged && (about("no examples on") || about("all examples have the label")): // what is left can't be used
