@@ -24,7 +24,7 @@ func TestSearchWithFolds(t *testing.T) {
 	digests := map[examples.Fold][]wire.Digest{}
 	search := func(jobs ...topics.Job) (made [][]*replay.Candidate) {
 		made = make([][]*replay.Candidate, len(jobs))
-		err := replay.Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+		err := Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
 			if c.Err != nil {
 				return c.Err
 			}

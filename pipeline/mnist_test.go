@@ -54,7 +54,7 @@ func TestMNISTErrors(t *testing.T) {
 			job.Seed = seed
 			jobs = append(jobs, job)
 		}
-		err := replay.Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
+		err := Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
 			if trained.Err != nil {
 				return trained.Err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -78,6 +79,11 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	began := p.Clock.Now()
 	r := newRunner(p, job, owner, planning.Arithmetic(blas), join, rec)
 	r.retention = files.Retention
+	if choice.Needed(job) {
+		r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
+			return choice.ResolvePlanned(ctx, p, log, blas, job, plan, rows, rec)
+		}
+	}
 	if err := r.run(ctx, untilEnd); err != nil {
 		return r.report, err
 	}
@@ -98,7 +104,8 @@ type runner struct {
 	owner     ownership.Owner    // of the plans topic among the runners: who owns it submits
 	here      schemas.Arithmetic // of this process
 	join      func(context.Context) (work execution, leave func(), err error)
-	work      execution // while this process is the active one
+	work      execution                                                       // while this process is the active one
+	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // stages by the rows of the first plan; nil: those of the job
 	rec       event.Recorder
 	retention topics.ExamplesRetention
 	backlog   backlog
@@ -410,6 +417,9 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	}
 	r.looksForClasses()
 	r.head, r.window, r.counted, r.renews, r.had, r.least = head, nil, nil, false, 0, 0
+	if r.choose != nil {
+		r.job.Stages = head.Plan.Stages
+	}
 	if r.stored, err = r.readWindow(ctx, *head, known); err != nil {
 		return err
 	}
@@ -578,7 +588,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			}
 		case len(spans) > 0 && (whole || untilEnd || late):
 			if r.window == nil {
-				return r.firstPlan(ctx, l, sealed, sources, spans)
+				return r.firstPlan(ctx, l, sealed, sources, spans, found)
 			}
 			return r.updatePlan(ctx, l, sealed, sources, spans, found)
 		}
@@ -810,10 +820,17 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
 func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
-	spans coverage.Spans) (*schemas.Plan, error) {
+	spans coverage.Spans, rows int64) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
 	if err != nil {
 		return nil, err
+	}
+	if r.choose != nil && r.head == nil {
+		chosen, err := r.choose(ctx, plan, rows)
+		if err != nil {
+			return nil, err
+		}
+		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, chosen.Stages, chosen.Prepare
 	}
 	if r.adds(plan, spans); r.head != nil { // nothing is left of what the chain had
 		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = slices.Clone(r.backlog.ends), progressOf(r.counted, sources), r.had

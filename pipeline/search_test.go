@@ -50,7 +50,7 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 				jobs[i].Memory = memory
 			}
 			rec, ended := &eventRecorder{}, 0
-			err := replay.Search(t.Context(), log, openBLAS(t), jobs, 0, rec, func(i int, c *replay.Candidate) error {
+			err := Search(t.Context(), log, openBLAS(t), jobs, 0, rec, func(i int, c *replay.Candidate) error {
 				if c.Err != nil || c.Report.WeightsDigest != alone[i] {
 					t.Errorf("candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
 				}
@@ -84,7 +84,7 @@ func TestSearchHasOneSpan(t *testing.T) {
 	produce(t, log, job, 0, message)
 	jobs := []topics.Job{job, job, job}
 	jobs[1].Seed = 2
-	err := replay.Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
+	err := Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
 		if c.Err != nil || c.Report.Rows != 100 {
 			t.Errorf("candidate %d: %v, report %+v, expected 100 rows", i, c.Err, c.Report)
 		}

@@ -37,7 +37,7 @@ func newRun() *cobra.Command {
 		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
 			"other process.",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := errors.Join(show.check(), artifact.CheckWritable(report), checkPage("--page", pageAt), c.CheckStages()); err != nil {
+			if err := errors.Join(show.check(), artifact.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
 				return err
 			}
 			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {

@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -51,7 +52,7 @@ func newSearch() *cobra.Command {
 				return err
 			}
 			if err := errors.Join(show.check(), checkBy(by), checkMeasured(by, c), checkFolds(folds),
-				c.CheckStages(), artifact.CheckWritable(output), artifact.CheckWritable(page)); err != nil {
+				artifact.CheckWritable(output), artifact.CheckWritable(page)); err != nil {
 				return err
 			}
 			switch {
@@ -81,7 +82,7 @@ func newSearch() *cobra.Command {
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
-				err := replay.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
+				err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
 					list[i].Add(made)
 					return nil
 				})

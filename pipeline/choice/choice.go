@@ -50,7 +50,24 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 			sealed += s.Rows
 		}
 	}
-	candidates, err := candidatesOf(ctx, p, job, sealed)
+	return resolve(ctx, p, job, sealed, rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
+		return replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, with)
+	})
+}
+
+// ResolvePlanned is as [Resolve], of a job whose rows are those of a plan of a full run: so many.
+func ResolvePlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, plan *schemas.Plan,
+	rows int64, rec event.Recorder) (topics.Job, error) {
+	return resolve(ctx, p, job, rows, rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
+		return replay.SearchPlanned(ctx, p, log, blas, jobs, plan, &notices{rec}, with)
+	})
+}
+
+// searcher trains jobs, as [replay.SearchIngested] does.
+type searcher func(jobs []topics.Job, with func(int, *replay.Candidate) error) error
+
+func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64, rec event.Recorder, train searcher) (topics.Job, error) {
+	candidates, err := candidatesOf(ctx, p, job, rows)
 	if err != nil {
 		return job, err
 	}
@@ -61,7 +78,7 @@ func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *k
 		return job, nil
 	}
 	search := func(candidates []candidate) (found, error) {
-		best, err := lowestOf(ctx, p, log, blas, job, candidates, ingested, rec)
+		best, err := lowestOf(job, candidates, rec, train)
 		if err != nil {
 			return best, fmt.Errorf("choose stages: %w", err)
 		}
@@ -94,8 +111,7 @@ type found struct {
 }
 
 // lowestOf returns the best of candidates.
-func lowestOf(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, candidates []candidate,
-	ingested *source.Ingested, rec event.Recorder) (found, error) {
+func lowestOf(job topics.Job, candidates []candidate, rec event.Recorder, train searcher) (found, error) {
 	jobs := make([]topics.Job, len(candidates))
 	for i, c := range candidates {
 		jobs[i] = job
@@ -103,7 +119,7 @@ func lowestOf(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *
 		jobs[i].Examples.Holdout = heldOut(job)
 	}
 	best := found{loss: math.Inf(1)}
-	err := replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, func(i int, c *replay.Candidate) error {
+	err := train(jobs, func(i int, c *replay.Candidate) error {
 		if c.Report == nil {
 			event.Notice(rec, "stages: %s can't be used: %v", candidates[i].name, c.Err)
 			return nil

@@ -31,53 +31,58 @@ type Candidate struct {
 	Err    error           // why; a *[dispatch.RunError]
 }
 
-// Search trains all jobs, one after the other, and calls with for each when it has ended. Weights are those of separate
+// SearchIngested trains all jobs, one after the other, and calls with for each when it has ended. Weights are those of separate
 // runs of the jobs, bit for bit. The jobs differ in stages, average, preparation, class weight, seed or intercept, and in nothing
-// else: the files of the first are ingested, once, and all runs are over the spans that the examples topic has then.
+// else: their files were ingested, and all runs are over the spans that the examples topic has now.
 // What runs have in common stays in memory. They write to topics of their own, which are deleted at the end. An error
 // of with ends the search. With folds, of which there are at least two, each job is trained that often, and each run
 // holds out one fold in place of what the job says; runs with the same fold follow one another, as they have more in common.
-func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
-	with func(int, *Candidate) error) error {
-	rec = event.Serialised(rec)
-	job := jobs[0]
-	p := topics.OpenFor(log, job, nil)
-	if err := topics.Create(ctx, p, &job); err != nil {
-		return err
-	}
-	files, err := source.IngestExamples(ctx, p, job, rec)
-	if err != nil {
-		return err
-	}
-	return SearchIngested(ctx, p, log, blas, jobs, files, folds, rec, with)
+func SearchIngested(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
+	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) error {
+	var first *schemas.Plan
+	return search(ctx, p, log, blas, jobs, max(folds, 1), rec, func(number int, job topics.Job) (*schemas.Plan, error) {
+		plan, err := searchPlan(ctx, p, job, blas, files)
+		if err != nil {
+			return nil, err
+		}
+		if folds > 0 {
+			plan.Fold = examples.Fold{Number: number, Of: folds}
+			plan.Holdout = 1 / float64(folds)
+		}
+		if first == nil {
+			first = plan
+		}
+		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
+		plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
+		return plan, nil
+	}, with)
 }
 
-// SearchIngested is [Search] over files that were ingested.
-func SearchIngested(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
-	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) (err error) {
-	job := jobs[0]
-	s, err := beside(ctx, p, log, job, "search", partition.NewSharingStore, blas, rec)
+// SearchPlanned is as [SearchIngested], over the rows of a plan of a full run, which may be of a chain, without folds.
+func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
+	plan *schemas.Plan, rec event.Recorder, with func(int, *Candidate) error) error {
+	return search(ctx, p, log, blas, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
+		own := *plan
+		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, job.Stages, job.Prepare, job.Examples.Holdout
+		return &own, nil
+	}, with)
+}
+
+// search trains all jobs so many times, by the plans that planned returns.
+func search(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, times int,
+	rec event.Recorder, planned func(number int, job topics.Job) (*schemas.Plan, error), with func(int, *Candidate) error) (err error) {
+	s, err := beside(ctx, p, log, jobs[0], "search", partition.NewSharingStore, blas, rec)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.delete(ctx)) }()
 	known := surveys{}
-	var first *schemas.Plan
-	for number := range max(folds, 1) {
+	for number := range times {
 		for i, job := range jobs {
-			plan, err := searchPlan(ctx, p, job, blas, files)
+			plan, err := planned(number, job)
 			if err != nil {
 				return err
 			}
-			if folds > 0 {
-				plan.Fold = examples.Fold{Number: number, Of: folds}
-				plan.Holdout = 1 / float64(folds)
-			}
-			if first == nil {
-				first = plan
-			}
-			plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
-			plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
 			c := &Candidate{Plan: plan}
 			if c.Report, err = s.train(ctx, plan, known); err != nil {
 				if !errors.As(err, new(*dispatch.RunError)) {

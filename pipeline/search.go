@@ -1,0 +1,48 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/choice"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs that list no stages have those that are
+// chosen for the first of them.
+func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
+	with func(int, *replay.Candidate) error) error {
+	rec = event.Serialised(rec)
+	p := topics.OpenFor(log, jobs[0], nil)
+	if err := topics.Create(ctx, p, &jobs[0]); err != nil {
+		return err
+	}
+	files, err := source.IngestExamples(ctx, p, jobs[0], rec)
+	if err != nil {
+		return err
+	}
+	var chosen *topics.Job
+	for i := range jobs {
+		job := &jobs[i]
+		if len(job.Stages) > 0 {
+			continue
+		}
+		if chosen == nil {
+			of, err := choice.Resolve(ctx, p, log, blas, *job, files, rec)
+			if err != nil {
+				return err
+			}
+			chosen = &of
+		}
+		job.Stages = chosen.Stages
+		if job.Prepare.Scale == prepare.ScaleAuto {
+			job.Prepare.Scale = chosen.Prepare.Scale
+		}
+	}
+	return replay.SearchIngested(ctx, p, log, blas, jobs, files, folds, rec, with)
+}
