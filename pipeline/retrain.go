@@ -849,8 +849,8 @@ func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 }
 
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
-// If there is no row to fit to, as all are forgotten, or their sources are removed, it is nil, and the chain begins
-// again. If one class is left, it is nil, and only is that class.
+// If there is no row to fit to, as all are forgotten, or their sources are removed or have lost messages, it is nil, and the chain
+// begins again. If one class is left, it is nil, and only is that class.
 func (r *runner) fullPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
 	spans, err := r.windowWith(nil).Union(nil)
 	if err != nil {
@@ -864,13 +864,13 @@ func (r *runner) fullPlan(ctx context.Context, l, sealed *protocol.Ledger, sourc
 	keepsRows(l, plan)
 	r.keepWhatCounted(plan.Chain, sources)
 	plan.Chain.Had = r.had
-	if len(plan.Forgotten)+len(plan.Removed) > 0 {
+	// A source that has lost messages counts no longer, so that increments that are still there may have no row that does.
+	if len(plan.Forgotten)+len(plan.Removed) > 0 || r.renews {
 		if any, err := r.anyFits(ctx, plan); err != nil {
 			return nil, err
 		} else if !any {
-			event.Notice(r.rec, "all rows of version %d are forgotten, or their sources removed: the chain begins again "+
-				"with the next examples",
-				r.head.Version)
+			event.Notice(r.rec, "all rows of version %d are forgotten or lost, or their sources removed: the chain begins again "+
+				"with the next examples", r.head.Version)
 			r.beginAgain()
 			return nil, nil
 		}

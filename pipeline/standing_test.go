@@ -278,24 +278,7 @@ func TestExamplesTruncated(t *testing.T) {
 			fill(t, log, job, 0, 10)
 			produce(t, log, job, 0, kafkalog.Message{Value: []byte("of no use")})
 			retrainToEnd(t, log, job)
-			times := readTopic(t, log, job.Name+".examples")
-			if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
-				t.Fatal(err)
-			}
-			for _, topic := range topics.Topics(job) {
-				if topic.Name == job.Name+".examples" {
-					if err := log.Create(t.Context(), topic); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			client := clientOf(t, log)
-			for _, m := range times[:7] {
-				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: job.Name + ".examples", Value: m.Value,
-					Timestamp: m.Time}).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
-			}
+			truncate(t, log, job, 7)
 			fill(t, log, job, 100, 100+written)
 			report, rec := retrainToEnd(t, log, job)
 			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 11 || replaced[0].Proven != 6 ||
@@ -313,6 +296,59 @@ func TestExamplesTruncated(t *testing.T) {
 				t.Errorf("the last version has %d rows, offered: %v; expected %d", last.WindowRows, last.Offered, want)
 			}
 		})
+	}
+}
+
+// truncate leaves only the first messages of the examples topic, which has one partition.
+func truncate(t *testing.T, log *kafkalog.Log, job topics.Job, messages int) {
+	t.Helper()
+	all := readTopic(t, log, job.Name+".examples")
+	if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range topics.Topics(job) {
+		if topic.Name == job.Name+".examples" {
+			if err := log.Create(t.Context(), topic); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	client := clientOf(t, log)
+	for _, m := range all[:messages] {
+		r := &kgo.Record{Topic: job.Name + ".examples", Key: m.Key, Value: m.Value, Timestamp: m.Time}
+		for _, h := range m.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A source that has lost messages counts no longer. If a chain had learnt nothing else, it begins again with the next examples.
+func TestSourceIsTruncated(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	job.Examples.Train = newJob(t, rings(10*64, 4, 3, 1), table{}).Examples.Train
+	retrainToEnd(t, log, job)
+	truncate(t, log, job, 7)
+	job.Examples.Train = nil
+	rec := &eventRecorder{}
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begins := slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
+		return strings.Contains(n.Text, "the chain begins again with the next examples")
+	})
+	if len(report.Updates) > 0 || !begins {
+		t.Errorf("versions %+v, notices %v", report.Updates, eventsOf[event.Noticed](rec))
+	}
+	fill(t, log, job, 100, 102)
+	if report, _ = retrainToEnd(t, log, job); report.Rows != 2*standingRows || report.Updates[0].Kind != schemas.RunFull ||
+		report.Updates[0].Gone != 640 || report.Updates[0].Offered { // subscribers keep the version of 640 rows
+		for _, u := range report.Updates {
+			t.Errorf("the chain begins again with %+v", *u)
+		}
 	}
 }
 
