@@ -32,10 +32,12 @@ type recipe struct {
 	labels    []string
 	stages    []schemas.Stage // of a member
 	members   int             // that are averaged; 0: none
+	task      examples.Task
 }
 
 func (r recipe) String() string {
 	text := fmt.Sprintf("%d classes, %s scale, pca %d, intercept %v", len(r.labels), r.prepare.Scale, r.prepare.PCA, r.intercept)
+	text += [...]string{examples.OneLabel: "", examples.SeveralLabels: ", several labels", examples.Numbers: ", numbers"}[r.task]
 	if r.members > 0 {
 		text += fmt.Sprintf(", %d members", r.members)
 	}
@@ -87,6 +89,15 @@ func (r recipe) model(t testing.TB) *model.Model {
 	if grown {
 		preparation = append(preparation, table.Bins()...)
 	}
+	if r.task == examples.Numbers {
+		k := len(r.labels)
+		center, rest, scale := draw(k, 1), draw(k, 1), draw(k, 1)
+		for c := range center {
+			center[c] += 1.7e9 // as times have: predictions in float32 would have steps of 128
+		}
+		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, center), wire.Vector(statistics.TensorTargetRest, rest),
+			wire.Vector(statistics.TensorTargetScale, scale))
+	}
 	prepared, err := prepare.New(r.prepare, preparation)
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +105,12 @@ func (r recipe) model(t testing.TB) *model.Model {
 	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all,
 		Average: r.members}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels, LabelType: examples.TypeOf(r.labels)}
+	switch r.task {
+	case examples.Numbers:
+		plan.Targets = r.labels
+	case examples.SeveralLabels:
+		plan.Labels, manifest.Thresholds = schemas.LabelsSeveral, &statistics.Thresholds{MicroF1: 0.3}
+	}
 	if len(r.labels) == 2 {
 		manifest.Threshold = 0.3 // which no float32 is
 	}
@@ -209,6 +226,13 @@ func everyRecipe(t testing.TB) (all []recipe) {
 			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
 			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
 				stages: []schemas.Stage{stage, stage}})
+		}
+	}
+	for _, task := range []examples.Task{examples.SeveralLabels, examples.Numbers} {
+		for i, l := range model.LinksOf(task) {
+			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+				stages: []schemas.Stage{stage, stage}, members: 2 * (i % 2), task: task})
 		}
 	}
 	forest, drawn := grownFeatures(), everyFeatures(t)[0]

@@ -1,21 +1,18 @@
 package export
 
 import (
-	"errors"
 	"io"
 
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // ONNX is the format of computations that many runtimes run (https://onnx.ai). The graph has an input features [rows, d], float32, where
-// a missing value is NaN, and the outputs label [rows], texts or int64, and probabilities [rows, k], float32. What a
-// seed draws is in the file.
+// a missing value is NaN, and the outputs of [model.Model.Add]. What a seed draws is in the file.
 const ONNX = "onnx"
 
 func onnxFormat() Format {
-	return Format{Name: ONNX, Doc: "a computation from features to labels and probabilities for onnxruntime and others",
+	return Format{Name: ONNX, Doc: "a computation from features to labels, probabilities or numbers for onnxruntime and others",
 		Write: writeONNX}
 }
 
@@ -32,22 +29,12 @@ func writeONNX(w io.Writer, m *model.Model) error {
 	if m.Sparse() {
 		return SparseError{ONNX}
 	}
-	if m.Task() != examples.OneLabel {
-		return errors.New("format onnx: the model predicts numbers or several labels: expected a model of one label a row; the " +
-			"format arrow has all models")
-	}
 	about, err := metadata(m)
 	if err != nil {
 		return err
 	}
 	g := onnx.New(m.Manifest.Name, about)
-	label, probabilities := m.Add(g, g.Input("features", m.Width()))
-	if m.LabelType() == examples.WholeLabels {
-		g.OutputIntegers("label", label)
-	} else {
-		g.OutputTexts("label", label)
-	}
-	g.OutputMatrix("probabilities", probabilities, len(m.Labels()))
+	m.Add(g, g.Input("features", m.Width()))
 	_, err = g.WriteTo(w)
 	return err
 }

@@ -11,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // largest is by how much a probability of onnxruntime may differ from that of Go.
@@ -73,8 +75,10 @@ func writeCase(t *testing.T, path string, r recipe) {
 		Version       int               `json:"version"`
 		Threshold     float64           `json:"threshold"` // 0: none
 		Labels        any               `json:"labels"`
-		Features      [][]*float32      `json:"features"` // null: missing
-		Probabilities [][]float32       `json:"probabilities"`
+		Features      [][]*float32      `json:"features"`      // null: missing
+		Probabilities [][]float32       `json:"probabilities"` // of labels
+		Least         float64           `json:"least"`         // probability of a label that is given, of several labels; 0: one label
+		Numbers       [][]float64       `json:"numbers"`
 		Tensors       map[string]tensor `json:"tensors"`
 	}{Case: r.String(), Version: m.Manifest.Version, Threshold: m.Manifest.Threshold, Labels: m.LabelType().Values(m.Labels()), Tensors: map[string]tensor{}}
 	for _, v := range m.Tensors() {
@@ -92,9 +96,20 @@ func writeCase(t *testing.T, path string, r recipe) {
 		}
 		known.Features = append(known.Features, row)
 	}
-	probabilities := m.Predictor(kernel.Gonum()).Probabilities(x)
-	for i := range probabilities.Rows {
-		known.Probabilities = append(known.Probabilities, probabilities.Row(i))
+	p := m.Predictor(kernel.Gonum())
+	switch m.Task() {
+	case examples.Numbers:
+		for numbers := range slices.Chunk(p.Numbers(x), len(m.Labels())) {
+			known.Numbers = append(known.Numbers, numbers)
+		}
+	case examples.SeveralLabels:
+		known.Least = m.Threshold()
+		fallthrough
+	default:
+		probabilities := p.Probabilities(x)
+		for i := range probabilities.Rows {
+			known.Probabilities = append(known.Probabilities, probabilities.Row(i))
+		}
 	}
 	content, err := json.Marshal(known)
 	if err != nil {

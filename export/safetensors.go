@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // Safetensors is the format of files with named tensors: 8 bytes with the length of a JSON header, little-endian, the header, and the
@@ -31,10 +29,6 @@ type safetensor struct {
 }
 
 func writeSafetensors(w io.Writer, m *model.Model) error {
-	if m.Task() != examples.OneLabel {
-		return errors.New("format safetensors: the model predicts numbers or several labels: expected a model of one label a row; " +
-			"the format arrow has all models")
-	}
 	about, err := metadata(m)
 	if err != nil {
 		return err

@@ -11,9 +11,34 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Add adds the model to a graph: the label of each row of raw features (n × d; NaN for a missing value),
-// n texts or whole numbers, and the probability of each label (n × k). It adds what [Predictor.Probabilities] computes.
-func (m *Model) Add(g *onnx.Graph, raw onnx.Value) (label, probabilities onnx.Value) {
+// Add adds the model to a graph: what it predicts of each row of raw features (n × d; NaN for a missing value), in the outputs of its
+// task. It adds what [Predictor.Probabilities] and [Predictor.Numbers] compute.
+//
+//	one label       label [n], texts or whole numbers, and probabilities [n, k]
+//	several labels  given [n, k], which labels a row is given, and probabilities [n, k]
+//	numbers         numbers [n, k], float64
+func (m *Model) Add(g *onnx.Graph, raw onnx.Value) {
+	k := len(m.Labels())
+	predicted := m.addPredictions(g, raw)
+	switch m.Task() {
+	case examples.Numbers:
+		g.OutputDoubles("numbers", m.prepared.AddRestore(g, predicted), k)
+		return
+	case examples.SeveralLabels:
+		g.OutputFlags("given", g.Node("GreaterOrEqual", predicted, g.Number(least(m.Threshold()))), k)
+	default:
+		label := g.Node("Gather", m.addLabels(g), m.addDecide(g, predicted))
+		if m.LabelType() == examples.WholeLabels {
+			g.OutputIntegers("label", label)
+		} else {
+			g.OutputTexts("label", label)
+		}
+	}
+	g.OutputMatrix("probabilities", predicted, k)
+}
+
+// addPredictions adds the probability of each label, or the standardised numbers (n × k).
+func (m *Model) addPredictions(g *onnx.Graph, raw onnx.Value) (probabilities onnx.Value) {
 	k := len(m.Labels())
 	inputs := m.prepared.Add(g, raw)
 	plan := m.Manifest.Plan
@@ -42,7 +67,16 @@ func (m *Model) Add(g *onnx.Graph, raw onnx.Value) (label, probabilities onnx.Va
 	if plan.Members() > 1 {
 		probabilities = g.Node("Div", votes, g.Number(float32(plan.Members())))
 	}
-	return g.Node("Gather", m.addLabels(g), m.addDecide(g, probabilities)), probabilities
+	return probabilities
+}
+
+// least returns the least float32 that is at least a threshold: probabilities are float32.
+func least(threshold float64) float32 {
+	v := float32(threshold)
+	if float64(v) < threshold {
+		v = math.Nextafter32(v, 1)
+	}
+	return v
 }
 
 // addDecide adds what [Model.Decide] computes of each row.
@@ -51,12 +85,8 @@ func (m *Model) addDecide(g *onnx.Graph, probabilities onnx.Value) onnx.Value {
 	if t == 0 {
 		return g.Node("Squeeze", g.Along(1, "ArgMax", probabilities), g.Integers(1))
 	}
-	least := float32(t)
-	if float64(least) < t { // probabilities are float32: they are at least t if they are at least the next one
-		least = math.Nextafter32(least, 1)
-	}
 	second := g.Along(1, "Gather", probabilities, g.Integer(1))
-	return g.Node("Where", g.Node("GreaterOrEqual", second, g.Number(least)), g.Integer(1), g.Integer(0))
+	return g.Node("Where", g.Node("GreaterOrEqual", second, g.Number(least(t))), g.Integer(1), g.Integer(0))
 }
 
 // addProduct returns the products of the stage's block, given the score before the stage.

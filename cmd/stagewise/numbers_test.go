@@ -139,8 +139,7 @@ func TestNumbers(t *testing.T) {
 		t.Error("score has predicted nothing")
 	}
 	for _, format := range []string{"onnx", "safetensors"} {
-		code, _, stderr := stagewise("weights", "export", "--model", "numbers.model", "--format", format, "-o", "x")
-		if code == exitDone || !strings.Contains(stderr, "the model predicts numbers or several labels") {
+		if code, _, stderr := stagewise("weights", "export", "--model", "numbers.model", "--format", format, "-o", "x"); code != exitDone {
 			t.Errorf("%s: exit code %d: %s", format, code, stderr)
 		}
 	}

@@ -170,8 +170,7 @@ func TestSeveralLabelsInAChain(t *testing.T) {
 		t.Errorf("the server answers %s", answer.Body)
 	}
 	for _, format := range []string{"onnx", "safetensors"} {
-		if code, _, stderr := stagewise("weights", "export", "--model", "several.model", "--format", format, "-o",
-			"x"); code == exitDone || !strings.Contains(stderr, "several labels") {
+		if code, _, stderr := stagewise("weights", "export", "--model", "several.model", "--format", format, "-o", "x"); code != exitDone {
 			t.Errorf("%s: exit code %d: %s", format, code, stderr)
 		}
 	}

@@ -32,39 +32,55 @@ def problems_of_safetensors(path: pathlib.Path, known: dict) -> list[str]:
     return found
 
 
+def outputs_of(known: dict) -> dict[str, tuple[str, list]]:
+    """Returns the types and shapes of the outputs, by name."""
+    k = len(known["labels"])
+    if known["numbers"]:
+        return {"numbers": ("tensor(double)", ["rows", k])}
+    probabilities = {"probabilities": ("tensor(float)", ["rows", k])}
+    if known["least"]:
+        return {"given": ("tensor(bool)", ["rows", k]), **probabilities}
+    return {"label": ("tensor(string)" if isinstance(known["labels"][0], str) else "tensor(int64)", ["rows"]), **probabilities}
+
+
 def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
-    """Returns by how much a probability differs at most, and what is wrong."""
+    """Returns by how much a probability or number differs at most, and what is wrong."""
     found = []
     onnx.checker.check_model(str(path), full_check=True)
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     shapes = {v.name: (v.type, v.shape) for v in session.get_inputs() + session.get_outputs()}
-    k = len(known["labels"])
-    wanted = {
-        "features": ("tensor(float)", ["rows", len(known["features"][0])]),
-        "label": ("tensor(string)" if isinstance(known["labels"][0], str) else "tensor(int64)", ["rows"]),
-        "probabilities": ("tensor(float)", ["rows", k]),
-    }
-    if shapes != wanted:
+    outputs = outputs_of(known)
+    if shapes != (wanted := {"features": ("tensor(float)", ["rows", len(known["features"][0])]), **outputs}):
         found.append(f"inputs and outputs {shapes}, expected {wanted}")
     if json.loads(session.get_modelmeta().custom_metadata_map["labels"]) != known["labels"]:
         found.append("other labels in the metadata")
     features = np.array([[np.nan if v is None else v for v in row] for row in known["features"]], np.float32)
-    label, probabilities = session.run(["label", "probabilities"], {"features": features})
-    expected = np.array(known["probabilities"], np.float32)
-    if probabilities.dtype != np.float32 or probabilities.shape != expected.shape:
-        return np.inf, [*found, f"probabilities are {probabilities.dtype} {probabilities.shape}, expected {expected.shape}"]
-    best = np.sort(expected)
-    for i in np.flatnonzero(best[:, -1] - best[:, -2] > 1e-4 if k > 1 else np.ones(len(best))):
+    got = dict(zip(outputs, session.run(list(outputs), {"features": features})))
+    last = "numbers" if known["numbers"] else "probabilities"
+    expected = np.array(known[last], got[last].dtype)
+    if got[last].shape != expected.shape:
+        return np.inf, [*found, f"{last} have shape {got[last].shape}, expected {expected.shape}"]
+    if known["least"]:
+        sure = abs(expected - known["least"]) > 1e-4
+        if not np.array_equal(got["given"][sure], (expected >= known["least"])[sure]):
+            found.append("other labels are given")
+    elif "label" in got:
+        found += problems_of_labels(got["label"], expected, known)
+    for few in (0, 1):
+        for (name, (_, shape)), values in zip(outputs.items(), session.run(list(outputs), {"features": features[:few]})):
+            if list(values.shape) != [few, *shape[1:]]:
+                found.append(f"{few} rows have {name} of shape {values.shape}")
+    return float(np.abs(got[last] - expected).max()), found
+
+
+def problems_of_labels(label: np.ndarray, expected: np.ndarray, known: dict) -> list[str]:
+    found, best = [], np.sort(expected)
+    for i in np.flatnonzero(best[:, -1] - best[:, -2] > 1e-4 if expected.shape[1] > 1 else np.ones(len(best))):
         at = known["threshold"]
         decided = int(float(expected[i][1]) >= at) if at else expected[i].argmax()
         if label[i] != known["labels"][decided]:
             found.append(f"row {i} has label {label[i]}")
-    for few in (0, 1):
-        label, probabilities = session.run(["label", "probabilities"], {"features": features[:few]})
-        if label.shape != (few,) or probabilities.shape != (few, k):
-            found.append(f"{few} rows have {label.shape} labels and {probabilities.shape} probabilities")
-    difference = np.abs(session.run(["probabilities"], {"features": features})[0] - expected).max()
-    return float(difference), found
+    return found
 
 
 for case in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):

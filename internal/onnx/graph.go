@@ -41,11 +41,12 @@ type attribute struct {
 	texts    []string
 }
 
-// constant is a tensor that the graph has from the beginning. One of the three lists is set.
+// constant is a tensor that the graph has from the beginning. One of the lists is set.
 type constant struct {
 	name     Value
 	shape    []int
 	floats   []float32
+	doubles  []float64
 	integers []int64
 	texts    []string
 }
@@ -76,6 +77,16 @@ func (g *Graph) OutputMatrix(name string, v Value, columns int) {
 	g.output(port{Value(name), float, columns}, v)
 }
 
+// OutputDoubles makes v, a float64 matrix with that many columns, an output of that name.
+func (g *Graph) OutputDoubles(name string, v Value, columns int) {
+	g.output(port{Value(name), double, columns}, v)
+}
+
+// OutputFlags makes v, a matrix of booleans with that many columns, an output of that name.
+func (g *Graph) OutputFlags(name string, v Value, columns int) {
+	g.output(port{Value(name), flag, columns}, v)
+}
+
 // OutputTexts makes v, a vector with one text for each row, an output of that name.
 func (g *Graph) OutputTexts(name string, v Value) { g.output(port{Value(name), text, 0}, v) }
 
@@ -95,6 +106,12 @@ func (g *Graph) Node(operator string, inputs ...Value) Value {
 // Along is [Graph.Node] for an operator that works along an axis.
 func (g *Graph) Along(axis int, operator string, inputs ...Value) Value {
 	return g.add(node{operator: operator, inputs: inputs, attributes: []attribute{{name: "axis", integer: &axis}}}, 1)[0]
+}
+
+// Double adds the conversion of float32 values to float64.
+func (g *Graph) Double(x Value) Value {
+	to := int(double)
+	return g.add(node{operator: "Cast", inputs: []Value{x}, attributes: []attribute{{name: "to", integer: &to}}}, 1)[0]
 }
 
 // add adds a node and names its outputs.
@@ -120,6 +137,11 @@ func (g *Graph) Floats(data []float32, shape ...int) Value {
 
 // Row adds a constant vector. An elementwise operator applies it to each row of a matrix.
 func (g *Graph) Row(data []float32) Value { return g.Floats(data, len(data)) }
+
+// Doubles adds a constant vector of float64 values, as [Graph.Row] does.
+func (g *Graph) Doubles(data []float64) Value {
+	return g.constant(constant{shape: []int{len(data)}, doubles: data})
+}
 
 // Number adds a constant number.
 func (g *Graph) Number(v float32) Value { return g.Floats([]float32{v}) }

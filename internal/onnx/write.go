@@ -31,6 +31,8 @@ const (
 	float   elements = 1
 	integer elements = 7
 	text    elements = 8
+	flag    elements = 9
+	double  elements = 11
 )
 
 // The numbers of the fields in https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
@@ -217,6 +219,13 @@ func (c constant) encode() (field message) {
 		m.number(tensorType, uint64(float))
 		values = 4 * len(c.floats)
 		m.length(tensorBytes, values)
+	case c.doubles != nil:
+		m.number(tensorType, uint64(double))
+		var bytes message
+		for _, v := range c.doubles {
+			bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(v))
+		}
+		m.message(tensorBytes, bytes)
 	case c.integers != nil:
 		m.number(tensorType, uint64(integer))
 		var bytes message

@@ -59,6 +59,8 @@ func TestFile(t *testing.T) {
 	g.OutputMatrix("y", both, 4)
 	g.OutputTexts("words", g.Texts([]string{"a", "β"}))
 	g.Integers(-1, 3)
+	g.OutputDoubles("z", g.Node("Mul", g.Double(x), g.Doubles([]float64{0.1, 1e300})), 2)
+	g.OutputFlags("least", g.Node("GreaterOrEqual", x, g.Number(0)), 2)
 	var file bytes.Buffer
 	if n, err := g.WriteTo(&file); err != nil || n != int64(file.Len()) {
 		t.Fatalf("wrote %d bytes and returned %d, %v", file.Len(), n, err)
@@ -87,6 +89,8 @@ func TestFile(t *testing.T) {
 	}
 	if want := []string{
 		"Add/0:0 = Add x constant/0", "Concat/1:0 = Concat Add/0:0 x axis 1", "y = Identity Concat/1:0", "words = Identity constant/1",
+		"Cast/4:0 = Cast x to ;", "Mul/5:0 = Mul Cast/4:0 constant/3", "z = Identity Mul/5:0",
+		"GreaterOrEqual/7:0 = GreaterOrEqual x constant/4", "least = Identity GreaterOrEqual/7:0",
 	}; !slices.Equal(nodes, want) {
 		t.Errorf("nodes %q, expected %q", nodes, want)
 	}
@@ -101,7 +105,11 @@ func TestFile(t *testing.T) {
 	if values := decode(t, graph[graphConstant][2])[tensorBytes][0]; int64(binary.LittleEndian.Uint64(values)) != -1 || len(values) != 16 {
 		t.Errorf("constant of whole numbers: %x", values)
 	}
-	if len(graph[graphInput]) != 1 || len(graph[graphOutput]) != 2 {
+	if values := decode(t, graph[graphConstant][3])[tensorBytes][0]; len(values) != 16 ||
+		math.Float64frombits(binary.LittleEndian.Uint64(values[8:])) != 1e300 {
+		t.Errorf("constant of doubles: %x", values)
+	}
+	if len(graph[graphInput]) != 1 || len(graph[graphOutput]) != 4 {
 		t.Errorf("%d inputs and %d outputs", len(graph[graphInput]), len(graph[graphOutput]))
 	}
 }

@@ -228,6 +228,22 @@ class Tools(unittest.TestCase):
         got = session.run(None, {session.get_inputs()[0].name: X.astype(np.float32)})
         np.testing.assert_allclose(got[1], model.predict_proba(X), atol=1e-5)
 
+    def test_onnx_of_several_labels_and_of_numbers(self) -> None:
+        import onnxruntime
+
+        X, y = load_iris(return_X_y=True)
+        several = np.stack([y > 0, X[:, 0] > 5.8], axis=1).astype(int)
+        model = StagewiseMultiLabelClassifier(stages=[{"features": {"size": 64}, "link": "logistic"}]).fit(X, several)
+        session = onnxruntime.InferenceSession(model.to_onnx())
+        given, probabilities = session.run(["given", "probabilities"], {"features": X.astype(np.float32)})
+        np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-5)
+        self.assertLess((given != model.predict(X).astype(bool)).mean(), 0.01)  # a probability may be at the threshold
+        times = 1.7e9 + 1e5 * X[:, 0]
+        regressor = StagewiseRegressor(stages=[{"features": {"size": 64}, "link": "identity"}]).fit(X, times)
+        session = onnxruntime.InferenceSession(regressor.to_onnx())
+        (numbers,) = session.run(["numbers"], {"features": X.astype(np.float32)})
+        np.testing.assert_allclose(numbers[:, 0], regressor.predict(X), atol=3)  # of a standard deviation of 82,000
+
     def test_mlflow(self) -> None:
         import mlflow
         import mlflow.sklearn

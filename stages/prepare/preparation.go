@@ -268,6 +268,15 @@ func (p *Preparation) Restore(dst []float64, predictions kernel.Dense) {
 	}
 }
 
+// AddRestore is [Preparation.Restore] in a graph.
+func (p *Preparation) AddRestore(g *onnx.Graph, predictions onnx.Value) onnx.Value {
+	scale := make([]float64, len(p.TargetScale))
+	for c, v := range p.TargetScale {
+		scale[c] = float64(v)
+	}
+	return g.Node("Add", g.Node("Mul", g.Double(predictions), g.Doubles(scale)), g.Doubles(p.TargetCenter))
+}
+
 // Add is [Preparation.Apply] in a graph: it adds the inputs of raw rows.
 func (p *Preparation) Add(g *onnx.Graph, raw onnx.Value) onnx.Value {
 	missing, zero := g.Node("IsNaN", raw), g.Number(0)

@@ -199,7 +199,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows.size)) as folder:
             path = Path(folder, "rows.arrow")
             handover.write(path, rows, columns)
-            self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._settled(rows))
+            self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._kept())
         self._learnt()
         error = self.report_.get("prequential_error")
         return math.nan if error is None else 1 - error / 100
@@ -294,22 +294,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if hasattr(self, "_remove_chain"):
             self._remove_chain()
             del self._remove_chain
-        for kept in ("_chain", "_chosen"):
+        for kept in ("_chain",):
             if hasattr(self, kept):
                 delattr(self, kept)
 
-    def _settled(self, rows: handover.Rows) -> dict[str, Any]:
-        """Returns what a chain has in place of a choice of stages, which it can't make: those of the model, or one with the defaults, of columns that are
-        standardised."""
-        if self.stages is not None:
+    def _kept(self) -> dict[str, Any]:
+        """Returns the stages of the model, with which a chain goes on unless others are listed."""
+        if self.stages is not None or not hasattr(self, "model_"):
             return {}
-        if not hasattr(self, "_chosen"):
-            if hasattr(self, "model_"):
-                plan = self.model_.manifest["plan"]
-                self._chosen = {"stages": plan["stages"], "prepare": plan["prepare"]}
-            else:
-                self._chosen = {"stages": [{}], "prepare": {"scale": "standard"} if len(rows.schema) == rows.columns and "text" not in rows.examples else {}}
-        return self._chosen
+        plan = self.model_.manifest["plan"]
+        return {"stages": plan["stages"], "prepare": plan["prepare"]}
 
     def _run(self, command: str, folder: str, data: str, examples: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
         """Runs the program, and reads its model and its report. chosen are keys that the parameters may leave open."""
