@@ -24,6 +24,7 @@ type kind int
 const (
 	kindText        kind = iota // string
 	kindTexts                   // []string
+	kindWholes                  // []int
 	kindWhole                   // int, int64
 	kindNatural                 // uint64
 	kindReal                    // float64, finite
@@ -42,7 +43,8 @@ const (
 // String returns what a value of the kind is, in the words of an error message after "expected".
 func (k kind) String() string {
 	return [...]string{
-		kindText: "text", kindTexts: "a list of texts, as in [a, b]", kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
+		kindText: "text", kindTexts: "a list of texts, as in [a, b]", kindWholes: "a list of whole numbers, as in [1, 2]",
+		kindWhole: "a whole number", kindNatural: "a whole number from 0 to 2^64-1",
 		kindReal: "a number", kindFlag: "true or false", kindSize: "a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB",
 		kindTime:        "a time such as 24h, 90m or 30s",
 		kindRidge:       "auto or a number ≥ 0",
@@ -79,6 +81,8 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindTimes, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
+	case reflect.TypeFor[[]int]():
+		return kindWholes, true
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -114,6 +118,9 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 			list[i] = item.Value
 		}
 		return list, true
+	}
+	if k == kindWholes {
+		return readWholes(n)
 	}
 	if k == kindClassWeight && n.Kind == yaml.MappingNode {
 		return readClassWeight(n)
@@ -173,6 +180,22 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		return v, err == nil
 	}
 	panic(fmt.Sprintf("config: kind %d", k))
+}
+
+// readWholes returns a list of whole numbers.
+func readWholes(n *yaml.Node) (any, bool) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, false
+	}
+	list := make([]int, len(n.Content))
+	for i, item := range n.Content {
+		number, ok := kindWhole.read(resolve(item))
+		if !ok {
+			return nil, false
+		}
+		list[i] = int(number.(int64))
+	}
+	return list, true
 }
 
 // readClassWeight returns the factors of labels, each once.

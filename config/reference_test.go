@@ -60,7 +60,7 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 // reference returns the table: a row for each key, in the order of the fields of Config.
 func reference(t *testing.T) string {
 	t.Helper()
-	types := [...]string{kindText: "text", kindTexts: "list", kindWhole: "whole number", kindNatural: "whole number",
+	types := [...]string{kindText: "text", kindTexts: "list", kindWholes: "list", kindWhole: "whole number", kindNatural: "whole number",
 		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret",
 		kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label",
 		kindThreshold: "number, `best_f1` or costs", kindOffsets: "numbers by column", kindTimes: "lists by column"}
@@ -105,6 +105,8 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 			return "`0`"
 		}
 		return "`" + strings.ReplaceAll(value.String(), " ", "") + "`"
+	case []int:
+		return "`[1, 2, 3]`" // of a basis: an absent one is not in the plan
 	case []string:
 		return fmt.Sprintf("`%v`", value)
 	case time.Duration:

@@ -140,7 +140,8 @@ func (r recipe) model(t testing.TB) *model.Model {
 				Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, k, draw(p*k, 1/math.Sqrt(float64(p))))},
 			}
 			if stage.Link.Learnt {
-				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, 3*k, k, draw(3*k*k, 0.5/math.Sqrt(float64(k)))))
+				n := stage.Basis.Len() * k
+				w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, n, k, draw(n*k, 0.5/math.Sqrt(float64(k)))))
 			}
 			weights[i] = append(weights[i], w)
 		}
@@ -227,6 +228,11 @@ func everyRecipe(t testing.TB) (all []recipe) {
 			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
 				stages: []schemas.Stage{stage, stage}})
 		}
+	}
+	for _, basis := range [][]int{{1}, {1, 3}} {
+		stage := schemas.Stage{Features: everyFeatures(t)[0], Link: link.Calibrated, Basis: basis}
+		all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
+			stages: []schemas.Stage{stage, stage}})
 	}
 	for _, task := range []examples.Task{examples.SeveralLabels, examples.Numbers} {
 		for i, l := range model.LinksOf(task) {

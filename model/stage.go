@@ -21,6 +21,7 @@ type Stage struct {
 	Link     link.Link
 	Features *stages.Map // makes the block, p columns
 	Classes  int         // k
+	Basis    link.Basis  // of a link that is learnt
 }
 
 // NewStage returns the stage of a plan with that number, counted from 0, over inputs that are prepared as the survey's result
@@ -35,7 +36,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*S
 	if err != nil {
 		return nil, fmt.Errorf("draw stage %d: %w", number, err)
 	}
-	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len()}
+	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len(), Basis: options.Basis}
 	if features.Sparse() && s.Link.Learnt {
 		return nil, fmt.Errorf("stage %d: %w", number, &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})
 	}
@@ -48,7 +49,7 @@ func (s *Stage) Grow(structure wire.Tensors[float32]) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stage{Link: s.Link, Features: features, Classes: s.Classes}, nil
+	return &Stage{Link: s.Link, Features: features, Classes: s.Classes, Basis: s.Basis}, nil
 }
 
 // grown returns the stage with the trees that one of its records has.
@@ -90,7 +91,7 @@ func knownLinks() string {
 // stage begins at in a warm start; nil for zeros. Errors name the record. They are a *[wire.ShapeError] or wrap
 // [wire.ErrDamaged].
 func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
-	f := &sink.Fitted{Region: s.Link.Region()}
+	f := &sink.Fitted{Region: s.Link.Region(), Basis: s.Basis}
 	if initial != nil && !s.Link.Learnt {
 		f.W = s.laidOut(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
 	}
@@ -116,7 +117,7 @@ func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
 		}
 	}
 	if _, ok := w.Tensors.Find(statistics.TensorCalibration); ok && s.Link.Learnt && len(f.Passes) > 0 {
-		matrix, err := s.matrix(w, statistics.TensorCalibration, 3*s.Classes)
+		matrix, err := s.matrix(w, statistics.TensorCalibration, s.Basis.Len()*s.Classes)
 		if err != nil {
 			return err
 		}
@@ -147,7 +148,7 @@ func (s *Stage) checkWhole(f *sink.Fitted) error {
 	}
 	for _, pass := range f.Passes {
 		if pass.Calibration.Rows == 0 {
-			return &wire.ShapeError{Tensor: statistics.TensorCalibration, Want: []int{3 * s.Classes, s.Classes}}
+			return &wire.ShapeError{Tensor: statistics.TensorCalibration, Want: []int{s.Basis.Len() * s.Classes, s.Classes}}
 		}
 	}
 	return nil

@@ -131,7 +131,7 @@ func layouts() []layout {
 		{
 			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",
 			tensors: []part{{statistics.TensorW, "[p, k]; absent, in a stage of the kind `gradient`, if few weights are others than " +
-				"those of the visit before"}, {statistics.TensorCalibration, "[3k, k], learnt links: from cubic features to predictions"},
+				"those of the visit before"}, {statistics.TensorCalibration, "[bk, k], learnt links: from the b powers of predictions of the stage's basis to predictions"},
 				{statistics.TensorBlock, "[n, 2], stage of the kind `gradient`: the inputs whose gradient and Gram matrix the visit sums, ascending, each as a and b of 4096·a + b"}, {statistics.TensorChanged, "[n, 2], as that, without `W`: the inputs whose weights change, in the form of `block`; absent if none do"}, {statistics.TensorChange, "[n+1, k], with `changed`: what is added to the weights of these inputs, and then to those of the intercept if there is one. Each weight is that of the visit before, plus this, in float32"}},
 			notes: []part{
 				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},

@@ -18,6 +18,8 @@ type Prepare struct {
 type Stage struct {
 	Features Features `json:"features"` // what the block is made of
 	Link     Link     `json:"link"`     // identity, softmax or calibrated
+	// Basis is the powers of predictions that a link is fitted to that is learnt; nil: 1, 2 and 3.
+	Basis []int `json:"basis,omitempty"`
 	Passes   int      `json:"passes"`   // maximum number of visits that give a loss and a gradient
 	Ridge    Ridge    `json:"ridge"`    // λ = ridge · trace(S)/p; auto: chosen by the solver
 	Method   string   `json:"method"`   // see package solve

@@ -98,6 +98,9 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
 		p.Input.Vocabulary, p.Input.Times = []string{"word"}, map[string][]string{"at": {"hour"}}
 		p.Chain.Join = [][]int{{1, 2}}
+		for t := range p.Stages {
+			p.Stages[t].Basis = []int{1, 3}
+		}
 		p.Heeded = &Heeded{Entries: 1, Last: "forget/0123456789ab"}
 		return p
 	}

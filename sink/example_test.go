@@ -23,14 +23,6 @@ func ExampleFitted_Scores() {
 	// Output: [1 2 4]
 }
 
-// Algorithm 2 learns the link in the basis (z, z², z³).
-func ExampleCubic() {
-	var basis kernel.Dense
-	sink.Cubic(&basis, kernel.Dense{Rows: 1, Cols: 2, Data: []float32{2, -1}})
-	fmt.Println(basis.Data)
-	// Output: [2 -1 4 1 8 -1]
-}
-
 // Scores and residuals of one examples message, after a stage.
 func ExampleMessages() {
 	score, residual := kernel.NewDense(3, 2), kernel.NewDense(3, 2)

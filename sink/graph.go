@@ -33,9 +33,7 @@ func (f *Fitted) AddShown(g *onnx.Graph, before onnx.Value, product Product) onn
 	for _, pass := range f.Passes {
 		c := pass.Calibration
 		z := g.Node("Add", score, product(pass.W.Dense))
-		square := g.Node("Mul", z, z)
-		cubic := g.Along(1, "Concat", z, square, g.Node("Mul", square, z))
-		score = f.Region.AddProject(g, g.Node("MatMul", cubic, g.Floats(c.Data, c.Rows, c.Cols)), c.Cols)
+		score = f.Region.AddProject(g, g.Node("MatMul", f.Basis.Add(g, z), g.Floats(c.Data, c.Rows, c.Cols)), c.Cols)
 	}
 	return score
 }

@@ -12,7 +12,8 @@ import (
 type CalibratedPass struct {
 	// W (p × k) is the step of the algorithm's lines 3 and 4.
 	W kernel.Weights
-	// Calibration (3k × k) is the calibration of its line 5. It is zero until the second visit of the pass has fitted it.
+	// Calibration (k for each power of the basis × k) is the calibration of its line 5. It is zero until the second visit of the pass
+	// has fitted it.
 	Calibration kernel.Dense
 }
 
@@ -24,11 +25,13 @@ type Fitted struct {
 	Region link.Region
 	// Passes are the passes of a stage whose link is learnt, in order.
 	Passes []CalibratedPass
+	// Basis is what their calibrations multiply.
+	Basis link.Basis
 }
 
 // Workspace is memory that Shown uses between calls. The zero value is ready. It is not safe for concurrent use.
 type Workspace struct {
-	cubic kernel.Dense
+	basis kernel.Dense
 	link  link.Scratch
 }
 
@@ -96,8 +99,8 @@ func (f *Fitted) Shown(blas *kernel.BLAS, w *Workspace, dst, before, block kerne
 		if pass.Calibration.Rows == 0 {
 			break
 		}
-		Cubic(&w.cubic, dst)
-		blas.Mul(dst, w.cubic, pass.Calibration, false)
+		f.Basis.Expand(&w.basis, dst)
+		blas.Mul(dst, w.basis, pass.Calibration, false)
 		f.Region.Project(dst, &w.link)
 	}
 	return overflowed

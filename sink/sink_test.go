@@ -15,14 +15,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-func TestCubic(t *testing.T) {
-	var g kernel.Dense
-	Cubic(&g, kernel.Dense{Rows: 1, Cols: 2, Data: []float32{2, -3}})
-	if want := []float32{2, -3, 4, 9, 8, -27}; g.Cols != 6 || !slices.Equal(g.Data, want) {
-		t.Errorf("G is %v, expected %v", g.Data, want)
-	}
-}
-
 func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 	const k = 3
 	for _, size := range []struct{ n, p int }{{1, 1}, {0, 5}, {65, 63}, {64, 64}, {63, 65}} {

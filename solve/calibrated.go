@@ -41,7 +41,7 @@ func (NoHoldoutError) Error() string {
 		"weights have not seen: set examples.holdout"
 }
 
-// calibrationRidge keeps the 3k × 3k system solvable if classes are empty. Its scores are of the order of 1.
+// calibrationRidge keeps the system solvable if classes are empty. Its scores are of the order of 1.
 const calibrationRidge = 1e-6
 
 func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
@@ -86,7 +86,7 @@ func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evalua
 // calibrate fits M = (Ê[G Gᵀ] + εI)⁻¹ Ê[G yᵀ] from the moments of G(ỹ).
 func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 	k := c.shape.Classes
-	p := 3 * k
+	p := c.shape.Basis.Len() * k
 	gram, err := sums.Shaped(statistics.FieldGram, p*(p+1)/2)
 	if err != nil {
 		return err

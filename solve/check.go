@@ -40,6 +40,9 @@ func DefaultRounds(l schemas.Link) int {
 	return Defaults().Passes
 }
 
+// powersOf returns the list of powers as a configuration has it.
+func powersOf(basis []int) string { return strings.ReplaceAll(fmt.Sprint(basis), " ", ", ") }
+
 // Check returns the keys of a stage that this package can't fit by, with what it expects. Features are not checked here.
 func Check(s schemas.Stage) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
@@ -47,6 +50,13 @@ func Check(s schemas.Stage) (problems []option.Problem) {
 	}
 	if names := link.Names(); !slices.Contains(names, string(s.Link)) {
 		bad("link", s.Link, either(names))
+	}
+	switch {
+	case s.Basis == nil:
+	case !link.Basis(s.Basis).Valid():
+		bad("basis", powersOf(s.Basis), fmt.Sprintf("whole numbers from 1 to %d, ascending", link.MaxPower))
+	case slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).Learnt:
+		bad("basis", powersOf(s.Basis), "no basis with the link "+string(s.Link)+": it belongs to a link that is learnt")
 	}
 	if s.Passes < 1 || s.Passes > MaxPasses {
 		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", MaxPasses))
@@ -105,6 +115,8 @@ func Keys() []option.Key {
 	}
 	return []option.Key{
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
+		{Name: "basis", Meaning: fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
+			either(learnt), link.MaxPower)},
 		{Name: "passes", Meaning: fmt.Sprintf("maximum number of passes: visits that give a loss and a gradient. The default is %d in "+
 			"the last stage, with the method `%s` and the link %s. With `kind: gradient` it is %d, and `rounds` end the stage: %d "+
 			"by default with the link %s, otherwise %d",

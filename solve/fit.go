@@ -32,12 +32,14 @@ type Shape struct {
 	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are
 	// fitted to training rows.
 	Calibration examples.Split
+	// Basis is the powers of predictions that it is calibrated to.
+	Basis link.Basis
 }
 
 // Step is the content of one weights record: what a visit is made with, or the end of a stage.
 type Step struct {
 	W           []float32 // weights (p × k); nil in the record of a calibration, and if Changed says what is other than before
-	Calibration []float32 // calibration (3k × k); nil in all other records
+	Calibration []float32 // calibration (k for each power of the basis × k); nil in all other records
 	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept (a
 	// row of k for each). All other weights are those of the visit before. Both are nil if W is not, or if no weights
 	// change.
@@ -57,7 +59,7 @@ func (s Step) Tensors(shape Shape) (t wire.Tensors[float32]) {
 		t = append(t, wire.Matrix(statistics.TensorW, shape.Columns, shape.Classes, s.W))
 	}
 	if s.Calibration != nil {
-		t = append(t, wire.Matrix(statistics.TensorCalibration, 3*shape.Classes, shape.Classes, s.Calibration))
+		t = append(t, wire.Matrix(statistics.TensorCalibration, shape.Basis.Len()*shape.Classes, shape.Classes, s.Calibration))
 	}
 	if s.Changed != nil {
 		t = append(t, inputsTensor(statistics.TensorChanged, s.Changed), wire.Matrix(statistics.TensorChange, shape.changes(s.Changed),
@@ -92,7 +94,7 @@ func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
 		}
 	}
 	if _, ok := t.Find(statistics.TensorCalibration); ok {
-		if s.Calibration, err = t.Shaped(statistics.TensorCalibration, 3*shape.Classes, shape.Classes); err != nil {
+		if s.Calibration, err = t.Shaped(statistics.TensorCalibration, shape.Basis.Len()*shape.Classes, shape.Classes); err != nil {
 			return s, err
 		}
 	}

@@ -21,11 +21,12 @@ import (
 const Trees = "trees"
 
 // Measured on six tables (medians of three seeds): blocks of 32 trees with 32 leaves reach a lower error than larger ones after the
-// same number of passes, and 8,192 rows a lower one than 2,000 where there are many rows.
+// same number of passes, and samples of 32,768 rows a lower one than of 8,192 where there are as many: 0.3 % on Adult. On the others the
+// error is within 0.2 %, and the log loss is lower on four of six.
 const (
 	defaultTreesSize   = 1024
 	defaultTreesLeaves = 32
-	defaultTreesSample = 8192
+	defaultTreesSample = 32768
 	maxTreesSample     = 1 << 20
 )
 
@@ -52,7 +53,7 @@ func trees() kind {
 			},
 			{
 				Key: option.Key{Name: "sample", Meaning: "training rows that the trees of a stage are grown on, drawn anew for each " +
-					"stage; 8192 if not given"},
+					"stage; 32768 if not given"},
 				value: func(f schemas.Features) any { return f.Sample },
 				valid: ofTrees(func(f schemas.Features) bool { return f.Sample >= 2 && f.Sample <= maxTreesSample }),
 				want:  fmt.Sprintf("a whole number from 2 to %d", maxTreesSample),

@@ -119,7 +119,7 @@ func (s *Solver) parentShape(stage int) (solve.Shape, error) {
 		return solve.Shape{}, err
 	}
 	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes,
-		Calibration: s.calibrationSplit()}, nil
+		Calibration: s.calibrationSplit(), Basis: of.Basis}, nil
 }
 
 // readState calls with for the records of a kind that are at a place of the state topic, until with returns true.

@@ -96,7 +96,7 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	return stage, solve.Shape{
 		Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes,
 		Sparse: stage.Features.Sparse(), Counted: stage.Features.Counted(), AtATime: stage.Features.FittedAtATime(),
-		Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(),
+		Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(), Basis: stage.Basis,
 		Curved: stage.Features.Leaves() > 0 && s.plan.Chain == nil && !stage.Link.Learnt,
 	}, nil
 }

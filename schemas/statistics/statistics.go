@@ -94,7 +94,7 @@ const (
 	TensorChanged = "changed" // [n, 2], as block: the inputs whose weights are others than those of the visit before
 	// [n, k], or [n+1, k] with an intercept: what is added to the weights of these inputs, and of the intercept
 	TensorChange      = "change"
-	TensorCalibration = "calibration" // [3k, k], from cubic features to predictions
+	TensorCalibration = "calibration" // [k for each power of the basis, k], from powers of predictions to predictions
 	// Of the trees of a stage, see package internal/tree: the nodes of each tree, the column of each order, the ranks of
 	// its codes, and of each node the order that it compares, its cut, and how many nodes its left side has.
 	TensorTreeSizes    = "tree_sizes"

@@ -26,7 +26,7 @@ type blockVisit struct {
 // readBlocks finds the weights of the visit, and the inputs that it is about if it is not about all.
 func (v *Visit) readBlocks(chain *protocol.Chain) error {
 	features := v.Of.Features
-	shape := solve.Shape{Columns: features.Size(), Penalised: features.Penalised(), Classes: v.Of.Classes}
+	shape := solve.Shape{Columns: features.Size(), Penalised: features.Penalised(), Classes: v.Of.Classes, Basis: v.Of.Basis}
 	changes, err := chain.Changes(v.Of, v.Stage)
 	if err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/sink"
 )
 
 // Processor takes segments through a stage, in one goroutine. It uses its memory again for every message; one of sparse
@@ -36,7 +35,7 @@ type Processor struct {
 	raw             kernel.Dense
 	block           kernel.Dense // of a batch whose block is not kept
 	score, residual kernel.Dense
-	cubic           kernel.Dense
+	basis           kernel.Dense
 	loss            []float32
 	predicted       []int32
 	features        examples.SparseRows
@@ -347,7 +346,7 @@ func (p *Processor) gradient(sum *accumulate.Sum, b *partition.Batch, tile kerne
 // calibrate sums the moments of G(ỹ). Line 5 of Algorithm 2, the second visit of its pass, is fitted to them.
 func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes := &accumulate.Sum{}, p.visit.Of.Classes
-	p.exact.Begin(3*classes, classes)
+	p.exact.Begin(p.visit.Of.Basis.Len()*classes, classes)
 	for _, b := range batches {
 		if ctx.Err() != nil {
 			break
@@ -360,14 +359,14 @@ func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *
 		}
 		p.score.Reshape(b.Inputs.Rows, classes)
 		p.shown(p.score, b.Score, block)
-		sink.Cubic(&p.cubic, p.score)
+		p.visit.Of.Basis.Expand(&p.basis, p.score)
 		b.Rows.Write(p.score)
 		weights := b.Fitted
 		if p.Plan.Task() == examples.SeveralLabels { // those of rows that the weights have not seen
 			weights = heldOut(b.Rows)
 			addCalibrated(sum, p.score, weights)
 		}
-		p.exact.Add(p.cubic, p.score, weights)
+		p.exact.Add(p.basis, p.score, weights)
 		sum.Count(b.Examples, b.Checksum)
 	}
 	p.exact.End(sum)

@@ -21,7 +21,7 @@ class Pass:
     """What one pass of Algorithm 2 has found. A stage whose link is known has the weights of one pass, and no calibration."""
 
     weights: Matrix  # p × k
-    calibration: Matrix | None = None  # 3k × k
+    calibration: Matrix | None = None  # k for each power of the basis × k
 
 
 class Block:
@@ -31,6 +31,7 @@ class Block:
         options = plan["stages"][number]
         self.link = links.named(options["link"])
         self.project = Task.of(plan).project
+        self.basis = options.get("basis") or [1, 2, 3]  # powers of predictions that a link is fitted to
         setting = features.Setting(
             options["features"], plan["seed"], number, preparation.inputs, preparation.spread,
             preparation.center, preparation.scale, preparation.image, preparation.tensors,
@@ -61,7 +62,7 @@ class Stage:
         for one in passes:
             _must_have("weights", one.weights, (block.size, classes))
             if block.link.learnt:
-                _must_have("calibration", one.calibration, (3 * classes, classes))
+                _must_have("calibration", one.calibration, (len(block.basis) * classes, classes))
         self.block, self.link, self.passes = block, block.link, passes
 
     def score(self, block: Matrix, before: Matrix) -> Matrix:
@@ -79,7 +80,7 @@ class Stage:
         for one in self.passes:
             score = shown + block @ one.weights
             assert one.calibration is not None  # as __init__ has checked
-            shown = self.block.project(np.hstack([score, score**2, score**3]) @ one.calibration)
+            shown = self.block.project(np.hstack([score**power for power in self.block.basis]) @ one.calibration)
         return shown
 
 

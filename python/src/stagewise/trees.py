@@ -80,6 +80,7 @@ class TreeBlock:
         stage = plan["stages"][number]
         self.link = links.named(stage["link"])
         self.project = Task.of(plan).project
+        self.basis = stage.get("basis") or [1, 2, 3]
         size, leaves = int(stage["features"]["size"]), int(stage["features"]["leaves"])
         if coder is None:
             raise DamagedError(f"stage {number}: features of kind trees: the bins of columns are absent")
