@@ -48,6 +48,9 @@ func resolved(v reflect.Value) (any, error) {
 	var keys mapping
 	for _, field := range reflect.VisibleFields(t) {
 		name := keyOf(field)
+		if name == "-" {
+			continue
+		}
 		if !field.IsExported() || field.Anonymous || name == withheld {
 			continue
 		}

@@ -37,7 +37,7 @@ func grow(name string, t reflect.Type) *node {
 	n := &node{name: name}
 	for _, field := range reflect.VisibleFields(t) {
 		// An embedded struct adds no level: VisibleFields lists its fields too.
-		if field.IsExported() && !field.Anonymous {
+		if field.IsExported() && !field.Anonymous && keyOf(field) != "-" {
 			child := grow(keyOf(field), field.Type)
 			child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
 			child.single = child.isPath || field.Tag.Get("single") == "true"

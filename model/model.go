@@ -135,7 +135,10 @@ func CheckPlan(p *schemas.Plan) error {
 		return fmt.Errorf("%w: a plan without stages", wire.ErrDamaged)
 	}
 	problems := prepare.Check(p.Prepare)
-	for _, s := range p.Stages {
+	for t, s := range p.Stages {
+		if err := stages.CheckDrawn(s, t); err != nil {
+			return err
+		}
 		problems = append(problems, stages.Check(s.Features)...)
 		problems = append(problems, stages.CheckTask(s.Features, p.Task())...)
 		problems = append(problems, stages.CheckScores(s.Features, s.Scores)...)

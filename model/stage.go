@@ -36,6 +36,7 @@ func NewStage(plan *schemas.Plan, number int, prepared *prepare.Preparation) (*S
 	if err != nil {
 		return nil, fmt.Errorf("draw stage %d: %w", number, err)
 	}
+	features.After(options.Drawn)
 	s := &Stage{Link: LinkOf(plan, number), Features: features, Classes: prepared.Labels.Len(), Basis: options.Basis}
 	if features.Sparse() && s.Link.Learnt {
 		return nil, fmt.Errorf("stage %d: %w", number, &prepare.DenseError{What: "link: " + s.Link.Name, Want: "it to " + knownLinks()})

@@ -29,6 +29,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // Retrain retrains continuously as examples arrive, or with untilEnd until all current examples of the topic are learnt. It ingests the
@@ -726,6 +727,11 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 	if r.head != nil {
 		plan.Chain.Parent, earlier = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}, r.head.Plan
 	}
+	var of []schemas.Stage
+	if earlier != nil {
+		of = earlier.Stages
+	}
+	plan.Stages = stages.Placed(plan.Stages, of)
 	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, earlier); err != nil {
 		return nil, err
 	}
@@ -830,7 +836,7 @@ func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 		if err != nil {
 			return nil, err
 		}
-		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, chosen.Stages, chosen.Prepare
+		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, stages.Placed(chosen.Stages, nil), chosen.Prepare
 	}
 	if r.adds(plan, spans); r.head != nil { // nothing is left of what the chain had
 		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = slices.Clone(r.backlog.ends), progressOf(r.counted, sources), r.had

@@ -81,6 +81,7 @@ func TestPythonPredictsAsGo(t *testing.T) {
 	p.train("numbers-offset", options{"examples": options{"train": []string{"epoch.csv"}, "targets": []string{"h", "i"},
 		"categorical": []string{"kind", "colour"}, "header": true, "missing": "mean"},
 		"prepare": options{"scale": "standard"}, "stages": []options{{"features": options{"kind": "columns"}, "link": link.Identity}}})
+	p.train("columns-drawn", options{"average": 2, "stages": []options{{"features": options{"kind": "columns", "size": 4}, "repeat": 3}}})
 	for i, first := range links { // members of drawn features, with every link as the last, and of what is no probability
 		for _, last := range links {
 			p.train(fmt.Sprintf("average-%s-%s", first, last), options{"average": 2 + i%2, "prepare": options{"scale": "standard"},

@@ -27,7 +27,16 @@ type Stage struct {
 	GramRows string  `json:"gram_rows" mapstructure:"gram_rows"`
 	Scores   bool    `json:"scores"`         // adds the previous predictions as k more features
 	Stop     *Stop   `json:"stop,omitempty"` // nil: only Passes ends the stage
+	// Drawn are the draws of the stages before, which draw columns without replacement: this one goes on where they ended. Plans make it, and
+	// not configurations. None: the stage draws by itself, as the first one does, and all in plans of earlier releases.
+	Drawn    []Draw  `json:"drawn,omitempty" mapstructure:"-"`
 	Rate     float64 `json:"rate,omitempty"` // multiplies the fitted weights, except those of the intercept; 0: 1
+}
+
+// Draw is columns that a stage of a plan has drawn.
+type Draw struct {
+	Stage int `json:"stage"` // its number
+	Size  int `json:"size"`  // number of columns
 }
 
 // Stop ends a stage early, when the loss of a split has not fallen for Patience passes.

@@ -99,7 +99,7 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 		p.Input.Vocabulary, p.Input.Times = []string{"word"}, map[string][]string{"at": {"hour"}}
 		p.Chain.Join = [][]int{{1, 2}}
 		for t := range p.Stages {
-			p.Stages[t].Basis = []int{1, 3}
+			p.Stages[t].Basis, p.Stages[t].Drawn = []int{1, 3}, []Draw{{Stage: 0, Size: 4}}
 		}
 		p.Heeded = &Heeded{Entries: 1, Last: "forget/0123456789ab"}
 		return p

@@ -2,11 +2,13 @@ package stages
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Columns is the kind of features that are inputs themselves: all of them, in their order, or some drawn at random.
@@ -22,7 +24,8 @@ func columns() kind {
 		meaning: "the inputs themselves",
 		keys: []key{
 			{Key: option.Key{Name: "size", Meaning: "0 (its default) takes all inputs"}},
-			{Key: option.Key{Name: "replacement", Meaning: "draw with replacement"}},
+			{Key: option.Key{Name: "replacement", Meaning: "draw with replacement. Otherwise all stages, and all members of an average, " +
+				"draw each input before any is drawn again"}},
 		},
 		minSize:  0,
 		suits:    []Examples{Tables, SparseRows},
@@ -50,6 +53,9 @@ func columns() kind {
 		},
 		draw: func(m *Map) drawn {
 			chosen := m.choose(m.stream(drawColumns))
+			if len(m.before) > 0 {
+				chosen = m.chooseNext()
+			}
 			return drawn{
 				expand: func(_ *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
 					for i := range x.Rows {
@@ -90,17 +96,90 @@ func (m *Map) choose(s Stream) []int {
 		}
 		return chosen
 	}
-	// The shuffle of Fisher and Yates, stopped after p draws. Where all inputs are taken they stay in order.
-	all := make([]int, m.inputs)
+	if m.size < m.inputs {
+		return shuffled(s, m.inputs, m.size)[:m.size]
+	}
+	for j := range chosen { // where all inputs are taken they stay in order
+		chosen[j] = j
+	}
+	return chosen
+}
+
+// shuffled returns the numbers below n after the shuffle of Fisher and Yates, stopped after so many draws.
+func shuffled(s Stream, n, draws int) []int {
+	all := make([]int, n)
 	for i := range all {
 		all[i] = i
 	}
-	if m.size < m.inputs {
-		for j := range m.size {
-			k := j + s.Below(uint64(j), m.inputs-j)
-			all[j], all[k] = all[k], all[j]
-		}
+	for j := range draws {
+		k := j + s.Below(uint64(j), n-j)
+		all[j], all[k] = all[k], all[j]
 	}
-	copy(chosen, all)
+	return all
+}
+
+// chooseNext returns the inputs to take after those of the stages before: of a list of all inputs, shuffled, and when it ends of another
+// one, each stage takes the first that it does not have yet. So no input is drawn again before all have been, but for those that
+// a stage has when a list ends.
+func (m *Map) chooseNext() (chosen []int) {
+	var queue []int
+	lists := 0
+	for _, draw := range append(slices.Clone(m.before), schemas.Draw{Size: m.size}) {
+		taken, passed := make([]bool, m.inputs), []int(nil)
+		chosen = nil
+		for at := 0; len(chosen) < min(draw.Size, m.inputs); at++ {
+			if at == len(queue) {
+				queue = append(queue, shuffled(NewStream(m.seed, m.before[0].Stage+lists, drawColumns), m.inputs, m.inputs)...)
+				lists++
+			}
+			if c := queue[at]; taken[c] {
+				passed = append(passed, c)
+			} else {
+				chosen, taken[c] = append(chosen, c), true
+			}
+		}
+		queue = append(passed, queue[len(chosen)+len(passed):]...)
+	}
+	if m.size == m.inputs {
+		slices.Sort(chosen)
+	}
 	return chosen
+}
+
+// drawsColumns reports whether a stage draws some of the inputs, each at most once.
+func drawsColumns(f schemas.Features) bool { return f.Kind == Columns && f.Size > 0 && !f.Replacement }
+
+// Placed returns stages of a plan, in which stages that draw columns without replacement go on where those before them ended, those of
+// all members included. The stages of an earlier plan, from which weights are taken, draw as they did.
+func Placed(list, earlier []schemas.Stage) []schemas.Stage {
+	placed, drawn := slices.Clone(list), []schemas.Draw(nil)
+	for t := range placed {
+		s := &placed[t]
+		if s.Drawn = nil; !drawsColumns(s.Features) {
+			continue
+		}
+		if t < len(earlier) && s.Features == earlier[t].Features {
+			s.Drawn = earlier[t].Drawn
+		} else {
+			s.Drawn = slices.Clone(drawn)
+		}
+		drawn = append(drawn, schemas.Draw{Stage: t, Size: s.Features.Size})
+	}
+	return placed
+}
+
+// CheckDrawn returns an error, which wraps [wire.ErrDamaged], if the draws that a stage of a plan goes on from are not those of stages
+// before it.
+func CheckDrawn(s schemas.Stage, number int) error {
+	if len(s.Drawn) > 0 && !drawsColumns(s.Features) {
+		return fmt.Errorf("%w: stage %d draws no columns, and goes on from draws of others", wire.ErrDamaged, number)
+	}
+	last := -1
+	for _, d := range s.Drawn {
+		if d.Stage <= last || d.Stage >= number || d.Size < 1 {
+			return fmt.Errorf("%w: stage %d goes on from %d columns of stage %d", wire.ErrDamaged, number, d.Size, d.Stage)
+		}
+		last = d.Stage
+	}
+	return nil
 }

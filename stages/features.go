@@ -36,9 +36,10 @@ type Map struct {
 	forest    tree.Forest
 	finder    *tree.Finder
 
-	make  func() drawn
-	once  sync.Once
-	drawn drawn
+	before []schemas.Draw // of columns, by the stages before
+	make   func() drawn
+	once   sync.Once
+	drawn  drawn
 }
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
@@ -75,6 +76,9 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Prepar
 	}
 	return m, nil
 }
+
+// After has the map draw columns after those of the stages before, as a plan says. It must be called before anything else.
+func (m *Map) After(drawn []schemas.Draw) { m.before = drawn }
 
 // stream returns the draws of the stage for one purpose.
 func (m *Map) stream(purpose uint64) Stream { return NewStream(m.seed, m.stage, purpose) }

@@ -105,6 +105,11 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.
 	if err != nil {
 		return nil, err
 	}
+	var of []schemas.Stage
+	if earlier != nil {
+		of = earlier.Plan.Stages
+	}
+	plan.Stages = stages.Placed(plan.Stages, of)
 	if earlier == nil {
 		plan.Prepare, err = PrepareOf(ctx, p, job, nil)
 	} else if plan.Prepare, err = PrepareOf(ctx, p, job, earlier.Plan); err == nil {

@@ -63,7 +63,7 @@ func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, b
 	plan *schemas.Plan, rec event.Recorder, with func(int, *Candidate) error) error {
 	return search(ctx, p, log, blas, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
 		own := *plan
-		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, job.Stages, job.Prepare, job.Examples.Holdout
+		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), job.Prepare, job.Examples.Holdout
 		return &own, nil
 	}, with)
 }

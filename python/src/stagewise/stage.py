@@ -34,7 +34,7 @@ class Block:
         self.basis = options.get("basis") or [1, 2, 3]  # powers of predictions that a link is fitted to
         setting = features.Setting(
             options["features"], plan["seed"], number, preparation.inputs, preparation.spread,
-            preparation.center, preparation.scale, preparation.image, preparation.tensors,
+            preparation.center, preparation.scale, preparation.image, preparation.tensors, options.get("drawn") or (),
         )
         self._features = features.draw(setting)
         self._scores = len(preparation.labels) if options["scores"] else 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
+from ..draws import Stream
 from ..errors import DamagedError
 from .kind import Kind, Matrix, Setting
 
@@ -31,11 +34,35 @@ def _choose(setting: Setting, size: int, replacement: bool) -> npt.NDArray[np.in
     """Returns the numbers of the inputs to take."""
     if replacement:
         return setting.stream(_COLUMNS).below(setting.inputs, size)
-    chosen = np.arange(setting.inputs)
+    if setting.drawn:
+        return _choose_next(setting, size)
     if size == setting.inputs:
-        return chosen
-    # The shuffle of Fisher and Yates, stopped after as many draws as there are features.
-    others = np.arange(size) + setting.stream(_COLUMNS).below(setting.inputs - np.arange(size), size)
+        return np.arange(size)
+    return _shuffled(setting.stream(_COLUMNS), setting.inputs, size)[:size]
+
+
+def _shuffled(stream: Stream, inputs: int, draws: int) -> npt.NDArray[np.int64]:
+    """Returns the numbers of the inputs after the shuffle of Fisher and Yates, stopped after so many draws."""
+    order = np.arange(inputs)
+    others = np.arange(draws) + stream.below(inputs - np.arange(draws), draws)
     for j, other in enumerate(others):
-        chosen[j], chosen[other] = chosen[other], chosen[j]
-    return chosen[:size]
+        order[j], order[other] = order[other], order[j]
+    return order
+
+
+def _choose_next(setting: Setting, size: int) -> npt.NDArray[np.int64]:
+    """Returns the inputs to take after those of the stages before: see schemas/FORMAT.md."""
+    queue: list[int] = []
+    chosen: list[int] = []
+    lists = itertools.count(int(setting.drawn[0]["stage"]))
+    for draw in [*(int(d["size"]) for d in setting.drawn), size]:
+        chosen, passed, at = [], [], 0
+        taken = np.zeros(setting.inputs, dtype=bool)
+        while len(chosen) < min(draw, setting.inputs):
+            if at == len(queue):
+                queue += _shuffled(Stream(setting.seed, next(lists), _COLUMNS), setting.inputs, setting.inputs).tolist()
+            (passed if taken[queue[at]] else chosen).append(queue[at])
+            taken[queue[at]] = True
+            at += 1
+        queue = passed + queue[at:]
+    return np.array(sorted(chosen) if size == setting.inputs else chosen)

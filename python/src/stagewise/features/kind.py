@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ class Setting:
     scale: Matrix  # of the raw features (d)
     image: tuple[int, ...]  # height, width and channels of examples that are images; none: they are none
     tensors: Mapping[str, Tensor]  # of the survey's result
+    drawn: Sequence[Mapping[str, Any]] = ()  # columns that the stages before have drawn
 
     def stream(self, purpose: int) -> Stream:
         return Stream(self.seed, self.stage, purpose)
