@@ -53,7 +53,7 @@ func ExampleSum_Merge() {
 
 // A reduction asks for the partitions of each group in order.
 func ExampleReduction() {
-	r := accumulate.NewReduction(3)
+	r := accumulate.NewReduction(coverage.Tree{Parts: 3})
 	for group := range r.Groups() {
 		for part, more := r.Next(group); more; part, more = r.Next(group) {
 			if err := r.Add(group, sumOver(part, 0, float64(part))); err != nil {

@@ -180,7 +180,7 @@ func TestMergeRefusesOtherShapes(t *testing.T) {
 
 // reduce reduces the sums of partitions, the last group first.
 func reduce(parts []*Sum) (*Sum, error) {
-	r := NewReduction(len(parts))
+	r := NewReduction(coverage.Tree{Parts: len(parts)})
 	for group := r.Groups() - 1; group >= 0; group-- {
 		for part, more := r.Next(group); more; part, more = r.Next(group) {
 			if err := r.Add(group, parts[part]); err != nil {

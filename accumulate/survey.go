@@ -101,9 +101,15 @@ func (s *Sample) Record(id wire.Identity) *statistics.Sample {
 	return &statistics.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
 }
 
-// MergeRecord offers the rows of one partition's record.
-func (s *Sample) MergeRecord(r *statistics.Sample) {
+// MergeRecord offers the rows of a record, less those that were drawn already, and adds them to these; nil: none was.
+func (s *Sample) MergeRecord(r *statistics.Sample, drawn map[uint64]bool) {
 	for i, draw := range r.Draws {
+		if drawn[draw] {
+			continue
+		}
+		if drawn != nil {
+			drawn[draw] = true
+		}
 		s.Offer(draw, r.Rows[i*r.Width:(i+1)*r.Width])
 	}
 }

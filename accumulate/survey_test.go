@@ -42,7 +42,7 @@ func TestSample(t *testing.T) {
 				total.Merge(&split[i])
 			}
 			again := &Sample{}
-			again.MergeRecord(total.Record(wire.Identity{}))
+			again.MergeRecord(total.Record(wire.Identity{}), nil)
 			for _, s := range []*Sample{total, again} {
 				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
 					t.Fatalf("the sample has %d rows of %d, or not those of the smallest hashes", got.Rows, n)

@@ -135,6 +135,9 @@ func (c *Config) problems() []option.Problem {
 	if c.Segment < 1 {
 		wrong("segment", c.Segment, "a whole number of at least 1")
 	}
+	if c.Group < 1 {
+		wrong("group", c.Group, "a whole number of at least 1")
+	}
 	under("topics", c.Topics.Check())
 	under("retrain", c.Retrain.Check())
 	under("serve", c.Serve.Check())

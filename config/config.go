@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/threshold"
 	"github.com/stagewise/stagewise/serve"
@@ -40,6 +41,7 @@ type Config struct {
 	GiveUp       time.Duration `mapstructure:"give_up"` // after which a run is given up that nobody has taken up
 	Keep         int           // how many versions stay
 	Segment      int           // number of messages that are summed as one
+	Group        int           // number of partitions whose sums are merged first
 	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
 	Retrain      topics.RetrainOptions
 	Metrics      Metrics
@@ -77,6 +79,7 @@ func Defaults() *Config {
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
+		Group:        coverage.GroupSize,
 		Arithmetic:   planning.ArithmeticStrict,
 		Keep:         topics.DefaultKeep,
 		GiveUp:       topics.DefaultGiveUp,
@@ -117,6 +120,10 @@ func (c *Config) Job() topics.Job {
 	if how.Values == prepare.ValuesNone {
 		how.Values = "" // so that a plan of dense rows does not mention it
 	}
+	group := c.Group
+	if group == coverage.GroupSize {
+		group = 0 // so that a plan does not mention it
+	}
 	return topics.Job{
 		Name:         c.Name,
 		Examples:     c.Examples,
@@ -128,6 +135,7 @@ func (c *Config) Job() topics.Job {
 		Seed:         c.Seed,
 		OnBadMessage: c.OnBadMessage,
 		Segment:      int64(c.Segment),
+		Group:        group,
 		Memory:       int64(c.Memory),
 		Arithmetic:   c.Arithmetic,
 		Topics:       c.Topics,

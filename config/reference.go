@@ -49,6 +49,8 @@ func Keys() []option.Key {
 			"size such as 512MB or 1GiB. 0: half of the free memory of the machine, within the limit of a container (cgroup). " +
 			"Rows and blocks that do not fit are read or computed again in each pass; a run reports if the matrices need more"},
 		{Name: "segment", Meaning: "number of messages summed as one, regardless of the spans of a run"},
+		{Name: "group", Meaning: "number of partitions whose sums are added first. A worker that has all of a group sends one record " +
+			"of them: with more than 32 partitions a worker, partitions ÷ workers sends least. Another order of sums has other last bits"},
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
 			"instructions work on a run, and its weights are the same to the bit; `%s`: any machine works on it, and its weights "+
 			"may differ in the last bits. The version records which", planning.ArithmeticStrict, planning.ArithmeticAny)},

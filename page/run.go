@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -28,6 +29,7 @@ type followed struct {
 	chain   *protocol.Chain
 	codec   codec.Codec
 	of      map[int]bool // the partitions that each visit has
+	numbers []int        // the same, in order
 	end     *schemas.End // nil: it goes on
 	news    time.Time
 	reports map[int]*schemas.StageReport
@@ -219,7 +221,8 @@ func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 		passes:  map[int][]*pass{}, records: wire.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{},
 		survey: map[int]bool{},
 	}
-	for _, p := range plan.Partitions() {
+	f.numbers = plan.Partitions()
+	for _, p := range f.numbers {
 		f.of[p] = true
 	}
 	return f
@@ -268,7 +271,8 @@ func (f *followed) add(weights bool, m protocol.Message) {
 // addVisit takes a part of a visit.
 func (f *followed) addVisit(m wire.Message) {
 	id, err := wire.IdentityOf(m)
-	if err != nil || !f.of[id.Partition] {
+	of := coverage.Merged(f.numbers, id.Partition, id.Merged)
+	if err != nil || len(of) == 0 {
 		return
 	}
 	if id.Stage == wire.Survey {
@@ -279,18 +283,34 @@ func (f *followed) addVisit(m wire.Message) {
 		return
 	}
 	p := f.pass(id)
-	if p == nil || p.whole || p.have[id.Partition] {
+	if p == nil || p.whole || p.have[id.Partition] && id.Merged == 0 {
 		return
 	}
 	record, err := f.codec.CollectDouble(&f.records, m)
 	if err != nil || record == nil {
 		return
 	}
+	have := 0
+	for _, number := range of {
+		if p.have[number] {
+			have++
+		}
+	}
+	switch {
+	case have == 0:
+	case have == len(p.have): // a merged record after those of some of its partitions
+		p.losses = [len(p.losses)]statistics.Losses{}
+	default:
+		return // some would count twice
+	}
 	for split, sums := range statistics.LossesOf(record.Tensors) {
 		l := &p.losses[split]
 		l.Weight, l.Rows, l.Errors, l.Loss = l.Weight+sums.Weight, l.Rows+sums.Rows, l.Errors+sums.Errors, l.Loss+sums.Loss
 	}
-	if p.have[id.Partition] = true; len(p.have) == len(f.of) {
+	for _, number := range of {
+		p.have[number] = true
+	}
+	if len(p.have) == len(f.of) {
 		p.whole, p.have = true, nil
 	}
 }

@@ -116,7 +116,7 @@ func TestWorkerThatMissedARecord(t *testing.T) {
 	}
 	reader := &followedLog{actorLog: client.Log.(actorLog)}
 	client.Log = reader
-	if err := worker.New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(1), worker.Options{Executor: sequential{}},
+	if err := worker.New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(1), worker.Options{Executor: sequential{new(int)}},
 		event.Ignore{}).Work(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func (s *simulation) startWorker(i int) {
 			return s.join(a, s.workers,
 				i)
 		}, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{}}, event.Ignore{}).Work(ctx)
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{&s.gramsFirst}}, event.Ignore{}).Work(ctx)
 		})
 	})
 }

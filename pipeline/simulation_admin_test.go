@@ -147,6 +147,11 @@ func (s simAdmin) Join(string, string) *kafkalog.Member {
 	panic("an actor joins a group of the simulation")
 }
 
+// JoinGroups is not called either.
+func (s simAdmin) JoinGroups(string, string, int) *kafkalog.Member {
+	panic("an actor joins a group of the simulation")
+}
+
 // drawSetting changes how long the examples stay.
 func (s *simulation) drawSetting(random *rand.Rand) {
 	retention := s.retention * time.Duration(1+random.IntN(4)) / 2

@@ -8,10 +8,13 @@ import (
 
 // sequential is the executor of workers of a simulation, which schedules every call of the log itself: it takes one step after the other
 // in the goroutine of the actor.
-type sequential struct{}
+type sequential struct{ twice *int } // how many passes went through their segments twice
 
 // Run takes one segment after the other, and waits for each write.
-func (sequential) Run(ctx context.Context, p *scan.Pass) error {
+func (e sequential) Run(ctx context.Context, p *scan.Pass) error {
+	if p.Twice {
+		*e.twice++
+	}
 	process := p.Processor()
 	one := func(l *scan.Load) error {
 		collect, err := process(ctx, l)

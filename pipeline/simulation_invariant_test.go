@@ -70,20 +70,10 @@ func (s *simulation) learn(m wire.Message) {
 		s.learnVersion(m)
 	}
 	if key, fixed := keyOf(m); fixed {
+		if before, known := s.reference[key]; known && before != s.content(m) {
+			s.fail("%v has content %s, by other workers %s", key, s.content(m), before)
+		}
 		s.reference[key] = s.content(m)
-	}
-	switch id, err := wire.IdentityOf(m); {
-	case err != nil || id.Stage == wire.Survey || id.Visit != 0:
-	case id.Kind == statistics.KindGram:
-		if s.grams == nil {
-			s.grams = map[int]bool{}
-		}
-		s.grams[id.Partition] = true
-	case id.Kind == statistics.KindVisit:
-		if len(s.grams) == simPartitions {
-			s.gramsFirst++
-		}
-		s.grams = nil
 	}
 }
 
@@ -150,7 +140,11 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	if key.Kind == schemas.KindManifest {
 		s.checkVersion(m)
 	}
-	if s.examplesReused || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
+	_, known := s.reference[key]
+	// In the reference of a chain one worker owns all partitions.
+	divided := s.chain != nil && !known && slices.Contains([]wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample,
+		statistics.KindLeave}, key.Kind)
+	if s.examplesReused || divided || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)
 		} else if got := s.content(m); got != first {

@@ -79,6 +79,9 @@ func (s *simulation) reassign(notified func() bool) {
 	if present := s.present(s.workers); len(present) > 0 {
 		for p := range s.log.topics[s.topics.Examples] {
 			i := present[s.choose(len(present))]
+			if s.random == nil {
+				i = present[p%len(present)]
+			}
 			owned[i] = append(owned[i], p)
 		}
 	}

@@ -79,6 +79,8 @@ func samples(t testing.TB) map[string]wire.Message {
 	heedful.Heeded = &Heeded{Entries: 2, Last: "forget/0123456789ab"}
 	joined := updatePlan()
 	joined.Chain.Join, joined.Chain.Update.Leave[0].Joined = [][]int{{2, 3}, {5, 7, 8}}, 2
+	grouped, groupedWindow := averagePlan(), windowAfter(updatePlan())
+	grouped.Group, groupedWindow.Since[0].Group = 250, 250
 	unusable := schemastest.Prediction(examples.OneLabel, 0, 3)
 	unusable.After, unusable.Row, unusable.Until, unusable.Rows, unusable.Reason = 9, 0, 0, 0, "damaged or foreign bytes"
 	all := map[string]wire.Message{
@@ -99,6 +101,8 @@ func samples(t testing.TB) map[string]wire.Message {
 		"prediction-numbers": arrowtest.Must(schemastest.Prediction(examples.Numbers, 2, 3).Encode(mem))(t),
 		"prediction-none":    arrowtest.Must(unusable.Encode(mem))(t),
 		"plan":               arrowtest.Must(p.Messages())(t)[0],
+		"plan-group":         arrowtest.Must(grouped.Messages())(t)[0],
+		"window-group":       arrowtest.Must(groupedWindow.Messages())(t)[0],
 		"plan-update":        arrowtest.Must(update.Messages())(t)[0],
 		"plan-heeded":        arrowtest.Must(heedful.Messages())(t)[0],
 		"plan-joined":        arrowtest.Must(joined.Messages())(t)[0],
@@ -134,6 +138,11 @@ func samples(t testing.TB) map[string]wire.Message {
 	id := func(kind wire.Kind, stage, visit, partition int) wire.Identity {
 		return wire.Identity{Kind: kind, Run: p.Run(), Stage: stage, Visit: visit, Partition: partition, Parent: p.Digest()}
 	}
+	merged := func(kind wire.Kind) wire.Identity {
+		merged := id(kind, 0, 0, 0)
+		merged.Merged = 32
+		return merged
+	}
 	covered := coverage.Coverage{Spans: coverage.Spans{{Partition: 1, From: 0, To: 9}}, Messages: 9, Rows: 90, Checksum: 7}
 	final := wire.Tensors[float64]{
 		wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
@@ -152,6 +161,9 @@ func samples(t testing.TB) map[string]wire.Message {
 		"visit": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 1, 1), Covered: covered, Sums: wire.Tensors[float64]{
 			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
 			wire.Matrix(statistics.FieldCross, 2, 2, arrowtest.Numbered[float64](4)), wire.Vector(statistics.FieldTrace, []float64{5})}}).Record(),
+		"visit-merged": (&statistics.Visit{Identity: merged(statistics.KindVisit), Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12))}}).Record(),
+		"gram-merged": (&statistics.Gram{Identity: merged(statistics.KindGram), Matrix: arrowtest.Numbered[float64](3), Weight: 60}).ExactRecord(),
 		"visit-overflow": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 0, 1), Covered: covered, Sums: wire.Tensors[float64]{
 			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
 			wire.Matrix(statistics.FieldCross, 2, 2, arrowtest.Numbered[float64](4)), wire.Vector(statistics.FieldOverflow,

@@ -65,13 +65,13 @@ func layouts() []layout {
 				{statistics.FieldCalibrated, "[2], several labels: Σ w\\|y\\|² and Σw of the holdout rows that a calibration is fitted to"},
 				{statistics.FieldLabelRows, "[n], survey without `warm`: how many training rows each of these labels has"}, {"columns", "text, survey: the columns that the features are of, as JSON; absent if not known"},
 			},
-			notes: []part{{"covered", "what the sums cover"}, {"quarantined", "survey: messages in quarantine"},
+			notes: []part{{"covered", "what the sums cover"}, {"spans", "merged partitions: the digest of the spans that the sums cover"}, {"quarantined", "survey: messages in quarantine"},
 				{"passed_over", "survey: messages and rows that do not count, by the reason, as JSON"}, {"image", "survey: height, width and channels of the images, as JSON; absent if the examples are none"}, {"skipped", "survey of a chain: the spans of messages that do not count, as JSON"}, {"progress", "survey of a chain: how far sources are counted in the partition, as JSON"}, {"unknown", "survey of a chain: the rows of each label that is no class, as JSON"}, {"untrained", "survey: the rows of each label of which the partition has holdout and test rows alone, as JSON; absent if there are none"}, {"bad", "survey of a chain: how many messages of the newest increment can't be used, of how many, and the first, as JSON"}},
 		},
 		{
 			kind: statistics.KindGram, topic: "statistics", writer: "worker", reader: "solver",
 			tensors: []part{{statistics.FieldGram, "[p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row; absent if no row is part " +
-				"of it. float32 for a block, float64 for the survey and a calibration. The survey of a plan with `warm` has none. Those " +
+				"of it. float32 for a block, float64 for the survey, a calibration and merged partitions. The survey of a plan with `warm` has none. Those " +
 				"of an update name the result of the survey as `parent`, as they depend on no weights"}},
 			notes: []part{{"weight", "block: Σw of the rows that it sums"}},
 		},

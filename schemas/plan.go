@@ -60,6 +60,7 @@ type Plan struct {
 	Intercept  bool       `json:"intercept"`       // whether the first block, or that of each member, ends with a constant feature
 	Seed       uint64     `json:"seed"`            // of all random draws
 	Segment    int64      `json:"segment"`         // messages, at least 1; see Span.Segments
+	Group      int        `json:"group,omitempty"` // partitions that are merged first; 0: coverage.GroupSize
 	Arithmetic Arithmetic `json:"arithmetic"`      // of the process that made the plan
 	Warm       *Warm      `json:"warm,omitempty"`  // nil: it starts from nothing
 	Chain      *Chain     `json:"chain,omitempty"` // nil: the run is of no chain of retraining
@@ -144,6 +145,11 @@ func (p *Plan) Partitions() (numbers []int) {
 	return slices.Compact(numbers)
 }
 
+// Merges returns how sums over as many partitions associate.
+func (p *Plan) Merges(partitions int) coverage.Tree {
+	return coverage.Tree{Parts: partitions, Group: p.Group}
+}
+
 // Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's.
 func (p *Plan) Prepares() bool { return p.Warm == nil }
 
@@ -223,6 +229,9 @@ func (e *SegmentsError) Error() string {
 func (p *Plan) Check() error {
 	if p.Segment < 1 {
 		return fmt.Errorf("segment is %d, expected at least 1", p.Segment)
+	}
+	if p.Group < 0 {
+		return fmt.Errorf("group is %d, expected at least 0", p.Group)
 	}
 	for i := range p.Sources {
 		if err := p.Sources[i].Check(); err != nil {

@@ -74,6 +74,8 @@ type StatePlace struct {
 	Since *Since `json:"since,omitempty"`
 	// Partitions are those of which the run has Gram matrices.
 	Partitions []int `json:"partitions,omitempty"`
+	// Group is how many of these are merged first; 0: coverage.GroupSize.
+	Group int `json:"group,omitempty"`
 	// Decay is what the Gram matrix before the run was multiplied by.
 	Decay float64 `json:"decay,omitempty"`
 }

@@ -41,6 +41,7 @@ const (
 type Member struct {
 	log          *Log
 	group, topic string
+	size         int // partitions that one member should have together: see JoinGroups
 	changed      chan struct{}
 	leave        func() error
 	commits      sync.WaitGroup // that are under way
@@ -64,9 +65,12 @@ const notLeader = -1
 // Join starts a membership in a consumer group for the partitions of one topic, and returns without waiting. The membership
 // lasts until Leave, or until Err returns an error; transient errors of the brokers are retried. All members of a group must
 // name the same topic.
-func (l *Log) Join(group, topic string) *Member {
+func (l *Log) Join(group, topic string) *Member { return l.JoinGroups(group, topic, 1) }
+
+// JoinGroups is Join for members of which each should have whole groups of that many partitions, in the order of their numbers.
+func (l *Log) JoinGroups(group, topic string, size int) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
-	m := &Member{log: l, group: group, topic: topic, changed: make(chan struct{}, 1), divided: notLeader}
+	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1), divided: notLeader}
 	m.expiry = time.AfterFunc(l.session, func() { m.update(func() {}) })
 	left := make(chan error, 1)
 	go func() {
@@ -419,7 +423,7 @@ func (b balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.P
 	// The result names every member, also those without a partition: kafka-go can't read the answer that they would get
 	// otherwise.
 	assignments := kafka.GroupMemberAssignments{}
-	for id, share := range assign(ids, claims) {
+	for id, share := range assignGroups(ids, claims, b.size) {
 		assignments[id] = map[string][]int{b.topic: share}
 	}
 	return assignments

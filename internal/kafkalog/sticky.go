@@ -25,6 +25,42 @@ func decodeClaim(data []byte) claim {
 	return c
 }
 
+// minGroups is how many groups a member must have on average for whole groups to be assigned: then the largest share is at most a
+// third larger than the smallest.
+const minGroups = 4
+
+// assignGroups divides partitions as assign does, but by whole groups of that many partitions, in order, if there are enough: the sums of
+// a group that one member owns cross the log as one.
+func assignGroups(partitions []int, claims map[string]claim, size int) map[string][]int {
+	if size <= 1 || len(partitions) < minGroups*size*len(claims) {
+		return assign(partitions, claims)
+	}
+	partitions = slices.Compact(slices.Sorted(slices.Values(partitions)))
+	groups, of := []int{}, map[int]int{} // by partition that is the first of a group
+	for i := 0; i < len(partitions); i += size {
+		of[partitions[i]] = len(groups)
+		groups = append(groups, len(groups))
+	}
+	byGroup := make(map[string]claim, len(claims))
+	for m, c := range claims {
+		held := claim{Generation: c.Generation}
+		for _, p := range c.Partitions {
+			if group, first := of[p]; first {
+				held.Partitions = append(held.Partitions, group)
+			}
+		}
+		byGroup[m] = held
+	}
+	shares := map[string][]int{}
+	for m, of := range assign(groups, byGroup) {
+		shares[m] = []int{}
+		for _, group := range of {
+			shares[m] = append(shares[m], partitions[group*size:min((group+1)*size, len(partitions))]...)
+		}
+	}
+	return shares
+}
+
 // assign divides partitions among members, given each member's claim by member id. The shares differ by at most one
 // partition, each list ascends, and only partitions beyond a member's share move. If two members claim a partition, the one
 // with the later generation keeps it: the other missed a generation that gave it away. assign is a pure function, so every

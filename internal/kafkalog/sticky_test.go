@@ -109,6 +109,46 @@ func TestAssignOverGenerations(t *testing.T) {
 	}
 }
 
+// With enough partitions, members have whole groups, in one range if nobody had any before, and keep them.
+func TestAssignGroups(t *testing.T) {
+	for _, c := range []struct{ partitions, members, size int }{{1000, 4, 32}, {1000, 7, 32}, {128, 1, 32}, {97, 3, 8}, {1000, 4, 62}} {
+		claims := map[string]claim{}
+		for i := range c.members {
+			claims[fmt.Sprint("m", i)] = claim{}
+		}
+		shares := assignGroups(upTo(c.partitions), claims, c.size)
+		var all []int
+		for m, share := range shares {
+			all = append(all, share...)
+			claims[m] = claim{Generation: 1, Partitions: share}
+			if share[0]%c.size != 0 || share[len(share)-1]-share[0] != len(share)-1 {
+				t.Errorf("%+v: %s has %v", c, m, share)
+			}
+			if most := c.partitions/c.members + c.size; len(share) > most {
+				t.Errorf("%+v: %s has %d partitions, expected at most %d", c, m, len(share), most)
+			}
+		}
+		if slices.Sort(all); !slices.Equal(all, upTo(c.partitions)) {
+			t.Errorf("%+v: %v", c, shares)
+		}
+		if again := assignGroups(upTo(c.partitions), claims, c.size); !maps.EqualFunc(again, shares, slices.Equal) {
+			t.Errorf("%+v: %v, then %v", c, shares, again)
+		}
+		delete(claims, "m0")
+		for m, share := range assignGroups(upTo(c.partitions), claims, c.size) {
+			for _, p := range claims[m].Partitions {
+				if !slices.Contains(share, p) {
+					t.Fatalf("%+v: %s loses partition %d when another leaves", c, m, p)
+				}
+			}
+		}
+	}
+	few := map[string]claim{"a": {}, "b": {}}
+	if shares := assignGroups(upTo(64), few, 32); len(shares["a"]) != 32 || len(assignGroups(upTo(40), few, 32)["a"]) != 20 {
+		t.Errorf("too few partitions for whole groups: %v", shares)
+	}
+}
+
 func TestNothingMovesWithoutNeed(t *testing.T) {
 	had := func(partitions ...int) claim { return claim{Generation: 7, Partitions: partitions} }
 	for name, c := range map[string]struct {

@@ -63,7 +63,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 	}
 	var works *kafkalog.Member
 	m.JoinWorkers = func() {
-		works = p.Admin.Join(p.Topics.Workers(), p.Topics.Examples)
+		works = p.Admin.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.Merges().Size())
 		m.Works = works
 	}
 	m.JoinWorkers()

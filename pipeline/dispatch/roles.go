@@ -40,7 +40,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 		return err
 	}
 	store := partition.NewStore(bytes)
-	join := func() Member { return log.Join(t.Workers(), t.Examples) }
+	join := func() Member { return log.JoinGroups(t.Workers(), t.Examples, job.Merges().Size()) }
 	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
 		CheckStore(ctx, p, store)
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)

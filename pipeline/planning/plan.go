@@ -28,7 +28,8 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment),
 		Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: Arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0, Topic: topics.ArchiveTopic(p),
+		Arithmetic: Arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: len(job.Examples.Train) == 0,
+		Topic: topics.ArchiveTopic(p),
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if job.Average > 1 {

@@ -35,7 +35,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 		return nil, err
 	}
 	v := s.chain.GramVisit(number)
-	a.gram = s.gathering(v, s.blockGram(v))
+	a.gram = s.gathering(v, s.blockGram()...)
 	if s.aheads == nil {
 		s.aheads = map[int]*ahead{}
 	}
@@ -78,7 +78,7 @@ func (s *Solver) lookAhead(number int) error {
 	if missing, err := s.reduce(a.gram); err != nil || missing != nil {
 		return err
 	}
-	whole, err := a.gram.reduction.Sum()
+	whole, err := a.gram.sum()
 	if err == nil {
 		a.factor(whole)
 	}

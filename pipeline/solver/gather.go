@@ -12,139 +12,200 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver/stack"
+	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// gathering reduces the records of a visit in the order of partitions. It adds a partition's records as soon as its turn in its
-// group comes. So of a thousand partitions, memory holds only those whose records came before their turn.
+// gathering reduces the records of a visit. It adds what has come of a partition as soon as its turn in its group comes, and
+// the merged records of workers that have all partitions of a group as they come. So of a thousand partitions, memory holds only those
+// whose records came before their turn.
 type gathering struct {
 	protocol.Visit
-	part
-	spans     coverage.Spans // one of each partition; see Solver.visited
+	spans coverage.Spans // one of each partition; see Solver.visited
+	parts []*part
+}
+
+// part says which records of a kind a gathering needs, and makes sums of them.
+type part struct {
+	kind  wire.Kind
+	alone bool // records are of single partitions
+	// further returns the identities of what else is needed with a record, once that has come; nil: nothing is
+	further func(wire.Identity) []wire.Identity
+	// sum returns the sum of a record of partitions, given their spans. It is called once all records of them have come.
+	sum       func(wire.Identity, coverage.Spans) (*accumulate.Sum, error)
 	reduction *accumulate.Reduction
 }
 
-// part says which records of a span a gathering needs, and makes a sum of them.
-type part struct {
-	kinds []wire.Kind
-	terms bool                                         // the terms of the increments that the span has too
-	sum   func(coverage.Span) (*accumulate.Sum, error) // called once all records of the span have come
+// gathering returns a gathering of a visit's records that has none yet.
+func (s *Solver) gathering(v protocol.Visit, parts ...*part) *gathering {
+	g := &gathering{Visit: v, spans: s.spansOf(v.Stage), parts: parts}
+	for _, p := range parts {
+		p.reduction = accumulate.NewReduction(s.plan.Merges(len(g.spans)))
+		p.reduction.Buffers, p.reduction.Crosses = &s.scratch.grams, s.Crosses
+	}
+	return g
 }
 
-// gathering returns a gathering of a visit's records that has none yet.
-func (s *Solver) gathering(v protocol.Visit, p part) *gathering {
-	spans := s.plan.Spans.Hulls()
-	if v.Stage != wire.Survey {
-		spans = s.visited
+// spansOf returns one span of each partition whose records visits to a stage have.
+func (s *Solver) spansOf(stage int) coverage.Spans {
+	if stage == wire.Survey {
+		return s.surveyed
 	}
-	reduction := accumulate.NewReduction(len(spans))
-	reduction.Buffers, reduction.Crosses = &s.scratch.grams, s.Crosses
-	return &gathering{v, p, spans, reduction}
+	return s.visited
+}
+
+// sum returns the sum of all records, once they have come.
+func (g *gathering) sum() (*accumulate.Sum, error) {
+	all, err := g.parts[0].reduction.Sum()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range g.parts[1:] {
+		sum, err := p.reduction.Sum()
+		if err != nil {
+			return nil, err
+		}
+		all = accumulate.NewSum(all.Coverage, append(all.Tensors(), sum.Tensors()...))
+	}
+	return all, nil
 }
 
 // visitSum gathers the sums of a visit. withGram adds the Gram matrix, which is a record of its own: the visits that fit a
 // calibration need it.
-func (s *Solver) visitSum(v protocol.Visit, withGram bool) part {
-	p := part{kinds: []wire.Kind{statistics.KindVisit}}
-	if withGram {
-		p.kinds = append(p.kinds, statistics.KindGram)
-	}
-	p.sum = func(span coverage.Span) (*accumulate.Sum, error) {
-		visit, err := statistics.VisitOf(s.inbox.Double(s.identity(statistics.KindVisit, v, span.Partition)))
+func (s *Solver) visitSum(withGram bool) []*part {
+	parts := []*part{{kind: statistics.KindVisit, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+		visit, err := statistics.VisitOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err
 		}
-		if withGram {
-			gram, err := statistics.ExactGramOf(s.inbox.Double(s.identity(statistics.KindGram, v, span.Partition)))
-			if err != nil {
-				return nil, err
-			}
-			visit.Sums = append(visit.Sums, gramFields(gram)...)
+		return s.sumOf(visit, spans)
+	}}}
+	if withGram {
+		parts = append(parts, s.exactGram())
+	}
+	return parts
+}
+
+// exactGram gathers the Gram matrices of the survey, or of a calibration.
+func (s *Solver) exactGram() *part {
+	return &part{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+		gram, err := statistics.ExactGramOf(s.inbox.Double(id))
+		if err != nil {
+			return nil, err
 		}
-		return s.sumOf(visit.Identity, span, visit.Covered, visit.Sums)
+		return accumulate.NewSum(coverage.Coverage{}, gram.Fields()), nil
+	}}
+}
+
+// sealSum gathers the sums that the seals of a stage have.
+func (s *Solver) sealSum(v protocol.Visit) *part {
+	p := &part{kind: statistics.KindSeal, alone: true}
+	terms := s.sealsTerms(v.Stage)
+	if terms {
+		p.further = func(id wire.Identity) []wire.Identity {
+			if s.sealLacksTerms(id) {
+				return s.termsIdentities(v, id.Partition)
+			}
+			return nil
+		}
+	}
+	p.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+		seal, err := statistics.SealOf(s.inbox.Double(id))
+		if err != nil {
+			return nil, err
+		}
+		sum, err := s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Sums: seal.Sums}, spans)
+		if err != nil || !terms {
+			return sum, err
+		}
+		return s.withTerms(sum, v, id.Partition)
 	}
 	return p
 }
 
-// sealSum gathers the sums that the seals of a stage have.
-func (s *Solver) sealSum(v protocol.Visit) part {
-	terms := s.sealsTerms(v.Stage)
-	return part{kinds: []wire.Kind{statistics.KindSeal}, terms: terms, sum: func(span coverage.Span) (*accumulate.Sum, error) {
-		seal, err := statistics.SealOf(s.inbox.Double(s.identity(statistics.KindSeal, v, span.Partition)))
-		if err != nil {
-			return nil, err
-		}
-		sum, err := s.sumOf(seal.Identity, span, seal.Covered, seal.Sums)
-		if err != nil || !terms {
-			return sum, err
-		}
-		return s.withTerms(sum, v, span.Partition)
-	}}
-}
-
 // blockGram gathers the Gram matrix of a stage's block.
-func (s *Solver) blockGram(v protocol.Visit) part {
-	kinds, leaves := []wire.Kind{statistics.KindGram}, false
-	if s.plan.Update().TakesAway() {
-		kinds, leaves = append(kinds, statistics.KindLeave), true
-	}
-	return part{kinds: kinds, sum: func(span coverage.Span) (*accumulate.Sum, error) {
-		g, err := statistics.BlockGramOf(s.inbox.Single(s.identity(statistics.KindGram, v, span.Partition)), s.scratch.grams.Get)
+func (s *Solver) blockGram() []*part {
+	parts := []*part{{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+		var g *statistics.Gram
+		var err error
+		if inbox.IsSingle(id) {
+			g, err = statistics.BlockGramOf(s.inbox.Single(id), s.scratch.grams.Get)
+		} else {
+			g, err = statistics.ExactGramOf(s.inbox.Double(id))
+		}
 		if err != nil {
 			return nil, err
 		}
 		weight := wire.Vector(statistics.FieldGramRows, []float64{g.Weight})
-		fields := append(gramFields(g), weight)
-		if leaves {
-			leave, err := statistics.ExactGramOf(s.inbox.Double(s.identity(statistics.KindLeave, v, span.Partition)))
+		return accumulate.NewSum(coverage.Coverage{}, append(g.Fields(), weight)), nil
+	}}}
+	if s.plan.Update().TakesAway() {
+		parts = append(parts, &part{kind: statistics.KindLeave, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+			leave, err := statistics.ExactGramOf(s.inbox.Double(id))
 			if err != nil {
 				return nil, err
 			}
-			for _, field := range gramFields(leave) {
-				field.Name = statistics.FieldLeave
-				fields = append(fields, field, wire.Vector(statistics.FieldLeaveRows, []float64{leave.Weight}))
-			}
-		}
-		return accumulate.NewSum(coverage.Coverage{Spans: coverage.Spans{span}}, fields), nil
-	}}
+			return accumulate.NewSum(coverage.Coverage{}, leaveFields(leave)), nil
+		}})
+	}
+	return parts
 }
 
-// sumOf returns the sum of a record, which must cover all spans of the plan in the partition of a span, and in an
-// update what is visited again of the partition.
-func (s *Solver) sumOf(id wire.Identity, span coverage.Span, covered coverage.Coverage,
-	sums wire.Tensors[float64]) (*accumulate.Sum, error) {
-	want := s.plan.Spans.On(span.Partition)
-	if u := s.plan.Update(); u != nil && id.Stage != wire.Survey {
-		past := coverage.Spans{}
-		for i := range u.Refresh {
-			if c, any := u.Refresh[i].On(span.Partition); any {
-				past = append(past, c.Spans...)
-			}
-		}
-		var err error
-		if want, err = want.Union(past); err != nil {
-			return nil, err
-		}
-	}
-	if !slices.Equal(covered.Spans, want) {
-		return nil, fmt.Errorf("%v covers %v, expected %v", id, covered.Spans, want)
-	}
-	if s.plan.Chain != nil {
-		return stack.Unstack(covered, sums, s.places(), s.apart(id.Visit))
-	}
-	return accumulate.NewSum(covered, sums), nil
-}
-
-// gramFields returns a Gram matrix as a field of a sum; no field if it is of no rows.
-func gramFields(g *statistics.Gram) wire.Tensors[float64] {
-	if g.Matrix == nil {
+// leaveFields returns what leaves the window as fields of a sum; none if it is of no rows.
+func leaveFields(leave *statistics.Gram) wire.Tensors[float64] {
+	fields := leave.Fields()
+	if fields == nil {
 		return nil
 	}
-	return wire.Tensors[float64]{wire.Vector(statistics.FieldGram, g.Matrix)}
+	fields[0].Name = statistics.FieldLeave
+	return append(fields, wire.Vector(statistics.FieldLeaveRows, []float64{leave.Weight}))
+}
+
+// sumOf returns the sum of a record of partitions, given one span of each. It must cover all spans of the plan in these partitions, and
+// in an update what is visited again of them.
+func (s *Solver) sumOf(v *statistics.Visit, spans coverage.Spans) (*accumulate.Sum, error) {
+	var want coverage.Spans
+	for _, span := range spans {
+		of, err := s.coveredOf(v.Stage, span.Partition)
+		if err != nil {
+			return nil, err
+		}
+		want = append(want, of...)
+	}
+	covered := v.Covered
+	if v.Merged > 0 {
+		if got := want.Digest(); v.Spans != got {
+			return nil, fmt.Errorf("%v covers spans with digest %s, expected %s", v.Identity, v.Spans.Short(), got.Short())
+		}
+		covered.Spans = want
+	}
+	if !slices.Equal(covered.Spans, want) {
+		return nil, fmt.Errorf("%v covers %v, expected %v", v.Identity, covered.Spans, want)
+	}
+	sum := accumulate.NewSum(covered, v.Sums)
+	if s.plan.Chain == nil {
+		return sum, nil
+	}
+	return sum, sum.Unstack(s.places(), s.apart(v.Visit))
+}
+
+// coveredOf returns the spans that a visit to a stage covers in a partition.
+func (s *Solver) coveredOf(stage, partition int) (coverage.Spans, error) {
+	want := s.plan.Spans.On(partition)
+	u := s.plan.Update()
+	if u == nil || stage == wire.Survey {
+		return want, nil
+	}
+	past := coverage.Spans{}
+	for i := range u.Refresh {
+		if c, any := u.Refresh[i].On(partition); any {
+			past = append(past, c.Spans...)
+		}
+	}
+	return want.Union(past)
 }
 
 // identity returns the identity of a partition's record for a visit.
@@ -185,7 +246,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			return nil, fmt.Errorf("reduce visit %d: %w", g.Number, err)
 		}
 		if missing == nil {
-			return g.reduction.Sum()
+			return g.sum()
 		}
 		failure := s.failure(g)
 		if failure != nil && alone { // nobody else can make the visit
@@ -214,7 +275,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if err := s.readMissed(ctx); err != nil {
 				return nil, err
 			}
-			if _, come := s.inbox.Digest(*missing); passed && !come {
+			if passed && !s.come(*missing) {
 				return nil, &GoneError{*missing}
 			}
 			if !alone { // otherwise the visit takes long
@@ -235,65 +296,105 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 // isNeedless reports whether the records of a gathering are no longer needed, as another solver has published what follows from them.
 // [Solver.collect] drops those that come now, so a record that has not come need not be gone.
 func (s *Solver) isNeedless(g *gathering) bool {
-	return !slices.Contains(g.kinds, statistics.KindSeal) && s.isAccepted(g.Stage)
+	return g.parts[0].kind != statistics.KindSeal && s.isAccepted(g.Stage)
 }
 
 // hasPassed reports whether no worker repeats a record: it is of a visit before the one that is due, whose weights another solver has
 // published, or this process before it was started again. So it has been on the topic, and is gone if it is not there.
 func (s *Solver) hasPassed(id wire.Identity) bool {
 	due, _ := s.chain.Due()
-	ends := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement // missing knows of these
-	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave    // an update repeats them with each visit to the stage
+	if id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement { // which workers repeat with the next stage's first visit
+		return id.Stage < due.Stage-1 || id.Stage == due.Stage-1 && due.Number > 0
+	}
+	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave // an update repeats them with each visit to the stage
 	repeated := grams && s.plan.Update() != nil && id.Stage == due.Stage
-	return !ends && !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
+	return !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
 }
 
 // failure returns the failure of a partition whose records have not come; nil if there is none.
 func (s *Solver) failure(g *gathering) *schemas.Failure {
 	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
-		for _, id := range s.identities(g, partition) {
-			if _, come := s.inbox.Digest(id); !come {
-				return s.failures[partition]
+		for _, p := range g.parts {
+			for _, id := range p.needs(s.identity(p.kind, g.Visit, partition)) {
+				if !s.come(id) {
+					return s.failures[partition]
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// reduce adds the records that have come, and returns the first that has not come; nil if all have.
-func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
-	for group := range g.reduction.Groups() {
-		for ordinal, more := g.reduction.Next(group); more; ordinal, more = g.reduction.Next(group) {
-			span := g.spans[ordinal]
-			lacking, err := s.missing(s.identities(g, span.Partition))
-			if err != nil {
-				return nil, err
-			}
-			if lacking != nil {
-				missing = cmp.Or(missing, lacking)
-				break
-			}
-			sum, err := g.sum(span)
-			if err != nil {
-				return nil, err
-			}
-			if err := g.reduction.Add(group, sum); err != nil {
-				return nil, err
+// come reports whether a record of one partition has come, reduced or not, or a merged one that has it.
+func (s *Solver) come(id wire.Identity) bool {
+	if _, come := s.inbox.Digest(id); come {
+		return true
+	}
+	return s.isMerged(id)
+}
+
+// isMerged reports whether a merged record has come that has all partitions of another record.
+func (s *Solver) isMerged(id wire.Identity) bool {
+	spans := s.spansOf(id.Stage)
+	tree, end := s.plan.Merges(len(spans)), max(id.Merged, 1)
+	from := slices.IndexFunc(spans, func(span coverage.Span) bool { return span.Partition == id.Partition })
+	for group := range tree.Groups() {
+		first, to := tree.Range(group)
+		if from < 0 || from+end > to {
+			continue
+		}
+		for _, begin := range []int{0, first} { // the first groups, or the group
+			other := id
+			other.Partition, other.Merged = spans[begin].Partition, to-begin
+			if _, come := s.inbox.Digest(other); come && begin <= from && other != id {
+				return true
 			}
 		}
+	}
+	return false
+}
+
+// reduce adds the records that have come, and returns the first that has not come; nil if all have.
+func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
+	for _, p := range g.parts {
+		lacking, err := s.reducePart(g, p)
+		if err != nil {
+			return nil, err
+		}
+		missing = cmp.Or(missing, lacking)
 	}
 	return missing, nil
 }
 
-// identities returns those of the records of a partition that a gathering needs.
-func (s *Solver) identities(g *gathering, partition int) (list []wire.Identity) {
-	for _, kind := range g.kinds {
-		list = append(list, s.identity(kind, g.Visit, partition))
+// reducePart is reduce for a part of a gathering.
+func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err error) {
+	lacking, err := p.reduction.Take(func(from, to int) (*accumulate.Sum, error) {
+		id := s.identity(p.kind, g.Visit, g.spans[from].Partition)
+		if to-from > 1 {
+			if id.Merged = to - from; p.alone || !s.inbox.Has(id) {
+				return nil, nil
+			}
+			for _, span := range g.spans[from:to] { // what came before is part of it
+				s.inbox.Drop(s.identity(p.kind, g.Visit, span.Partition))
+			}
+		} else if lacking, err := s.missing(p.needs(id)); lacking != nil || err != nil {
+			missing = cmp.Or(missing, lacking)
+			return nil, err
+		}
+		return p.sum(id, g.spans[from:to])
+	})
+	if lacking < 0 || err != nil {
+		return nil, err
 	}
-	if g.terms && s.sealLacksTerms(list[0]) {
-		list = append(list, s.termsIdentities(g.Visit, partition)...)
+	return missing, nil
+}
+
+// needs returns the identities of the records that are needed with that of one partition.
+func (p *part) needs(id wire.Identity) []wire.Identity {
+	if p.further == nil {
+		return []wire.Identity{id}
 	}
-	return list
+	return append([]wire.Identity{id}, p.further(id)...)
 }
 
 // missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if a record

@@ -21,20 +21,14 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	}
 	s.inbox.Begin(number)
 	sample := &accumulate.Sample{Max: s.plan.Stages[number].Features.Sample}
-	p := part{kinds: []wire.Kind{statistics.KindSample, statistics.KindVisit}}
-	p.sum = func(span coverage.Span) (*accumulate.Sum, error) {
-		rows, err := statistics.SampleOf(s.inbox.Single(s.identity(statistics.KindSample, v, span.Partition)))
+	visits := &part{kind: statistics.KindVisit, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+		visit, err := statistics.VisitOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err
 		}
-		sample.MergeRecord(rows)
-		visit, err := statistics.VisitOf(s.inbox.Double(s.identity(statistics.KindVisit, v, span.Partition)))
-		if err != nil {
-			return nil, err
-		}
-		return accumulate.NewSum(visit.Covered, visit.Sums), nil
-	}
-	sum, err := s.gather(ctx, s.gathering(v, p))
+		return accumulate.NewSum(coverage.Coverage{}, visit.Sums), nil
+	}}
+	sum, err := s.gather(ctx, s.gathering(v, visits, s.samples(sample)))
 	if err != nil {
 		return err
 	}
@@ -46,4 +40,17 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 		Identity: wire.Identity{Kind: schemas.KindStructure, Run: s.run, Stage: number, Parent: v.Parent}, Tensors: stages.StructureOf(forest),
 	}
 	return s.publishWeights(ctx, w.Record())
+}
+
+// samples gathers samples of rows. Rows may come twice: with the record of their partition, and with a merged one.
+func (s *Solver) samples(all *accumulate.Sample) *part {
+	drawn := map[uint64]bool{}
+	return &part{kind: statistics.KindSample, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+		sample, err := statistics.SampleOf(s.inbox.Single(id))
+		if err != nil {
+			return nil, err
+		}
+		all.MergeRecord(sample, drawn)
+		return &accumulate.Sum{}, nil
+	}}
 }

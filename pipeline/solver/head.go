@@ -2,15 +2,11 @@ package solver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
-
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/fold"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -161,8 +157,12 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 		return nil, err
 	}
 	for _, since := range w.Since {
-		if err := s.foldGrams(ctx, since, h); err != nil {
+		whole, err := fold.Grams(ctx, s.Client, since, h.moments)
+		if err != nil {
 			return nil, err
+		}
+		if !whole {
+			return nil, &StateError{"the Gram matrices of run " + since.Run, s.Topics.Statistics}
 		}
 	}
 	if err := s.readMoments(ctx, w.Moments, h, false); err != nil {
@@ -199,103 +199,4 @@ func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *h
 		found[r.Stage] = true
 		return len(found) == len(h.moments), nil
 	})
-}
-
-// foldGrams adds the Gram matrices that a run has summed, as its solver did, from the statistics topic.
-func (s *Solver) foldGrams(ctx context.Context, since schemas.StatePlace, h *head) error {
-	if since.Since == nil {
-		return &StateError{"the Gram matrices of run " + since.Run, s.Topics.Statistics}
-	}
-	found := map[wire.Identity]*accumulate.Sum{}
-	for n, from := range since.Since.Statistics {
-		if err := s.readGrams(ctx, since.Run, n, from, found); err != nil {
-			return err
-		}
-	}
-	for t, m := range h.moments {
-		if m.Gram == nil {
-			continue
-		}
-		reduction := accumulate.NewReduction(len(since.Partitions))
-		for group := range reduction.Groups() {
-			for ordinal, more := reduction.Next(group); more; ordinal, more = reduction.Next(group) {
-				id := wire.Identity{Run: since.Run, Stage: t, Partition: since.Partitions[ordinal]}
-				sum := found[id]
-				if sum == nil || sum.Messages == 0 {
-					return &StateError{fmt.Sprintf("the Gram matrices of run %s", since.Run), s.Topics.Statistics}
-				}
-				sum.Coverage = coverage.Coverage{}
-				if err := reduction.Add(group, sum); err != nil {
-					return err
-				}
-			}
-		}
-		sum, err := reduction.Sum()
-		if err != nil {
-			return err
-		}
-		m.Decay(since.Decay) // of the Gram matrix: the rest is read after it
-		for _, part := range []struct {
-			field  string
-			weight float64
-		}{{statistics.FieldGram, 1}, {statistics.FieldLeave, -1}} {
-			if gram, any := sum.Tensors().Find(part.field); any {
-				floats.AddScaled(m.Gram, part.weight, gram.Data)
-			}
-		}
-	}
-	return nil
-}
-
-// readGrams reads the Gram matrices of a run from a partition of the statistics topic: of each stage and partition of
-// the examples the first of each kind. The coverage of a sum counts the Gram matrices of new rows.
-func (s *Solver) readGrams(ctx context.Context, id string, partition int, from int64, found map[wire.Identity]*accumulate.Sum) error {
-	singles, doubles, seen := wire.Collector[float32]{}, wire.Collector[float64]{}, map[wire.Identity]bool{}
-	err := s.Remaining(ctx, s.Topics.Statistics, partition, from, 1<<62, func(m protocol.Message) error {
-		if m.Run() != id || m.Kind() != statistics.KindGram && m.Kind() != statistics.KindLeave {
-			return nil
-		}
-		of, err := wire.IdentityOf(m.Message)
-		if err != nil || of.Stage < 0 || of.Visit != 0 {
-			return nil
-		}
-		key := wire.Identity{Run: id, Stage: of.Stage, Partition: of.Partition}
-		var gram wire.Tensors[float64]
-		if of.Kind == statistics.KindGram {
-			r, err := s.Codec.CollectSingle(&singles, m.Message)
-			if err != nil || r == nil || seen[r.Identity] {
-				return err
-			}
-			seen[r.Identity] = true
-			g, err := statistics.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) })
-			if err != nil {
-				return err
-			}
-			gram = gramFields(g)
-		} else {
-			r, err := s.Codec.CollectDouble(&doubles, m.Message)
-			if err != nil || r == nil || seen[r.Identity] {
-				return err
-			}
-			seen[r.Identity] = true
-			g, err := statistics.ExactGramOf(r)
-			if err != nil {
-				return err
-			}
-			if gram = gramFields(g); gram != nil {
-				gram[0].Name = statistics.FieldLeave
-			}
-		}
-		if found[key] == nil {
-			found[key] = &accumulate.Sum{}
-		}
-		if of.Kind == statistics.KindGram {
-			found[key].Messages++
-		}
-		return found[key].Merge(accumulate.NewSum(coverage.Coverage{}, gram))
-	})
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }

@@ -104,12 +104,12 @@ func (s *Solver) collect(m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	if id.Stage < s.inbox.Solves() || id.Stage >= len(s.plan.Stages) || !slices.ContainsFunc(s.visited,
-		func(span coverage.Span) bool { return span.Partition == id.Partition }) {
-		return nil // of a stage that is solved, or of a stage or partition that the plan does not have
+	partitions := s.partitionsOf(id)
+	if id.Stage < s.inbox.Solves() || id.Stage >= len(s.plan.Stages) || partitions == nil {
+		return nil // of a stage that is solved, or of a stage or partitions that the plan does not have
 	}
-	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) {
-		s.inbox.NoteVisit(id)
+	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) || s.isMerged(id) {
+		s.inbox.NoteVisit(id, partitions)
 		return nil // it is not needed any more
 	}
 	if digest, twice := s.inbox.Digest(id); twice {
@@ -119,7 +119,24 @@ func (s *Solver) collect(m wire.Message) error {
 		}
 		return nil
 	}
-	return s.inbox.Collect(s.Codec, id, m)
+	return s.inbox.Collect(s.Codec, id, partitions, m)
+}
+
+// partitionsOf returns the partitions that a record is of, those whose earlier records come before it: the others are on other
+// partitions of the statistics. It returns nil if the plan does not have them, or does not merge them.
+func (s *Solver) partitionsOf(id wire.Identity) (numbers []int) {
+	spans, topic := s.spansOf(id.Stage), max(len(s.plan.Since.Statistics), 1)
+	from := slices.IndexFunc(spans, func(span coverage.Span) bool { return span.Partition == id.Partition })
+	if from < 0 || id.Merged > 0 && !s.plan.Merges(len(spans)).Has(from, id.Merged) {
+		return nil
+	}
+	at := protocol.StatisticsPartition(id.Partition, topic)
+	for _, span := range spans[from : from+max(id.Merged, 1)] {
+		if protocol.StatisticsPartition(span.Partition, topic) == at {
+			numbers = append(numbers, span.Partition)
+		}
+	}
+	return numbers
 }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. Then only the stage's seals are

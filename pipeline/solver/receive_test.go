@@ -140,7 +140,7 @@ func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	if missing, err := s.missing([]wire.Identity{seal}); err != nil || missing == nil {
 		t.Errorf("missing is %v, %v; expected the seal", missing, err)
 	}
-	s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
+	s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2}, []int{2})
 	if _, err := s.missing([]wire.Identity{seal}); !errors.As(err, new(*GoneError)) {
 		t.Errorf("got error %v, expected a *GoneError", err)
 	}

@@ -45,9 +45,10 @@ type Solver struct {
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // of the seals of the last stage that is sealed; at the end of a member, of the mean of the members so far
 	// of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
-	visited coverage.Spans
-	options Options
-	chained chained
+	visited  coverage.Spans
+	surveyed coverage.Spans // of each partition that the survey reads
+	options  Options
+	chained  chained
 }
 
 // Options says what a solver works with beside its client.
@@ -65,7 +66,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	rec event.Recorder) *Solver {
 	chain := protocol.NewChain(plan, client.Codec, rec)
 	return &Solver{
-		visited: visitedSpans(plan), options: o,
+		visited: visitedSpans(plan), surveyed: plan.Spans.Hulls(), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
 		inbox: inbox.New(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},

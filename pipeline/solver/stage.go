@@ -118,7 +118,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	if err != nil {
 		return err
 	}
-	sums := s.gathering(v, s.visitSum(v, !f.stage.Link.HasGradient(v.Number)))
+	sums := s.gathering(v, s.visitSum(!f.stage.Link.HasGradient(v.Number))...)
 	if v.Number == 0 && !f.shape.Sparse {
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err
@@ -174,7 +174,7 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 	if s.plan.Update() != nil {
 		return 0, s.factored(ctx, s.aheads[f.number], rest)
 	}
-	gram, err := s.gather(ctx, s.gathering(v, s.blockGram(v)), rest)
+	gram, err := s.gather(ctx, s.gathering(v, s.blockGram()...), rest)
 	if err != nil {
 		return 0, err
 	}

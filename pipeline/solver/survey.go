@@ -49,7 +49,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, untrained: map[string]int64{},
 		covered: map[int]coverage.Coverage{}}
-	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(v, found)))
+	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found)...))
 	if err != nil {
 		return err
 	}
@@ -112,32 +112,12 @@ type findings struct {
 
 // surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal
 // components. It puts what is no sum into found.
-func (s *Solver) surveySum(v protocol.Visit, found *findings) part {
-	p, hasGram := part{kinds: []wire.Kind{statistics.KindVisit}}, s.plan.Prepares() && s.plan.Prepare.PCA > 0
-	if s.plan.Prepares() {
-		p.kinds = append(p.kinds, statistics.KindSample)
-	}
-	if hasGram {
-		p.kinds = append(p.kinds, statistics.KindGram)
-	}
-	p.sum = func(span coverage.Span) (*accumulate.Sum, error) {
-		visit, err := statistics.SurveyVisitOf(s.inbox.Double(s.identity(statistics.KindVisit, v, span.Partition)))
+func (s *Solver) surveySum(found *findings) []*part {
+	visits := &part{kind: statistics.KindVisit, alone: true}
+	visits.sum = func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+		visit, err := statistics.SurveyVisitOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err
-		}
-		if s.plan.Prepares() {
-			sample, err := statistics.SampleOf(s.inbox.Single(s.identity(statistics.KindSample, v, span.Partition)))
-			if err != nil {
-				return nil, err
-			}
-			found.sample.MergeRecord(sample)
-		}
-		if hasGram {
-			gram, err := statistics.ExactGramOf(s.inbox.Double(s.identity(statistics.KindGram, v, span.Partition)))
-			if err != nil {
-				return nil, err
-			}
-			visit.Sums = append(visit.Sums, gramFields(gram)...)
 		}
 		found.shift, found.targets, found.columns, found.image = visit.Shift, visit.TargetShift, visit.Columns, visit.Image
 		found.sparse = visit.Sparse
@@ -154,11 +134,18 @@ func (s *Solver) surveySum(v protocol.Visit, found *findings) part {
 		}
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
-		found.covered[span.Partition] = visit.Covered
-		found.chainFindings.add(s.plan, span.Partition, visit)
+		found.covered[id.Partition] = visit.Covered
+		found.chainFindings.add(s.plan, id.Partition, visit)
 		return accumulate.NewSum(visit.Covered, visit.Sums), nil
 	}
-	return p
+	parts := []*part{visits}
+	if s.plan.Prepares() {
+		parts = append(parts, s.samples(found.sample))
+	}
+	if s.plan.Prepares() && s.plan.Prepare.PCA > 0 {
+		parts = append(parts, s.exactGram())
+	}
+	return parts
 }
 
 // preparation returns the preparation that the survey's sums give, or that of the version that the run starts from. Then the examples

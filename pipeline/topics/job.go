@@ -6,6 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/threshold"
 )
 
@@ -27,6 +28,7 @@ type Job struct {
 	Seed         uint64          // of all random draws
 	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64           // how many messages are summed as one
+	Group        int             // how many partitions are merged first; 0: coverage.GroupSize
 	Memory       int64           // bytes for rows, blocks and matrices; 0: half of the free memory
 	Arithmetic   string          // ArithmeticStrict, which "" is too, or ArithmeticAny
 	Topics       TopicOptions    // of topics that are created; the zero value is DefaultTopics()
@@ -42,4 +44,9 @@ func (j Job) Members() []schemas.Stage {
 		return slices.Repeat(j.Stages, j.Average)
 	}
 	return j.Stages
+}
+
+// Merges returns how the sums of the job's runs over partitions associate.
+func (j *Job) Merges() coverage.Tree {
+	return coverage.Tree{Parts: j.Examples.Partitions, Group: j.Group}
 }

@@ -93,9 +93,26 @@ func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, partitio
 		}
 		records[i] = &wire.Record[float32]{Identity: w.identity(statistics.KindGram, v.Visit, p), Notes: earlier.Notes, Tensors: earlier.Tensors}
 	}
-	for _, r := range records {
-		if err := publish(ctx, w, r); err != nil {
+	blocks := w.blocks(v.Visit, partitions, 0)
+	for i, p := range partitions {
+		if blocks[p] == nil {
+			if err := publish(ctx, w, records[i]); err != nil {
+				return false, err
+			}
+			continue
+		}
+		g, err := statistics.BlockGramOf(records[i], w.buffers.Get)
+		if err != nil {
 			return false, err
+		}
+		var all writes
+		if err := blocks[p].mergeGram(&all, p, g); err != nil {
+			return false, err
+		}
+		if write := all.write(); write != nil {
+			if err := write(ctx); err != nil {
+				return false, err
+			}
 		}
 	}
 	return true, nil

@@ -75,12 +75,17 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, partitions []*partit
 
 // sums publishes what a visit sums of partitions: of each of the first segments, as many as extent returns.
 func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*partition.State, extent func(*partition.State) int) error {
+	blocks := w.blocks(current.Visit, partitions, w.plan.Stages[current.Stage].Features.Sample)
 	for _, p := range partitions {
 		if extent(p) > 0 {
 			continue
 		}
 		gram, rest := current.Parts(0)
-		if err := w.publishSums(ctx, current, p, &accumulate.Sum{}, &accumulate.Sample{}, gram, rest); err != nil {
+		write, err := w.sumsOf(blocks[p], current, p, &accumulate.Sum{}, &accumulate.Sample{}, gram, rest)
+		if err == nil && write != nil {
+			err = write(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -120,7 +125,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 				return nil, err
 			}
 			sample := samples[p]
-			return func(ctx context.Context) error { return w.publishSums(ctx, current, p, whole, sample, gram, rest) }, nil
+			return w.sumsOf(blocks[p], current, p, whole, sample, gram, rest)
 		},
 	}
 	err := s.Run(ctx, w.executor, partitions)
@@ -184,6 +189,16 @@ func (e *CoverageError) Error() string {
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
 }
 
+// sumsOf returns what writes the sums of a partition, or of its block, which is nil if it has none, once that is whole; nil if nothing is
+// to be written yet.
+func (w *Worker) sumsOf(of *block, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample, gram,
+	rest bool) (scan.Write, error) {
+	if of != nil {
+		return of.sums(v, p, sum, sample, gram, rest)
+	}
+	return func(ctx context.Context) error { return w.publishSums(ctx, v, p, sum, sample, gram, rest) }, nil
+}
+
 // publishSums writes a partition's sums: the Gram matrix, the rest, or both; of a visit that trees are grown from the sample before
 // them, as no other record of a visit comes after its sums.
 func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample,
@@ -221,20 +236,35 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 			return err
 		}
 	}
-	if n := v.Of.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // also of no rows
-		sum.Field(statistics.FieldGram, n*(n+1)/2)
+	r := w.takeGram(v, p, sum)
+	if r.Matrix != nil {
+		defer w.buffers.Put(gramSum(r))
 	}
-	matrix, _ := sum.Tensors().Find(statistics.FieldGram)
-	defer w.buffers.Put(sum)
-	r := statistics.Gram{Identity: w.identity(statistics.KindGram, v.Visit, p), Matrix: matrix.Data}
 	if v.Calibrates() {
 		return publish(ctx, w, r.ExactRecord())
 	}
-	r.Weight = sum.Field(statistics.FieldGramRows, 1)[0]
-	sum.Take(statistics.FieldGramRows)
-	record := r.BlockRecord()
+	return publish(ctx, w, w.keepGram(v, p, r))
+}
+
+// takeGram takes the Gram matrix of a partition out of its sum.
+func (w *Worker) takeGram(v *visit.Visit, p *partition.State, sum *accumulate.Sum) *statistics.Gram {
+	if n := v.Of.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // also of no rows
+		sum.Field(statistics.FieldGram, n*(n+1)/2)
+	}
+	matrix, _ := sum.Take(statistics.FieldGram)
+	g := &statistics.Gram{Identity: w.identity(statistics.KindGram, v.Visit, p), Matrix: matrix.Data}
+	if !v.Calibrates() {
+		g.Weight = sum.Field(statistics.FieldGramRows, 1)[0]
+		sum.Take(statistics.FieldGramRows)
+	}
+	return g
+}
+
+// keepGram keeps the Gram matrix of a partition for the runs that share it, and returns its record.
+func (w *Worker) keepGram(v *visit.Visit, p *partition.State, g *statistics.Gram) *wire.Record[float32] {
+	record := g.BlockRecord()
 	if key, ok := w.gramKey(v, p); ok {
 		w.store.KeepGram(key, record)
 	}
-	return publish(ctx, w, record)
+	return record
 }

@@ -30,6 +30,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 		return err
 	}
 	progress, found := w.progress(v, partitions), map[*partition.State]*survey.Findings{}
+	blocks := w.blocks(v, partitions, 0)
 	if err := w.claim(ctx); err != nil {
 		return err
 	}
@@ -59,6 +60,9 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 				return w.claim, nil
 			}
 			whole, identity := found[p], func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
+			if b := blocks[p]; b != nil {
+				return b.survey(p, current.Records(whole, identity))
+			}
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, current.Records(whole, identity)) }, nil
 		},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -82,19 +83,19 @@ func (w *Worker) forgetWritten(v protocol.Visit, seal int) {
 // and the log no longer has. That the solver takes long is no reason: it would get nothing that it does not have.
 func (w *Worker) repeat(ctx context.Context) error {
 	v, seal := w.chain.Due()
+	visits, err := w.lost(ctx, func(id wire.Identity) bool { return w.ofVisit(id, v) })
+	if err != nil {
+		return err
+	}
+	seals, err := w.lost(ctx, func(id wire.Identity) bool { return ofSeal(id, v, seal) })
+	if err != nil {
+		return err
+	}
 	for _, p := range w.partitions {
-		whole, err := w.holds(ctx, func(id wire.Identity) bool { return id.Partition == p.Partition() && w.ofVisit(id, v) })
-		if err != nil {
-			return err
-		}
-		if !whole {
+		if visits[p.Partition()] {
 			w.repeatVisit(p, v)
 		}
-		whole, err = w.holds(ctx, func(id wire.Identity) bool { return id.Partition == p.Partition() && ofSeal(id, v, seal) })
-		if err != nil {
-			return err
-		}
-		if !whole {
+		if seals[p.Partition()] {
 			w.seals.forget(p.Partition(), seal)
 		}
 	}
@@ -110,15 +111,21 @@ func (w *Worker) repeatVisit(p *partition.State, v protocol.Visit) {
 	}
 }
 
-// holds reports whether the log still has all records of which some are wanted, where a solver reads them.
-func (w *Worker) holds(ctx context.Context, wanted func(wire.Identity) bool) (bool, error) {
+// lost returns the partitions of those of the wanted records that the log no longer has where a solver reads them.
+func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
+	lost := map[int]bool{}
 	for _, r := range w.written.those(wanted) {
-		if r.Precedes(w.plan.Since.Statistics) {
-			return false, nil
+		if !r.Precedes(w.plan.Since.Statistics) {
+			if there, err := w.Holds(ctx, r); err != nil || there {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
 		}
-		if there, err := w.Holds(ctx, r); err != nil || !there {
-			return there, err
+		for _, number := range coverage.Merged(w.numbers(r.Stage), r.Partition, r.Merged) {
+			lost[number] = true
 		}
 	}
-	return true, nil
+	return lost, nil
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Span is a range of one partition's offsets.
@@ -94,6 +96,9 @@ func (a Spans) Without(b Spans) (rest Spans) {
 	}
 	return rest
 }
+
+// Digest returns the digest of the spans.
+func (a Spans) Digest() wire.Digest { return wire.DigestJSON(a) }
 
 // SegmentCount returns the number of segments of the given length.
 func (s Span) SegmentCount(length int64) int64 {

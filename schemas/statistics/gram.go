@@ -26,9 +26,10 @@ type Gram struct {
 // NoteWeight is the note of a block's Gram matrix that holds its Weight.
 const NoteWeight = "weight"
 
-func (g *Gram) tensors() wire.Tensors[float64] {
+// Fields returns the matrix as a field of a sum; none if it is of no rows.
+func (g *Gram) Fields() wire.Tensors[float64] {
 	if g.Matrix == nil {
-		return wire.Tensors[float64]{}
+		return nil
 	}
 	return wire.Tensors[float64]{wire.Vector(FieldGram, g.Matrix)}
 }
@@ -39,14 +40,14 @@ func (g *Gram) tensors() wire.Tensors[float64] {
 func (g *Gram) BlockRecord() *wire.Record[float32] {
 	return &wire.Record[float32]{
 		Identity: g.Identity, Notes: []wire.Header{{Key: NoteWeight, Value: strconv.FormatFloat(g.Weight, 'g', -1, 64)}},
-		Tensors: narrow(g.tensors()),
+		Tensors: narrow(g.Fields()),
 	}
 }
 
 // ExactRecord makes the record of a Gram matrix of the survey, of a calibration, or of rows that leave, in double
 // precision. Such a matrix may be nearly singular.
 func (g *Gram) ExactRecord() *wire.Record[float64] {
-	r := &wire.Record[float64]{Identity: g.Identity, Tensors: g.tensors()}
+	r := &wire.Record[float64]{Identity: g.Identity, Tensors: g.Fields()}
 	if g.Weight != 0 {
 		r.Notes = []wire.Header{{Key: NoteWeight, Value: strconv.FormatFloat(g.Weight, 'g', -1, 64)}}
 	}

@@ -1,6 +1,7 @@
 package statistics
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -19,13 +20,23 @@ const KindVisit wire.Kind = "visit"
 // [Gram].
 type Visit struct {
 	wire.Identity
-	Covered coverage.Coverage     // what the sums cover
+	Covered coverage.Coverage     // what the sums cover; of merged partitions the record has the digest of the spans alone
+	Spans   wire.Digest           // of Covered.Spans, of a record of merged partitions that was read
 	Sums    wire.Tensors[float64] // see the constants Field…
 }
 
+// noteSpans is the note of a record of merged partitions that has the digest of the spans that it covers: the spans of ten thousand
+// partitions do not fit into a header.
+const noteSpans = "spans"
+
 // Record makes the record of the visit.
 func (v *Visit) Record() *wire.Record[float64] {
-	return &wire.Record[float64]{Identity: v.Identity, Notes: []wire.Header{v.Covered.Note()}, Tensors: v.Sums}
+	covered, notes := v.Covered, []wire.Header(nil)
+	if v.Merged > 0 {
+		notes = []wire.Header{{Key: noteSpans, Value: string(cmp.Or(v.Spans, covered.Spans.Digest()))}}
+		covered.Spans = nil
+	}
+	return &wire.Record[float64]{Identity: v.Identity, Notes: append([]wire.Header{covered.Note()}, notes...), Tensors: v.Sums}
 }
 
 // VisitOf is the inverse of [Visit.Record]. An error wraps [wire.ErrDamaged].
@@ -34,7 +45,11 @@ func VisitOf(r *wire.Record[float64]) (*Visit, error) {
 	if err != nil {
 		return nil, r.Damaged(err)
 	}
-	return &Visit{r.Identity, covered, r.Tensors}, nil
+	v := &Visit{Identity: r.Identity, Covered: covered, Sums: r.Tensors}
+	if r.Merged > 0 {
+		v.Spans = wire.Digest(r.Note(noteSpans))
+	}
+	return v, nil
 }
 
 // SurveyVisit holds what the survey found in one partition's span.

@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -83,6 +84,8 @@ type Identity struct {
 	Stage     int    // Survey, 0, 1, …
 	Visit     int    // Growth, 0, 1, …; on the weights topic, the visit that these weights are for
 	Partition int    // of the examples topic; 0 on the weights topic
+	// Merged is how many partitions of the plan the record is of, in their order, from Partition on; 0: of Partition alone.
+	Merged int
 	// Parent is the digest of the record that this one was computed from. Statistics have the newest weights as their
 	// parent, weights have the weights before them, and the survey's records have the plan.
 	Parent Digest
@@ -91,15 +94,29 @@ type Identity struct {
 // Key returns the message key of a chunk of the record.
 func (id Identity) Key(chunk int) string {
 	key := append(append(append(make([]byte, 0, 64), id.Run...), '/'), id.Kind...)
-	for _, n := range [...]int{id.Stage, id.Visit, id.Partition, chunk} {
+	for _, n := range [...]int{id.Stage, id.Visit} {
 		key = strconv.AppendInt(append(key, '/'), int64(n), 10)
 	}
-	return string(key)
+	key = append(append(append(key, '/'), id.partitions()...), '/')
+	return string(strconv.AppendInt(key, int64(chunk), 10))
+}
+
+// partitions returns the partition as text; of merged ones that of the first, a plus sign and their number. Readers that know of no
+// merged records take it for damaged, and not for the record of the first.
+func (id Identity) partitions() string {
+	if id.Merged == 0 {
+		return strconv.Itoa(id.Partition)
+	}
+	return strconv.Itoa(id.Partition) + "+" + strconv.Itoa(id.Merged)
 }
 
 // String describes the record for errors and log lines.
 func (id Identity) String() string {
-	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d", id.Kind, id.Run, id.Stage, id.Visit, id.Partition)
+	merged := ""
+	if id.Merged > 0 {
+		merged = fmt.Sprintf(" and the %d after it", id.Merged-1)
+	}
+	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d%s", id.Kind, id.Run, id.Stage, id.Visit, id.Partition, merged)
 }
 
 // Headers returns the identity as headers. The slice has capacity for the further headers of a message.
@@ -109,7 +126,7 @@ func (id Identity) Headers() []Header {
 		Header{"run", id.Run},
 		Header{"stage", strconv.Itoa(id.Stage)},
 		Header{"visit", strconv.Itoa(id.Visit)},
-		Header{"partition", strconv.Itoa(id.Partition)},
+		Header{"partition", id.partitions()},
 		Header{"parent", string(id.Parent)},
 	)
 }
@@ -134,13 +151,28 @@ func IdentityOf(m Message) (id Identity, err error) {
 	}
 	if id.Stage, err = m.Number("stage"); err == nil {
 		if id.Visit, err = m.Number("visit"); err == nil {
-			id.Partition, err = m.Number("partition")
+			id.Partition, id.Merged, err = partitionsOf(m.Get("partition"))
 		}
 	}
 	if err != nil {
 		return Identity{}, err
 	}
 	return id, nil
+}
+
+// partitionsOf is the inverse of Identity.partitions.
+func partitionsOf(text string) (first, merged int, err error) {
+	one, number, some := strings.Cut(text, "+")
+	if first, err = strconv.Atoi(one); err == nil && some {
+		if merged, err = strconv.Atoi(number); merged < 2 && err == nil {
+			err = strconv.ErrRange
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: header partition is %s, expected a whole number, or one, a plus sign and how many are merged", ErrDamaged,
+			stream.Quote(text))
+	}
+	return first, merged, err
 }
 
 // Before reports whether id precedes other in a run: in an earlier stage, or an earlier visit of the same stage.

@@ -76,9 +76,15 @@ func (b *Inbox) Single(id wire.Identity) *wire.Record[float32] {
 	return r
 }
 
-// Collect adds a message to those of its record. A complete record has come. A record in the wrong precision never comes, as
-// gathering asks for each identity in one precision only.
-func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, m wire.Message) error {
+// Drop removes a record that has come and is not needed, as it is part of another that was reduced.
+func (b *Inbox) Drop(id wire.Identity) {
+	delete(b.doubles, id)
+	delete(b.singles, id)
+}
+
+// Collect adds a message to those of its record, which is of partitions. A complete record has come. A record in the wrong precision
+// never comes, as gathering asks for each identity in one precision only.
+func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, partitions []int, m wire.Message) error {
 	if single := IsSingle(id); wire.IsSingle(m) != single {
 		return fmt.Errorf("%w: the %v has the wrong precision", wire.ErrDamaged, id)
 	} else if single {
@@ -95,21 +101,24 @@ func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, m wire.Message) err
 		b.doubles[id] = r
 	}
 	b.digests[id] = m.Digest()
-	b.NoteVisit(id)
+	b.NoteVisit(id, partitions)
 	return nil
 }
 
 // IsSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks, which
-// workers sum in a stage's first visit. The Gram matrices of the survey and of calibrations are in double precision.
+// workers sum in a stage's first visit. The Gram matrices of the survey and of calibrations are in double precision, and those that are
+// sums of matrices of partitions, each rounded to single precision.
 func IsSingle(id wire.Identity) bool {
-	return id.Kind == statistics.KindSample || id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0
+	return id.Kind == statistics.KindSample || id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0 && id.Merged == 0
 }
 
-// NoteVisit notes the latest visit of a partition, or the seal of a later stage, as the visits may be gone. Records
+// NoteVisit notes the latest visit of partitions, or the seal of a later stage, as the visits may be gone. Records
 // that belong before it and have not come never will.
-func (b *Inbox) NoteVisit(id wire.Identity) {
-	last, any := b.latest[id.Partition]
-	if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
-		b.latest[id.Partition] = id
+func (b *Inbox) NoteVisit(id wire.Identity, partitions []int) {
+	for _, number := range partitions {
+		last, any := b.latest[number]
+		if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
+			b.latest[number] = id
+		}
 	}
 }

@@ -1,0 +1,266 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/survey"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// A worker that has all partitions of a group, or of the first groups, sends one record of them, with the bits that the solver would
+// have summed. So what crosses the topic does not grow with the number of partitions.
+
+// block is a run of partitions whose records of a visit are one.
+type block struct {
+	*Worker
+	visit protocol.Visit
+	first *partition.State
+	at    map[*partition.State]int // by partition, its ordinal in the block
+	// of each kind of record, what has come
+	gram, leave, rest *merging
+	sample            *accumulate.Sample
+	samples           int // partitions whose samples are in it
+}
+
+// merging reduces sums of the partitions of a block, in their order, whatever order they come in.
+type merging struct {
+	reduction *accumulate.Reduction
+	early     map[int]*accumulate.Sum
+}
+
+// blocks divides partitions into blocks; of blocks of one partition there is none. sample is how many rows a sample has at most; 0: as
+// many as that of the survey.
+func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample int) map[*partition.State]*block {
+	numbers, places := w.numbers(v.Stage), map[int]int{}
+	for ordinal, number := range numbers {
+		places[number] = ordinal
+	}
+	states, ordinals := map[int]*partition.State{}, make([]int, len(partitions))
+	for i, p := range partitions {
+		ordinals[i] = places[p.Partition()]
+		states[ordinals[i]] = p
+	}
+	tree, all := w.plan.Merges(len(numbers)), map[*partition.State]*block{}
+	for _, of := range tree.Blocks(ordinals) {
+		if len(of) == 1 {
+			continue
+		}
+		tree := coverage.Tree{Parts: len(of), Group: tree.Group}
+		begin := func() *merging {
+			r := accumulate.NewReduction(tree)
+			r.Buffers, r.Crosses = w.buffers, w.Crosses
+			return &merging{r, map[int]*accumulate.Sum{}}
+		}
+		b := &block{Worker: w, visit: v, first: states[of[0]], at: map[*partition.State]int{}, gram: begin(), leave: begin(), rest: begin(),
+			sample: &accumulate.Sample{Max: sample}}
+		for i, ordinal := range of {
+			b.at[states[ordinal]] = i
+			all[states[ordinal]] = b
+		}
+	}
+	return all
+}
+
+// numbers returns the partitions that visits to a stage read, in the order of the plan.
+func (w *Worker) numbers(stage int) (numbers []int) {
+	if stage != wire.Survey {
+		return w.plan.Partitions()
+	}
+	for _, span := range w.plan.Spans.Hulls() {
+		numbers = append(numbers, span.Partition)
+	}
+	return numbers
+}
+
+// identity returns the identity of the block's record.
+func (b *block) identity(kind wire.Kind) wire.Identity {
+	id := b.Worker.identity(kind, b.visit, b.first)
+	id.Merged = len(b.at)
+	return id
+}
+
+// add adds the sum of a partition of the block. It returns the sum of all once it is whole; otherwise nil.
+func (m *merging) add(at int, sum *accumulate.Sum) (*accumulate.Sum, error) {
+	m.early[at] = sum
+	lacking, err := m.reduction.Take(func(from, to int) (*accumulate.Sum, error) {
+		if to-from > 1 {
+			return nil, nil
+		}
+		sum := m.early[from]
+		delete(m.early, from)
+		return sum, nil
+	})
+	if err != nil || lacking >= 0 {
+		return nil, err
+	}
+	return m.reduction.Sum()
+}
+
+// addSample adds the sample of a partition. It returns the sample of all partitions once it is whole; otherwise nil.
+func (b *block) addSample(of *accumulate.Sample) *wire.Record[float32] {
+	if of != nil {
+		b.sample.Merge(of)
+	}
+	if b.samples++; b.samples < len(b.at) {
+		return nil
+	}
+	return b.sample.Record(b.identity(statistics.KindSample)).Record()
+}
+
+// writes are what is to be written, in order.
+type writes []func(context.Context) error
+
+// add adds the writing of a record.
+func add[T wire.Number](all *writes, w *Worker, r *wire.Record[T]) {
+	*all = append(*all, func(ctx context.Context) error { return publish(ctx, w, r) })
+}
+
+// write returns what writes all; nil if there is nothing.
+func (all writes) write() func(context.Context) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		for _, write := range all {
+			if err := write(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// sums takes what a visit sums of a partition: see publishSums. It returns what writes the records that are whole; nil if none is.
+func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample, gram,
+	rest bool) (func(context.Context) error, error) {
+	var all writes
+	if v.Number == wire.Growth {
+		if r := b.addSample(sample); r != nil {
+			add(&all, b.Worker, r)
+		}
+	}
+	if gram {
+		if err := b.addGram(&all, v, p, sum); err != nil {
+			return nil, err
+		}
+	}
+	if !rest {
+		return all.write(), nil
+	}
+	update, places := b.plan.Update(), 0
+	if update != nil {
+		places = 1 + len(update.Refresh)
+		visit.StackTerms(b.plan, v.Of, v.Number, sum)
+		if err := sum.Unstack(places, schemas.KeepsTerms(v.Number, update.Passes)); err != nil {
+			return nil, err
+		}
+	}
+	whole, err := b.rest.add(b.at[p], sum)
+	if err != nil || whole == nil {
+		return all.write(), err
+	}
+	if update != nil && !v.Of.Link.Learnt {
+		whole.Stack(places, schemas.KeepsTerms(v.Number, update.Passes), v.Of.Features.Size(), v.Of.Classes)
+	}
+	r := statistics.Visit{Identity: b.identity(statistics.KindVisit), Covered: whole.Coverage, Sums: whole.Tensors()}
+	if update != nil {
+		add(&all, b.Worker, r.Record())
+	} else {
+		all = append(all, func(ctx context.Context) error { return b.give(ctx, r.Record()) })
+	}
+	return all.write(), nil
+}
+
+// addGram takes the Gram matrix of a partition out of its sum: see publishGram.
+func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
+	if b.plan.Update().TakesAway() {
+		leave := &statistics.Gram{}
+		leave.Matrix, leave.Weight = visit.LeavingGram(b.plan.Update(), sum)
+		whole, err := b.leave.add(b.at[p], gramSum(leave))
+		if err != nil {
+			return err
+		}
+		if whole != nil {
+			add(all, b.Worker, gramOf(b.identity(statistics.KindLeave), whole).ExactRecord())
+		}
+	}
+	g := b.takeGram(v, p, sum)
+	if !v.Calibrates() {
+		if b.store.Shares() {
+			b.keepGram(v, p, g)
+		}
+		for i, x := range g.Matrix {
+			g.Matrix[i] = float64(float32(x)) // as it crosses the topic alone
+		}
+	}
+	return b.mergeGram(all, p, g)
+}
+
+// mergeGram adds the Gram matrix of a partition.
+func (b *block) mergeGram(all *writes, p *partition.State, g *statistics.Gram) error {
+	whole, err := b.gram.add(b.at[p], gramSum(g))
+	if err != nil || whole == nil {
+		return err
+	}
+	r := gramOf(b.identity(statistics.KindGram), whole).ExactRecord()
+	*all = append(*all, func(ctx context.Context) error {
+		defer b.buffers.Put(whole)
+		return publish(ctx, b.Worker, r)
+	})
+	return nil
+}
+
+// gramSum returns a Gram matrix as a sum.
+func gramSum(g *statistics.Gram) *accumulate.Sum {
+	sum := accumulate.NewSum(coverage.Coverage{}, nil)
+	if g.Matrix != nil {
+		sum.AddGram(g.Matrix)
+	}
+	if g.Weight != 0 {
+		sum.Field(statistics.FieldGramRows, 1)[0] = g.Weight
+	}
+	return sum
+}
+
+// gramOf is the inverse of gramSum.
+func gramOf(id wire.Identity, sum *accumulate.Sum) *statistics.Gram {
+	g := &statistics.Gram{Identity: id}
+	if matrix, any := sum.Tensors().Find(statistics.FieldGram); any {
+		g.Matrix = matrix.Data
+	}
+	if weight, any := sum.Tensors().Find(statistics.FieldGramRows); any {
+		g.Weight = weight.Data[0]
+	}
+	return g
+}
+
+// survey takes the records of what the survey found in a partition, and returns what writes those that are whole.
+func (b *block) survey(p *partition.State, r survey.Records) (func(context.Context) error, error) {
+	var all writes
+	add(&all, b.Worker, r.Visit)
+	if r.Sample != nil {
+		rows, err := statistics.SampleOf(r.Sample)
+		if err != nil {
+			return nil, err
+		}
+		b.sample.MergeRecord(rows, nil)
+		if sample := b.addSample(nil); sample != nil {
+			add(&all, b.Worker, sample)
+		}
+	}
+	if r.Gram == nil {
+		return all.write(), nil
+	}
+	g, err := statistics.ExactGramOf(r.Gram)
+	if err == nil {
+		err = b.mergeGram(&all, p, g)
+	}
+	return all.write(), err
+}
