@@ -24,6 +24,16 @@ func Factor(a []float64, n int) (Cholesky, bool) {
 	if len(a) != n*n {
 		panic(fmt.Sprintf("kernel: Factor: %d values, want %d×%d", len(a), n, n))
 	}
+	norm := norm1(a, n)
+	factor, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Lower, N: n, Stride: n, Data: a})
+	if !ok {
+		return Cholesky{}, false
+	}
+	return Cholesky{factor, norm}, true
+}
+
+// norm1 returns the 1-norm of a symmetric matrix.
+func norm1(a []float64, n int) float64 {
 	sums := make([]float64, n) // Σ |value| of each column, over both triangles
 	for i := range n {
 		sum := 0.0
@@ -33,11 +43,7 @@ func Factor(a []float64, n int) (Cholesky, bool) {
 		}
 		sums[i] += sum + math.Abs(a[i*n+i])
 	}
-	factor, ok := lapack64.Potrf(blas64.Symmetric{Uplo: blas.Lower, N: n, Stride: n, Data: a})
-	if !ok {
-		return Cholesky{}, false
-	}
-	return Cholesky{factor, floats.Max(sums)}, true
+	return floats.Max(sums)
 }
 
 // Cond returns an estimate of A's condition number in the 1-norm. It takes a third of the time of the factor.
@@ -47,10 +53,13 @@ func (c *Cholesky) Cond() float64 {
 	return 1 / lapack64.Pocon(matrix, c.norm, make([]float64, 3*n), make([]int, n))
 }
 
-// InverseTrace returns the trace of A⁻¹ = L⁻ᵀ·L⁻¹, the sum of the squares of L⁻¹. It puts L⁻¹ in the place of the factor, so c
-// can't be used afterwards.
+// InverseTrace returns the trace of A⁻¹ = L⁻ᵀ·L⁻¹, the sum of the squares of L⁻¹. It may put L⁻¹ in the place of the factor, so c
+// can't be used afterwards. A large matrix is inverted on all cores.
 func (c *Cholesky) InverseTrace() float64 {
 	n := c.factor.N
+	if n > oneCore {
+		return c.inverseTraceOnCores()
+	}
 	lapack64.Trtri(c.factor) // false only if a value of the diagonal is 0, and those of a factor are positive
 	trace := 0.0
 	for i := range n {

@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -66,6 +70,68 @@ func TestCholesky(t *testing.T) {
 					t.Error("an indefinite matrix has a factor")
 				}
 			})
+		}
+	}
+}
+
+// A matrix that is factored by blocks, on all cores, has the solutions and the trace of one that is not, however many cores there are.
+func TestCholeskyOnCores(t *testing.T) {
+	defer Gonum().UseForSolves()
+	for _, b := range backends(t) {
+		b.UseForSolves()
+		for _, n := range []int{oneCore, oneCore + 1, 4*coreBlock - 1, 4 * coreBlock, 4*coreBlock + 1} {
+			r := rand.New(rand.NewPCG(uint64(n), 1))
+			matrix := make([]float64, n*n)
+			for i := range n {
+				for j := range i {
+					matrix[i*n+j], matrix[j*n+i] = r.NormFloat64(), math.NaN()
+				}
+				matrix[i*n+i] = 3 * float64(n)
+			}
+			y := make([]float64, 3*n)
+			for i := range y {
+				y[i] = r.NormFloat64()
+			}
+			whole, ok := Factor(slices.Clone(matrix), n)
+			if !ok {
+				t.Fatal("not positive definite")
+			}
+			want := slices.Clone(y)
+			whole.Solve(want, 3)
+			trace := 0.0
+			lapack64.Trtri(whole.factor)
+			for i := range n {
+				row := whole.factor.Data[i*n : i*n+i+1]
+				trace += floats.Dot(row, row)
+			}
+			cores := func(n int) { runtime.GOMAXPROCS(n) }
+			defer cores(runtime.GOMAXPROCS(0))
+			var first []float64
+			for _, count := range []int{1, 3} {
+				cores(count)
+				got, ok := FactorOnCores(slices.Clone(matrix), n)
+				if !ok {
+					t.Fatalf("%s %d: not positive definite", b.Name(), n)
+				}
+				x := slices.Clone(y)
+				got.Solve(x, 3)
+				if !floats.EqualApprox(x, want, 1e-10) {
+					t.Errorf("%s %d: other solutions", b.Name(), n)
+				}
+				x = append(x, got.InverseTrace())
+				if at := x[len(x)-1]; math.Abs(at-trace) > 1e-10*trace {
+					t.Errorf("%s %d: the trace of the inverse is %g, expected %g", b.Name(), n, at, trace)
+				}
+				if first == nil {
+					first = x
+				} else if !slices.Equal(x, first) {
+					t.Errorf("%s %d: other bits on %d cores", b.Name(), n, count)
+				}
+			}
+			matrix[(n-1)*n+n-1] = -1
+			if _, ok := FactorOnCores(matrix, n); ok {
+				t.Error("an indefinite matrix has a factor")
+			}
 		}
 	}
 }
