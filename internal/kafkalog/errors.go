@@ -6,6 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
+	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 var (
@@ -48,3 +49,6 @@ func Repair(dir string) ([]Repaired, error) { return embedded.Repair(dir) }
 
 // IsLoopback reports whether an address is one at which an embedded broker may listen: see [embedded.IsLoopback].
 func IsLoopback(address string) bool { return embedded.IsLoopback(address) }
+
+// Wait reports an operation that is being retried because brokers fail.
+type Wait = waits.Wait

@@ -13,6 +13,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/heartbeat"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/sticky"
 )
 
 const (
@@ -402,14 +404,14 @@ func (b balancer) UserData() ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.divided = notLeader
-	return claim{Generation: b.generation, Partitions: b.assigned}.encode()
+	return sticky.Claim{Generation: b.generation, Partitions: b.assigned}.Encode()
 }
 
 // AssignGroups divides the partitions among the members. Only the leader calls it.
 func (b balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
-	claims := make(map[string]claim, len(members))
+	claims := make(map[string]sticky.Claim, len(members))
 	for _, m := range members {
-		claims[m.ID] = decodeClaim(m.UserData)
+		claims[m.ID] = sticky.Decode(m.UserData)
 	}
 	var ids []int
 	for _, p := range partitions {
@@ -423,7 +425,7 @@ func (b balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.P
 	// The result names every member, also those without a partition: kafka-go can't read the answer that they would get
 	// otherwise.
 	assignments := kafka.GroupMemberAssignments{}
-	for id, share := range assignGroups(ids, claims, b.size) {
+	for id, share := range sticky.Groups(ids, claims, b.size) {
 		assignments[id] = map[string][]int{b.topic: share}
 	}
 	return assignments

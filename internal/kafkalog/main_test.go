@@ -149,3 +149,11 @@ func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
 	t.Cleanup(client.Close)
 	return client
 }
+
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}

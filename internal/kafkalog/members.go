@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"slices"
-	"strings"
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
@@ -47,7 +46,7 @@ func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err err
 				return g.Error
 			}
 			for _, m := range g.Members {
-				o := Owner{ID: m.MemberID, Host: hostOf(m.ClientHost)}
+				o := Owner{ID: m.MemberID, Host: cluster.HostOf(m.ClientHost)}
 				for _, t := range m.MemberAssignments.Topics {
 					o.Partitions = append(o.Partitions, t.Partitions...)
 				}
@@ -71,14 +70,4 @@ func (l *Log) Members(ctx context.Context, group string) (hosts []string, err er
 		hosts = append(hosts, o.Host)
 	}
 	return hosts, err
-}
-
-// hostOf returns the host in what a broker says about a client. Kafka's has a slash before it, as Java prints addresses, the embedded
-// broker's a port behind it.
-func hostOf(client string) string {
-	client = strings.TrimPrefix(client, "/")
-	if host, _, err := net.SplitHostPort(client); err == nil {
-		return host
-	}
-	return client
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 const (
@@ -42,8 +43,8 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		return ctx.Err() != nil
 	}
 
-	wait := waiting{report: l.waiting, what: what}
-	defer func() { wait.over(err) }()
+	wait := waits.Reporter{Report: l.waiting, What: what}
+	defer func() { wait.Over(err) }()
 	var failure error
 	var unknownSince time.Time
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
@@ -73,7 +74,7 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		case time.Since(unknownSince) > l.unknownTimeoutOf(topic):
 			return ErrUnknownTopic
 		}
-		wait.failed(began, failure)
+		wait.Failed(began, failure)
 		l.cluster.Forget(topic)
 		pause(ctx, backoff)
 	}

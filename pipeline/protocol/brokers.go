@@ -88,6 +88,10 @@ func FromKafka(k kafkalog.Message) wire.Message {
 func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &followers{found: make(chan found, 64), wake: wake, cancel: cancel}
+	if len(from) > manyPartitions {
+		f.running.Go(func() { b.followAll(ctx, f, from) })
+		return f
+	}
 	for _, p := range from {
 		follow := func(from int64) *kafkalog.Follower {
 			follower := b.Follow(p.Topic, p.Partition, from)
@@ -127,7 +131,34 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 	return f
 }
 
-// followers is a subscription with a goroutine for each partition. Close ends the goroutines.
+// manyPartitions is with how many partitions a subscription takes one request at a time to each broker, instead of one for each partition,
+// and then gets nothing from the memory of an embedded broker.
+const manyPartitions = 16
+
+// followAll follows the partitions of a subscription together.
+func (b brokers) followAll(ctx context.Context, f *followers, from []Position) {
+	starts := make([]kafkalog.Start, len(from))
+	for i, p := range from {
+		starts[i] = kafkalog.Start{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, SkipDeleted: p.Compacted}
+	}
+	b.FollowAll(ctx, starts, func(at int, m *kafkalog.Message, err error) bool {
+		var next found
+		switch p := from[at]; {
+		case err != nil:
+			next.err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
+		case m != nil:
+			next.delivery = &Delivery{p.Topic, p.Partition, Message{FromKafka(*m), m.Offset, m.Time}}
+		}
+		select {
+		case f.found <- next:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	})
+}
+
+// followers is a subscription with a goroutine for each partition, or each broker. Close ends the goroutines.
 type followers struct {
 	found   chan found
 	wake    <-chan struct{}

@@ -26,6 +26,8 @@ const (
 	// idleTime is how long a connection may be unused. It is that of Kafka's own clients: brokers close connections after ten minutes
 	// (connections.max.idle.ms).
 	idleTime = 9 * time.Minute
+	// spareTime is how long a connection may be unused while others to its broker are used: there are more than are needed now.
+	spareTime = 30 * time.Second
 	// writeTime is how long the answer to a write is waited for when its context has ended. It is shorter than services get to end.
 	writeTime = 3 * time.Second
 )
@@ -166,7 +168,7 @@ func (c *Cluster) give(conn *connection) {
 		return
 	}
 	// The one that was unused for longest is the first.
-	if list := c.idle[conn.address]; len(list) > 0 && list[0].stale(conn.used) {
+	if list := c.idle[conn.address]; len(list) > 0 && (list[0].stale(conn.used) || conn.used.Sub(list[0].used) > spareTime) {
 		list[0].Close()
 		c.idle[conn.address] = list[1:]
 	}

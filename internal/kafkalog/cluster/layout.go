@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -134,4 +137,32 @@ func topicOf(t metadata.ResponseTopic) protocol.Topic {
 		}
 	}
 	return topic
+}
+
+// Leaders returns the addresses of the brokers that lead the partitions of a topic, by partition; of partitions without a leader none.
+func (c *Cluster) Leaders(ctx context.Context, topic string) (leaders map[int]string, err error) {
+	err = c.find(ctx, func(layout protocol.Cluster) error {
+		t, known := layout.Topics[topic]
+		if !known {
+			return protocol.NewErrNoTopic(topic)
+		}
+		leaders = map[int]string{}
+		for number, p := range t.Partitions {
+			if b, known := layout.Brokers[p.Leader]; known {
+				leaders[int(number)] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+			}
+		}
+		return nil
+	})
+	return leaders, err
+}
+
+// HostOf returns the host in what a broker says about a client. Kafka's has a slash before it, as Java prints addresses, the embedded
+// broker's a port behind it.
+func HostOf(client string) string {
+	client = strings.TrimPrefix(client, "/")
+	if host, _, err := net.SplitHostPort(client); err == nil {
+		return host
+	}
+	return client
 }

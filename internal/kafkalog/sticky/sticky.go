@@ -1,4 +1,7 @@
-package kafkalog
+// Package sticky divides the partitions of a topic among the members of a consumer group, so that few move:
+//
+//	claims of the members ──Groups──▶ partitions of each
+package sticky
 
 import (
 	"cmp"
@@ -7,20 +10,21 @@ import (
 	"slices"
 )
 
-// claim is what a member sends when it joins its group: the partitions of its last assignment, and the group's generation
-// that made it. The zero claim is a new member's.
-type claim struct {
+// Claim is what a member sends when it joins its group: the partitions of its last assignment, and the group's generation
+// that made it. The zero Claim is a new member's.
+type Claim struct {
 	Generation int32 `json:"generation"`
 	Partitions []int `json:"partitions"`
 }
 
-func (c claim) encode() ([]byte, error) { return json.Marshal(c) }
+// Encode encodes the claim.
+func (c Claim) Encode() ([]byte, error) { return json.Marshal(c) }
 
-// decodeClaim returns the zero claim for data that it can't read. At worst, partitions then move that could have stayed.
-func decodeClaim(data []byte) claim {
-	var c claim
+// Decode returns the zero Claim for data that it can't read. At worst, partitions then move that could have stayed.
+func Decode(data []byte) Claim {
+	var c Claim
 	if json.Unmarshal(data, &c) != nil {
-		return claim{}
+		return Claim{}
 	}
 	return c
 }
@@ -29,9 +33,9 @@ func decodeClaim(data []byte) claim {
 // third larger than the smallest.
 const minGroups = 4
 
-// assignGroups divides partitions as assign does, but by whole groups of that many partitions, in order, if there are enough: the sums of
+// Groups divides partitions as assign does, but by whole groups of that many partitions, in order, if there are enough: the sums of
 // a group that one member owns cross the log as one.
-func assignGroups(partitions []int, claims map[string]claim, size int) map[string][]int {
+func Groups(partitions []int, claims map[string]Claim, size int) map[string][]int {
 	if size <= 1 || len(partitions) < minGroups*size*len(claims) {
 		return assign(partitions, claims)
 	}
@@ -41,9 +45,9 @@ func assignGroups(partitions []int, claims map[string]claim, size int) map[strin
 		of[partitions[i]] = len(groups)
 		groups = append(groups, len(groups))
 	}
-	byGroup := make(map[string]claim, len(claims))
+	byGroup := make(map[string]Claim, len(claims))
 	for m, c := range claims {
-		held := claim{Generation: c.Generation}
+		held := Claim{Generation: c.Generation}
 		for _, p := range c.Partitions {
 			if group, first := of[p]; first {
 				held.Partitions = append(held.Partitions, group)
@@ -65,7 +69,7 @@ func assignGroups(partitions []int, claims map[string]claim, size int) map[strin
 // partition, each list ascends, and only partitions beyond a member's share move. If two members claim a partition, the one
 // with the later generation keeps it: the other missed a generation that gave it away. assign is a pure function, so every
 // leader of the group computes the same.
-func assign(partitions []int, claims map[string]claim) map[string][]int {
+func assign(partitions []int, claims map[string]Claim) map[string][]int {
 	if len(claims) == 0 {
 		return nil
 	}
@@ -100,7 +104,7 @@ func assign(partitions []int, claims map[string]claim) map[string][]int {
 
 // hold returns the partitions of each member whose claim to them has the latest generation, and those without a claim
 // under "". All lists keep the order of partitions.
-func hold(partitions []int, members []string, claims map[string]claim) map[string][]int {
+func hold(partitions []int, members []string, claims map[string]Claim) map[string][]int {
 	holder := make(map[int]string, len(partitions))
 	for _, p := range partitions {
 		holder[p] = ""

@@ -1,4 +1,5 @@
-package kafkalog
+// Package waits reports operations that are retried because brokers fail, from time to time.
+package waits
 
 import "time"
 
@@ -21,19 +22,19 @@ const (
 	maxWaitInterval = time.Minute
 )
 
-// waiting reports the waits of one operation.
-type waiting struct {
-	report func(Wait) // nil: nothing is reported
-	what   string
+// Reporter reports the waits of one operation.
+type Reporter struct {
+	Report func(Wait) // nil: nothing is reported
+	What   string
 
 	since    time.Time     // the start of the first failed attempt; zero before that
 	next     time.Time     // of the next report
 	interval time.Duration // between reports; zero before the first
 }
 
-// failed records an attempt that began at the given time and failed, and reports the wait if it is time to.
-func (w *waiting) failed(began time.Time, failure error) {
-	if w.report == nil {
+// Failed records an attempt that began at the given time and failed, and reports the wait if it is time to.
+func (w *Reporter) Failed(began time.Time, failure error) {
+	if w.Report == nil {
 		return
 	}
 	if w.since.IsZero() {
@@ -45,12 +46,12 @@ func (w *waiting) failed(began time.Time, failure error) {
 	}
 	w.interval = min(max(2*w.interval, minWaitInterval), maxWaitInterval)
 	w.next = now.Add(w.interval)
-	w.report(Wait{What: w.what, Since: now.Sub(w.since), Err: failure})
+	w.Report(Wait{What: w.What, Since: now.Sub(w.since), Err: failure})
 }
 
-// over reports the end of the operation, if its waiting was reported.
-func (w *waiting) over(err error) {
+// Over reports the end of the operation, if its waiting was reported.
+func (w *Reporter) Over(err error) {
 	if w.interval > 0 {
-		w.report(Wait{What: w.what, Since: time.Since(w.since), Err: err, Over: true})
+		w.Report(Wait{What: w.What, Since: time.Since(w.since), Err: err, Over: true})
 	}
 }

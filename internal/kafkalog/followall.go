@@ -1,0 +1,229 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/waits"
+)
+
+// Start says where to follow a partition from, as [Log.Follow] does.
+type Start struct {
+	Topic       string
+	Partition   int
+	Offset      int64
+	SkipDeleted bool // continue at the first remaining offset, or at the end if messages were lost, as is right for a compacted topic
+}
+
+// followed is a partition that is followed with others.
+type followed struct {
+	source
+	at int // among the starts
+}
+
+// minShare is how many bytes a fetch asks for of a partition at least. Brokers send a larger batch if it is that of the first partition
+// that has any.
+const minShare = 64 << 10
+
+// FollowAll follows many partitions with one request at a time to each broker, where [Log.Follow] takes one for each partition. It calls
+// deliver for each message, given the place of its partition among the starts; without a message and an error if the partition
+// has lost messages that were read, and SkipDeleted is set; and with the errors of [Follower.Next], which end what is followed of
+// the partition. deliver is called from several goroutines, for the messages of a partition in order. FollowAll returns when ctx or the log
+// ends, or deliver returns false.
+func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, m *Message, err error) (more bool)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	f := &following{log: l, deliver: func(at int, m *Message, err error) {
+		if ctx.Err() == nil && !deliver(at, m, err) {
+			cancel()
+		}
+	}}
+	all := make([]*followed, len(starts))
+	for i, s := range starts {
+		all[i] = &followed{source{log: l, topic: s.Topic, partition: s.Partition, skipDeleted: s.SkipDeleted,
+			cursor: cursor{position: s.Offset, to: unbounded}}, i}
+	}
+	backoff := minBackoff
+	for len(all) > 0 && ctx.Err() == nil {
+		leaders, err := f.leaders(ctx, all)
+		if err != nil {
+			if ctx.Err() == nil {
+				f.end(all[0], err)
+			}
+			break
+		}
+		began := time.Now()
+		round, end := context.WithCancel(ctx)
+		var polling sync.WaitGroup
+		for address, of := range leaders {
+			polling.Go(func() {
+				defer end() // who leads may have changed for others too
+				f.poll(round, address, of)
+			})
+		}
+		polling.Wait()
+		end()
+		if time.Since(began) > maxBackoff {
+			backoff = minBackoff
+		}
+		pause(ctx, backoff)
+		backoff = min(2*backoff, maxBackoff)
+		left := all[:0]
+		for _, s := range all {
+			if l.cluster.Forget(s.topic); s.position < s.to {
+				left = append(left, s)
+			}
+		}
+		all = left
+	}
+	if l.ctx.Err() != nil {
+		deliver(0, nil, context.Cause(l.ctx))
+	}
+}
+
+// following is what a call of FollowAll works with.
+type following struct {
+	log     *Log
+	deliver func(at int, m *Message, err error)
+}
+
+// leaders divides partitions by the addresses of the brokers that lead them.
+func (f *following) leaders(ctx context.Context, all []*followed) (of map[string][]*followed, err error) {
+	topics := map[string]map[int]string{}
+	for _, s := range all {
+		if topics[s.topic] != nil {
+			continue
+		}
+		err := f.log.retryOn(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) (err error) {
+			topics[s.topic], err = f.log.cluster.Leaders(ctx, s.topic)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	of = map[string][]*followed{}
+	for _, s := range all {
+		address := topics[s.topic][s.partition]
+		of[address] = append(of[address], s) // of a partition without a leader none: the request fails, and is tried again
+	}
+	return of, nil
+}
+
+// end ends what is followed of a partition with an error.
+func (f *following) end(s *followed, err error) {
+	position := s.position
+	s.position = s.to
+	f.deliver(s.at, nil, fmt.Errorf("read %s[%d]@%d: %w", s.topic, s.partition, position, f.log.identity.Explain(err)))
+}
+
+// poll follows partitions that a broker leads, until it does not answer, or no longer leads one of them.
+func (f *following) poll(ctx context.Context, address string, all []*followed) {
+	wait := waits.Reporter{Report: f.log.waiting, What: fmt.Sprintf("read %d partitions, as %s[%d]", len(all), all[0].topic, all[0].partition)}
+	defer func() { wait.Over(nil) }()
+	for ctx.Err() == nil && len(all) > 0 {
+		began := time.Now()
+		answer, err := f.request(ctx, address, all)
+		again := err != nil
+		var idle, busy []*followed // those that had nothing go first the next time, as the first one's batch may be large
+		for _, s := range all {
+			p := answer[place{s.topic, s.partition}]
+			if p == nil {
+				idle = append(idle, s)
+				continue
+			}
+			moved, err := f.take(ctx, s, p)
+			switch {
+			case err != nil && transient(err):
+				again = true
+			case err != nil && ctx.Err() == nil:
+				f.end(s, err)
+				continue
+			}
+			to := &idle
+			if moved {
+				to = &busy
+			}
+			*to = append(*to, s)
+		}
+		if all = append(idle, busy...); again {
+			if err != nil && ctx.Err() == nil && !transient(err) {
+				f.end(all[0], err)
+			}
+			wait.Failed(began, err)
+			return
+		}
+	}
+}
+
+// request fetches from all partitions at once.
+func (f *following) request(ctx context.Context, address string, all []*followed) (map[place]*fetchPartitions, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request := &fetchapi.Request{
+		ReplicaID: -1, MaxWaitTime: int32(pollTime.Milliseconds()), MinBytes: 1, MaxBytes: math.MaxInt32,
+		IsolationLevel: int8(kafka.ReadCommitted), SessionEpoch: -1,
+	}
+	share := int32(max(fetchBytes/len(all), minShare))
+	for _, s := range all {
+		last := len(request.Topics) - 1
+		if last < 0 || request.Topics[last].Topic != s.topic {
+			request.Topics = append(request.Topics, fetchapi.RequestTopic{Topic: s.topic})
+			last++
+		}
+		request.Topics[last].Partitions = append(request.Topics[last].Partitions, fetchapi.RequestPartition{
+			Partition: int32(s.partition), CurrentLeaderEpoch: -1, FetchOffset: s.position, LogStartOffset: -1, PartitionMaxBytes: share,
+		})
+	}
+	message, err := f.log.cluster.Send(ctx, address, request)
+	if err != nil {
+		return nil, err
+	}
+	response := message.(*fetchAnswer)
+	if response.ErrorCode != 0 {
+		return nil, kafka.Error(response.ErrorCode)
+	}
+	answer := map[place]*fetchPartitions{}
+	for i := range response.Topics {
+		t := &response.Topics[i]
+		for j := range t.Partitions {
+			answer[place{t.Topic, int(t.Partitions[j].Partition)}] = &t.Partitions[j]
+		}
+	}
+	return answer, nil
+}
+
+// take delivers what a partition has, and reports whether it has anything.
+func (f *following) take(ctx context.Context, s *followed, p *fetchPartitions) (moved bool, err error) {
+	switch code := kafka.Error(p.ErrorCode); {
+	case code == kafka.OffsetOutOfRange:
+		err := s.outOfRange(ctx)
+		if lost, ok := errors.AsType[*DeletedError](err); ok && s.skipDeleted && lost.Wanted > lost.End {
+			s.cursor = cursor{position: lost.End, to: unbounded}
+			f.deliver(s.at, nil, nil)
+			return false, nil
+		}
+		return false, err
+	case code != 0:
+		return false, code
+	}
+	batches, err := decode(p.RecordSet, p.AbortedTransactions, s.partition, s.position)
+	if err != nil {
+		return false, err
+	}
+	messages := s.move(batches)
+	for i := range messages {
+		f.deliver(s.at, &messages[i], nil)
+	}
+	return len(batches) > 0, nil
+}
+
+func transient(err error) bool { return retriable(err) || unknown(err) }

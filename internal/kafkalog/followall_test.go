@@ -1,0 +1,128 @@
+package kafkalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// received is what FollowAll has delivered.
+type received struct {
+	mutex    sync.Mutex
+	messages map[int][]Message // by partition
+	lost     int
+	failures []error
+	until    func(*received) bool
+}
+
+func (r *received) take(at int, m *Message, err error) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	switch {
+	case err != nil:
+		r.failures = append(r.failures, err)
+	case m == nil:
+		r.lost++
+	default:
+		r.messages[at] = append(r.messages[at], *m)
+	}
+	return !r.until(r)
+}
+
+func (r *received) count() (n int) {
+	for _, list := range r.messages {
+		n += len(list)
+	}
+	return n
+}
+
+// Whoever follows many partitions gets each message once, in order, those that were there and those that come, large ones too, and of a
+// topic that has lost messages what is left.
+func TestFollowAll(t *testing.T) {
+	ctx, l := testContext(t), openEmbedded(t)
+	const partitions, each = 40, 6
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
+	write := func(p, from, to int) {
+		for i := from; i < to; i++ {
+			_, err := l.Append(ctx, "t", p, numbered(i, 10+p%3*200_000))
+			noError(t, err)
+		}
+	}
+	var starts []Start
+	for p := range partitions {
+		write(p, 0, 3)
+		starts = append(starts, Start{Topic: "t", Partition: p, Offset: int64(p % 2)})
+	}
+	noError(t, l.DeleteBefore(ctx, "t", 7, 2))
+	starts[7].SkipDeleted = true
+	noError(t, l.DeleteBefore(ctx, "t", 8, 2)) // which is an error for who needs the messages
+	starts[9].SkipDeleted, starts[9].Offset = true, 5
+	r := &received{messages: map[int][]Message{}}
+	r.until = func(r *received) bool {
+		return r.count() == 19*each+18*(each-1)+4 && r.lost == 1 && len(r.failures) == 1
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for p := range partitions {
+			if p != 9 {
+				write(p, 3, each)
+			}
+		}
+	})
+	l.FollowAll(ctx, starts, r.take)
+	writing.Wait()
+	if !errors.As(r.failures[0], new(*DeletedError)) {
+		t.Errorf("deleted messages: %v", r.failures)
+	}
+	for p, got := range r.messages {
+		var want []int64
+		for offset := starts[p].Offset; offset < each; offset++ {
+			if p != 7 || offset >= 2 {
+				want = append(want, offset)
+			}
+		}
+		if p != 9 && !slices.Equal(offsets(got), want) {
+			t.Errorf("partition %d: offsets %d, expected %d", p, offsets(got), want)
+		}
+	}
+}
+
+// An idle follower of a thousand partitions takes two requests a second, over one connection; one of a topic that does not exist ends.
+func TestFollowAllIsIdle(t *testing.T) {
+	ctx, l := testContext(t), openEmbedded(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 300}))
+	var starts []Start
+	for p := range 300 {
+		starts = append(starts, Start{Topic: "t", Partition: p})
+	}
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	r := &received{messages: map[int][]Message{}, until: func(r *received) bool { return r.count() == 1 }}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.FollowAll(following, starts, r.take)
+	}()
+	_, err := l.Append(ctx, "t", 299, Message{Value: []byte("x")})
+	noError(t, err)
+	<-done
+	if fmt.Sprint(offsets(r.messages[299])) != "[0]" {
+		t.Errorf("got %v", r.messages)
+	}
+	l.unknownTimeout = 0
+	r = &received{messages: map[int][]Message{}, until: func(r *received) bool { return len(r.failures) > 0 }}
+	l.FollowAll(ctx, []Start{{Topic: "none"}}, r.take)
+	if len(r.failures) != 1 || !errors.Is(r.failures[0], ErrUnknownTopic) {
+		t.Errorf("a topic that does not exist: %v", r.failures)
+	}
+}
+
+func offsets(messages []Message) (list []int64) {
+	for _, m := range messages {
+		list = append(list, m.Offset)
+	}
+	return list
+}
