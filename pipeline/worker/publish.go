@@ -135,15 +135,8 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *visit.Ou
 
 // seal publishes the seal of a partition's residuals, all of which are acknowledged. sum covers the partition.
 func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, sum *accumulate.Sum) error {
-	_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, p.Partition())
-	if err != nil {
-		return err
-	}
 	seal := open.Seal
-	if seal.From < 0 { // without rows there are no residuals, and none that could expire
-		seal.From = end
-	}
-	seal.To, seal.Scores = end, open.digester.Digest()
+	seal.Scores = open.digester.Digest()
 	if w.plan.Chain != nil {
 		stage, err := w.chain.Stage(seal.Stage)
 		if err != nil {
@@ -153,6 +146,14 @@ func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, s
 	}
 	sum.Pack()
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
+	end, err := w.endResiduals(ctx, &seal)
+	if err != nil {
+		return err
+	}
+	if seal.From < 0 { // without rows there are no residuals, and none that could expire
+		seal.From = end
+	}
+	seal.To = end
 	if err := publish(ctx, w, seal.Record()); err != nil {
 		return err
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -56,14 +58,42 @@ type sealDigest struct {
 	digest wire.Digest
 }
 
+// endResiduals writes a seal behind the residuals that it is of too, without where these are: who takes over the partition finds it there,
+// and need not read the statistics for it. It returns the offset after the residuals.
+func (w *Worker) endResiduals(ctx context.Context, seal *statistics.Seal) (end int64, err error) {
+	behind := *seal
+	behind.From, behind.To = max(seal.From, 0), 0
+	messages, err := w.Codec.EncodeDouble(behind.Record())
+	if err != nil {
+		return 0, err
+	}
+	if len(messages) > 1 { // lastSeal reads one message
+		_, end, err = w.Log.Bounds(ctx, w.Topics.Residuals, seal.Partition)
+		return end, err
+	}
+	return w.Log.Append(ctx, w.Topics.Residuals, seal.Partition, messages...)
+}
+
 // findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
-	if final, _ := w.chain.Final(0); final == nil {
+	if final, _ := w.chain.Final(0); final == nil || w.plan.Update() != nil || len(adopted) == 0 {
 		return nil
+	}
+	ends, err := w.Log.Spans(ctx, w.Topics.Residuals)
+	if err != nil {
+		return fmt.Errorf("read seals: %w", err)
 	}
 	var numbers []int
 	for _, p := range adopted {
-		numbers = append(numbers, w.statisticsOf(p.Partition()))
+		found := false
+		if n := p.Partition(); n < len(ends) {
+			if found, err = w.lastSeal(ctx, ends[n]); err != nil {
+				return fmt.Errorf("read the last seal: %w", err)
+			}
+		}
+		if !found {
+			numbers = append(numbers, w.statisticsOf(p.Partition()))
+		}
 	}
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
@@ -76,6 +106,48 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 		}
 	}
 	return nil
+}
+
+// lastSeal reads the last message of a partition of the residuals, given its offsets. It reports whether that is the seal which is
+// needed: of the stage before the one that is due. The solver may wait for it, and the statistics may have lost it, so the worker
+// publishes it again.
+func (w *Worker) lastSeal(ctx context.Context, all coverage.Span) (found bool, err error) {
+	v, due := w.chain.Due()
+	if all.Empty() || v.Stage < 1 {
+		return false, nil
+	}
+	r := w.Log.Range(w.Topics.Residuals, all.Partition, all.To-1, all.To)
+	defer r.Close()
+	m, err := r.Next(ctx)
+	switch {
+	case errors.Is(err, io.EOF), errors.As(err, new(*kafkalog.DeletedError)):
+		return false, nil
+	case err != nil:
+		return false, err
+	case m.Run() != w.run || m.Kind() != statistics.KindSeal:
+		return false, nil
+	}
+	record, err := w.Codec.CollectDouble(&wire.Collector[float64]{}, m.Message)
+	if err != nil || record == nil {
+		return false, nil // a damaged seal does not count
+	}
+	seal, err := statistics.SealOf(record)
+	if err != nil || seal.Partition != all.Partition || seal.Stage != v.Stage-1 {
+		return false, nil
+	}
+	if _, final := w.chain.Final(seal.Stage); seal.Parent != final {
+		return false, nil
+	}
+	if seal.To = m.Offset; seal.Rows == 0 {
+		seal.From = seal.To
+	}
+	if ofSeal(seal.Identity, v, due) {
+		if err := publish(ctx, w, seal.Record()); err != nil {
+			return false, err
+		}
+	}
+	w.seals.add(seal)
+	return true, nil
 }
 
 // readSeals reads the seals on a partition of the statistics topic, from where it stopped the last time to the end.
