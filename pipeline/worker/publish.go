@@ -52,6 +52,9 @@ func (w *Worker) commit(partitions []*partition.State) {
 	})
 }
 
+// maxPublications is how many partitions' residuals are written at once: each write waits for the brokers.
+const maxPublications = 8
+
 // publishStage publishes the residuals after a stage of partitions whose scores before it are loaded. It seals those of a
 // partition when the brokers have acknowledged all of them.
 func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*partition.State) error {
@@ -67,7 +70,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, map[*partition.State]*visit.IncrementTerms{}
 	s := &scan.Scan[*visit.Outcome]{
 		Source:    &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
-		MaxWrites: 1, // so that residuals stand in the order of their examples
+		MaxWrites: maxPublications, InOrder: true, // residuals stand in the order of their examples
 		Process: func() func(context.Context, *scan.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
 			return func(ctx context.Context, l *scan.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
@@ -104,7 +107,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				if whole == nil {
 					return nil
 				}
-				return w.seal(ctx, p, seal, whole)
+				return w.seal(ctx, current, p, seal, whole)
 			}, nil
 		},
 	}
@@ -134,15 +137,11 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *visit.Ou
 }
 
 // seal publishes the seal of a partition's residuals, all of which are acknowledged. sum covers the partition.
-func (w *Worker) seal(ctx context.Context, p *partition.State, open *openSeal, sum *accumulate.Sum) error {
+func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, open *openSeal, sum *accumulate.Sum) error {
 	seal := open.Seal
 	seal.Scores = open.digester.Digest()
 	if w.plan.Chain != nil {
-		stage, err := w.chain.Stage(seal.Stage)
-		if err != nil {
-			return err
-		}
-		visit.StackTerms(w.plan, stage, 0, sum)
+		visit.StackTerms(w.plan, v.Of, 0, sum)
 	}
 	sum.Pack()
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()

@@ -34,8 +34,17 @@ func (Concurrent) Begin(do func() error) (wait func() error) {
 func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 	writing, ctx := errgroup.WithContext(ctx)
 	writing.SetLimit(p.MaxWrites)
-	err := c.compute(ctx, p, func(write Write) {
-		writing.Go(func() error { return write(ctx) })
+	last := map[*partition.State]chan struct{}{} // closed when the last write of a partition is done
+	err := c.compute(ctx, p, func(of *partition.State, write Write) {
+		before, done := last[of], make(chan struct{})
+		last[of] = done
+		writing.Go(func() error {
+			defer close(done)
+			if p.InOrder && before != nil {
+				<-before
+			}
+			return write(ctx)
+		})
 	})
 	if unwritten := writing.Wait(); unwritten != nil {
 		return unwritten // a write that fails cancels the pass, so err only says that it was cancelled
@@ -44,7 +53,7 @@ func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 }
 
 // compute returns when all outcomes are collected. It starts writes with background, and they may go on.
-func (c Concurrent) compute(ctx context.Context, p *Pass, background func(Write)) error {
+func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*partition.State, Write)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	processors := runtime.GOMAXPROCS(0)
 	readAhead := cmp.Or(c.readAhead, defaultReadAhead)
@@ -88,7 +97,7 @@ type running struct {
 	tokens     chan struct{}
 	readAhead  int64
 	ahead      *semaphore.Weighted // of bytes that may be read ahead
-	background func(Write)
+	background func(*partition.State, Write)
 }
 
 // finished is a segment whose outcome is not collected yet.
@@ -232,7 +241,7 @@ func (r *running) collectInOrder(segments int) error {
 				return err
 			}
 			if write != nil {
-				r.background(write)
+				r.background(f.Partition, write)
 			}
 			r.ahead.Release(ready.bytes)
 			<-r.tokens

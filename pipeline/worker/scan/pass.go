@@ -26,7 +26,8 @@ type Pass struct {
 	Processor func() Processor
 	// Twice says that the load of a segment is processed again, once its first outcome is collected: see [Load.Again].
 	Twice     bool
-	MaxWrites int // that run at once, at least 1. A single one at a time keeps the order in which outcomes are collected
+	MaxWrites int  // that run at once, at least 1
+	InOrder   bool // a write runs when those of its partition that were collected before are done
 }
 
 // Processor computes the outcome of a load, and returns what collects it.

@@ -32,8 +32,10 @@ type Scan[T any] struct {
 	// Collect is called for each outcome, for those of a partition and round in order. If it returns a write, that runs while
 	// further outcomes are computed.
 	Collect func(at Place, outcome T) (Write, error)
-	// MaxWrites is how many writes may run at once; 0 is 1. A single write at a time keeps the order of collect.
+	// MaxWrites is how many writes may run at once; 0 is 1.
 	MaxWrites int
+	// InOrder says that the writes of a partition run one after the other, in the order of collect.
+	InOrder bool
 }
 
 // Source is where a scan reads what is not in memory.
@@ -90,7 +92,7 @@ func (l *Load) Again() *Load {
 // Run has an executor do the scan of partitions. It returns when all outcomes are collected and all writes are done.
 func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.State) error {
 	return e.Run(ctx, &Pass{
-		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, MaxWrites: max(s.MaxWrites, 1),
+		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, MaxWrites: max(s.MaxWrites, 1), InOrder: s.InOrder,
 		Processor: func() Processor {
 			process := s.Process()
 			return func(ctx context.Context, l *Load) (Collector, error) {
