@@ -709,7 +709,8 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 		Name: job.Name, Input: planning.InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Foreign: true, Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
+		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: true,
+		Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
 		Chain: &schemas.Chain{
 			Number: r.number, Attempt: r.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
 			Made: r.Clock.Now().UnixMilli(), Lost: slices.Clone(r.backlog.lost), Marks: r.backlog.marks, AtLeast: r.least,

@@ -194,6 +194,9 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing().operated(),
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1)).operated().givingUp(),
 		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(t),
+		emptyChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
+			j.Group = 1 // the first two groups are merged
+		}).withChain(t),
 		newChainScenario(t, lateClassExamples(), 1<<20, chainOptions(), columns(link.Softmax, 1)),
 		emptyScenario(t, sparseExamples(), 1<<19, kindStage(stages.ClassCounts, link.Softmax), blocks, columns(link.Softmax, 2)).withReference(t),
 		emptyScenario(t, sparseExamples(), 100, blocks).withJob(func(j *topics.Job) {
