@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -126,7 +127,7 @@ func (c *Config) Job() topics.Job {
 	}
 	return topics.Job{
 		Name:         c.Name,
-		Examples:     c.Examples,
+		Examples:     c.Examples.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),
 		Prepare:      how,
 		Stages:       resolved,
 		Threshold:    c.Threshold,

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -24,7 +25,7 @@ func Keys() []option.Key {
 	for _, f := range messageFormats() {
 		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
 	}
-	return []option.Key{
+	keys := []option.Key{
 		{Name: "train", Meaning: "training files: a file or a list; paths are relative to the folder of the configuration; a pattern " +
 			"such as `data/*.csv` stands for the matching files, sorted, and a folder for the tables in it, such as the parts " +
 			"that Spark writes, for Parquet and Arrow with columns from folder names such as `kind=iris`; `\"-\"` is the standard " +
@@ -60,6 +61,13 @@ func Keys() []option.Key {
 		{Name: "registry.ca", Meaning: "PEM file with the CA certificates that sign the certificate of the registry; none: those of the system"},
 		{Name: "registry.cert", Meaning: "PEM file with the client certificate, for registries that require one"},
 		{Name: "registry.key", Meaning: "PEM file with the key of `registry.cert`"},
+	}
+	keys = append(keys, option.Key{Name: "key", Meaning: "with `outcome`: path of the key in a row, such as `impression_id`, by which its " +
+		"outcome belongs to it; none: the key of the message"})
+	for _, k := range outcome.Keys() {
+		keys = append(keys, option.Key{Name: "outcome." + k.Name, Meaning: k.Meaning})
+	}
+	return append(keys, []option.Key{
 		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
 			"column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
@@ -121,7 +129,7 @@ func Keys() []option.Key {
 		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1, chosen by a " +
 			"hash"},
 		{Name: "partitions", Meaning: "number of partitions of a created examples topic"},
-	}
+	}...)
 }
 
 // textFormats lists the formats whose files are text, in Markdown.

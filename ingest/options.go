@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/schemas"
@@ -48,6 +49,10 @@ type Options struct {
 	message.Settings `mapstructure:",squash" yaml:",inline"`
 	// Registry has the schemas of the messages of FromTopic.
 	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
+	// JoinKey is the path of the key in the messages of FromTopic by which outcomes belong to rows; "": the keys of the messages.
+	JoinKey string `mapstructure:"key" yaml:"key"`
+	// Outcome configures labels that come later, on another topic.
+	Outcome outcome.Options `mapstructure:"outcome" yaml:"outcome"`
 	// What columns are for, and how rows are read.
 	layout.Options `mapstructure:",squash" yaml:",inline"`
 	// ClassWeight has the factors of the weights of training examples, by
@@ -86,7 +91,7 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{OnChangedTopic: ChangedTopicStop, Partitions: 4, Options: layout.Defaults()}
+	return Options{OnChangedTopic: ChangedTopicStop, Partitions: 4, Options: layout.Defaults(), Outcome: outcome.Defaults()}
 }
 
 const wantCount = "a whole number ≥ 1"
@@ -139,6 +144,7 @@ func (o Options) check(files []string) []option.Problem {
 			}
 		}
 	}
+	problems = append(problems, o.checkOutcome()...)
 	problems = append(problems, o.checkTopic()...)
 	problems = append(problems, o.checkText()...)
 	known := map[string]bool{}

@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -54,11 +53,7 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 	}
 	f, ok := o.messageFormat()
 	if !ok {
-		var names []string
-		for _, f := range messageFormats() {
-			names = append(names, f.Name)
-		}
-		wrong("format", value.Quote(o.Format), option.Enumerate(names, "or")+", as examples.from_topic is set")
+		wrong("format", value.Quote(o.Format), wantMessageFormat()+", as examples.from_topic is set")
 		return problems
 	}
 	if o.Header != nil && *o.Header {
@@ -71,6 +66,9 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 		}
 	}
 	problems = append(problems, o.checkSchema(f)...)
+	if o.Outcome.Topic != "" {
+		f.Label = "" // of outcomes
+	}
 	problems = append(problems, o.checkColumns([]format.Format{{Label: f.Label, Keys: f.Keys}})...)
 	return append(problems, f.Check(o.messageOptions())...)
 }
@@ -79,15 +77,12 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 // example or several, in the format of the options. NewValues makes it.
 type Values struct {
 	*tabular.Messages
-	whole   Options
-	format  message.Format
-	reader  message.Reader
-	schemas *registry.Client // nil: there is no registry
-	wanted  int              // columns of each row, once a row had them; 0: not known yet
-	batch   examples.Rows
-	sparse  examples.SparseRows
-	keys    []string // of the messages, for each row of the batch
-	size    int      // bytes of the batch in a message
+	opened
+	wanted int // columns of each row, once a row had them; 0: not known yet
+	batch  examples.Rows
+	sparse examples.SparseRows
+	keys   []string // of the messages, for each row of the batch
+	size   int      // bytes of the batch in a message
 
 	spreads layout.Spreads // of the columns without an offset
 }
@@ -95,23 +90,18 @@ type Values struct {
 // NewValues returns Values without examples, for options that pass Check and have
 // a FromTopic. An error says which of them can't be used.
 func NewValues(o Options) (*Values, error) {
-	f, _ := o.messageFormat()
-	reader, err := f.Open(o.messageOptions())
+	if o.Outcome.Topic != "" {
+		o.Options = o.Options.WithLabelLater()
+	}
+	r, err := o.openTopic()
 	if err != nil {
 		return nil, err
 	}
-	var schemas *registry.Client
-	if o.Registry.URL != "" {
-		if schemas, err = registry.Open(o.Registry); err != nil {
-			return nil, err
-		}
-	}
 	var names []string
-	if f.Width == nil {
+	if r.format.Width == nil {
 		names = message.Columns(o.Options)
 	}
-	return &Values{whole: o, format: f, reader: reader, schemas: schemas, Messages: tabular.NewMessages(o.Options, f.Label, names),
-		spreads: layout.Spreads{}}, nil
+	return &Values{opened: r, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}, nil
 }
 
 // TopicMessage is a message of a topic of values, and where it is there.
@@ -136,6 +126,11 @@ func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error)
 	if err != nil || len(cells) == 0 {
 		return false, err
 	}
+	return v.add(m, cells)
+}
+
+// add is Add for the rows of a message.
+func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err error) {
 	first := !v.Laid()
 	if first {
 		n, err := v.width(cells[0])
@@ -221,6 +216,10 @@ func (v *Values) append(rows *examples.Rows) {
 // width returns how many columns there are, if this is the first row.
 func (v *Values) width(row []tabular.Cell) (int, error) {
 	if v.format.Width == nil {
+		return len(row), nil
+	}
+	if v.whole.LabelComesLater() { // it was cut to what is read
+		v.wanted = len(row)
 		return len(row), nil
 	}
 	n, exact, err := v.format.Width(v.whole.Options, len(row))

@@ -54,7 +54,7 @@ func (o Options) checkSchema(f message.Format) []option.Problem {
 }
 
 // rowsOf returns the rows of a message.
-func (v *Values) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
+func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
 	if len(m.Value) == 0 && m.Key != "" {
 		return nil, nil // a tombstone, as what captures the changes of a database writes after a deletion
 	}
@@ -74,7 +74,7 @@ func (v *Values) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, 
 }
 
 // payload returns the value of a message without what frames it, and its schema if a registry has it.
-func (v *Values) payload(ctx context.Context, m TopicMessage) (p message.Payload, err error) {
+func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload, err error) {
 	kind := v.format.Schema
 	if v.schemas == nil {
 		if id, _, framed := message.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -31,6 +32,11 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	}
 	if err != nil || len(rows) == 0 {
 		return nil
+	}
+	if v.whole.LabelComesLater() {
+		if rows, err = v.withLabel(rows, message.LaterLabel); err != nil {
+			return nil
+		}
 	}
 	if len(v.Cells) == 0 {
 		n, err := v.width(rows[0])

@@ -79,13 +79,13 @@ func TopicSequence(positions []TopicPosition) (sequence int64) {
 }
 
 // TopicMessage encodes rows as an examples message of a topic that ingest follows. positions are those after the rows, of all partitions
-// of the topic that go to the message's partition of the examples. Errors are those of [examples.Encode], with the origin.
+// of the topic that go to the message's partition of the examples; Next may be above their sum. Errors are those of [examples.Encode].
 func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
 	m, err := o.Message(rows, mem)
 	if err != nil {
 		return wire.Message{}, err
 	}
-	m.Headers = append(m.Headers, wire.Header{Key: headerNext, Value: strconv.FormatInt(TopicSequence(positions), 10)},
+	m.Headers = append(m.Headers, wire.Header{Key: headerNext, Value: strconv.FormatInt(max(o.Next, TopicSequence(positions)), 10)},
 		wire.Header{Key: headerPositions, Value: string(wire.JSON(positions))})
 	if rows.Origins != nil {
 		m.Headers = append(m.Headers, rows.Origins.Header())

@@ -67,6 +67,7 @@ type Options struct {
 	categories map[string][]string // of the columns under Categorical, by their names; they are found in the files to train on
 	offsets    Offsets             // of columns whose numbers float32 does not hold; found there too
 	unlabelled bool                // the label is not read, as it is in order or its trouble is known
+	later      bool                // the label comes from another message: a column that messages lack has it
 	predicts   bool                // rows to predict are read, and flags set what keys set elsewhere
 }
 
@@ -149,6 +150,16 @@ func (o Options) WithoutLabel() Options {
 	o.unlabelled = true
 	return o
 }
+
+// WithLabelLater returns the options for rows whose labels come from other messages. They have a column for it that no message has: the
+// first of columns with names, the last of others.
+func (o Options) WithLabelLater() Options {
+	o.later = true
+	return o
+}
+
+// LabelComesLater reports whether the label of a row comes from another message.
+func (o Options) LabelComesLater() bool { return o.later }
 
 // LeavesLabelOut reports whether the label of rows to train on is left out.
 func (o Options) LeavesLabelOut() bool { return o.unlabelled }

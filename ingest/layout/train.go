@@ -42,6 +42,13 @@ func (l *Layout) Assign() (err error) {
 		}
 		return l.assignWeight()
 	}
+	if o.later {
+		if l.Label = 0; l.Names == nil {
+			l.Label = len(l.Cells) - 1
+		}
+		l.Cells[l.Label].Role = Label
+		return l.assignRest()
+	}
 	if l.Label, err = l.Column(cmp.Or(o.Label, l.defaultLabel)); err != nil {
 		if o.Label == "" {
 			err = l.Locate(-1, fmt.Errorf("no column %s: set examples.label to one of the columns %s", value.Quote(string(l.defaultLabel)),

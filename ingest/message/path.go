@@ -16,11 +16,18 @@ func Path(column string) []string { return strings.Split(column, ".") }
 // Label is the column of the label in messages whose columns have names, if no key says another.
 const Label = "label"
 
+// LaterLabel is the column of a label that comes from another message: no message has it.
+const LaterLabel = "examples.outcome.label"
+
 // Columns returns the names of the columns that the options read: those of the label or of what else is predicted, the weight and
 // the text if there are such columns, and those of features.
 func Columns(o layout.Options) []string {
 	columns := slices.Concat(o.Targets, o.LabelColumns)
-	if len(columns) == 0 {
+	switch {
+	case len(columns) > 0 || o.LeavesLabelOut():
+	case o.LabelComesLater():
+		columns = []string{LaterLabel}
+	default:
 		columns = []string{cmp.Or(string(o.Label), Label)}
 	}
 	for _, c := range []layout.Column{o.Weight, o.Text} {
@@ -31,8 +38,13 @@ func Columns(o layout.Options) []string {
 	return append(columns, o.Columns.Use...)
 }
 
-// Predicted returns how many of the first of Columns are what is predicted.
-func Predicted(o layout.Options) int { return max(1, len(o.Targets)+len(o.LabelColumns)) }
+// Predicted returns how many of the first of Columns are what is predicted, and must be in a message.
+func Predicted(o layout.Options) int {
+	if o.LeavesLabelOut() || o.LabelComesLater() {
+		return 0
+	}
+	return max(1, len(o.Targets)+len(o.LabelColumns))
+}
 
 // NoColumnError says that a message, with these members, does not have a column that is predicted.
 func NoColumnError(o layout.Options, column int, members []string) error {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -16,6 +17,8 @@ type State struct {
 	Partitions int   // the topic's partition q goes to partition q mod Partitions of the examples; 0: not known
 	Positions  []schemas.TopicPosition
 	After      string // what an attempt comes after that has written nothing yet: see [schemas.Origin]
+	// Joined is how far rows of the topic were joined with their outcomes; nil: they do not wait for any.
+	Joined *examples.Joined
 }
 
 // Add takes a message into account. Only one of the topic that counts changes the state: it is counting.Replay's rule.
@@ -32,7 +35,11 @@ func (s *State) Add(topic string, m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	*s = State{Attempt: attempt, Next: o.Next, Partitions: o.Partitions, Positions: positions}
+	joined, err := examples.JoinedOf(m)
+	if err != nil {
+		return err
+	}
+	*s = State{Attempt: attempt, Next: o.Next, Partitions: o.Partitions, Positions: positions, Joined: joined}
 	return nil
 }
 

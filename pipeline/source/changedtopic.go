@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -36,47 +37,47 @@ func (f *Following) decided() bool {
 
 // checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the message that was read last. That retention has
 // deleted it is no change.
-func (f *Following) checkUnchanged(ctx context.Context, read schemas.TopicPosition) error {
+func (f *Following) checkUnchanged(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) error {
 	if read.Next == 0 {
 		return nil
 	}
-	changed := &ChangedTopicError{Topic: f.Topic, Partition: read.Partition, Last: read.Next - 1}
-	if read.Partition >= len(f.Bounds) {
-		changed.Why = fmt.Sprintf("it has %d partitions", len(f.Bounds))
+	changed := &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1}
+	if read.Partition >= len(bounds) {
+		changed.Why = fmt.Sprintf("it has %d partitions", len(bounds))
 		return changed
 	}
-	if end := f.Bounds[read.Partition].To; end < read.Next {
+	if end := bounds[read.Partition].To; end < read.Next {
 		changed.Why = fmt.Sprintf("it ends at offset %d", end)
 		if f.decided() { // then it must be certain: a leader that was elected just now may not yet say all that it has, and a read waits for it
-			err := f.Between(ctx, f.Topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
+			err := f.Between(ctx, topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
 			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
 				return err
 			}
 			if err == nil {
-				return f.checkLast(ctx, read)
+				return f.checkLast(ctx, topic, read)
 			}
 		}
 		return changed
 	}
-	return f.checkLast(ctx, read)
+	return f.checkLast(ctx, topic, read)
 }
 
 // checkLast is checkUnchanged for a partition that has more than what was read last, or has lost that by retention.
-func (f *Following) checkLast(ctx context.Context, read schemas.TopicPosition) error {
+func (f *Following) checkLast(ctx context.Context, topic string, read schemas.TopicPosition) error {
 	if read.Next == 0 || read.Last == "" {
 		return nil
 	}
-	digest, err := f.digestAt(ctx, read.Partition, read.Next-1)
+	digest, err := f.digestAt(ctx, topic, read.Partition, read.Next-1)
 	if err == nil && digest != "" && digest != read.Last {
-		return &ChangedTopicError{Topic: f.Topic, Partition: read.Partition, Last: read.Next - 1, Why: "another message is there"}
+		return &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1, Why: "another message is there"}
 	}
 	return err
 }
 
 // digestAt returns a digest of the message of the topic at an offset, to recognise it by; "" if there is none: it has
 // expired or was compacted.
-func (f *Following) digestAt(ctx context.Context, partition int, offset int64) (digest wire.Digest, err error) {
-	err = f.Between(ctx, f.Topic, partition, offset, offset+1, func(m protocol.Message) error {
+func (f *Following) digestAt(ctx context.Context, topic string, partition int, offset int64) (digest wire.Digest, err error) {
+	err = f.Between(ctx, topic, partition, offset, offset+1, func(m protocol.Message) error {
 		digest = DigestOf(m)
 		return nil
 	})
@@ -92,14 +93,15 @@ func DigestOf(m protocol.Message) wire.Digest {
 }
 
 // behind returns from where a partition of the topic is read that has changed: no offset that was read is read again.
-func (f *Following) behind(ctx context.Context, read schemas.TopicPosition) (_ schemas.TopicPosition, err error) {
+func (f *Following) behind(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) (_ schemas.TopicPosition,
+	err error) {
 	end := int64(0) // of a partition that is gone
-	if read.Partition < len(f.Bounds) {
-		end = f.Bounds[read.Partition].To
+	if read.Partition < len(bounds) {
+		end = bounds[read.Partition].To
 	}
 	read.Next, read.Last = min(read.Next, end), ""
 	if read.Next > 0 {
-		read.Last, err = f.digestAt(ctx, read.Partition, read.Next-1)
+		read.Last, err = f.digestAt(ctx, topic, read.Partition, read.Next-1)
 	}
 	return read, err
 }

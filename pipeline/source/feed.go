@@ -31,6 +31,7 @@ type Feed struct {
 	read      map[int]protocol.Message // by partition of the topic: the message that was read last since the state
 	bad       []schemas.Quarantined
 	since     time.Time // when the first message was read that is not written
+	joining   *joining  // nil: rows have their labels
 }
 
 var (
@@ -55,11 +56,14 @@ func (f *Feed) Run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errOvertaken):
 			event.Notice(f.Recorder, "another process also ingests %s: continuing after its messages", f.Topic)
-		case !ok || deleted.Topic != f.Topic:
+		case !ok || !f.reads(deleted.Topic):
 			return err
 		case deleted.Wanted >= deleted.First:
-			return &ChangedTopicError{Topic: f.Topic, Partition: deleted.Partition, Last: deleted.Wanted - 1,
+			return &ChangedTopicError{Topic: deleted.Topic, Partition: deleted.Partition, Last: deleted.Wanted - 1,
 				Why: fmt.Sprintf("it ends at offset %d", deleted.End)}
+		case deleted.Topic != f.Topic:
+			bound := &f.joining.bounds[deleted.Partition]
+			bound.To = max(bound.To, deleted.End)
 		default: // before they were read: what there is now is read again
 			f.Bounds[deleted.Partition].To = max(f.Bounds[deleted.Partition].To, deleted.End)
 		}
@@ -71,10 +75,19 @@ func (f *Feed) feed(ctx context.Context) error {
 	f.values.Take()
 	f.read, f.bad, f.since = map[int]protocol.Message{}, nil, time.Time{}
 	var follow []protocol.Position
+	if f.joining != nil {
+		defer f.joining.close()
+		if err := f.catchUpJoined(ctx); err != nil {
+			return err
+		}
+		follow = f.followOutcomes()
+	}
 	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
 		f.next[q].Store(max(f.next[q].Load(), f.state.Position(q).Next)) // as others have written it
-		if err := f.catchUp(ctx, q); err != nil {
-			return err
+		if f.joining == nil {
+			if err := f.catchUp(ctx, q); err != nil {
+				return err
+			}
 		}
 		follow = append(follow, protocol.Position{Topic: f.Topic, Partition: q, Offset: max(f.state.Position(q).Next, f.Bounds[q].To)})
 	}
@@ -90,11 +103,18 @@ func (f *Feed) feed(ctx context.Context) error {
 	}
 	subscription := f.Log.Subscribe(ctx, nil, follow...)
 	defer subscription.Close()
-	heard := map[int]time.Time{} // when the last message came, by partition of the topic
+	type place struct {
+		topic     string
+		partition int
+	}
+	heard := map[place]time.Time{} // when the last message came
 	for {
 		timeout := time.Hour
 		if !f.since.IsZero() {
 			timeout = max(0, waitForRows-f.Clock.Since(f.since))
+		}
+		if f.joining != nil {
+			timeout = min(timeout, max(0, passEvery-f.Clock.Since(f.joining.passed)))
 		}
 		d, late, err := subscription.Next(ctx, timeout)
 		switch {
@@ -102,17 +122,21 @@ func (f *Feed) feed(ctx context.Context) error {
 			return errors.Join(f.flush(ctx), err) // what was read may be gone too
 		case err != nil:
 			return err
-		case late:
+		case late && f.joining == nil:
 			err = f.flush(ctx)
 		case d != nil:
 			// A topic takes a while to be made anew, and its readers hear nothing meanwhile.
-			if f.Clock.Since(heard[d.Partition]) >= waitForRows {
-				err = f.checkLast(ctx, f.state.Position(d.Partition))
+			at := place{d.Topic, d.Partition}
+			if f.Clock.Since(heard[at]) >= waitForRows {
+				err = f.checkLast(ctx, d.Topic, f.lastOf(d.Topic, d.Partition))
 			}
 			if err == nil {
-				err = f.add(ctx, d.Partition, d.Message)
+				err = f.take(ctx, d)
 			}
-			heard[d.Partition] = f.Clock.Now()
+			heard[at] = f.Clock.Now()
+		}
+		if err == nil && f.joining != nil && f.Clock.Since(f.joining.passed) >= passEvery {
+			err = f.pass(ctx)
 		}
 		if err == nil && !f.since.IsZero() && f.Clock.Since(f.since) >= waitForRows {
 			err = f.flush(ctx)
@@ -121,6 +145,17 @@ func (f *Feed) feed(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// take takes a message into account that was heard.
+func (f *Feed) take(ctx context.Context, d *protocol.Delivery) error {
+	switch {
+	case f.joining == nil:
+		return f.add(ctx, d.Partition, d.Message)
+	case d.Topic == f.Topic:
+		return f.joinRow(ctx, d.Partition, d.Message)
+	}
+	return f.joinOutcome(ctx, d.Partition, d.Message)
 }
 
 // catchUp reads what a partition of the topic had when following began.
@@ -170,17 +205,10 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if unusable, _ := ingest.Unusable(err); err != nil && !unusable {
-		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, err))
-	}
 	if err != nil {
-		if f.Job.OnBadMessage == schemas.StopOnBadMessage {
-			return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, err))
+		if err := f.refuse(ctx, f.Topic, value, err); err != nil {
+			return err
 		}
-		f.bad = append(f.bad, schemas.Quarantined{
-			Topic: f.Topic, Partition: partition, Offset: m.Offset, Reason: schemas.QuarantineReason(err), Key: m.Key, Bytes: len(m.Value),
-			Value: m.Value,
-		})
 	}
 	f.read[partition] = m
 	if f.since.IsZero() {
@@ -189,6 +217,18 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 	if f.values.Full() || len(f.bad) == maxBad {
 		return f.flush(ctx)
 	}
+	return nil
+}
+
+// refuse puts a message into quarantine for a reason, or returns that if it ends ingest.
+func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, reason error) error {
+	if unusable, _ := ingest.Unusable(reason); !unusable || f.Job.OnBadMessage == schemas.StopOnBadMessage {
+		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", topic, m.Partition, m.Offset, reason))
+	}
+	f.bad = append(f.bad, schemas.Quarantined{
+		Topic: topic, Partition: m.Partition, Offset: m.Offset, Reason: schemas.QuarantineReason(reason), Key: m.Key, Bytes: len(m.Value),
+		Value: m.Value,
+	})
 	return nil
 }
 
@@ -213,9 +253,16 @@ func (f *Feed) flush(ctx context.Context) error {
 		Source: schemas.TopicSource(f.Topic), Attempt: strconv.Itoa(f.state.Attempt), Sequence: f.state.Next, Partitions: f.Partitions,
 		After: f.state.After,
 	}
+	if f.joining != nil {
+		origin.Next = f.state.Next + 1
+		after.Joined = f.joinedNow()
+	}
 	m, err := origin.TopicMessage(after.Positions, rows, f.Memory)
 	if err != nil {
 		return err
+	}
+	if f.joining != nil {
+		m.Headers = append(m.Headers, after.Joined.Header())
 	}
 	at, err := f.Log.Append(ctx, f.Topics.Examples, f.partition, m)
 	if err != nil {
@@ -228,7 +275,7 @@ func (f *Feed) flush(ctx context.Context) error {
 		return errNoLongerFirst
 	}
 	f.state = f.Seen
-	if f.state.Attempt != after.Attempt || !slices.Equal(f.state.Positions, after.Positions) {
+	if f.state.Attempt != after.Attempt || !slices.Equal(f.state.Positions, after.Positions) || !f.state.Joined.Equal(after.Joined) {
 		return errOvertaken
 	}
 	f.done()

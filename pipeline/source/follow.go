@@ -43,25 +43,32 @@ func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd boo
 }
 
 // OwnTopicError says that a pipeline is to follow one of its own topics.
-type OwnTopicError struct{ Topic string }
+type OwnTopicError struct {
+	Topic string
+	Key   string // of the configuration, under examples
+}
 
 // Error returns what to do.
 func (e *OwnTopicError) Error() string {
-	return fmt.Sprintf("examples.from_topic: %s is a topic of this pipeline: expected one that others write. Examples in Arrow "+
-		"that are on the examples topic need no ingest", e.Topic)
+	return fmt.Sprintf("examples.%s: %s is a topic of this pipeline: expected one that others write. Examples in Arrow "+
+		"that are on the examples topic need no ingest", e.Key, e.Topic)
 }
 
 // CheckSource returns an error if the job's examples come from a topic that can't be followed.
 func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
-	topic := job.Examples.FromTopic
-	if topic == "" {
+	if job.Examples.FromTopic == "" {
 		return nil
 	}
-	if slices.ContainsFunc(topics.Topics(job), func(own kafkalog.Topic) bool { return own.Name == topic }) {
-		return &OwnTopicError{topic}
-	}
-	if _, err := p.Log.Partitions(ctx, topic); err != nil {
-		return fmt.Errorf("examples.from_topic: %w", err)
+	for _, read := range []struct{ key, topic string }{{"from_topic", job.Examples.FromTopic}, {"outcome.topic", job.Examples.Outcome.Topic}} {
+		if read.topic == "" {
+			continue
+		}
+		if slices.ContainsFunc(topics.Topics(job), func(own kafkalog.Topic) bool { return own.Name == read.topic }) {
+			return &OwnTopicError{read.topic, read.key}
+		}
+		if _, err := p.Log.Partitions(ctx, read.topic); err != nil {
+			return fmt.Errorf("examples.%s: %w", read.key, err)
+		}
 	}
 	return nil
 }
@@ -110,6 +117,7 @@ func (f *Following) Run(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
+			f.noticeWaiting()
 			f.Recorder.Record(f.ingested(true))
 			return f.checkUsable()
 		}
@@ -139,6 +147,11 @@ type Following struct {
 	unusable    atomic.Pointer[string] // why one of them could not, and where it is
 	needOffsets sync.Map               // the columns that were said to need an offset
 	absent      sync.Map               // the columns that were said to have no values
+
+	outcomes    []coverage.Span // of the topic of the outcomes, when following began; nil: the rows have their labels
+	byPartition bool            // rows have their outcomes in the same partition
+	silent      atomic.Bool     // it was said that the topic of the outcomes is silent
+	waits       []atomic.Int64  // by partition of the examples: rows that wait for their outcomes at the end
 }
 
 // checkUsable returns a *NothingUsableError if the topic has had messages, and neither now nor earlier one that could be used.
@@ -195,10 +208,13 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.beginJoins(ctx); err != nil {
+		return nil, err
+	}
 	for n := range min(f.Partitions, len(f.Bounds)) {
 		from := states[n]
 		if from.Attempt < attempt.Attempt {
-			from = progress.State{Attempt: attempt.Attempt}
+			from = progress.State{Attempt: attempt.Attempt, Joined: states[n].Joined}
 			if attempt.Attempt > 1 {
 				from.After = schemas.Turn(states[n].Attempt, states[n].Next)
 			}
@@ -213,7 +229,11 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		feeds = append(feeds, &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values})
+		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values}
+		if err := feed.beginJoining(ctx, states[n]); err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, feed)
 	}
 	return feeds, nil
 }
@@ -251,7 +271,7 @@ func (f *Following) raiseEarlier(ctx context.Context, last *progress.State, stat
 				p.Next > f.Bounds[p.Partition].To {
 				continue
 			}
-			digest, err := f.digestAt(ctx, p.Partition, p.Next-1)
+			digest, err := f.digestAt(ctx, f.Topic, p.Partition, p.Next-1)
 			if err != nil {
 				return err
 			}
@@ -268,7 +288,7 @@ func (f *Following) unlessChanged(ctx context.Context, last progress.State) (pro
 	from := progress.State{Attempt: last.Attempt + 1, Partitions: last.Partitions} // behind what has changed
 	var changed *ChangedTopicError                                                 // the first
 	for _, read := range last.Positions {
-		err := f.checkUnchanged(ctx, read)
+		err := f.checkUnchanged(ctx, f.Topic, f.Bounds, read)
 		different, ok := errors.AsType[*ChangedTopicError](err)
 		if err != nil && !ok {
 			return from, err
@@ -278,7 +298,7 @@ func (f *Following) unlessChanged(ctx context.Context, last progress.State) (pro
 		}
 		if ok && f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind {
 			was := read.Next
-			if read, err = f.behind(ctx, read); err != nil {
+			if read, err = f.behind(ctx, f.Topic, f.Bounds, read); err != nil {
 				return from, err
 			}
 			event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading continues at offset %d; messages that arrived before offset %d "+

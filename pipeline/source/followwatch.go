@@ -34,6 +34,14 @@ func (f *Following) watch(ctx context.Context) error {
 		if partitions > len(f.Bounds) {
 			return errGrown
 		}
+		if f.outcomes != nil {
+			if partitions, err = f.Log.Partitions(ctx, f.Job.Examples.Outcome.Topic); err != nil {
+				return err
+			}
+			if partitions > len(f.outcomes) {
+				return errGrown
+			}
+		}
 		select {
 		case <-ticker.C:
 		case <-f.caughtUp:

@@ -108,7 +108,7 @@ func (r *messages) add(object value.Cell, shared []tabular.Cell) error {
 		return err
 	}
 	o := &r.options
-	if len(o.Targets)+len(o.LabelColumns) == 0 && !r.paths.Has(0) && (shared == nil || shared[0].Null()) {
+	if len(o.Targets)+len(o.LabelColumns) == 0 && message.Predicted(o.Options) > 0 && !r.paths.Has(0) && (shared == nil || shared[0].Null()) {
 		return lacksColumn(object, r.columns[0], o.Rows)
 	}
 	return nil

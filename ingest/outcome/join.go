@@ -1,0 +1,446 @@
+package outcome
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Never is before all times.
+const Never = math.MinInt64
+
+// Rule is what makes a row an example.
+type Rule struct {
+	Within time.Duration // after the time of a row in which its outcome counts
+	Early  time.Duration // before the time of a row in which its outcome counts
+}
+
+// Message is a message of the rows: where it is, and what it is joined by.
+type Message struct {
+	Partition int
+	Offset    int64
+	Time      int64 // in milliseconds since 1970; Never: it has none
+	Key       string
+	Value     []byte // of any form: it is given back when the row is decided
+}
+
+// Outcome is what a message of the outcomes says.
+type Outcome struct {
+	Partition int
+	Offset    int64
+	Time      int64 // in milliseconds since 1970; Never: it has none
+	Labels    []Labelled
+}
+
+// Labelled is a label, and the key of the rows that it is of.
+type Labelled struct{ Key, Label string }
+
+// Decided is a row that no longer waits.
+type Decided struct {
+	Partition int
+	Offset    int64
+	Value     []byte
+	Label     string
+	Absent    bool // no outcome has come: Label is empty
+}
+
+// A Join joins rows of some partitions with outcomes of some. It belongs to one goroutine. After an error of its methods, which are those
+// of decide or of the disk, it can't be used further.
+type Join struct {
+	within, early  int64
+	rows, outcomes map[int]*input
+	waiting        *table // rows, by their deadlines
+	kept           *table // outcomes, by their times, which rows to come may have
+	unsettled      pending
+	due, applied   examples.JoinPlace
+	labelled, skip int // messages that the first of the unsettled has met, and of them those that it has not met in this process
+}
+
+// input is a partition that is read.
+type input struct {
+	time   int64 // the latest of its messages
+	until  int64 // the latest of those before the cursor
+	passed int64 // what it is taken to be past
+	grain  int64
+	marks  []mark // in the order of the offsets
+}
+
+// mark is an offset and the latest time of the messages before it.
+type mark struct{ offset, time int64 }
+
+// marksOfWait is how many marks a partition has of the time in which a row waits.
+const marksOfWait = 64
+
+// New returns a join in which nothing waits. It reads rows and outcomes of the partitions where they are said to begin. disk is what it
+// has beyond memory bytes; nil: none, and memory is no limit.
+func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, disk *Disk) *Join {
+	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), rows: map[int]*input{}, outcomes: map[int]*input{},
+		due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
+	for _, of := range []struct {
+		inputs map[int]*input
+		begin  []examples.JoinInput
+	}{{j.rows, rows}, {j.outcomes, outcomes}} {
+		for _, b := range of.begin {
+			of.inputs[b.Partition] = &input{time: b.Since, until: b.Time, passed: Never, grain: max(1, (j.within+j.early)/marksOfWait),
+				marks: []mark{{b.From, b.Since}}}
+		}
+	}
+	budget := &budget{limit: memory, disk: disk}
+	j.waiting, j.kept = newTable('r', budget), newTable('o', budget)
+	budget.tables = []*table{j.waiting, j.kept}
+	return j
+}
+
+// Begin returns the cursor of a join of a partition that has decided nothing.
+func Begin(partition int) examples.JoinCursor {
+	none := examples.JoinPlace{Time: Never}
+	return examples.JoinCursor{Partition: partition, Due: none, Applied: none}
+}
+
+// see takes a message into account, and returns its time.
+func (in *input) see(offset, time int64) int64 {
+	if time > in.time {
+		if last := in.marks[len(in.marks)-1]; last.time == Never || in.time-last.time >= in.grain {
+			in.marks = append(in.marks, mark{offset, in.time})
+		}
+		in.time = time
+	}
+	return in.time
+}
+
+// before returns the last mark before which all messages have times before the given one.
+func (in *input) before(time int64) mark {
+	at, _ := slices.BinarySearchFunc(in.marks[1:], time, func(m mark, time int64) int { return cmp.Compare(m.time, time) })
+	in.marks = in.marks[at:]
+	return in.marks[0]
+}
+
+// past returns the time that no further message of the partition is before.
+func (in *input) past() int64 { return max(in.time, in.passed) }
+
+// AddRow adds a row that was read before the cursor of New, as it is when the join goes on: it waits, or it was decided.
+func (j *Join) AddRow(m Message) error {
+	t := j.rows[m.Partition].see(m.Offset, m.Time)
+	place := j.deadline(t, m)
+	if compare(place, j.due) >= 0 {
+		_, found, err := j.match(m.Key, t)
+		if err == nil && !found {
+			err = j.waiting.add(entry{place, m.Key, m.Value})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return j.expire()
+}
+
+// AddOutcome adds an outcome that was read before the cursor of New.
+func (j *Join) AddOutcome(o Outcome) error {
+	place := j.placeOf(o)
+	if compare(place, j.applied) >= 0 {
+		heap.Push(&j.unsettled, waitingOutcome{place, o.Labels})
+		return nil
+	}
+	for _, l := range o.Labels {
+		rows, err := j.matched(l.Key, place.Time)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := j.waiting.remove(row); err != nil {
+				return err
+			}
+		}
+	}
+	return j.keep(place, o.Labels)
+}
+
+// Resume ends what AddRow and AddOutcome begin: what the examples have last may be a part of the rows that an outcome has met.
+func (j *Join) Resume(decide func(Decided) error) error {
+	for _, inputs := range []map[int]*input{j.rows, j.outcomes} {
+		for _, in := range inputs {
+			in.time = max(in.time, in.until) // of messages that are gone
+		}
+	}
+	if j.labelled > 0 && len(j.unsettled) > 0 {
+		if err := j.apply(decide); err != nil {
+			return err
+		}
+	}
+	return j.Advance(decide)
+}
+
+// See takes a message of the rows into account that has none, or none that can be used.
+func (j *Join) See(partition int, offset, time int64) { j.rows[partition].see(offset, time) }
+
+// RowTime and OutcomeTime return the latest time of the messages that were read of a partition; Never: there is none.
+func (j *Join) RowTime(partition int) int64 { return j.rows[partition].time }
+
+// OutcomeTime is RowTime for the outcomes.
+func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].time }
+
+// FirstDeadline returns until when the first of the rows waits that were not decided; false if none waits.
+func (j *Join) FirstDeadline() (time int64, ok bool, err error) {
+	row, ok, err := j.waiting.first()
+	return row.place.Time, ok, err
+}
+
+// deadline is the place of a row of time t among those that wait.
+func (j *Join) deadline(t int64, m Message) examples.JoinPlace {
+	return examples.JoinPlace{Time: plus(t, j.within), Partition: m.Partition, Offset: m.Offset}
+}
+
+func (j *Join) placeOf(o Outcome) examples.JoinPlace {
+	return examples.JoinPlace{Time: j.outcomes[o.Partition].see(o.Offset, o.Time), Partition: o.Partition, Offset: o.Offset}
+}
+
+// Row reads a row. It calls decide if the row need not wait.
+func (j *Join) Row(m Message, decide func(Decided) error) error {
+	t := j.rows[m.Partition].see(m.Offset, m.Time)
+	label, found, err := j.match(m.Key, t)
+	if err != nil {
+		return err
+	}
+	place := j.deadline(t, m)
+	switch {
+	case found:
+		err = decide(Decided{m.Partition, m.Offset, m.Value, label, false})
+	case compare(place, j.due) < 0:
+		err = decide(Decided{m.Partition, m.Offset, m.Value, "", true})
+	default:
+		err = j.waiting.add(entry{place, m.Key, m.Value})
+	}
+	if err != nil {
+		return err
+	}
+	return j.expire()
+}
+
+// Outcome reads an outcome, and decides what it makes possible. One without labels moves the time on.
+func (j *Join) Outcome(o Outcome, decide func(Decided) error) error {
+	heap.Push(&j.unsettled, waitingOutcome{j.placeOf(o), o.Labels})
+	return j.Advance(decide)
+}
+
+// Pass takes partitions of the outcomes, or of the rows, to be past a time, because they are silent: see the package.
+func (j *Join) Pass(ofRows bool, partition int, time int64) {
+	inputs := j.outcomes
+	if ofRows {
+		inputs = j.rows
+	}
+	if in := inputs[partition]; in != nil {
+		in.passed = max(in.passed, time)
+	}
+}
+
+// Advance decides what can be decided.
+func (j *Join) Advance(decide func(Decided) error) error {
+	for len(j.unsettled) > 0 && j.settled(j.unsettled[0].place) {
+		if err := j.apply(decide); err != nil {
+			return err
+		}
+	}
+	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
+	for {
+		row, ok, err := j.waiting.first()
+		if err != nil {
+			return err
+		}
+		if !ok || compare(row.place, frontier) >= 0 {
+			break
+		}
+		if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, "", true}); err != nil {
+			return err
+		}
+		if err := j.waiting.remove(row); err != nil {
+			return err
+		}
+		j.due = next(row.place)
+	}
+	if compare(j.due, frontier) < 0 {
+		j.due = frontier
+	}
+	return j.expire()
+}
+
+// settled reports whether no outcome before one at this place is to come.
+func (j *Join) settled(p examples.JoinPlace) bool {
+	for partition, in := range j.outcomes {
+		if past := in.past(); past < p.Time || past == p.Time && partition < p.Partition {
+			return false
+		}
+	}
+	return true
+}
+
+// apply gives the first of the unsettled outcomes to the rows that wait for it, and keeps it for rows to come.
+func (j *Join) apply(decide func(Decided) error) error {
+	o := j.unsettled[0]
+	for _, l := range o.labels {
+		rows, err := j.matched(l.Key, o.place.Time)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if j.skip > 0 {
+				j.skip--
+			} else {
+				if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, l.Label, false}); err != nil {
+					return err
+				}
+				j.labelled++
+			}
+			if err := j.waiting.remove(row); err != nil {
+				return err
+			}
+		}
+	}
+	heap.Pop(&j.unsettled)
+	if j.labelled, j.skip = 0, 0; compare(j.applied, next(o.place)) < 0 {
+		j.applied = next(o.place)
+	}
+	return j.keep(o.place, o.labels)
+}
+
+// matched returns the rows that wait for an outcome of a key and a time, in order.
+func (j *Join) matched(key string, time int64) ([]entry, error) {
+	rows, err := j.waiting.get(key)
+	return slices.DeleteFunc(rows, func(row entry) bool {
+		return time > row.place.Time || time < minus(row.place.Time, j.within+j.early)
+	}), err
+}
+
+// match returns the outcome of a row of time t among those that are kept.
+func (j *Join) match(key string, t int64) (label string, found bool, err error) {
+	outcomes, err := j.kept.get(key)
+	for _, o := range outcomes {
+		if o.place.Time >= minus(t, j.early) && o.place.Time <= plus(t, j.within) {
+			return string(o.value), true, err
+		}
+	}
+	return "", false, err
+}
+
+// keep keeps an outcome for rows to come.
+func (j *Join) keep(place examples.JoinPlace, labels []Labelled) error {
+	if place.Time < j.floor() {
+		return nil
+	}
+	known := map[string]bool{}
+	for _, l := range labels {
+		if known[l.Key] { // the first counts
+			continue
+		}
+		known[l.Key] = true
+		if err := j.kept.add(entry{place, l.Key, []byte(l.Label)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// floor is the time before which no outcome is one of a row to come.
+func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early) }
+
+// expire forgets outcomes that no row to come can have.
+func (j *Join) expire() error {
+	floor := j.floor()
+	for {
+		o, ok, err := j.kept.first()
+		if err != nil || !ok || o.place.Time >= floor {
+			return err
+		}
+		if err := j.kept.remove(o); err != nil {
+			return err
+		}
+	}
+}
+
+// Cursor returns which rows and outcomes have had their turn.
+func (j *Join) Cursor(partition int) examples.JoinCursor {
+	return examples.JoinCursor{Partition: partition, Due: j.due, Applied: j.applied, Labelled: j.labelled}
+}
+
+// RowsFrom returns where reading of a partition of the rows begins again if the join goes on from the cursor.
+func (j *Join) RowsFrom(partition int) examples.JoinInput {
+	in := j.rows[partition]
+	m := in.before(minus(j.due.Time, j.within))
+	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
+}
+
+// OutcomesFrom is RowsFrom for a partition of the outcomes.
+func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
+	in := j.outcomes[partition]
+	earliest := minus(j.due.Time, j.within) // of a row that may wait, or of one to come
+	for _, rows := range j.rows {
+		earliest = min(earliest, rows.time)
+	}
+	m := in.before(min(minus(earliest, j.early), j.applied.Time))
+	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
+}
+
+// Waiting returns how many rows wait.
+func (j *Join) Waiting() int { return j.waiting.count }
+
+// Memory returns how many bytes what waits takes in memory.
+func (j *Join) Memory() int64 { return j.waiting.bytes + j.kept.bytes }
+
+// Close removes what the join has on disk.
+func (j *Join) Close() error { return j.waiting.budget.disk.close() }
+
+// frontier returns the time that no further message of any of the partitions is before.
+func frontier(inputs map[int]*input) int64 {
+	time := int64(math.MaxInt64)
+	for _, in := range inputs {
+		time = min(time, in.past())
+	}
+	return time
+}
+
+// plus and minus move a time, unless it is before or after all.
+func plus(time, by int64) int64 {
+	if time == Never || time > math.MaxInt64-by {
+		return time
+	}
+	return time + by
+}
+
+func minus(time, by int64) int64 {
+	if time == math.MaxInt64 || time < Never+by {
+		return time
+	}
+	return time - by
+}
+
+func compare(a, b examples.JoinPlace) int {
+	return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+}
+
+// next returns the place after that of a message.
+func next(p examples.JoinPlace) examples.JoinPlace {
+	p.Offset++
+	return p
+}
+
+// waitingOutcome is an outcome whose turn has not come.
+type waitingOutcome struct {
+	place  examples.JoinPlace
+	labels []Labelled
+}
+
+// pending is a heap of outcomes.
+type pending []waitingOutcome
+
+func (p pending) Len() int           { return len(p) }
+func (p pending) Less(a, b int) bool { return compare(p[a].place, p[b].place) < 0 }
+func (p pending) Swap(a, b int)      { p[a], p[b] = p[b], p[a] }
+func (p *pending) Push(x any)        { *p = append(*p, x.(waitingOutcome)) }
+func (p *pending) Pop() any {
+	last := (*p)[len(*p)-1]
+	*p = (*p)[:len(*p)-1]
+	return last
+}

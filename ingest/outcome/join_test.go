@@ -1,0 +1,290 @@
+package outcome
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// world is what two topics have.
+type world struct {
+	rule     Rule
+	rows     [][]Message // by partition, in the order of the offsets
+	outcomes [][]Outcome
+}
+
+// draw draws topics: times are mostly in order, some messages have none, keys recur, and outcomes come early, late, several times or not at
+// all. Outcomes of a key are in one partition, or in any.
+func draw(r *rand.Rand, rows, outcomes, messages int) *world {
+	w := &world{rule: Rule{Within: time.Duration(1+r.IntN(60)) * time.Millisecond, Early: time.Duration(r.IntN(10)) * time.Millisecond},
+		rows: make([][]Message, rows), outcomes: make([][]Outcome, outcomes)}
+	keys, keyed, equal := 1+r.IntN(messages), r.IntN(2) == 0, rows == outcomes && r.IntN(2) == 0
+	now := int64(0)
+	timeOf := func(first bool) int64 {
+		switch r.IntN(20) {
+		case 0:
+			if !first {
+				return Never
+			}
+		case 1:
+			return now - r.Int64N(20)
+		}
+		return now
+	}
+	last := []string{"none"}
+	for range messages {
+		now += r.Int64N(4) * r.Int64N(4)
+		key := fmt.Sprint("key ", r.IntN(keys))
+		p := r.IntN(rows)
+		if equal {
+			p = len(key) * int(key[len(key)-1]) % rows
+		}
+		if r.IntN(5) < 3 {
+			w.rows[p] = append(w.rows[p], Message{p, int64(len(w.rows[p])), timeOf(len(w.rows[p]) == 0), key, []byte(fmt.Sprint("row ", p, "@", len(w.rows[p])))})
+			last = append(last, key)
+			continue
+		}
+		if r.IntN(3) > 0 {
+			key = last[max(0, len(last)-1-r.IntN(10))]
+		}
+		q := r.IntN(outcomes)
+		if keyed {
+			q = len(key) * int(key[len(key)-1]) % outcomes
+		}
+		o := Outcome{Partition: q, Offset: int64(len(w.outcomes[q])), Time: timeOf(len(w.outcomes[q]) == 0)}
+		for range []int{1, 1, 1, 0, 2}[r.IntN(5)] {
+			o.Labels = append(o.Labels, Labelled{key, fmt.Sprint("label ", r.IntN(5))})
+		}
+		w.outcomes[q] = append(w.outcomes[q], o)
+	}
+	return w
+}
+
+// naive returns the label of each row by its definition; "absent" for none, and nothing for a row that still waits.
+func (w *world) naive() map[string]string {
+	type timed struct {
+		time int64
+		p    int
+		o    Outcome
+	}
+	var all []timed
+	frontier, ends := int64(1<<62), make([]int64, len(w.outcomes))
+	for p, outcomes := range w.outcomes {
+		latest := int64(Never)
+		for _, o := range outcomes {
+			latest = max(latest, o.Time)
+			all = append(all, timed{latest, p, o})
+		}
+		ends[p] = latest
+		frontier = min(frontier, latest)
+	}
+	known := func(o timed) bool { // no outcome before it is to come
+		for p, end := range ends {
+			if end < o.time || end == o.time && p < o.p {
+				return false
+			}
+		}
+		return true
+	}
+	slices.SortFunc(all, func(a, b timed) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.p, b.p), cmp.Compare(a.o.Offset, b.o.Offset))
+	})
+	decided := map[string]string{}
+	for _, rows := range w.rows {
+		t := int64(Never)
+		for _, row := range rows {
+			t = max(t, row.Time)
+			within, early := w.rule.Within.Milliseconds(), w.rule.Early.Milliseconds()
+			label, found := "", false
+			for _, o := range all {
+				for _, l := range o.o.Labels {
+					if o.time >= t-early && o.time <= t+within && l.Key == row.Key && !found {
+						if found = true; known(o) {
+							label = l.Label
+						}
+					}
+				}
+			}
+			if label != "" {
+				decided[string(row.Value)] = label
+			} else if !found && t+within < frontier {
+				decided[string(row.Value)] = "absent"
+			}
+		}
+	}
+	return decided
+}
+
+// saved is what the examples say: rows, and how far they come.
+type saved struct {
+	rows, outcomes []int64 // offsets that come next
+	joined         *examples.Joined
+	decided        []Decided
+}
+
+// process joins a world as a process does. It ends at any time, and then what was not saved is lost.
+type process struct {
+	*world
+	*testing.T
+	random         *rand.Rand
+	join           *Join
+	rows, outcomes []int64
+	batch          []Decided
+	saved          *saved
+	memory         int64
+	disk           *Disk
+}
+
+func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
+	p := &process{world: w, T: t, random: random, saved: s, rows: slices.Clone(s.rows), outcomes: slices.Clone(s.outcomes)}
+	if random.IntN(2) == 0 {
+		p.memory = 1 + random.Int64N(20_000)
+		p.disk = NewDisk(t.TempDir(), p.memory)
+	}
+	joined := s.joined
+	if joined == nil {
+		joined = &examples.Joined{Joins: []examples.JoinCursor{Begin(-1)}}
+		for n := range w.rows {
+			joined.Rows = append(joined.Rows, examples.JoinInput{Partition: n, Time: Never, Since: Never})
+		}
+		for n := range w.outcomes {
+			joined.Outcomes = append(joined.Outcomes, examples.JoinInput{Partition: n, Time: Never, Since: Never})
+		}
+	}
+	p.join = New(w.rule, joined.Rows, joined.Outcomes, joined.Joins[0], p.memory, p.disk)
+	var again []func() error
+	for n, in := range joined.Rows {
+		for offset := in.From; offset < p.rows[n]; offset++ {
+			again = append(again, func() error { return p.join.AddRow(w.rows[n][offset]) })
+		}
+	}
+	split := len(again)
+	for n, in := range joined.Outcomes {
+		for offset := in.From; offset < p.outcomes[n]; offset++ {
+			again = append(again, func() error { return p.join.AddOutcome(w.outcomes[n][offset]) })
+		}
+	}
+	if random.IntN(2) == 0 { // in any order that keeps that of the partitions
+		again = append(again[split:], again[:split]...)
+	}
+	for _, f := range again {
+		p.check(f())
+	}
+	p.check(p.join.Resume(p.decide))
+	return p
+}
+
+func (p *process) check(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *process) decide(d Decided) error {
+	if p.random.IntN(5) == 0 {
+		p.save()
+	}
+	p.batch = append(p.batch, d)
+	return nil
+}
+
+func (p *process) save() {
+	joined := &examples.Joined{Joins: []examples.JoinCursor{p.join.Cursor(-1)}}
+	for n := range p.world.rows {
+		joined.Rows = append(joined.Rows, p.join.RowsFrom(n))
+	}
+	for n := range p.world.outcomes {
+		joined.Outcomes = append(joined.Outcomes, p.join.OutcomesFrom(n))
+	}
+	*p.saved = saved{slices.Clone(p.rows), slices.Clone(p.outcomes), joined, append(p.saved.decided, p.batch...)}
+	p.batch = nil
+}
+
+// step reads a message of any partition. It returns false at the end of all.
+func (p *process) step() bool {
+	var left []int
+	for n, at := range p.rows {
+		if at < int64(len(p.world.rows[n])) {
+			left = append(left, n)
+		}
+	}
+	for n, at := range p.outcomes {
+		if at < int64(len(p.world.outcomes[n])) {
+			left = append(left, len(p.rows)+n)
+		}
+	}
+	if len(left) == 0 {
+		return false
+	}
+	n := left[p.random.IntN(len(left))]
+	if n < len(p.rows) {
+		p.check(p.join.Row(p.world.rows[n][p.rows[n]], p.decide))
+		p.rows[n]++
+		return true
+	}
+	n -= len(p.rows)
+	p.outcomes[n]++
+	p.check(p.join.Outcome(p.world.outcomes[n][p.outcomes[n]-1], p.decide))
+	return true
+}
+
+// A row becomes an example as the definition says, once, however messages of partitions come one after the other, wherever processes end
+// and begin again, and whether what waits is in memory or on disk.
+func TestJoinIsTheNaiveJoin(t *testing.T) {
+	labels, absent, waits := 0, 0, 0
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := draw(random, 1+random.IntN(3), 1+random.IntN(3), 1+random.IntN(200))
+		s := &saved{rows: make([]int64, len(w.rows)), outcomes: make([]int64, len(w.outcomes))}
+		p := begin(t, w, s, random)
+		for p.step() {
+			if random.IntN(10) == 0 {
+				p.save()
+			}
+			if random.IntN(30) == 0 { // the process ends
+				p.check(p.join.Close())
+				p = begin(t, w, s, random)
+			}
+			if p.disk != nil && float64(p.join.Memory()) > inMemory*float64(p.memory)+1000 {
+				t.Fatalf("seed %d: %d bytes wait in memory, of %d", seed, p.join.Memory(), p.memory)
+			}
+		}
+		p.save()
+		p.check(p.join.Close())
+		got := map[string]string{}
+		for _, d := range s.decided {
+			label := d.Label
+			if d.Absent {
+				label = "absent"
+				absent++
+			} else {
+				labels++
+			}
+			if before, twice := got[string(d.Value)]; twice {
+				t.Fatalf("seed %d: %s is an example twice, with %s and %s", seed, d.Value, before, label)
+			}
+			got[string(d.Value)] = label
+		}
+		waits += p.join.Waiting()
+		if want := w.naive(); !maps.Equal(got, want) {
+			for row := range w.rows {
+				for _, m := range w.rows[row] {
+					if v := string(m.Value); got[v] != want[v] {
+						t.Errorf("%s is %q, expected %q", v, got[v], want[v])
+					}
+				}
+			}
+			t.Fatalf("seed %d: %d rows are decided, expected %d", seed, len(got), len(want))
+		}
+	}
+	if labels < 1000 || absent < 1000 || waits < 500 {
+		t.Errorf("%d rows with outcomes, %d without, %d that wait: expected more of each", labels, absent, waits)
+	}
+}

@@ -1,0 +1,144 @@
+package outcome
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/registry"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Options are the keys under `examples.outcome` of the configuration: labels that come on a topic of their own. The zero value has none;
+// start from Defaults.
+type Options struct {
+	// Topic has the outcomes; "": rows have their labels.
+	Topic string `mapstructure:"topic" yaml:"topic"`
+	// Key is the path of the key in an outcome, by which it belongs to a row; "": the key of the message.
+	Key string `mapstructure:"key" yaml:"key"`
+	// Label is the path of the label in an outcome.
+	Label string `mapstructure:"label" yaml:"label"`
+	// Within is how long after its row an outcome counts, by the times of the messages.
+	Within time.Duration `mapstructure:"within" yaml:"within"`
+	// Early is how long before its row an outcome counts.
+	Early time.Duration `mapstructure:"early" yaml:"early"`
+	// Idle is how far a partition of the topic may be behind the others before it no longer holds rows back; at most Within.
+	Idle time.Duration `mapstructure:"idle" yaml:"idle"`
+	// Absent is the label of a row without an outcome, or AbsentSkip.
+	Absent string `mapstructure:"absent" yaml:"absent"`
+	// Memory is how many bytes of rows and outcomes wait in memory.
+	Memory option.Bytes `mapstructure:"memory" yaml:"memory"`
+	// Format is that of the outcomes; "": that of the rows, with their schema and registry.
+	Format string `mapstructure:"format" yaml:"format"`
+	// What is in the messages.
+	message.Settings `mapstructure:",squash" yaml:",inline"`
+	// Registry has the schemas of the messages.
+	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
+
+	folder string // what does not fit memory waits here; "": all waits in memory
+}
+
+// AbsentSkip is the Options.Absent that makes no example of a row without an outcome.
+const AbsentSkip = "skip"
+
+const (
+	defaultEarly  = time.Minute
+	defaultIdle   = time.Hour
+	defaultMemory = 256 << 20
+	minMemory     = 1 << 20
+	maxWithin     = 10 * 365 * 24 * time.Hour
+)
+
+// Defaults returns the options of an empty configuration.
+func Defaults() Options {
+	return Options{Early: defaultEarly, Idle: defaultIdle, Memory: defaultMemory}
+}
+
+// Rule returns what makes a row an example.
+func (o Options) Rule() Rule { return Rule{Within: o.Within, Early: o.Early} }
+
+// IdleAfter returns how far a partition may be behind the others before it no longer holds rows back.
+func (o Options) IdleAfter() time.Duration { return min(o.Idle, o.Within) }
+
+// WithFolder returns the options with what does not fit memory in a folder.
+func (o Options) WithFolder(folder string) Options {
+	o.folder = folder
+	return o
+}
+
+// IsZero reports whether no key is set.
+func (o Options) IsZero() bool {
+	o.folder = ""
+	return o == Options{} || o == Defaults()
+}
+
+// Check finds impossible values, if there are outcomes. What depends on the rows is left to package ingest.
+func (o Options) Check() (problems []option.Problem) {
+	wrong := func(key, shown, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
+	}
+	if o.Label == "" {
+		wrong("label", "not set", "the path of the label in an outcome, such as kind")
+	}
+	if o.Within <= 0 || o.Within > maxWithin {
+		wrong("within", o.Within.String(), "how long a row waits for its outcome, such as 24h; at most ten years")
+	}
+	if o.Early < 0 || o.Early > maxWithin {
+		wrong("early", o.Early.String(), "a time of at least 0")
+	}
+	if o.Idle < 0 {
+		wrong("idle", o.Idle.String(), "a time of at least 0")
+	}
+	if o.Absent == "" {
+		wrong("absent", "not set", "the label of a row without an outcome, or skip if it is no example")
+	} else if o.Absent != strings.TrimSpace(o.Absent) {
+		wrong("absent", value.Quote(o.Absent), "a label without space around it")
+	}
+	if o.Memory < minMemory {
+		wrong("memory", o.Memory.String(), "at least 1 MiB")
+	}
+	return problems
+}
+
+// Disk returns where one of several joins keeps what does not fit its part of the memory, and how much that is. The disk is nil if there is
+// no folder.
+func (o Options) Disk(number, of int) (disk *Disk, memory int64) {
+	memory = int64(o.Memory) / int64(max(of, 1))
+	if o.folder == "" {
+		return nil, memory
+	}
+	return NewDisk(filepath.Join(o.folder, fmt.Sprint(number)), memory), memory
+}
+
+// Keys documents the keys under `examples.outcome` of the configuration.
+func Keys() []option.Key {
+	return []option.Key{
+		{Name: "topic", Meaning: "topic of the outcomes of the rows of `from_topic`: labels that come later. A row becomes an " +
+			"example when its outcome comes, or when `outcome.within` is over. See [labels that come later](later-labels.md); none: " +
+			"rows have their labels"},
+		{Name: "key", Meaning: "path of the key in an outcome, as `key` is in a row; none: the key of the message"},
+		{Name: "label", Meaning: "path of the label in an outcome, such as `kind`"},
+		{Name: "within", Meaning: "how long after its row an outcome counts, by the times of the messages, such as `24h`"},
+		{Name: "early", Meaning: "how long before its row an outcome counts, by the times of the messages: clocks differ, and " +
+			"partitions are read at different speeds. `0s` for keys that several rows have one after the other"},
+		{Name: "idle", Meaning: "how far the newest message of a partition of the topic may be behind those of its other partitions " +
+			"before the partition no longer holds back rows without an outcome; at most `outcome.within`"},
+		{Name: "absent", Meaning: "label of the rows without an outcome, such as `none`, or `skip`: they are no examples"},
+		{Name: "memory", Meaning: "memory for what waits in a process; the rest waits in `data_dir`, and is read from the topics " +
+			"again if that is lost"},
+		{Name: "format", Meaning: "format of the outcomes, as `format`; none: that of the rows, with their `schema` and `registry` " +
+			"unless the outcomes have their own"},
+		{Name: "rows", Meaning: "path of the outcomes in a message, as `rows`"},
+		{Name: "schema", Meaning: "file with the schema of the outcomes, as `schema`"},
+		{Name: "message", Meaning: "full name of the message in `outcome.schema`, as `message`"},
+		{Name: "registry.url", Meaning: "address of the schema registry of the outcomes, as `registry.url`"},
+		{Name: "registry.user", Meaning: "as `registry.user`"},
+		{Name: "registry.password_file", Meaning: "as `registry.password_file`"},
+		{Name: "registry.ca", Meaning: "as `registry.ca`"},
+		{Name: "registry.cert", Meaning: "as `registry.cert`"},
+		{Name: "registry.key", Meaning: "as `registry.key`"},
+	}
+}

@@ -1,0 +1,226 @@
+package outcome
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// entry is a row or an outcome that waits.
+type entry struct {
+	place examples.JoinPlace
+	key   string
+	value []byte
+}
+
+// overhead is about how many bytes an entry takes in memory beside its key and its value: itself, its place in the queue, and that under
+// its key.
+const overhead = 200
+
+func (e entry) size() int64 { return overhead + int64(len(e.key)+len(e.value)) }
+
+// table has entries by key and in the order of their places. The places of a partition come in order. The oldest entries may be on disk.
+type table struct {
+	budget *budget
+	prefix byte
+	byKey  map[string][]entry // each in order
+	queues map[int]*queue     // by partition; what was removed is still there
+	count  int                // of the entries, on disk too
+	bytes  int64              // of those in memory
+}
+
+// queue has the places of a partition, in order.
+type queue struct {
+	from  int
+	items []queued
+}
+
+type queued struct {
+	place examples.JoinPlace
+	key   string
+}
+
+func newTable(prefix byte, b *budget) *table {
+	return &table{budget: b, prefix: prefix, byKey: map[string][]entry{}, queues: map[int]*queue{}}
+}
+
+// add adds an entry, and moves others to the disk if there are too many.
+func (t *table) add(e entry) error {
+	t.byKey[e.key] = insert(t.byKey[e.key], e)
+	q := t.queues[e.place.Partition]
+	if q == nil {
+		q = &queue{}
+		t.queues[e.place.Partition] = q
+	}
+	q.push(queued{e.place, e.key})
+	t.count++
+	t.bytes += e.size()
+	return t.budget.keep()
+}
+
+// insert adds an entry to those of its key.
+func insert(entries []entry, e entry) []entry {
+	at, _ := slices.BinarySearchFunc(entries, e.place, func(e entry, p examples.JoinPlace) int { return compare(e.place, p) })
+	return slices.Insert(entries, at, e)
+}
+
+// push adds a place. Late outcomes come before others: a silent partition was taken to be past them.
+func (q *queue) push(item queued) {
+	if n := len(q.items); n == q.from || compare(q.items[n-1].place, item.place) < 0 {
+		q.items = append(q.items, item)
+		return
+	}
+	at, _ := slices.BinarySearchFunc(q.items[q.from:], item.place, func(i queued, p examples.JoinPlace) int { return compare(i.place, p) })
+	q.items = slices.Insert(q.items, q.from+at, item)
+}
+
+// pop removes the first place.
+func (q *queue) pop() {
+	q.items[q.from] = queued{}
+	if q.from++; q.from > 1024 && q.from > len(q.items)/2 {
+		q.items = append(q.items[:0:0], q.items[q.from:]...)
+		q.from = 0
+	}
+}
+
+// get returns the entries of a key in order. The caller may change the list.
+func (t *table) get(key string) ([]entry, error) {
+	entries := slices.Clone(t.byKey[key])
+	if t.onDisk() == 0 {
+		return entries, nil
+	}
+	more, err := t.budget.disk.get(t.prefix, key)
+	for _, e := range more {
+		entries = insert(entries, e)
+	}
+	return entries, err
+}
+
+func (t *table) onDisk() int { return t.budget.disk.entries(t.prefix) }
+
+// first returns the first entry.
+func (t *table) first() (e entry, ok bool, err error) {
+	for _, q := range t.queues {
+		for ; q.from < len(q.items); q.pop() {
+			head := q.items[q.from]
+			if ok && compare(e.place, head.place) <= 0 {
+				break
+			}
+			if at, has := find(t.byKey[head.key], head.place); has {
+				e, ok = t.byKey[head.key][at], true
+				break
+			}
+		}
+	}
+	if t.onDisk() == 0 {
+		return e, ok, nil
+	}
+	old, has, err := t.budget.disk.first(t.prefix)
+	if has && (!ok || compare(old.place, e.place) < 0) {
+		e, ok = old, true
+	}
+	return e, ok, err
+}
+
+func find(entries []entry, place examples.JoinPlace) (int, bool) {
+	return slices.BinarySearchFunc(entries, place, func(e entry, p examples.JoinPlace) int { return compare(e.place, p) })
+}
+
+// remove removes an entry.
+func (t *table) remove(e entry) error {
+	t.count--
+	entries := t.byKey[e.key]
+	at, has := find(entries, e.place)
+	if !has {
+		return t.budget.disk.remove(t.prefix, e)
+	}
+	t.bytes -= e.size()
+	if len(entries) == 1 {
+		delete(t.byKey, e.key)
+		return nil
+	}
+	t.byKey[e.key] = slices.Delete(entries, at, at+1)
+	return nil
+}
+
+// spill moves the oldest entries to the disk, about the half of the bytes.
+func (t *table) spill() error {
+	for target := t.bytes / 2; t.bytes > target; {
+		batch := make([]entry, 0, spilled)
+		for len(batch) < spilled && t.bytes > target {
+			e, ok := t.takeFirst()
+			if !ok {
+				break
+			}
+			batch = append(batch, e)
+		}
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := t.budget.disk.add(t.prefix, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spilled is how many entries go to disk together.
+const spilled = 1000
+
+// takeFirst removes the first entry in memory.
+func (t *table) takeFirst() (e entry, ok bool) {
+	var from *queue
+	for _, q := range t.queues {
+		for ; q.from < len(q.items); q.pop() {
+			head := q.items[q.from]
+			at, has := find(t.byKey[head.key], head.place)
+			if !has {
+				continue
+			}
+			if !ok || compare(head.place, e.place) < 0 {
+				e, ok, from = t.byKey[head.key][at], true, q
+			}
+			break
+		}
+	}
+	if !ok {
+		return e, false
+	}
+	from.pop()
+	t.bytes -= e.size()
+	entries := t.byKey[e.key]
+	if len(entries) == 1 {
+		delete(t.byKey, e.key)
+	} else {
+		at, _ := find(entries, e.place)
+		t.byKey[e.key] = slices.Delete(entries, at, at+1)
+	}
+	return e, true
+}
+
+// budget is the memory of the tables of a join.
+type budget struct {
+	limit  int64
+	disk   *Disk // nil: none
+	tables []*table
+}
+
+// inMemory is the part of the limit that tables take. The store takes the rest.
+const inMemory = 0.6
+
+// keep moves entries to disk if there are too many in memory.
+func (b *budget) keep() error {
+	if b.disk == nil {
+		return nil
+	}
+	sum, largest := int64(0), b.tables[0]
+	for _, t := range b.tables {
+		if sum += t.bytes; t.bytes > largest.bytes {
+			largest = t
+		}
+	}
+	if float64(sum) <= inMemory*float64(b.limit) {
+		return nil
+	}
+	return largest.spill()
+}

@@ -1,0 +1,137 @@
+package ingest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// WithFolder returns the options with what waits and does not fit memory in a folder.
+func (o Options) WithFolder(folder string) Options {
+	o.Outcome = o.Outcome.WithFolder(folder)
+	return o
+}
+
+// JoinRule names what decides which rows wait, and with which labels they become examples. byPartition says that rows are joined with
+// the outcomes of the same partition.
+func (o Options) JoinRule(byPartition bool) string {
+	out := o.Outcome
+	rule := []any{out.Topic, o.JoinKey, out.Key, out.Label, out.Within, out.Early, out.Absent, byPartition}
+	return wire.Digest(wire.DigestJSON(rule)).Short()
+}
+
+// JoinsByPartition reports whether rows and outcomes of one key are in partitions with the same number, given how many partitions the
+// topics have: both are joined by the keys of their messages, which say the partition.
+func (o Options) JoinsByPartition(rows, outcomes int) bool {
+	return rows == outcomes && o.JoinKey == "" && o.Outcome.Key == ""
+}
+
+// checkOutcome finds what is impossible in the keys of outcomes.
+func (o Options) checkOutcome() (problems []option.Problem) {
+	wrong := func(key, shown, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
+	}
+	out := o.Outcome
+	if out.Topic == "" {
+		if o.JoinKey != "" {
+			wrong("key", value.Quote(o.JoinKey), "examples.outcome with it: rows are joined with outcomes by the key")
+		}
+		if !out.IsZero() {
+			wrong("outcome.topic", "not set", "the topic of the outcomes, as other keys of examples.outcome are set")
+		}
+		return problems
+	}
+	if o.FromTopic == "" {
+		wrong("outcome.topic", value.Quote(out.Topic), "examples.from_topic with it: the topic of the rows that wait for outcomes")
+		return problems
+	}
+	if out.Topic == o.FromTopic {
+		wrong("outcome.topic", value.Quote(out.Topic), "another topic than examples.from_topic")
+	}
+	if o.Label != "" {
+		wrong("label", value.Quote(string(o.Label)), "no label with examples.outcome: examples.outcome.label is where it is")
+	}
+	if len(o.Targets) > 0 {
+		wrong("targets", fmt.Sprint(o.Targets), "no targets with examples.outcome: outcomes are labels")
+	}
+	if o.Several() {
+		wrong("labels", value.Quote(o.Labels), "one with examples.outcome: an outcome is a label")
+	}
+	for _, p := range out.Check() {
+		wrong("outcome."+p.Key, p.Value, p.Want)
+	}
+	isLabel := func(class string) bool { return value.Label(class) == value.Label(out.Absent) }
+	if len(o.Classes) > 0 && out.Absent != outcome.AbsentSkip && !slices.ContainsFunc(o.Classes, isLabel) {
+		wrong("outcome.absent", value.Quote(out.Absent), "a label among examples.classes, or skip")
+	}
+	return append(problems, o.checkOutcomeFormat()...)
+}
+
+// checkOutcomeFormat finds what is impossible in how outcomes are read.
+func (o Options) checkOutcomeFormat() (problems []option.Problem) {
+	read := o.ofOutcomes()
+	f, ok := read.messageFormat()
+	if !ok {
+		if o.Outcome.Format == "" {
+			return nil // the rows' is wrong too
+		}
+		return []option.Problem{{Key: "outcome.format", Value: value.Quote(read.Format), Want: wantMessageFormat()}}
+	}
+	if f.Width != nil {
+		for _, named := range []struct{ key, column string }{{"key", o.Outcome.Key}, {"label", o.Outcome.Label}} {
+			if layout.Column(named.column).IsName() {
+				problems = append(problems, option.Problem{Key: "outcome." + named.key, Value: value.Quote(named.column),
+					Want: "the number of a column, from 0: values in " + f.Name + " have no names"})
+			}
+		}
+	}
+	for _, p := range slices.Concat(read.checkSchema(f), f.Check(read.messageOptions())) {
+		if p.Key != "columns.use" && p.Key != "format" {
+			problems = append(problems, option.Problem{Key: "outcome." + p.Key, Value: p.Value, Want: p.Want})
+		}
+	}
+	return problems
+}
+
+// wantMessageFormat lists the formats of messages.
+func wantMessageFormat() string {
+	var names []string
+	for _, f := range messageFormats() {
+		names = append(names, f.Name)
+	}
+	return option.Enumerate(names, "or")
+}
+
+// ofOutcomes returns the options by which outcomes are read: the columns are the key, if it is in the value, and the label.
+func (o Options) ofOutcomes() Options {
+	out := o.Outcome
+	read := Options{FromTopic: out.Topic, Format: cmp.Or(out.Format, o.Format), Settings: out.Settings, Registry: out.Registry,
+		Options: layout.Defaults().WithoutLabel()}
+	if out.Key != "" && out.Key != out.Label {
+		read.Columns.Use = append(read.Columns.Use, out.Key)
+	}
+	read.Columns.Use = append(read.Columns.Use, out.Label)
+	if read.Format == o.Format {
+		read.Encoding, read.Delimiter = o.Encoding, o.Delimiter
+		if read.Schema == "" && read.Registry.URL == "" {
+			read.Schema, read.Registry = o.Schema, o.Registry
+		}
+		if read.Schema == o.Schema {
+			read.Message = cmp.Or(read.Message, o.Message)
+		}
+	}
+	return read
+}
+
+// ofKeys returns the options by which the keys of rows are read.
+func (o Options) ofKeys() Options {
+	o.Options = layout.Options{Encoding: o.Encoding, Delimiter: o.Delimiter, BatchRows: o.BatchRows, Missing: o.Missing,
+		MissingValues: o.MissingValues, Columns: layout.ColumnChoice{Use: []string{o.JoinKey}}}.WithoutLabel()
+	return o
+}
