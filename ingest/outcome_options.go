@@ -54,6 +54,9 @@ func (o Options) checkOutcome() (problems []option.Problem) {
 	if out.Topic == o.FromTopic {
 		wrong("outcome.topic", value.Quote(out.Topic), "another topic than examples.from_topic")
 	}
+	if f, ok := o.messageFormat(); ok && f.Width != nil && layout.Column(o.JoinKey).IsName() {
+		wrong("key", value.Quote(o.JoinKey), "the number of a column, from 0: values in "+f.Name+" have no names")
+	}
 	if o.Label != "" {
 		wrong("label", value.Quote(string(o.Label)), "no label with examples.outcome: examples.outcome.label is where it is")
 	}

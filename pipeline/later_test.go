@@ -3,16 +3,21 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -148,19 +153,332 @@ func TestLabelsThatComeLater(t *testing.T) {
 	if !slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.HasPrefix(n.Text, "1 messages of views wait") }) {
 		t.Errorf("notices %v", eventsOf[event.Noticed](rec))
 	}
-	send(t, log, buy(1, "d", "book", 91_000))
-	followToEnd(t, log, job)
+	bad := view(1, "e", 5, 90_500)
+	bad.value = `{"x": "long", "n": 5}`
+	send(t, log, bad, buy(1, "d", "book", 91_000), buy(1, "e", "book", 91_000), timed{buys, 0, "", `{"kind": "book"}`, 91_000})
+	rec = followToEnd(t, log, job)
+	var places []string
+	for _, q := range eventsOf[event.Quarantined](rec) {
+		places = append(places, fmt.Sprintf("%s[%d]@%d", q.Topic, q.Partition, q.Offset))
+	}
+	if slices.Sort(places); !slices.Equal(places, []string{"buys[0]@3", "views[1]@2"}) {
+		t.Errorf("in quarantine are %v", places)
+	}
 	want[4] = "book"
 	if got := labelled(t, log, job); !maps.Equal(got, want) {
 		t.Errorf("the examples are %v, expected %v", got, want)
 	}
 }
 
-var (
-	_ = cmp.Compare[int]
-	_ = context.Canceled
-	_ = errors.New
-	_ = rand.IntN
-	_ source.Feed
-	_ wire.Message
-)
+// A silent partition of the outcomes holds back rows until the others are later by more than idle.
+func TestLaterLabelsBesideASilentPartition(t *testing.T) {
+	log := openEmbedded(t)
+	job := viewJob(t, log, 1, 3)
+	job.Examples.Outcome.Idle = 30 * time.Second
+	send(t, log, view(0, "a", 1, 1000), view(0, "b", 2, 20_000), view(0, "c", 3, 22_000), buy(0, "b", "book", 30_000), buy(2, "z", "book", 111_500))
+	followToEnd(t, log, job)
+	want := map[int]string{1: "none", 2: "book"} // outcomes up to 81.5 s are taken to be there
+	if got := labelled(t, log, job); !maps.Equal(got, want) {
+		t.Errorf("the examples are %v, expected %v", got, want)
+	}
+}
+
+// naively returns the labels that rows of a job have by the definition; no label for those that wait. All times are in order within a
+// partition, or count as that of the message before.
+func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
+	t.Helper()
+	type row struct {
+		key string
+		n   int
+		at  int64
+	}
+	type outcome struct {
+		key, kind string
+		p, offset int
+		at        int64
+	}
+	o := job.Examples.Outcome
+	var rows []row
+	var outcomes []outcome
+	latest, offsets := map[string]int64{}, map[string]int{}
+	for _, m := range messages {
+		place := fmt.Sprint(m.topic, m.partition)
+		if last, ok := latest[place]; !ok || last < m.time {
+			latest[place] = m.time
+		}
+		offsets[place]++
+		var value struct {
+			ID, View, Kind string
+			N              int
+		}
+		if m.value != "" {
+			if err := json.Unmarshal([]byte(m.value), &value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key := m.key
+		switch {
+		case m.topic == views:
+			if job.Examples.JoinKey != "" {
+				key = value.ID
+			}
+			rows = append(rows, row{key, value.N, latest[place]})
+		case m.value != "":
+			if o.Key != "" {
+				key = value.View
+			}
+			outcomes = append(outcomes, outcome{key, value.Kind, m.partition, offsets[place], latest[place]})
+		}
+	}
+	slices.SortFunc(outcomes, func(a, b outcome) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.p, b.p), cmp.Compare(a.offset, b.offset))
+	})
+	labels, byKey := map[int]string{}, map[string][]outcome{}
+	for _, out := range outcomes {
+		byKey[out.key] = append(byKey[out.key], out)
+	}
+	for _, r := range rows {
+		if o.Absent != "skip" {
+			labels[r.n] = o.Absent
+		}
+		for _, out := range byKey[r.key] {
+			if out.at >= r.at-o.Early.Milliseconds() && out.at <= r.at+o.Within.Milliseconds() {
+				labels[r.n] = out.kind
+				break
+			}
+		}
+	}
+	return labels
+}
+
+// mortal is a log of a process that is killed at one of its calls. A write may have been applied or not.
+type mortal struct {
+	protocol.Log
+	mu     sync.Mutex
+	random *rand.Rand
+	left   int // calls
+}
+
+// dies reports whether the process ends with this call.
+func (m *mortal) dies() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left--
+	return m.left <= 0
+}
+
+func (m *mortal) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
+	if !m.dies() {
+		return m.Log.Append(ctx, topic, partition, messages...)
+	}
+	m.mu.Lock()
+	applied := m.random.IntN(2) == 0
+	m.mu.Unlock()
+	if applied {
+		if _, err := m.Log.Append(ctx, topic, partition, messages...); err != nil {
+			return 0, err
+		}
+	}
+	return 0, errKilled
+}
+
+func (m *mortal) Range(topic string, partition int, from, to int64) protocol.Reader {
+	return &mortalReader{m.Log.Range(topic, partition, from, to), m}
+}
+
+type mortalReader struct {
+	protocol.Reader
+	of *mortal
+}
+
+func (r *mortalReader) Next(ctx context.Context) (protocol.Message, error) {
+	if r.of.dies() {
+		return protocol.Message{}, errKilled
+	}
+	return r.Reader.Next(ctx)
+}
+
+// storm draws rows and outcomes: keys recur now and then, outcomes come several times, early, late or never, and some messages move the
+// time on alone. Times are in order within a partition. At the end each partition of the outcomes is past all rows.
+func storm(random *rand.Rand, rows, rowPartitions, outcomePartitions int, byKey bool) (messages []timed) {
+	type due struct {
+		at int64
+		m  timed
+	}
+	var later []due
+	place := func(key string, partitions int) int {
+		if byKey {
+			sum := 0
+			for _, c := range key {
+				sum = sum*31 + int(c)
+			}
+			return sum % partitions
+		}
+		return random.IntN(partitions)
+	}
+	now := int64(0)
+	for n := range rows {
+		now += random.Int64N(2000)
+		key := fmt.Sprint("view-", n)
+		if n > 0 && random.IntN(20) == 0 {
+			key = fmt.Sprint("view-", random.IntN(n))
+		}
+		later = append(later, due{now, view(place(key, rowPartitions), key, n, now)})
+		for range []int{0, 0, 1, 1, 1, 2}[random.IntN(6)] {
+			at := max(0, now-6000+random.Int64N(80_000))
+			later = append(later, due{at, buy(place(key, outcomePartitions), key, []string{"book", "film"}[random.IntN(2)], at)})
+		}
+		if random.IntN(10) == 0 {
+			later = append(later, due{now, timed{buys, random.IntN(outcomePartitions), "tick", "", now}})
+		}
+	}
+	slices.SortStableFunc(later, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range later {
+		messages = append(messages, d.m)
+	}
+	for p := range outcomePartitions {
+		messages = append(messages, timed{buys, p, "tick", "", now + 200_000})
+	}
+	return messages
+}
+
+// The examples and their labels are those of the naive join, each row once, whatever is written when, wherever processes are killed,
+// however many there are, and however late they begin.
+func TestLaterLabelsAreTheNaiveJoin(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 7))
+			rowPartitions := 1 + random.IntN(4)
+			outcomePartitions := rowPartitions
+			byKey := seed%3 != 0 // else outcomes of a key are in any partition
+			if !byKey || random.IntN(2) == 0 {
+				outcomePartitions = 1 + random.IntN(4)
+			}
+			log := openEmbedded(t)
+			job := viewJob(t, log, rowPartitions, outcomePartitions)
+			if !byKey {
+				job.Examples.JoinKey, job.Examples.Outcome.Key = "id", "view"
+			}
+			if seed%4 == 1 {
+				job.Examples.Outcome.Absent = "skip"
+			}
+			if seed%2 == 1 {
+				job.Examples.Outcome.Memory = 1 << 13
+				job.Examples = job.Examples.WithFolder(t.TempDir())
+			}
+			messages := storm(random, 300, rowPartitions, outcomePartitions, byKey)
+			late := job
+			late.Name = "late"
+			var held []timed
+			for rest := messages; ; {
+				n := min(len(rest), random.IntN(300))
+				chunk := append(held, rest[:n]...)
+				held, rest = nil, rest[n:]
+				if behind := []string{views, buys, ""}[random.IntN(3)]; len(rest) > 0 { // one topic has its messages later than the other
+					for _, m := range chunk {
+						if m.topic == behind {
+							held = append(held, m)
+						}
+					}
+					chunk = slices.DeleteFunc(chunk, func(m timed) bool { return m.topic == behind })
+				}
+				send(t, log, chunk...)
+				kills := random.IntN(4)
+				for range kills {
+					p := topics.Open(log, job.Name, nil)
+					if err := topics.Create(t.Context(), p, &job); err != nil {
+						t.Fatal(err)
+					}
+					p.Log = &mortal{Log: p.Log, random: rand.New(rand.NewPCG(seed, random.Uint64())), left: 1 + random.IntN(400)}
+					if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil && !errors.Is(err, errKilled) {
+						t.Fatal(err)
+					}
+				}
+				both, _ := errgroup.WithContext(t.Context())
+				for range 1 + random.IntN(2) {
+					both.Go(func() error { return source.Follow(t.Context(), log, job, true, event.Ignore{}) })
+				}
+				if err := both.Wait(); err != nil {
+					t.Fatal(err)
+				}
+				if len(rest) == 0 {
+					break
+				}
+			}
+			want := naively(t, job, messages)
+			if got := labelled(t, log, job); !maps.Equal(got, want) {
+				for n := range 300 {
+					if got[n] != want[n] {
+						t.Errorf("row %d is %q, expected %q", n, got[n], want[n])
+					}
+				}
+			}
+			followToEnd(t, log, late)
+			if got := labelled(t, log, late); !maps.Equal(got, want) {
+				t.Errorf("a process that begins late has %d examples, expected %d", len(got), len(want))
+			}
+		})
+	}
+}
+
+var laterRows = flag.Int("later-rows", 20_000, "join this number of rows with their outcomes")
+
+// Rows of some hours, of which 60 % have an outcome up to an hour later, are those of the naive join after twenty kills, and most of what
+// waits is on disk.
+func TestManyLaterLabels(t *testing.T) {
+	const hours, kills = 4, 20
+	log := openEmbedded(t)
+	job := viewJob(t, log, 4, 4)
+	job.Examples.Outcome.Within, job.Examples.Outcome.Memory, job.Examples.BatchRows = time.Hour, 1<<20, 1024
+	if *laterRows >= 1_000_000 {
+		job.Examples.Outcome.Memory = 16 << 20
+	}
+	job.Examples = job.Examples.WithFolder(t.TempDir())
+	random := rand.New(rand.NewPCG(1, 1))
+	var messages []timed
+	for n := range *laterRows {
+		at, key := int64(n)*hours*3_600_000/int64(*laterRows), fmt.Sprint("view-", n)
+		messages = append(messages, view(n%4, key, n, at))
+		if random.IntN(10) < 6 {
+			messages = append(messages, buy(n%4, key, []string{"book", "film"}[random.IntN(2)], at+random.Int64N(3_600_001)))
+		}
+	}
+	slices.SortStableFunc(messages, func(a, b timed) int { return cmp.Compare(a.time, b.time) })
+	for p := range 4 {
+		messages = append(messages, timed{buys, p, "tick", "", (hours + 2) * 3_600_000})
+	}
+	for chunk := range slices.Chunk(messages, 50_000) {
+		send(t, log, chunk...)
+	}
+	p := topics.Open(log, job.Name, nil)
+	if err := topics.Create(t.Context(), p, &job); err != nil {
+		t.Fatal(err)
+	}
+	whole, killed, begun, peak := p.Log, 0, time.Now(), uint64(0)
+	for done := false; !done; {
+		p.Log = whole
+		if killed < kills {
+			p.Log = &mortal{Log: whole, random: random, left: len(messages)/5 + random.IntN(len(messages)/5)}
+		}
+		switch err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); {
+		case err == nil:
+			done = true
+		case errors.Is(err, errKilled):
+			killed++
+		default:
+			t.Fatal(err)
+		}
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		peak = max(peak, memory.HeapInuse)
+	}
+	t.Logf("%d rows in %v, %d kills, heap %d MiB", *laterRows, time.Since(begun), killed, peak>>20)
+	want := naively(t, job, messages)
+	got := labelled(t, log, job)
+	if !maps.Equal(got, want) {
+		t.Errorf("%d examples, expected %d with the labels of the naive join", len(got), len(want))
+	}
+	if killed < 3 {
+		t.Errorf("%d kills: expected more", killed)
+	}
+}

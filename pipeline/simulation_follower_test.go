@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -20,6 +24,18 @@ import (
 
 // simSource is a topic that is followed.
 const simSource = "orders"
+
+// simOutcomes is the topic of the outcomes of its rows, if they come later.
+const simOutcomes = "refunds"
+
+// simWithin is how long a row waits for its outcome: a step takes a second.
+const simWithin = 300 * time.Second
+
+// later makes of the scenario of a followed topic one whose labels come later, on another topic.
+func (sc *scenario) later() *scenario {
+	sc.labelsLater = true
+	return sc
+}
 
 // sourcePartitions is how many partitions it has: those of the examples get as many of them as there are.
 const sourcePartitions = 3
@@ -37,6 +53,11 @@ func (s *simulation) followSource() {
 	for range sourcePartitions {
 		s.log.addPartition(simSource, s.random.Int64N(3))
 	}
+	if s.labelsLater {
+		for range []int{2, sourcePartitions}[s.random.IntN(2)] {
+			s.log.addPartition(simOutcomes, s.random.Int64N(3))
+		}
+	}
 	for i := range 2 {
 		s.startFollower(i)
 	}
@@ -49,6 +70,10 @@ func (s *simulation) followSource() {
 			s.writeSource()
 		}
 		s.goOn()
+	}
+	for _, p := range s.log.topics[simOutcomes] { // no row waits
+		p.append(wire.Message{Key: "the end"})
+		p.last().Time = s.now().Add(2 * simWithin)
 	}
 	s.ended = true
 	for _, a := range s.actors {
@@ -68,6 +93,10 @@ func (s *simulation) followSource() {
 
 // writeSource writes a message of a few rows to the topic that is followed; some can't be used.
 func (s *simulation) writeSource() {
+	if s.labelsLater && s.random.IntN(2) == 0 {
+		s.writeOutcome()
+		return
+	}
 	p := s.log.topics[simSource][s.random.IntN(sourcePartitions)]
 	m := wire.Message{Key: fmt.Sprint("customer ", s.random.IntN(3))}
 	if s.random.IntN(10) == 0 {
@@ -75,11 +104,29 @@ func (s *simulation) writeSource() {
 	} else {
 		for range 1 + s.random.IntN(3) {
 			s.read++
-			m.Value = fmt.Appendf(m.Value, "%s,%d,%d\n", []string{"ring0", "ring1"}[s.read%2], s.random.IntN(9), s.read)
+			if !s.labelsLater {
+				m.Value = fmt.Appendf(m.Value, "%s,", []string{"ring0", "ring1"}[s.read%2])
+			}
+			m.Value = fmt.Appendf(m.Value, "%d,%d\n", s.random.IntN(9), s.read)
 		}
 	}
 	p.append(m)
 	p.last().Time = s.now()
+}
+
+// writeOutcome writes an outcome of the rows of a customer, or a message that is none.
+func (s *simulation) writeOutcome() {
+	outcomes := s.log.topics[simOutcomes]
+	p := outcomes[s.random.IntN(len(outcomes))]
+	m := wire.Message{Key: fmt.Sprint("customer ", s.random.IntN(3)), Value: fmt.Append(nil, "ring", s.random.IntN(2))}
+	switch s.random.IntN(10) {
+	case 0:
+		m.Value = nil
+	case 1:
+		m.Key = ""
+	}
+	p.append(m)
+	p.last().Time = s.now().Add(-time.Duration(s.random.IntN(100)) * time.Second)
 }
 
 // loseOfSource makes the topic that is followed lose messages, or be made anew.
@@ -88,25 +135,36 @@ func (s *simulation) loseOfSource() {
 		return
 	}
 	s.noteLoss(s.topics.Examples)
+	topic := simSource
+	if s.labelsLater && s.random.IntN(2) == 0 {
+		topic = simOutcomes
+	}
 	if s.random.IntN(3) == 0 {
-		s.log.happen(renewal, "%s is made anew", simSource)
-		for _, p := range s.log.topics[simSource] {
+		s.log.happen(renewal, "%s is made anew", topic)
+		for _, p := range s.log.topics[topic] {
 			p.remake()
 		}
 		return
 	}
-	_, n, p := s.drawPartition(simSource)
+	_, n, p := s.drawPartition(topic)
 	if s.random.IntN(2) == 0 {
 		before := p.first + s.random.Int64N(p.end-p.first+1)
-		s.log.happen(shortening, "%s[%d] expires before offset %d", simSource, n, before)
+		s.log.happen(shortening, "%s[%d] expires before offset %d", topic, n, before)
 		p.expire(before)
 		return
 	}
 	if p.end > p.first {
 		from := p.end - 1 - s.random.Int64N(min(p.end-p.first, 3))
-		s.log.happen(shortening, "%s[%d] loses what it has from offset %d on", simSource, n, from)
+		s.log.happen(shortening, "%s[%d] loses what it has from offset %d on", topic, n, from)
 		p.truncate(from)
 	}
+}
+
+// simOutcome says how rows wait for outcomes.
+func simOutcome() outcome.Options {
+	o := outcome.Defaults()
+	o.Topic, o.Label, o.Within, o.Early, o.Absent = simOutcomes, "0", simWithin, 10*time.Second, "ring0"
+	return o
 }
 
 func (s *simulation) startFollower(i int) {
@@ -120,6 +178,9 @@ func (s *simulation) startFollower(i int) {
 		job := s.job
 		job.Examples.Train, job.Examples.FromTopic, job.Examples.Format, job.Examples.BatchRows = nil, simSource, "csv", 4
 		job.Examples.OnChangedTopic, job.Examples.Partitions = s.onChanged, simPartitions
+		if s.labelsLater {
+			job.Examples.Outcome = simOutcome()
+		}
 		p := s.pipeline(a)
 		if err := source.CheckSource(context.Background(), p, job); err != nil {
 			return err
@@ -185,9 +246,9 @@ func (s *simulation) startThread(process *actor, name string, do func() error) *
 	return t
 }
 
-// checkIngested checks that each row of the topic that is followed counts once.
+// checkIngested checks that each row of the topic that is followed counts once, with the label of its outcome.
 func (s *simulation) checkIngested() {
-	counting, counted := counting.New(&schemas.Plan{Foreign: true}), map[[2]int64]int{}
+	counting, counted := counting.New(&schemas.Plan{Foreign: true}), map[[2]int64][]string{}
 	for n, p := range s.log.topics[s.topics.Examples] {
 		replay := counting.Replay(coverage.Span{Partition: n})
 		for _, m := range p.messages {
@@ -198,22 +259,68 @@ func (s *simulation) checkIngested() {
 			if err != nil {
 				s.fail("%v", err)
 			}
+			if origins == nil {
+				continue
+			}
+			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
+			if err != nil {
+				s.fail("%v", err)
+				return
+			}
+			row := 0
 			for _, o := range origins {
 				for i := range o.Messages {
-					counted[[2]int64{int64(o.Partition), o.Offset + int64(i)}]++
+					at := [2]int64{int64(o.Partition), o.Offset + int64(i)}
+					counted[at] = append(counted[at], batch.Label(row))
+					row += o.Rows
 				}
 			}
+			batch.Release()
 		}
 	}
 	for n, p := range s.log.topics[simSource] {
+		latest := time.Time{}
 		for _, m := range p.messages {
-			want := 1
-			if string(m.Value) == "no number\n" {
-				want = 0
+			if latest = later(latest, m.Time); string(m.Value) == "no number\n" {
+				continue
 			}
-			if got := counted[[2]int64{int64(n), m.Offset}]; got != want {
-				s.fail("%s[%d]@%d counts %d times, expected %d", simSource, n, m.Offset, got, want)
+			got := counted[[2]int64{int64(n), m.Offset}]
+			if delete(counted, [2]int64{int64(n), m.Offset}); len(got) != 1 {
+				s.fail("%s[%d]@%d counts %d times, expected once", simSource, n, m.Offset, len(got))
+				continue
+			}
+			if want := s.outcomeOf(n, m.Key, latest); s.labelsLater && got[0] != want {
+				s.fail("%s[%d]@%d has the label %s, expected %s", simSource, n, m.Offset, got[0], want)
 			}
 		}
 	}
+	for at := range counted {
+		s.fail("%s[%d]@%d counts, and is no row", simSource, at[0], at[1])
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// outcomeOf returns the label that a row has by its definition.
+func (s *simulation) outcomeOf(partition int, key string, at time.Time) string {
+	o, label, first := simOutcome(), "ring0", time.Time{}
+	for n, p := range s.log.topics[simOutcomes] {
+		if len(s.log.topics[simOutcomes]) == sourcePartitions && n != partition {
+			continue
+		}
+		latest := time.Time{}
+		for _, m := range p.messages {
+			latest = later(latest, m.Time)
+			if m.Key == key && len(m.Value) > 0 && !latest.Before(at.Add(-o.Early)) && !latest.After(at.Add(o.Within)) &&
+				(first.IsZero() || latest.Before(first)) {
+				first, label = latest, string(m.Value)
+			}
+		}
+	}
+	return label
 }

@@ -189,6 +189,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, driftingExamples(), 100, gatedOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).aging(2 * time.Hour),
 		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Identity, 1)).followed(),
+		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Identity, 1)).followed().later(),
 		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Softmax, 1)).followed().withFiles(t),
 		newChainScenario(t, manyExamples(6), 1<<20, chainOptions(), columns(link.Softmax, 2)).followed().withFiles(t).losing().operated(),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing().operated(),
@@ -293,6 +294,7 @@ type scenario struct {
 	retention   time.Duration             // of examples: see aging; 0: they stay
 	windowBytes int64                     // see joining; 0: there is room
 	followers   bool                      // a topic is followed: see followed
+	labelsLater bool                      // the labels of its rows come later: see later
 	csv         []string                  // files that are ingested: see withFiles
 	cache       *codecCache
 }

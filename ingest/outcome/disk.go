@@ -32,7 +32,7 @@ type heads struct {
 	ended bool   // there is nothing behind the items
 }
 
-// NewDisk returns what keeps its store in a folder. The folder is removed at the end, and what is in it at the beginning.
+// NewDisk returns what keeps its store in a folder, which it empties at the beginning and at the end.
 func NewDisk(folder string, memory int64) *Disk {
 	return &Disk{folder: folder, memory: memory, counts: map[byte]int{}, heads: map[byte]*heads{}}
 }
@@ -45,6 +45,7 @@ const (
 	minMemTable   = 256 << 10
 	maxMemTable   = 64 << 20
 	bloomBits     = 10
+	maxFolders    = 16 // that processes beside each other have
 )
 
 // open opens an empty store.
@@ -57,19 +58,26 @@ func (d *Disk) open() (err error) {
 			err = fmt.Errorf("open the store of waiting rows in %s: %w", d.folder, err)
 		}
 	}()
-	if err := os.MkdirAll(d.folder, 0o777); err != nil {
-		return err
-	}
-	if d.lock, err = pebble.LockDirectory(d.folder, vfs.Default); err != nil {
-		return fmt.Errorf("%w: does another process use the same data_dir?", err)
+	for base, n := d.folder, 1; ; n++ { // another process may have the same folder for what waits
+		if err := os.MkdirAll(d.folder, 0o777); err != nil {
+			return err
+		}
+		if d.lock, err = pebble.LockDirectory(d.folder, vfs.Default); err == nil {
+			break
+		}
+		if n == maxFolders {
+			return fmt.Errorf("%w: do other processes use the same data_dir?", err)
+		}
+		d.folder = fmt.Sprintf("%s.%d", base, n)
 	}
 	if err := d.empty(); err != nil {
 		return errors.Join(err, d.lock.Close())
 	}
-	share := uint64(max(minMemTable, min(maxMemTable, float64(d.memory)*(1-inMemory)/4))) // two tables, and as much for blocks
+	// Two tables, as much for blocks, and for compactions.
+	share := uint64(max(minMemTable, min(maxMemTable, float64(d.memory)*(1-inMemory)/6)))
 	d.cache = pebble.NewCache(int64(2 * share))
-	o := &pebble.Options{Lock: d.lock, Cache: d.cache, DisableWAL: true, MemTableSize: share, Logger: silent{}, MaxOpenFiles: 100,
-		FormatMajorVersion: pebble.FormatNewest}
+	o := &pebble.Options{FS: unsynced{vfs.Default}, Lock: d.lock, Cache: d.cache, DisableWAL: true, MemTableSize: share, Logger: silent{},
+		MaxOpenFiles: 100, FormatMajorVersion: pebble.FormatNewest}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
 	}
@@ -93,15 +101,15 @@ func (d *Disk) empty() error {
 	return nil
 }
 
-// close closes the store and removes its folder.
+// close closes the store and removes what it has. The folder stays, as another process may begin to use it.
 func (d *Disk) close() error {
 	if d == nil || d.db == nil {
 		return nil
 	}
-	err := errors.Join(d.db.Close(), d.lock.Close())
+	err := errors.Join(d.db.Close(), d.empty(), d.lock.Close())
 	d.cache.Unref()
 	d.db = nil
-	return errors.Join(err, os.RemoveAll(d.folder))
+	return err
 }
 
 // entries returns how many entries of a table are on disk.
@@ -201,8 +209,8 @@ func (d *Disk) remove(prefix byte, e entry) error {
 	return nil
 }
 
-// first returns the first entry of a table.
-func (d *Disk) first(prefix byte) (e entry, ok bool, err error) {
+// first returns the first entry of a table, if its place is before a limit.
+func (d *Disk) first(prefix byte, before examples.JoinPlace) (e entry, ok bool, err error) {
 	h := d.heads[prefix]
 	if h == nil {
 		return e, false, nil
@@ -218,6 +226,9 @@ func (d *Disk) first(prefix byte) (e entry, ok bool, err error) {
 			continue
 		}
 		head := h.items[0]
+		if compare(head.place, before) >= 0 {
+			return e, false, nil
+		}
 		entries, err := d.get(prefix, head.key)
 		if err != nil {
 			return e, false, err

@@ -185,7 +185,7 @@ func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].t
 
 // FirstDeadline returns until when the first of the rows waits that were not decided; false if none waits.
 func (j *Join) FirstDeadline() (time int64, ok bool, err error) {
-	row, ok, err := j.waiting.first()
+	row, ok, err := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
 	return row.place.Time, ok, err
 }
 
@@ -246,11 +246,11 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	}
 	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
 	for {
-		row, ok, err := j.waiting.first()
+		row, ok, err := j.waiting.first(frontier)
 		if err != nil {
 			return err
 		}
-		if !ok || compare(row.place, frontier) >= 0 {
+		if !ok {
 			break
 		}
 		if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, "", true}); err != nil {
@@ -348,10 +348,10 @@ func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early) }
 
 // expire forgets outcomes that no row to come can have.
 func (j *Join) expire() error {
-	floor := j.floor()
+	floor := examples.JoinPlace{Time: j.floor()}
 	for {
-		o, ok, err := j.kept.first()
-		if err != nil || !ok || o.place.Time >= floor {
+		o, ok, err := j.kept.first(floor)
+		if err != nil || !ok {
 			return err
 		}
 		if err := j.kept.remove(o); err != nil {

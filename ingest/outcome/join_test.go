@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -286,5 +287,47 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 	}
 	if labels < 1000 || absent < 1000 || waits < 500 {
 		t.Errorf("%d rows with outcomes, %d without, %d that wait: expected more of each", labels, absent, waits)
+	}
+}
+
+// What waits takes no more memory than it may, however much it is.
+func TestMemoryOfWhatWaits(t *testing.T) {
+	const limit, rows = 16 << 20, 60_000
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	inputs := []examples.JoinInput{{Time: Never, Since: Never}}
+	j := New(Rule{Within: time.Hour}, inputs, inputs, Begin(0), limit, NewDisk(t.TempDir(), limit))
+	before := heap()
+	for i := range rows {
+		m := Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}
+		if err := j.Row(m, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := heap() - before
+	t.Logf("%d bytes of the heap", held)
+	if held > limit || j.Waiting() != rows {
+		t.Errorf("%d rows of 400 bytes take %d bytes of memory, expected at most %d", j.Waiting(), held, limit)
+	}
+	decided := 0
+	count := func(Decided) error {
+		decided++
+		return nil
+	}
+	for i := 0; i < rows; i += 7 {
+		o := Outcome{Offset: int64(i), Time: rows, Labels: []Labelled{{fmt.Sprint("key ", i), "yes"}}}
+		if err := j.Outcome(o, count); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Outcome(Outcome{Offset: rows, Time: 10 * 3_600_000}, count); err != nil || decided != rows || j.Waiting() != 0 {
+		t.Errorf("%d rows are decided and %d wait, expected all of %d: %v", decided, j.Waiting(), rows, err)
+	}
+	if err := j.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -103,6 +103,12 @@ func (o Options) Check() (problems []option.Problem) {
 	return problems
 }
 
+// Waiting returns how many rows wait at most, and how many bytes they take, at so many rows a second in messages of a size.
+func (o Options) Waiting(rate, size int64) (rows, bytes int64) {
+	rows = int64(float64(rate) * o.Within.Seconds())
+	return rows, rows * (size + overhead)
+}
+
 // Disk returns where one of several joins keeps what does not fit its part of the memory, and how much that is. The disk is nil if there is
 // no folder.
 func (o Options) Disk(number, of int) (disk *Disk, memory int64) {

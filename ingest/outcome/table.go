@@ -98,12 +98,12 @@ func (t *table) get(key string) ([]entry, error) {
 
 func (t *table) onDisk() int { return t.budget.disk.entries(t.prefix) }
 
-// first returns the first entry.
-func (t *table) first() (e entry, ok bool, err error) {
+// first returns the first entry, if its place is before a limit.
+func (t *table) first(before examples.JoinPlace) (e entry, ok bool, err error) {
 	for _, q := range t.queues {
 		for ; q.from < len(q.items); q.pop() {
 			head := q.items[q.from]
-			if ok && compare(e.place, head.place) <= 0 {
+			if ok && compare(e.place, head.place) <= 0 || compare(head.place, before) >= 0 {
 				break
 			}
 			if at, has := find(t.byKey[head.key], head.place); has {
@@ -115,7 +115,7 @@ func (t *table) first() (e entry, ok bool, err error) {
 	if t.onDisk() == 0 {
 		return e, ok, nil
 	}
-	old, has, err := t.budget.disk.first(t.prefix)
+	old, has, err := t.budget.disk.first(t.prefix, before)
 	if has && (!ok || compare(old.place, e.place) < 0) {
 		e, ok = old, true
 	}
@@ -206,7 +206,7 @@ type budget struct {
 }
 
 // inMemory is the part of the limit that tables take. The store takes the rest.
-const inMemory = 0.6
+const inMemory = 0.5
 
 // keep moves entries to disk if there are too many in memory.
 func (b *budget) keep() error {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -208,7 +210,7 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		again = append(again, &partitionReader{topic: f.Topic, partition: q, rows: true, next: in.From, to: next, time: in.Since})
 		further = append(further, &partitionReader{topic: f.Topic, partition: q, rows: true, next: next, to: f.Bounds[q].To, time: in.Time})
 	}
-	for o := range j.of {
+	for _, o := range slices.Sorted(maps.Keys(j.of)) {
 		in := inputOf(j.from.Outcomes, o)
 		topic := f.Job.Examples.Outcome.Topic
 		again = append(again, &partitionReader{topic: topic, partition: o, next: in.From, to: in.Next, time: in.Since})
@@ -457,7 +459,7 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 	if err != nil {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Job.Examples.Outcome.Topic, partition, m.Offset, err))
 	}
-	if reason != nil {
+	if reason != nil && f.answersFor(partition) {
 		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, messageOf(partition, m), reason); err != nil {
 			return err
 		}
@@ -468,6 +470,11 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		return err
 	}
 	return f.afterEvent(ctx)
+}
+
+// answersFor reports whether the feed puts outcomes of a partition into quarantine: one of those that read them does.
+func (f *Feed) answersFor(partition int) bool {
+	return f.byPartition || partition%min(f.Partitions, len(f.Bounds)) == f.partition
 }
 
 // afterEvent writes the batch if it is full.
@@ -528,7 +535,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 		if f.since.IsZero() {
 			f.since = f.Clock.Now()
 		}
-		f.joining.full = f.values.Full()
+		f.joining.full = f.values.Full() || len(f.bad) >= maxBad
 		return nil
 	}
 }
@@ -605,7 +612,8 @@ func (f *Feed) pass(ctx context.Context) error {
 		return err
 	}
 	// What is read to its end is looked at after the times of the others: what came before them was read.
-	for o, join := range j.of {
+	for _, o := range slices.Sorted(maps.Keys(j.of)) {
+		join := j.of[o]
 		if latest == outcome.Never || latest-idle <= join.OutcomeTime(o) {
 			continue
 		}
@@ -617,7 +625,8 @@ func (f *Feed) pass(ctx context.Context) error {
 			join.Pass(false, o, latest-idle)
 		}
 	}
-	for q, join := range j.rows {
+	for _, q := range slices.Sorted(maps.Keys(j.rows)) {
+		join := j.rows[q]
 		next := f.state.Position(q).Next
 		if m, ok := f.read[q]; ok {
 			next = m.Offset + 1

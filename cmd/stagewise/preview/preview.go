@@ -48,6 +48,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 		}
 	}
 	section(table, "files", files)
+	section(table, "outcomes", checkOutcomes(c))
 	if wrong == nil {
 		var whole bool
 		if width, whole, wrong = checkRows(ctx, c); width > 0 {
@@ -76,6 +77,21 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 		fmt.Fprintf(w, "\n%d models of these stages are trained and averaged\n", c.Average)
 	}
 	return errors.Join(wrong, tooMuch)
+}
+
+// checkOutcomes returns lines that say what waits for labels that come later; none if there are none.
+func checkOutcomes(c *config.Config) []string {
+	o := c.Examples.Outcome
+	if o.Topic == "" {
+		return nil
+	}
+	const rate, size = 1000, 1000 // of a topic that is a round number of times larger or smaller
+	rows, bytes := o.Waiting(rate, size)
+	return []string{
+		fmt.Sprintf("rows of %s wait for %s at most for an outcome on %s", c.Examples.FromTopic, o.Within, o.Topic),
+		fmt.Sprintf("with %s rows a second in messages of %s, %s rows wait, and take %s: %s in memory, the rest in %s", humanize.Comma(rate),
+			screen.Amount(size), humanize.Comma(rows), screen.Amount(bytes), o.Memory, c.DataDir),
+	}
 }
 
 // examplesTopic says which topic a run reads.

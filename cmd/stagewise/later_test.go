@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// views is a configuration of rows that wait for their outcomes.
+const views = `name: shop
+examples:
+  from_topic: views
+  format: json
+  key: view
+  columns: {use: [price, age]}
+  partitions: 2
+  outcome: {topic: buys, key: of.view, label: kind, within: 1h, absent: none}
+stages: [{features: {kind: columns}, passes: 5}]
+retrain: {rows: 20}
+`
+
+// writeTimed writes messages with their times to topics of the log of the working directory, which it makes if they are not there.
+func writeTimed(t *testing.T, partitions map[string]int, records ...*kgo.Record) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for topic, n := range partitions {
+		err = errors.Join(err, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: n}))
+	}
+	client, e := kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if e != nil {
+		t.Fatal(e)
+	}
+	err = errors.Join(err, client.ProduceSync(t.Context(), records...).FirstErr())
+	client.Close()
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at is a message some minutes after noon.
+func at(minutes int, topic string, partition int, key, value string) *kgo.Record {
+	r := &kgo.Record{Topic: topic, Partition: int32(partition), Key: []byte(key),
+		Timestamp: time.Date(2026, 11, 1, 12, minutes, 0, 0, time.UTC)}
+	if value != "" {
+		r.Value = []byte(value)
+	}
+	return r
+}
+
+// shopping returns rows and outcomes of some hours: dear things are looked at, cheap ones are bought some minutes later.
+func shopping(from, to int) (records []*kgo.Record) {
+	for i := from; i < to; i++ {
+		price := 1 + i%3
+		if i%2 == 0 {
+			price = 90 + i%5
+		}
+		records = append(records, at(i, "views", i%3, fmt.Sprint("user-", i%4), fmt.Sprintf(`{"view": "v%d", "price": %d, "age": %d}`, i, price, i%7)))
+		if i%2 == 1 {
+			records = append(records, at(i+i%50, "buys", 0, "", fmt.Sprintf(`{"of": {"view": "v%d"}, "kind": "bought"}`, i)))
+		}
+	}
+	return records
+}
+
+// Rows of a topic are learnt with outcomes of another one, each once, however often the commands are given, and are forgotten by the key of
+// their message.
+func TestLaterLabels(t *testing.T) {
+	inFolder(t, map[string]string{"shop.yaml": views})
+	records := append(shopping(0, 60), at(300, "buys", 0, "", `{"of": {}, "kind": "bought"}`), at(300, "buys", 0, "", `{"of": {"view": "v9"}}`),
+		at(0, "views", 0, "user-1", `{"price": 3, "age": 1}`))
+	writeTimed(t, map[string]int{"views": 3, "buys": 1}, records...)
+	stdout, _ := typed(t, exitDone, "check", "-c", "shop.yaml")
+	for _, want := range []string{"rows of views wait for 1h0m0s at most for an outcome on buys", "3,600,000 rows wait, and take 4.3 GB"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("check does not say %q:\n%s", want, stdout)
+		}
+	}
+	report, stderr := trainedOnTopic(t, "shop.yaml")
+	if report.Rows != 60 || report.Classes != 2 || report.TrainError != 0 {
+		t.Errorf("%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
+	}
+	for _, want := range []string{
+		`quarantined buys[0]@30: nothing at "of.view", where examples.outcome.key says that the key is`,
+		`quarantined buys[0]@31: nothing at "kind", where examples.outcome.label says that the label is`,
+		`quarantined views[0]@20: nothing at "view", where examples.key says that the key is`,
+	} {
+		if strings.Count(stderr, want) != 1 {
+			t.Errorf("train does not say once %q:\n%s", want, stderr)
+		}
+	}
+	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); stderr != "topic views: 0 train rows\n" {
+		t.Errorf("ingest again: %s", stderr)
+	}
+	writeTimed(t, map[string]int{"views": 3, "buys": 1}, shopping(300, 420)...)
+	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); !strings.Contains(stderr, "messages of views wait for their outcomes") {
+		t.Errorf("ingest does not say what waits: %s", stderr)
+	}
+	writeTimed(t, nil, at(600, "buys", 0, "tick", ""))
+	stdout, _ = typed(t, exitDone, "run", "-c", "shop.yaml", "--until", "end", "--report", "-")
+	var chain schemas.RetrainReport
+	if err := json.Unmarshal([]byte(stdout), &chain); err != nil || chain.Rows != 180 {
+		t.Errorf("run has learnt %d rows, expected 180: %v", chain.Rows, err)
+	}
+	if stdout, _ := typed(t, exitDone, "forget", "-c", "shop.yaml", "--key", "user-1"); !strings.Contains(stdout, "45 rows") {
+		t.Errorf("forget a key: %s", stdout)
+	}
+}
+
+// The configuration of the page about labels that come later learns from topics as the page describes them.
+func TestLaterLabelsPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/later-labels.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, configuration, _ := strings.Cut(string(page), "```yaml\n")
+	configuration, _, _ = strings.Cut(configuration, "```")
+	inFolder(t, map[string]string{"clicks.yaml": strings.Replace(configuration, "brokers: [localhost:9092]\n", "", 1)})
+	var records []*kgo.Record
+	for i := range 40 {
+		records = append(records, at(i, "impressions", i%2, "", fmt.Sprintf(`{"impression_id": %d, "position": %d, "price": %d}`, i, i%2, i%7)))
+		if i%2 == 1 {
+			records = append(records, at(i+5, "clicks", i%3%2, "", fmt.Sprintf(`{"impression_id": %d, "kind": "click"}`, i)))
+		}
+	}
+	records = append(records, at(2000, "clicks", 0, "time", ""), at(2000, "clicks", 1, "time", ""))
+	writeTimed(t, map[string]int{"impressions": 2, "clicks": 2}, records...)
+	if report, stderr := trainedOnTopic(t, "clicks.yaml"); report.Rows != 40 || report.Classes != 2 || report.TrainError > 0 {
+		t.Errorf("%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
+	}
+}

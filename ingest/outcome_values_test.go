@@ -1,0 +1,142 @@
+package ingest
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/hamba/avro/v2"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+const avroOfOutcomes = `{"type":"record","name":"E","fields":[{"name":"id","type":"string"},{"name":"kind","type":["null","string"]},{"name":"x","type":"double"}]}`
+
+// inFormats returns how a row with a key, a label or none, and a number is written in each format, and the keys that read it.
+func inFormats(t *testing.T) map[string]struct {
+	encode func(id, kind string, x float64) []byte
+	id     string
+	kind   string
+	x      string
+	schema string
+} {
+	t.Helper()
+	mem := arrowtest.Allocator(t)
+	schema := filepath.Join(t.TempDir(), "events.avsc")
+	if err := os.WriteFile(schema, []byte(avroOfOutcomes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fields := []arrow.Field{{Name: "id", Type: arrow.BinaryTypes.String}, {Name: "kind", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "x", Type: arrow.PrimitiveTypes.Float64}}
+	type way = struct {
+		encode func(id, kind string, x float64) []byte
+		id     string
+		kind   string
+		x      string
+		schema string
+	}
+	return map[string]way{
+		"json": {encode: func(id, kind string, x float64) []byte {
+			text := `{"of": {"id": "` + id + `"}, "x": ` + value.WordOf(x)
+			if kind != "" {
+				text += `, "kind": "` + kind + `"`
+			}
+			return []byte(text + "}")
+		}, id: "of.id", kind: "kind", x: "x"},
+		"csv": {encode: func(id, kind string, x float64) []byte {
+			return []byte(strings.Join([]string{id, value.WordOf(x), kind}, ","))
+		},
+			id: "0", kind: "2", x: "1"},
+		"avro": {encode: func(id, kind string, x float64) []byte {
+			row := map[string]any{"id": id, "kind": nil, "x": x}
+			if kind != "" {
+				row["kind"] = kind
+			}
+			content, err := avro.Marshal(avro.MustParse(avroOfOutcomes), row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return content
+		}, id: "id", kind: "kind", x: "x", schema: schema},
+		"arrow": {encode: func(id, kind string, x float64) []byte {
+			b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))
+			defer b.Release()
+			b.Field(0).(*array.StringBuilder).Append(id)
+			b.Field(1).(*array.StringBuilder).AppendValues([]string{kind}, []bool{kind != ""})
+			b.Field(2).(*array.Float64Builder).Append(x)
+			record := b.NewRecord()
+			defer record.Release()
+			var content bytes.Buffer
+			w := ipc.NewWriter(&content, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
+			if err := w.Write(record); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return content.Bytes()
+		}, id: "id", kind: "kind", x: "x"},
+	}
+}
+
+// Rows wait by a key in their value or that of their message, and get their labels from outcomes, in every format.
+func TestOutcomesInFormats(t *testing.T) {
+	for name, f := range inFormats(t) {
+		o := Defaults()
+		o.FromTopic, o.Format, o.JoinKey, o.Schema, o.Columns.Use = "rows", name, f.id, f.schema, []string{f.x}
+		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within, o.Outcome.Absent = "outcomes", f.id, f.kind, time.Hour, "none"
+		if problems := o.Check(); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		keys, err := NewRowKeys(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := TopicMessage{Key: "other", Value: f.encode("a", "", 2)}
+		if key, ok, err := keys.Of(t.Context(), row); key != "a" || !ok || err != nil {
+			t.Errorf("%s: the key of a row is %q, %v, %v", name, key, ok, err)
+		}
+		if _, ok, err := keys.Of(t.Context(), TopicMessage{Key: "a"}); ok || err != nil {
+			t.Errorf("%s: a tombstone has rows: %v, %v", name, ok, err)
+		}
+		if _, _, err := keys.Of(t.Context(), TopicMessage{Value: f.encode("", "", 1)}); err == nil || !strings.Contains(err.Error(), "examples.key") {
+			t.Errorf("%s: a row without a key: %v", name, err)
+		}
+		outcomes, err := NewOutcomes(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels, err := outcomes.Read(t.Context(), TopicMessage{Value: f.encode("a", "yes", 0)})
+		if err != nil || len(labels) != 1 || labels[0].Key != "a" || labels[0].Label != "yes" {
+			t.Errorf("%s: an outcome is %v, %v", name, labels, err)
+		}
+		if labels, err := outcomes.Read(t.Context(), TopicMessage{Key: "a"}); len(labels) > 0 || err != nil {
+			t.Errorf("%s: an empty value is %v, %v", name, labels, err)
+		}
+		for what, value := range map[string][]byte{"outcome.key": f.encode("", "yes", 0), "outcome.label": f.encode("a", "", 0)} {
+			if _, err := outcomes.Read(t.Context(), TopicMessage{Value: value}); err == nil || !strings.Contains(err.Error(), "examples."+what) {
+				t.Errorf("%s: without %s: %v", name, what, err)
+			}
+		}
+		values, err := NewValues(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, label := range []string{"yes", "none"} {
+			if full, err := values.AddLabelled(t.Context(), row, label); full || err != nil {
+				t.Fatalf("%s: %v, %v", name, full, err)
+			}
+		}
+		rows := values.Take()
+		if rows.Rows != 2 || rows.Words[0] != "yes" || rows.Words[1] != "none" || rows.Floats[1] != 2 || rows.SourceKeys[0] != "other" {
+			t.Errorf("%s: the rows are %+v", name, rows)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package examples
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// joined is what a message says of rows that wait, and text is that in its header.
+func joined() (j *Joined, text string) {
+	return &Joined{Rule: "4e1f", Rows: []JoinInput{{Partition: 2, Time: 900, From: 4, Since: 100}},
+			Outcomes: []JoinInput{{Partition: 1, Next: 7, Last: "0123456789ab", Time: 800, From: 5, Since: -9223372036854775808}},
+			Joins:    []JoinCursor{{Partition: -1, Due: JoinPlace{700, 2, 3}, Applied: JoinPlace{600, 1, 6}, Labelled: 8}}},
+		`{"rule":"4e1f","rows":[{"partition":2,"next":0,"time":900,"from":4,"since":100}],` +
+			`"outcomes":[{"partition":1,"next":7,"last":"0123456789ab","time":800,"from":5,"since":-9223372036854775808}],` +
+			`"joins":[{"partition":-1,"due":{"time":700,"partition":2,"offset":3},"applied":{"time":600,"partition":1,"offset":6},"labelled":8}]}`
+}
+
+// How far rows were joined is read as it was written, and damage is an error.
+func TestJoined(t *testing.T) {
+	j, text := joined()
+	h := j.Header()
+	if h != (wire.Header{Key: "stagewise-joined", Value: text}) {
+		t.Errorf("the header is %+v", h)
+	}
+	if read, err := JoinedOf(wire.Message{Headers: []wire.Header{h}}); err != nil || !read.Equal(j) {
+		t.Errorf("%+v is read, %v", read, err)
+	}
+	other, _ := joined()
+	other.Joins[0].Labelled++
+	if none, err := JoinedOf(wire.Message{}); err != nil || !none.Equal(nil) || none.Equal(j) || j.Equal(none) || j.Equal(other) {
+		t.Errorf("%+v is read of a message without the header, %v", none, err)
+	}
+	for _, text := range []string{"[", "[]", `{"rows":[{"partition":-1}]}`, `{"outcomes":[{"from":-1}]}`, `{"outcomes":[{"next":-1}]}`} {
+		if _, err := JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
