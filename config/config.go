@@ -2,10 +2,12 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -125,9 +127,14 @@ func (c *Config) Job() topics.Job {
 	if group == coverage.GroupSize {
 		group = 0 // so that a plan does not mention it
 	}
+	learnt := func(s schemas.Stage) bool {
+		return slices.ContainsFunc(link.All(), func(l link.Link) bool { return l.Learnt && l.Name == string(s.Link) })
+	}
+	read := c.Examples
+	read.Options = read.NeedingDense(stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt)))
 	return topics.Job{
 		Name:         c.Name,
-		Examples:     c.Examples.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),
+		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),
 		Prepare:      how,
 		Stages:       resolved,
 		Threshold:    c.Threshold,

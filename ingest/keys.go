@@ -46,9 +46,7 @@ func Keys() []option.Key {
 			"the current end of the topic"},
 		{Name: "format", Meaning: option.Enumerate(values, "or") +
 			"; none: detected from the file name, then from the first bytes. With `from_topic`: " + option.Enumerate(ofTopics, "or")},
-		{Name: "rows", Meaning: "with `from_topic`: path of the rows in a message, such as `events` or `payload.after`: a list of " +
-			"objects, or one; null has no rows. Columns that a row lacks are those of the message. " + readBy("rows") + "; none: a " +
-			"message is a row, or a list of rows"},
+		{Name: "rows", Meaning: rowsMeaning()},
 		{Name: "schema", Meaning: "file with the schema of the messages of `from_topic`: " + schemaFiles() + ". " + readBy("schema") +
 			"; none: the registry has it"},
 		{Name: "message", Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its " +

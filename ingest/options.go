@@ -146,6 +146,7 @@ func (o Options) check(files []string) []option.Problem {
 	}
 	problems = append(problems, o.checkOutcome()...)
 	problems = append(problems, o.checkTopic()...)
+	problems = append(problems, o.checkRows()...)
 	problems = append(problems, o.checkText()...)
 	known := map[string]bool{}
 	for _, class := range o.Classes {

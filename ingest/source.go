@@ -32,6 +32,8 @@ type Source struct {
 	// Vocabulary has the words and phrases of texts, in the order of their columns;
 	// nil if they are not texts, or if a hash gives their columns.
 	Vocabulary []string
+	// Extent is which columns of sparse rows were made dense; zero: none were.
+	Extent layout.Extent
 
 	format  format.Format
 	options Options
@@ -77,6 +79,9 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 		if o, err = o.findWords(ctx, o.Train, digests); err != nil {
 			return nil, err
 		}
+	}
+	if o, err = o.findExtent(ctx, digests); err != nil {
+		return nil, err
 	}
 	if o, err = o.findOffsets(ctx, o.Train); err != nil {
 		return nil, err
@@ -135,7 +140,7 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 		if len(files) < f.Files {
 			return nil, input.WholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.Name, f.WantFiles))
 		}
-		s := Source{Split: split, Vocabulary: o.Words.Counted(), format: f, options: o, opened: files[:f.Files:f.Files]}
+		s := Source{Split: split, Vocabulary: o.Words.Counted(), Extent: o.Extent(), format: f, options: o, opened: files[:f.Files:f.Files]}
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
 		}

@@ -39,7 +39,9 @@ func (o Options) messageFormat() (f message.Format, ok bool) {
 
 // messageOptions are the options that readers of messages have.
 func (o Options) messageOptions() message.Options {
-	return message.Options{Options: o.Options, Settings: o.Settings}
+	m := message.Options{Options: o.Options, Settings: o.Settings}
+	m.Rows = o.rowsPath()
+	return m
 }
 
 // checkFromTopic finds what is impossible if the examples come from a topic of

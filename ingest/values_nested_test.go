@@ -91,8 +91,10 @@ func TestPathsAndRows(t *testing.T) {
 			`[{"what.kind":"a","what":{"kind":"b"},"w":2,"user.age":30,"user":{"age":31,"address":{"country":"de"}},"items.0.price":1.5}]`,
 			`{"what":{"kind":"b"},"what.kind":7.0,"w":1,"user":{"age":1},"user.age":null,"user.address.country":"fr"}`,
 			`{"what.kind":true,"w":3,"user.age":"4","items":[{"price":2}]}`}},
-		"events":       {rows("events", nil), []string{`{"events":[` + strings.Join(event[:2], ",") + `]}`, `{"events":[]}`, `{"events":` + event[2] + `}`}},
-		"a CloudEvent": {rows("data", nil), wrapped(`{"specversion":"1.0","id":"1","source":"/x","type":"t","data":`, `}`)},
+		"events":                              {rows("events", nil), []string{`{"events":[` + strings.Join(event[:2], ",") + `]}`, `{"events":[]}`, `{"events":` + event[2] + `}`}},
+		"a member with the name of a density": {rows("./dense", nil), wrapped(`{"dense":`, `}`)},
+		"densities are no paths":              {rows("sparse", nil), event},
+		"a CloudEvent":                        {rows("data", nil), wrapped(`{"specversion":"1.0","id":"1","source":"/x","type":"t","data":`, `}`)},
 		"Debezium": {rows("payload.after", map[string]string{"w": "payload.w"}), []string{
 			`{"schema":{},"payload":{"before":null,"after":{"kind":"a","age":30,"price":1.5,"country":"de"},"op":"c","w":2}}`,
 			`{"schema":{},"payload":{"before":{"kind":"a"},"after":null,"op":"d"}}`,

@@ -18,7 +18,7 @@ const SchemaHeader = message.SchemaHeader
 // checkNoMessages finds keys for the messages of a topic where there is none.
 func (o Options) checkNoMessages() (problems []option.Problem) {
 	for _, said := range []struct{ key, value string }{
-		{"rows", o.Rows}, {"schema", o.Schema}, {"message", o.Message}, {"registry.url", o.Registry.URL},
+		{"rows", o.rowsPath()}, {"schema", o.Schema}, {"message", o.Message}, {"registry.url", o.Registry.URL},
 	} {
 		if said.value != "" {
 			problems = append(problems, option.Problem{Key: said.key, Value: value.Quote(said.value),

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -22,7 +23,9 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 	if err := topics.Create(ctx, p, &jobs[0]); err != nil {
 		return err
 	}
-	files, err := source.IngestExamples(ctx, p, jobs[0], rec)
+	first := jobs[0] // sparse rows become dense if all jobs need that
+	first.Examples.Options = first.Examples.NeedingDense(!slices.ContainsFunc(jobs, func(j topics.Job) bool { return !j.Examples.NeedsDense() }))
+	files, err := source.IngestExamples(ctx, p, first, rec)
 	if err != nil {
 		return err
 	}

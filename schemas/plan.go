@@ -118,6 +118,8 @@ type Input struct {
 
 	// the words and phrases that count, in the order of their columns; none: all do, and a hash gives their columns
 	Vocabulary []string `json:"vocabulary,omitempty"`
+	// the index of the first column of sparse rows that were made dense; none: they are as they were
+	FirstIndex *int64 `json:"first_index,omitempty"`
 }
 
 // Update returns what an update visits beside its new rows; nil if the run is full.

@@ -59,7 +59,13 @@ func inCounted(t *testing.T) {
 // reportOf trains and returns the report.
 func reportOf(t *testing.T, args ...string) (report schemas.Report) {
 	t.Helper()
-	code, stdout, stderr := stagewise(append([]string{"train", "-c", "counted.yaml", "--report", "-"}, args...)...)
+	return reportIn(t, "counted.yaml", args...)
+}
+
+// reportIn is reportOf of a configuration.
+func reportIn(t *testing.T, config string, args ...string) (report schemas.Report) {
+	t.Helper()
+	code, stdout, stderr := stagewise(append([]string{"train", "-c", config, "--report", "-"}, args...)...)
 	if code != exitDone {
 		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 	}

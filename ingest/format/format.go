@@ -55,6 +55,8 @@ type Format struct {
 	// Words adds the words of the categorical columns and of the texts of a file.
 	// nil: the format has no such columns.
 	Words func(*input.Content, layout.Options, *layout.FoundWords) error
+	// Extent adds the indices of the sparse rows of a file. nil: rows of the format are not made dense.
+	Extent func(*input.Content, layout.Options, *layout.FoundExtent) error
 	// Spread adds the numbers of the features of the first rows of a file, by their columns. nil: the format has no columns with names.
 	Spread func(*input.Content, layout.Options, layout.Spreads) error
 	// View shows all columns and cells of a file, whatever roles the options give them. nil: the format has no columns with names.

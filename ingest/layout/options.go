@@ -69,6 +69,8 @@ type Options struct {
 	unlabelled bool                // the label is not read, as it is in order or its trouble is known
 	later      bool                // the label comes from another message: a column that messages lack has it
 	predicts   bool                // rows to predict are read, and flags set what keys set elsewhere
+	needsDense bool                // the stages need dense rows
+	extent     Extent              // of sparse rows that become dense; zero: none do
 }
 
 // Defaults returns the options of an empty configuration.

@@ -40,5 +40,7 @@ type Reading struct {
 
 	Offsets map[int]float64 `json:",omitempty"` // of columns of numbers, by the numbers of the columns
 
+	Dense *Extent `json:",omitempty"` // the columns of sparse rows that were made dense
+
 	Times map[int][]examples.Column `json:",omitempty"` // the parts of columns of times, by the numbers of the columns
 }

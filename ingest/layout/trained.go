@@ -19,6 +19,9 @@ func TrainedAs(plan *schemas.Plan) Options {
 		o.Text = Column(input.Text)
 		o.Words = vocabulary.Options{Columns: input.WordColumns, Phrases: input.WordPhrases}.Counting(input.Vocabulary)
 	}
+	if input.FirstIndex != nil {
+		o.extent = Extent{First: *input.FirstIndex, Width: 1} // who reads rows knows how many there are
+	}
 	o.Missing, o.Targets = plan.Missing, plan.Targets
 	if o.LabelColumns = input.LabelColumns; plan.Task() == examples.SeveralLabels {
 		o.Labels = LabelsSeveral

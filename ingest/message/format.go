@@ -51,7 +51,8 @@ type Options struct {
 
 // Settings are the keys under examples for messages alone.
 type Settings struct {
-	// Rows is the path of the rows of a message; "": a message is a row, or a list of rows.
+	// Rows is the path of the rows of a message; "": a message is a row, or a list of rows. As the configuration has it, it may also say
+	// whether rows are dense.
 	Rows string `mapstructure:"rows" yaml:"rows"`
 	// Schema is a file with the schema of the values, in the language of their format; "": a registry has it, or there is none.
 	Schema string `mapstructure:"schema" yaml:"schema" path:"file"`

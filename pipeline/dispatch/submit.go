@@ -65,7 +65,7 @@ func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job t
 			return nil, err
 		}
 	}
-	job.Examples.Words = job.Examples.Words.Counting(files.Vocabulary)
+	job.Examples = files.Reading(job.Examples)
 	if job.Warm == protocol.Latest {
 		job.Warm = heed.Newest(l)
 	}

@@ -139,6 +139,9 @@ func InputOf(o ingest.Options) schemas.Input {
 		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases
 		input.Vocabulary = o.Words.Counted()
 	}
+	if e := o.Extent(); e.Width > 0 {
+		input.FirstIndex = &e.First
+	}
 	if o.FromTopic != "" {
 		input.Format = "" // that of values: files to predict tell theirs
 	}

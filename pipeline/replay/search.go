@@ -104,7 +104,7 @@ func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *k
 	if err != nil {
 		return nil, err
 	}
-	job.Examples.Words = job.Examples.Words.Counting(files.Vocabulary)
+	job.Examples = files.Reading(job.Examples)
 	return planning.Plan(ctx, p, job, blas, files.Seals, l, files.Retention)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -14,8 +16,16 @@ import (
 type Ingested struct {
 	Seals      []schemas.SourceSeal
 	Vocabulary []string                 // of their texts, if it is counted
+	Extent     layout.Extent            // of their sparse rows, if they were made dense
 	Retention  topics.ExamplesRetention // of the examples topic
 	Took       time.Duration
+}
+
+// Reading returns the options with what the files say of how they were read.
+func (i *Ingested) Reading(o ingest.Options) ingest.Options {
+	o.Words = o.Words.Counting(i.Vocabulary)
+	o.Options = o.WithExtent(i.Extent)
+	return o
 }
 
 // IngestExamples ingests the job's files, or what the topic has now that its examples come from. If the topic no longer

@@ -14,7 +14,8 @@ type DenseError struct {
 
 // Error says what to set.
 func (e *DenseError) Error() string {
-	return fmt.Sprintf("%s: the examples are sparse, and this needs dense rows: set %s", e.What, e.Want)
+	return fmt.Sprintf("%s: the examples are sparse, and this needs dense rows: set %s; or for LIBSVM files examples.rows to dense",
+		e.What, e.Want)
 }
 
 // SparseError says that something needs sparse rows, and the examples are dense.

@@ -52,7 +52,7 @@ func checkFile(file string) (string, error) {
 // an error for each column that train would refuse; 0 if that can't be known. It leaves out the standard input, which
 // it would use up.
 func checkRows(ctx context.Context, c *config.Config) (width int, whole bool, err error) {
-	o := c.Examples
+	o := c.Job().Examples
 	if o.FindsWords() && slices.Contains(o.Train, ingest.StandardInput) {
 		return 0, true, nil // the words of the files to train on are features
 	}

@@ -28,12 +28,17 @@ func Format() format.Format {
 		Open: func(files []*input.Content, o layout.Options) (format.Reader, error) {
 			return newLIBSVMReader(files[0], o)
 		},
+		Extent:       addExtent,
 		OpenFeatures: openLIBSVMFeatures,
 	}
 }
 
 // openLIBSVMFeatures reads rows to predict, with or without labels.
 func openLIBSVMFeatures(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
+	if e := o.Extent(); !want.Sparse && e.Width > 0 {
+		e.Width = want.Width // of the model
+		return newLIBSVMReader(c, o.WithExtent(e))
+	}
 	if !want.Sparse {
 		return nil, input.WholeFile(c.Name, fmt.Errorf("sparse rows: the model was trained on dense rows of %d features",
 			want.Width))
@@ -54,6 +59,7 @@ type libsvmReader struct {
 	held     []byte // the text of the line after them; nil: the file ends there
 	batch    examples.Rows
 	rows     examples.SparseRows
+	dense    layout.Extent // of the features, if the rows are made dense
 }
 
 // newLIBSVMReader reads the first line.
@@ -62,6 +68,12 @@ func newLIBSVMReader(c *input.Content, o layout.Options) (*libsvmReader, error) 
 	r.Layout = layout.New(o, "", 0, r.fail)
 	r.Encoded, r.LabelOf = true, value.NumberLabel // labels of this format are numbers
 	r.KeepClasses()
+	if r.dense = o.Extent(); r.dense.Width > 0 {
+		r.Features = r.dense.Width
+		if err := r.Finish(); err != nil {
+			return nil, err
+		}
+	}
 	first, err := input.FirstRows(c)
 	if err != nil {
 		return nil, err
@@ -92,6 +104,9 @@ func speltNumbers(lines []byte) bool {
 func (r *libsvmReader) Reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.NumberLabels, how.MissingValues = r.spelt, r.MissingValues()
+	if r.dense.Width > 0 {
+		how.Dense = &r.dense
+	}
 	return how
 }
 
@@ -107,8 +122,12 @@ func (r *libsvmReader) fail(field int, err error) error {
 // Next reads up to BatchRows rows. A row that does not fit the message is left for the next batch.
 func (r *libsvmReader) Next() (*examples.Rows, error) {
 	b := &r.batch
-	*b = examples.Rows{Sparse: &r.rows, Words: b.Words[:0], NoLabel: b.NoLabel[:0], LabelLists: b.LabelLists[:0]}
-	r.rows.Reset()
+	*b = examples.Rows{Sparse: &r.rows, Words: b.Words[:0], NoLabel: b.NoLabel[:0], LabelLists: b.LabelLists[:0], Floats: b.Floats[:0]}
+	if r.rows.Reset(); r.dense.Width > 0 {
+		b.Sparse, b.Cols = nil, r.dense.Width
+	} else {
+		b.Floats = nil
+	}
 	for size := 0; ; {
 		err := r.read()
 		switch {
@@ -118,7 +137,7 @@ func (r *libsvmReader) Next() (*examples.Rows, error) {
 			return nil, err
 		}
 		label, _, _ := r.cutLabel()
-		row, err := r.SparseRowBytes(string(label), bytes.Count(r.text, []byte{':'}))
+		row, err := r.rowBytes(string(label))
 		if err != nil {
 			return nil, r.fail(-1, err)
 		}
@@ -188,6 +207,7 @@ func (r *libsvmReader) appendLine(b *examples.Rows) error {
 		_, rest = cutField(rest)
 		field++
 	}
+	features := r.appendZeros(b)
 	for last := int64(-1); len(rest) > 0; field++ {
 		var token []byte
 		token, rest = cutField(rest)
@@ -198,8 +218,17 @@ func (r *libsvmReader) appendLine(b *examples.Rows) error {
 		if err != nil {
 			return r.fail(field, err)
 		}
-		last = index
-		r.rows.Append(int32(index), number)
+		if last = index; features == nil {
+			r.rows.Append(int32(index), number)
+			continue
+		}
+		at, err := r.dense.Place(index)
+		if err != nil {
+			return r.fail(field, err)
+		}
+		if at >= 0 {
+			features[at] = number
+		}
 	}
 	r.rows.End()
 	b.Rows++

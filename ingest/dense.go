@@ -1,0 +1,108 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Values of the key `rows` that say whether rows are dense. Any other value is a path.
+const (
+	rowsAuto   = "auto"   // sparse rows become dense if a stage needs that, and they have at most maxDense columns
+	rowsDense  = "dense"  // they become dense
+	rowsSparse = "sparse" // they stay as they are
+)
+
+// maxDense is how many columns sparse rows may have that become dense if nobody asks for it.
+const maxDense = 10_000
+
+// density returns one of the values above: "auto" for a path.
+func (o Options) density() string {
+	if o.Rows == rowsDense || o.Rows == rowsSparse {
+		return o.Rows
+	}
+	return rowsAuto
+}
+
+// rowsPath returns the path of the rows in a message; "": none. A member with the name of a density is written ./dense.
+func (o Options) rowsPath() string {
+	switch o.Rows {
+	case rowsAuto, rowsDense, rowsSparse:
+		return ""
+	}
+	return strings.TrimPrefix(o.Rows, "./")
+}
+
+// checkRows finds a density that rows can't have.
+func (o Options) checkRows() (problems []option.Problem) {
+	wrong := func(want string) { problems = []option.Problem{{Key: "rows", Value: o.Rows, Want: want}} }
+	switch {
+	case o.density() != rowsDense:
+	case o.FromTopic != "":
+		wrong("auto or sparse, as how many columns sparse rows of a topic have is not known before they are read; or the path of " +
+			"the rows, in which a member of that name is ./dense")
+	case o.Text != "":
+		wrong("auto or sparse, as examples.text is set: counts of words are sparse")
+	}
+	return problems
+}
+
+// findExtent returns the options with the columns of sparse rows that become dense, which the files say. With digests it also has the
+// digests of these files.
+func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) {
+	if how := o.density(); how == rowsSparse || how == rowsAuto && !o.NeedsDense() {
+		return o, nil
+	}
+	found := layout.NewFoundExtent()
+	if o.digests == nil {
+		o.digests = map[string]wire.Digest{}
+	}
+	for _, file := range slices.Concat(o.Train, o.Test) {
+		if err := o.addExtent(ctx, file, found, digests); err != nil {
+			return o, err
+		}
+	}
+	extent, ok := found.Extent()
+	if !ok || o.density() == rowsAuto && extent.Width > maxDense {
+		return o, nil
+	}
+	o.Options = o.WithExtent(extent)
+	return o, nil
+}
+
+// addExtent adds the indices of a file, and its digest.
+func (o Options) addExtent(ctx context.Context, file string, found *layout.FoundExtent, digest bool) error {
+	c, err := o.openContent(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f, err := o.formatOf(c)
+	if err != nil || f.Extent == nil {
+		return err
+	}
+	if err := f.Extent(c, o.Options, found); err != nil || !digest {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		return input.WholeFile(c.Name, err)
+	}
+	o.digests[file] = c.Digest()
+	return nil
+}
+
+// rowsMeaning documents the key `rows`.
+func rowsMeaning() string {
+	return fmt.Sprintf("`auto`, `dense` or `sparse`: whether the sparse rows of a LIBSVM file become dense: `auto` if a stage or "+
+		"`prepare` needs dense rows and they have at most %d columns; the columns begin with the index 0, or if no row has it with 1. Or, with "+
+		"`from_topic`, the path of the rows in a message, such as `events` or `payload.after`: a list of objects, or one; null has no "+
+		"rows. A member with one of the three names is `./auto`, `./dense` or `./sparse`. Columns that a row lacks are those of the "+
+		"message. "+readBy("rows")+"; none: `auto`, and a message is a row, or a list of rows", maxDense)
+}

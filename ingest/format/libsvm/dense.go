@@ -1,0 +1,58 @@
+package libsvm
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// addExtent adds the indices of the rows of a file, which it reads to its end.
+func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) error {
+	r, err := newLIBSVMReader(c, o)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := r.read(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		_, rest, field := r.cutLabel()
+		for ; len(rest) > 0; field++ {
+			var token []byte
+			if token, rest = cutField(rest); bytes.HasPrefix(token, []byte(queryField)) {
+				continue
+			}
+			index, _, err := parsePair(token)
+			if err != nil {
+				return r.fail(field, err)
+			}
+			found.Add(index)
+		}
+	}
+}
+
+// rowBytes returns how many bytes of a message the row of the line read last takes: of a dense one as many as of a row of CSV, so that
+// messages have the same rows.
+func (r *libsvmReader) rowBytes(label string) (int, error) {
+	if r.dense.Width > 0 {
+		return r.RowBytes(label)
+	}
+	return r.SparseRowBytes(label, bytes.Count(r.text, []byte{':'}))
+}
+
+// appendZeros appends the features of a dense row, which are 0; nil: rows are sparse.
+func (r *libsvmReader) appendZeros(b *examples.Rows) []float32 {
+	if r.dense.Width == 0 {
+		return nil
+	}
+	base := len(b.Floats)
+	b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
+	clear(b.Floats[base:])
+	return b.Floats[base:]
+}
