@@ -50,7 +50,9 @@ type Config struct {
 	Metrics      Metrics
 	Serve        serve.Options
 
-	path string // of the file, for CheckStages
+	path     string // of the file, for CheckStages
+	untuned  bool   // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
+	unlinked bool   // no key says the link of the first stage
 }
 
 // Metrics says where services serve their metrics and health: all but `serve`, which has an address of its own.
@@ -137,6 +139,8 @@ func (c *Config) Job() topics.Job {
 		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),
 		Prepare:      how,
 		Stages:       resolved,
+		Untuned:      c.untuned,
+		Unlinked:     c.unlinked,
 		Threshold:    c.Threshold,
 		Average:      c.Average,
 		Intercept:    c.Intercept,

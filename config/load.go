@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/viper"
 
@@ -41,7 +42,9 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.path = path
+	c.path, c.untuned = path, s.untuned(c)
+	_, linked := s.values["stages.0.link"]
+	c.unlinked = c.untuned && !linked
 	s.impossible(c.problems())
 	if err := s.failure(); err != nil {
 		return nil, err
@@ -49,6 +52,23 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 	s.rounds(c)
 	s.lastStage(c)
 	return c, nil
+}
+
+// untuned reports whether the one stage is the columns of examples, and no other key than its link says how they are prepared and fitted.
+func (s *settings) untuned(c *Config) bool {
+	if len(c.Stages) != 1 || c.Stages[0].Features.Kind != stages.Columns || s.anyBelow("prepare") {
+		return false
+	}
+	for key := range s.values {
+		switch key {
+		case "stages.0.features.kind", "stages.0.link":
+			continue
+		}
+		if strings.HasPrefix(key, "stages.") {
+			return false
+		}
+	}
+	return true
 }
 
 // rounds gives stages that are fitted in blocks their own defaults: unless their passes are set, it is rounds that end them.

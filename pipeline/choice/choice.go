@@ -41,18 +41,25 @@ type candidate struct {
 // job must be ingested.
 func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
 	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
+	if job.Untuned {
+		return tuned(ctx, p, log, blas, job, ingested, rec)
+	}
 	if !Needed(job) {
 		return job, nil
 	}
-	var sealed int64
-	for _, s := range ingested.Seals {
-		if s.Split == examples.Train.String() {
-			sealed += s.Rows
-		}
-	}
-	return resolve(ctx, p, job, sealed, rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
+	return resolve(ctx, p, job, sealedRows(ingested), rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
 		return replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, with)
 	})
+}
+
+// sealedRows returns how many training rows files have.
+func sealedRows(ingested *source.Ingested) (rows int64) {
+	for _, s := range ingested.Seals {
+		if s.Split == examples.Train.String() {
+			rows += s.Rows
+		}
+	}
+	return rows
 }
 
 // ResolvePlanned is as [Resolve], of a job whose rows are those of a plan of a full run: so many.

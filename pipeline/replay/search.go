@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -39,8 +40,20 @@ type Candidate struct {
 // holds out one fold in place of what the job says; runs with the same fold follow one another, as they have more in common.
 func SearchIngested(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
 	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) error {
+	return search(ctx, p, log, blas, jobs[0], slices.All(jobs), max(folds, 1), rec, plansOf(ctx, p, blas, files, folds, 0), with)
+}
+
+// SearchSome is as [SearchIngested], over so many of the first partitions, without folds. job is like all jobs, of which the next is asked
+// for when with has seen the run of the one before.
+func SearchSome(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+	jobs iter.Seq2[int, topics.Job], files *source.Ingested, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
+	return search(ctx, p, log, blas, job, jobs, 1, rec, plansOf(ctx, p, blas, files, 0, partitions), with)
+}
+
+// plansOf returns what plans the runs of a search over files that were ingested. partitions is how many of the first are read; 0: all.
+func plansOf(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, files *source.Ingested, folds, partitions int) planner {
 	var first *schemas.Plan
-	return search(ctx, p, log, blas, jobs, max(folds, 1), rec, func(number int, job topics.Job) (*schemas.Plan, error) {
+	return func(number int, job topics.Job) (*schemas.Plan, error) {
 		plan, err := searchPlan(ctx, p, job, blas, files)
 		if err != nil {
 			return nil, err
@@ -50,18 +63,23 @@ func SearchIngested(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, 
 			plan.Holdout = 1 / float64(folds)
 		}
 		if first == nil {
-			first = plan
+			if first = plan; partitions > 0 {
+				plan.Spans = plan.Spans[:min(partitions, len(plan.Spans))]
+			}
 		}
 		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
 		plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
 		return plan, nil
-	}, with)
+	}
 }
+
+// planner returns the plan of the run of a job that is trained for a number of times.
+type planner func(number int, job topics.Job) (*schemas.Plan, error)
 
 // SearchPlanned is as [SearchIngested], over the rows of a plan of a full run, which may be of a chain, without folds.
 func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
 	plan *schemas.Plan, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, log, blas, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
+	return search(ctx, p, log, blas, jobs[0], slices.All(jobs), 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
 		own := *plan
 		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), job.Prepare, job.Examples.Holdout
 		return &own, nil
@@ -69,9 +87,9 @@ func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, b
 }
 
 // search trains all jobs so many times, by the plans that planned returns.
-func search(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, times int,
-	rec event.Recorder, planned func(number int, job topics.Job) (*schemas.Plan, error), with func(int, *Candidate) error) (err error) {
-	s, err := beside(ctx, p, log, jobs[0], "search", partition.NewSharingStore, blas, rec)
+func search(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, first topics.Job,
+	jobs iter.Seq2[int, topics.Job], times int, rec event.Recorder, planned planner, with func(int, *Candidate) error) (err error) {
+	s, err := beside(ctx, p, log, first, "search", partition.NewSharingStore, blas, rec)
 	if err != nil {
 		return err
 	}

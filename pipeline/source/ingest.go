@@ -40,6 +40,7 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 		return files, nil
 	}
 	files.Vocabulary, files.Extent = sources[0].Vocabulary, sources[0].Extent // of all
+	files.Sparse = sources[0].Width == 0
 	for _, c := range sources[0].Columns {
 		if c.Offset != 0 && c.Time == "" {
 			event.Notice(rec, "column %q: its values differ too little for their size, and float32 loses the differences: %s is subtracted",

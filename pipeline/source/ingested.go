@@ -16,6 +16,7 @@ import (
 type Ingested struct {
 	Seals      []schemas.SourceSeal
 	Vocabulary []string                 // of their texts, if it is counted
+	Sparse     bool                     // their rows are sparse
 	Extent     layout.Extent            // of their sparse rows, if they were made dense
 	Retention  topics.ExamplesRetention // of the examples topic
 	Took       time.Duration

@@ -22,6 +22,8 @@ type Job struct {
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
 	Stages       []schemas.Stage // a repeated stage is here once for each repetition; those of a member, if Average is set
+	Untuned      bool            // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
+	Unlinked     bool            // no key says the link of the first stage
 	Average      int             // how many members are averaged; 0 and 1: none
 	Threshold    threshold.Rule  // from which probability of the second of two classes on a row is given it; zero: the most probable one is
 	Intercept    bool            // the first block has a constant feature, or that of each member

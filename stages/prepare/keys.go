@@ -57,7 +57,8 @@ func Keys() []option.Key {
 		{Name: "min_rows", Meaning: "sparse rows: minimum number of training rows in which a feature is not 0; other columns are left " +
 			"out"},
 		{Name: "values", Meaning: "sparse rows: transformation of each value, such as a word count: `none`, `log1p` (log(1 + value)), " +
-			"`sqrt` or `binary` (1)"},
+			"`sqrt` or `binary` (1). If no key under `prepare` is set, and of the only stage only `features: {kind: columns}` and the link, " +
+			"`train` chooses `values`, `idf`, `scale`, and the link, `ridge` and `passes` of the stage by the loss of held-out rows"},
 		{Name: "idf", Meaning: "sparse rows: multiply a column that is not 0 in r of n training rows by (log((n+1)/(r+1))+1) to this " +
 			"power, before `scale: unit`"},
 	}
