@@ -99,12 +99,13 @@ func (c *Config) problems() []option.Problem {
 	case slices.ContainsFunc(topics.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic }):
 		wrong("examples.topic", topic, "a topic with examples: this one is another topic of the pipeline")
 	}
-	under("prepare", prepare.Check(c.Prepare))
+	under("prepare", prepare.Check(c.Prepare.Prepare))
+	under("prepare", c.Prepare.Hash.Check(c.Examples.Categorical))
 	total := 0
 	for i, s := range c.Stages {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
-		under(key+".features", stages.CheckInputs(s.Features, c.Prepare))
+		under(key+".features", stages.CheckInputs(s.Features, c.Prepare.Prepare))
 		under(key+".features", stages.CheckTask(s.Features, c.Examples.Task()))
 		under(key, stages.CheckScores(s.Features, s.Scores))
 		under(key, solve.Check(s.Stage))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -31,7 +32,7 @@ type Config struct {
 	Fsync        bool   // the embedded broker acknowledges what is on the disk, not what the operating system is to write
 	Listen       string // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
-	Prepare      schemas.Prepare
+	Prepare      Prepare
 	Stages       []Stage        // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
 	Threshold    threshold.Rule // from which probability of the second of two classes on a row is given it
 	Average      int            // how many models of these stages are trained and averaged; 1: one
@@ -53,6 +54,12 @@ type Config struct {
 	path     string // of the file, for CheckStages
 	untuned  bool   // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
 	unlinked bool   // no key says the link of the first stage
+}
+
+// Prepare says how raw features are prepared for the stages, and how words become features.
+type Prepare struct {
+	schemas.Prepare `mapstructure:",squash"`
+	Hash            layout.Hash
 }
 
 // Metrics says where services serve their metrics and health: all but `serve`, which has an address of its own.
@@ -78,7 +85,7 @@ func Defaults() *Config {
 	return &Config{
 		DataDir:      ".stagewise",
 		Examples:     ingest.Defaults(),
-		Prepare:      schemas.Prepare{Scale: prepare.ScaleAuto, Values: prepare.ValuesNone},
+		Prepare:      Prepare{Prepare: schemas.Prepare{Scale: prepare.ScaleAuto, Values: prepare.ValuesNone}},
 		Average:      1,
 		Seed:         1,
 		Intercept:    true,
@@ -121,7 +128,7 @@ func (c *Config) Job() topics.Job {
 			resolved = append(resolved, s.Stage)
 		}
 	}
-	how := c.Prepare
+	how := c.Prepare.Prepare
 	if how.Values == prepare.ValuesNone {
 		how.Values = "" // so that a plan of dense rows does not mention it
 	}
@@ -133,7 +140,7 @@ func (c *Config) Job() topics.Job {
 		return slices.ContainsFunc(link.All(), func(l link.Link) bool { return l.Learnt && l.Name == string(s.Link) })
 	}
 	read := c.Examples
-	read.Options = read.NeedingDense(stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt)))
+	read.Options = read.WithHash(c.Prepare.Hash).NeedingDense(stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt)))
 	return topics.Job{
 		Name:         c.Name,
 		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),

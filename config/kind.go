@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -37,6 +38,8 @@ const (
 	kindOffsets                 // layout.Offsets: a number for each of some columns
 	kindTimes                   // layout.Times: a list of texts for each of some columns
 	kindClassWeight             // schemas.ClassWeight: none, balanced, or a number for each of some labels
+	kindPower                   // layout.HashColumns: a whole number, which may be a power
+	kindCrosses                 // layout.Crosses: lists of texts
 	kindThreshold               // threshold.Rule: a number, best_f1, or costs
 )
 
@@ -49,6 +52,8 @@ func (k kind) String() string {
 		kindTime:        "a time such as 24h, 90m or 30s",
 		kindRidge:       "auto or a number ≥ 0",
 		kindClassWeight: "none, balanced, or a number ≥ 0 for each label, as in {cat: 2, dog: 0.5}",
+		kindPower:       "a whole number, or a power, as in 2^22",
+		kindCrosses:     "lists of columns, as in [[site, ad]]",
 		kindThreshold:   threshold.Want,
 		kindOffsets:     "a number for each of some columns, as in {time: 1764000000000}",
 		kindTimes:       "a list of texts for each of some columns, as in {created: [hour, weekday, age]}",
@@ -79,6 +84,10 @@ func kindOf(t reflect.Type) (kind, bool) {
 		return kindOffsets, true
 	case reflect.TypeFor[layout.Times]():
 		return kindTimes, true
+	case reflect.TypeFor[layout.HashColumns]():
+		return kindPower, true
+	case reflect.TypeFor[layout.Crosses]():
+		return kindCrosses, true
 	case reflect.TypeFor[[]string]():
 		return kindTexts, true
 	case reflect.TypeFor[[]int]():
@@ -135,6 +144,9 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 	if k == kindTimes {
 		return readTimes(n)
 	}
+	if k == kindCrosses {
+		return readCrosses(n)
+	}
 	if n.Kind != yaml.ScalarNode {
 		return nil, false
 	}
@@ -147,6 +159,8 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 		var v int64
 		ok := tag == "!!int" && n.Decode(&v) == nil
 		return v, ok
+	case kindPower:
+		return readPower(n)
 	case kindNatural:
 		var v uint64
 		ok := tag == "!!int" && n.Decode(&v) == nil
@@ -255,6 +269,40 @@ func readTimes(n *yaml.Node) (any, bool) {
 		times[name.Value] = parts.([]string)
 	}
 	return times, true
+}
+
+// readCrosses returns lists of columns.
+func readCrosses(n *yaml.Node) (any, bool) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, false
+	}
+	crosses := make(layout.Crosses, len(n.Content))
+	for i, item := range n.Content {
+		of, ok := kindTexts.read(resolve(item))
+		if !ok {
+			return nil, false
+		}
+		crosses[i] = of.([]string)
+	}
+	return crosses, true
+}
+
+// readPower returns a whole number, which may be a power.
+func readPower(n *yaml.Node) (any, bool) {
+	base, exponent, isPower := strings.Cut(n.Value, "^")
+	if !isPower {
+		v, ok := kindWhole.read(n)
+		if !ok {
+			return nil, false
+		}
+		return layout.HashColumns(v.(int64)), true
+	}
+	b, err := strconv.ParseUint(base, 10, 32)
+	e, wrong := strconv.ParseUint(exponent, 10, 32)
+	if err != nil || wrong != nil || math.Pow(float64(b), float64(e)) > 1<<53 {
+		return nil, false
+	}
+	return layout.HashColumns(math.Pow(float64(b), float64(e))), true
 }
 
 var wholeNumber = regexp.MustCompile(`^[-+]?[0-9]+$`)

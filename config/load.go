@@ -54,9 +54,10 @@ func load(path string, content []byte, environ, set []string) (*Config, error) {
 	return c, nil
 }
 
-// untuned reports whether the one stage is the columns of examples, and no other key than its link says how they are prepared and fitted.
+// untuned reports whether the one stage has the features that suit sparse rows, and no other key than its link says how they are
+// prepared and fitted.
 func (s *settings) untuned(c *Config) bool {
-	if len(c.Stages) != 1 || c.Stages[0].Features.Kind != stages.Columns || s.anyBelow("prepare") {
+	if len(c.Stages) != 1 || !slices.Contains(stages.Suiting(stages.SparseRows), c.Stages[0].Features.Kind) || s.anyBelow("prepare") {
 		return false
 	}
 	for key := range s.values {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -76,6 +77,7 @@ func Keys() []option.Key {
 	under("retrain", topics.RetrainKeys())
 	under("serve", serve.Keys())
 	under("prepare", prepare.Keys())
+	under("prepare", layout.HashKeys())
 	under("stages.*.features", stages.Keys())
 	under("stages.*", solve.Keys())
 	return keys

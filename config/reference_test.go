@@ -63,7 +63,8 @@ func reference(t *testing.T) string {
 	types := [...]string{kindText: "text", kindTexts: "list", kindWholes: "list", kindWhole: "whole number", kindNatural: "whole number",
 		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret",
 		kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label",
-		kindThreshold: "number, `best_f1` or costs", kindOffsets: "numbers by column", kindTimes: "lists by column"}
+		kindThreshold: "number, `best_f1` or costs", kindOffsets: "numbers by column", kindTimes: "lists by column",
+		kindPower: "whole number or power", kindCrosses: "lists of columns"}
 	meanings := map[string]string{}
 	for _, k := range Keys() {
 		meanings[k.Name] = k.Meaning

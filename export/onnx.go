@@ -22,7 +22,8 @@ type SparseError struct{ Format string }
 // Error says what can be exported.
 func (e SparseError) Error() string {
 	return "format " + e.Format + ": the model was trained on sparse rows, and this format has an input for each feature: " +
-		"export it as a model file, which predict reads"
+		"the format arrow has all models, which predict, serve, the Go client and the Python package read; safetensors has the " +
+		"weights and factors, and FORMAT.md the formulas"
 }
 
 func writeONNX(w io.Writer, m *model.Model) error {

@@ -27,7 +27,7 @@ func TestCheck(t *testing.T) {
 		{func(o *Options) { o.Text = "-1" }, option.Problem{Key: "text", Value: "-1", Want: "a column's number, from 0, or its name"}},
 		{func(o *Options) { o.Rows, o.Text = "dense", "1" }, option.Problem{Key: "rows", Value: "dense", Want: "auto or sparse, as examples.text is set: counts of words are sparse"}},
 		{func(o *Options) { o.Rows = "./dense" }, option.Problem{Key: "rows", Value: `"dense"`, Want: "examples.from_topic with it: it says what the messages of a topic are"}},
-		{func(o *Options) { o.Text, o.Categorical = "1", []string{"2"} }, option.Problem{Key: "text", Value: "1", Want: "no columns under examples.columns, examples.categorical and examples.times with it: the text alone becomes features"}},
+		{func(o *Options) { o.Text, o.Categorical = "1", []string{"1"} }, option.Problem{Key: "text", Value: "1", Want: "another column than those under examples.columns, examples.categorical and examples.times"}},
 		{func(o *Options) { o.Test = []string{"a.csv", ""} }, option.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, option.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
 		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, option.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},

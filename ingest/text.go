@@ -24,9 +24,8 @@ func (o Options) checkText() (problems []option.Problem) {
 	switch {
 	case o.Text == o.Label || o.Text == o.Weight:
 		wrong("text", o.Text, "another column than those of the label and the weight")
-	case len(o.Columns.Use)+len(o.Columns.Drop)+len(o.Categorical)+len(o.Times) > 0:
-		wrong("text", o.Text, "no columns under examples.columns, examples.categorical and examples.times with it: the text alone becomes "+
-			"features")
+	case slices.Contains(slices.Concat(o.Columns.Use, o.Columns.Drop, o.Categorical, o.Times.Columns()), string(o.Text)):
+		wrong("text", o.Text, "another column than those under examples.columns, examples.categorical and examples.times")
 	}
 	if n, isNumber := o.Text.Number(); isNumber && n < 0 {
 		wrong("text", o.Text, "a column's number, from 0, or its name")

@@ -12,7 +12,7 @@ import (
 
 // FindsWords reports whether Sources reads the files to train on for their words, before it reads rows.
 func (o Options) FindsWords() bool {
-	return len(o.Categorical) > 0 || o.Text != "" && o.Words.Found()
+	return len(o.Categorical) > 0 && !o.Mixed() || o.Text != "" && o.Words.Found()
 }
 
 // findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary

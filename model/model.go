@@ -44,8 +44,8 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 	if err != nil {
 		return nil, err
 	}
-	if n := manifest.Columns.Features(); manifest.Columns != nil && n != prepared.Width() {
-		return nil, fmt.Errorf("%w: %d features, the columns of the manifest have %d", wire.ErrDamaged, prepared.Width(), n)
+	if n := manifest.Columns.Features(); manifest.Columns != nil && n != prepared.TableWidth() {
+		return nil, fmt.Errorf("%w: %d features, the columns of the manifest have %d", wire.ErrDamaged, prepared.TableWidth(), n)
 	}
 	if numbers := plan.Task() == examples.Numbers; numbers != (prepared.TargetCenter != nil) || numbers && !slices.Equal(plan.Targets,
 		prepared.Labels.Text()) {

@@ -118,8 +118,16 @@ type Input struct {
 
 	// the words and phrases that count, in the order of their columns; none: all do, and a hash gives their columns
 	Vocabulary []string `json:"vocabulary,omitempty"`
+	// how categorical columns become columns of sparse rows; none: they have columns of their own
+	Hash *Hash `json:"hash,omitempty"`
 	// the index of the first column of sparse rows that were made dense; none: they are as they were
 	FirstIndex *int64 `json:"first_index,omitempty"`
+}
+
+// Hash says how the words of categorical columns become columns of sparse rows: by a hash, to so many columns for all of them.
+type Hash struct {
+	Columns int        `json:"columns"`         // that all words are hashed to
+	Cross   [][]string `json:"cross,omitempty"` // lists of columns whose words are also hashed together
 }
 
 // Update returns what an update visits beside its new rows; nil if the run is full.

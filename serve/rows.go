@@ -38,7 +38,7 @@ func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent stri
 		r.pull, r.stop = iter.Pull2(read())
 		return r, nil
 	case v.Sparse():
-		r, err := newSparseRows(body, v.options, asks)
+		r, err := newSparseRows(body, v.options, v.Columns(), asks)
 		if err != nil {
 			return nil, err
 		}

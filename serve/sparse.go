@@ -23,12 +23,13 @@ type sparseRows struct {
 	document
 	text    string              // the column of texts; "": the model was not trained on texts
 	words   *vocabulary.Counter // of the texts; nil as that
+	mixed   *layout.MixedRow    // nil: rows are not mixed
 	indices []int64             // of the row that is read
 	values  []float32
 }
 
 // newSparseRows reads what comes before the rows.
-func newSparseRows(body []byte, o layout.Options, asks *asked) (*sparseRows, error) {
+func newSparseRows(body []byte, o layout.Options, columns examples.Columns, asks *asked) (*sparseRows, error) {
 	text, err := jsonscan.New(body)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,11 @@ func newSparseRows(body []byte, o layout.Options, asks *asked) (*sparseRows, err
 	r.columns = func() (bool, error) {
 		return false, r.Errorf(`"columns": the model was trained on sparse rows, which have none`)
 	}
-	if o.Text != "" {
+	if o.Mixed() {
+		if r.mixed, err = layout.NewMixedRow(o, layout.Features{Columns: columns, Sparse: true}); err != nil {
+			return nil, err
+		}
+	} else if o.Text != "" {
 		r.text, r.words = string(o.Text), vocabulary.NewCounter(o.Words)
 	}
 	return r, r.open()
@@ -50,6 +55,10 @@ func (r *sparseRows) next(rows *examples.SparseRows) (bool, error) {
 		return false, err
 	}
 	switch c := r.Peek(); {
+	case r.mixed != nil && c == '{':
+		err = r.mixedObject(rows)
+	case r.mixed != nil:
+		err = r.Expected("an object with a value for each column")
 	case c == '{':
 		err = r.object(rows)
 	case c == '[' && r.words == nil:

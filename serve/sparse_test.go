@@ -216,7 +216,7 @@ func FuzzSparseRows(f *testing.F) {
 			o.Text, o.Words = "message", vocabulary.Options{Columns: 100, Phrases: 2}
 		}
 		var rows examples.SparseRows
-		r, err := newSparseRows(body, o.Options, &asked{})
+		r, err := newSparseRows(body, o.Options, nil, &asked{})
 		for more := err == nil; more; {
 			if more, err = r.next(&rows); err != nil {
 				return

@@ -27,11 +27,12 @@ const (
 	Weight                // a number ≥ 0
 	Counted               // a text, whose words are counted
 	Entries               // a sparse row
+	Hashed                // a word, which a hash gives a column of a mixed row
 	ignored
 )
 
 // IsFeature reports whether features are made of the values of a column, one by one.
-func (r Role) IsFeature() bool { return r == Feature || r == Category || r == Time }
+func (r Role) IsFeature() bool { return r == Feature || r == Category || r == Time || r == Hashed }
 
 // Cell says what becomes of a column.
 type Cell struct {
@@ -69,6 +70,7 @@ type Layout struct {
 	NoLabels     value.Missing            // words that are no label
 	Indicated    map[int]string           // the labels of columns of 0 and 1
 	missing      value.Missing            // words that say that a value is missing
+	mixed        *mixed                   // nil: rows are not mixed
 	// Locate returns a *input.Error at a column; -1: at no particular one.
 	Locate func(column int, err error) error
 }
@@ -155,6 +157,9 @@ func (c *Cell) place(at int, column examples.Column) {
 
 // Finish checks the features, once all have their places.
 func (l *Layout) Finish() error {
+	if l.IsMixed() {
+		return l.finishMixed()
+	}
 	if l.IsSparse() {
 		return nil
 	}
@@ -177,6 +182,9 @@ var ErrNoFeature = errors.New("no column is a feature")
 // RowBytes returns the bytes that a row with this label takes in a message. It returns an error if the row does not fit a message
 // of its own.
 func (l *Layout) RowBytes(label string) (int, error) {
+	if l.IsMixed() {
+		return l.SparseRowBytes(label, l.mixedValues())
+	}
 	row := FloatRowBytes(l.Features) + len(label) + l.TargetBytes() + l.listBytes(label) + sparseValueBytes*l.Words.Size()
 	if len(l.TableText)+row > MaxBatchBytes {
 		long := "label"
@@ -222,8 +230,13 @@ func (l *Layout) listBytes(text string) int {
 	return bytes
 }
 
-// Width returns the number of features.
-func (l *Layout) Width() int { return l.Features }
+// Width returns the number of features; 0: rows are sparse.
+func (l *Layout) Width() int {
+	if l.IsSparse() {
+		return 0
+	}
+	return l.Features
+}
 
 // Columns returns those that the features are of; nil if their names are not known.
 func (l *Layout) Columns() examples.Columns { return l.Table }
@@ -262,6 +275,9 @@ func (l *Layout) Reading() (how Reading) {
 			}
 		case ignored:
 			how.Ignored = append(how.Ignored, at)
+		case Hashed:
+			h := l.Options.Hash()
+			how.Hash = &Hashing{l.Options.Categorical, int(h.Columns), h.Cross}
 		case Category:
 			how.Categories = append(how.Categories, cell.words)
 		case Time:
@@ -287,5 +303,5 @@ func (l *Layout) CheckNumber(v float64) error {
 	return nil
 }
 
-// IsSparse reports whether the rows are sparse: lists of index and value, or counts of the words of texts.
-func (l *Layout) IsSparse() bool { return l.Sparse >= 0 || l.Text >= 0 }
+// IsSparse reports whether the rows are sparse: lists of index and value, counts of the words of texts, or mixed rows.
+func (l *Layout) IsSparse() bool { return l.Sparse >= 0 || l.Text >= 0 || l.IsMixed() }

@@ -40,7 +40,16 @@ type Reading struct {
 
 	Offsets map[int]float64 `json:",omitempty"` // of columns of numbers, by the numbers of the columns
 
+	Hash *Hashing `json:",omitempty"` // how categorical columns are hashed
+
 	Dense *Extent `json:",omitempty"` // the columns of sparse rows that were made dense
 
 	Times map[int][]examples.Column `json:",omitempty"` // the parts of columns of times, by the numbers of the columns
+}
+
+// Hashing says how the words of columns become columns of sparse rows.
+type Hashing struct {
+	Names   []string // of the columns, as the configuration has them
+	Columns int
+	Cross   Crosses `json:",omitempty"`
 }

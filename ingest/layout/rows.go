@@ -16,9 +16,14 @@ import (
 // AppendRow adds a row of texts to a batch. parse parses a feature. The words of a text must have been counted. After an error
 // the batch may have a part of the row.
 func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field string) (float32, error)) error {
-	base := len(b.Floats)
-	b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
-	features := b.Floats[base:]
+	var features []float32
+	if l.IsMixed() {
+		features = l.mixed.numbers
+	} else {
+		base := len(b.Floats)
+		b.Floats = slices.Grow(b.Floats, b.Cols)[:base+b.Cols]
+		features = b.Floats[base:]
+	}
 	for i, cell := range l.Cells {
 		field := strings.TrimSpace(fields[i])
 		switch cell.Role {
@@ -62,7 +67,13 @@ func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field s
 			}
 			AppendLabel(b, word)
 		case Counted:
-			l.Words.AppendTo(&l.Rows)
+			if !l.IsMixed() {
+				l.Words.AppendTo(&l.Rows)
+			}
+		case Hashed:
+			if err := l.HashWord(cell, l.mixed.words, field); err != nil {
+				return l.Locate(i, err)
+			}
 		case Target:
 			if len(b.Targets) < (b.Rows+1)*len(l.Options.Targets) {
 				b.Targets = slices.Grow(b.Targets, len(l.Options.Targets))[:(b.Rows+1)*len(l.Options.Targets)]
@@ -82,6 +93,9 @@ func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field s
 			}
 			b.Weights = append(b.Weights, v)
 		}
+	}
+	if l.IsMixed() {
+		l.endMixed()
 	}
 	b.Rows++
 	return nil

@@ -14,7 +14,7 @@ import (
 func (l *Layout) Assign() (err error) {
 	o := l.Options
 	for at := range l.Cells {
-		if len(o.Columns.Use) > 0 || o.Text != "" || l.isRowIndex(at) {
+		if len(o.Columns.Use) > 0 || o.Text != "" && !o.Mixed() || l.isRowIndex(at) {
 			l.Cells[at].Role = ignored
 		}
 	}
@@ -29,6 +29,9 @@ func (l *Layout) Assign() (err error) {
 			}
 			l.Cells[at].Role = list.role
 		}
+	}
+	if err := l.beginMixed(); err != nil {
+		return err
 	}
 	if len(o.Targets) > 0 {
 		if err := l.assignTargets(); err != nil {
@@ -114,8 +117,10 @@ func (l *Layout) Lay() error {
 	for at := range l.Cells {
 		c, name := &l.Cells[at], l.NameOf(at)
 		switch {
-		case !c.Role.IsFeature():
+		case !c.Role.IsFeature() || c.Role == Hashed:
 			continue
+		case c.List && l.IsMixed():
+			return l.Locate(at, errors.New("a list of numbers beside a text or hashed words: expected a column for each number"))
 		case c.List:
 			c.At, named = l.Features, false
 			l.Features += c.Length
@@ -152,7 +157,7 @@ func (l *Layout) Lay() error {
 		l.Features += column.Features()
 		table = append(table, column)
 	}
-	if named {
+	if named || l.IsMixed() && len(table) > 0 {
 		if err := table.Check(); err != nil {
 			return l.Locate(-1, errors.New("two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"))
 		}

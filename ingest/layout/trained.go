@@ -19,6 +19,9 @@ func TrainedAs(plan *schemas.Plan) Options {
 		o.Text = Column(input.Text)
 		o.Words = vocabulary.Options{Columns: input.WordColumns, Phrases: input.WordPhrases}.Counting(input.Vocabulary)
 	}
+	if input.Hash != nil {
+		o.hash = Hash{Columns: HashColumns(input.Hash.Columns), Cross: input.Hash.Cross}
+	}
 	if input.FirstIndex != nil {
 		o.extent = Extent{First: *input.FirstIndex, Width: 1} // who reads rows knows how many there are
 	}

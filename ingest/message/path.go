@@ -35,6 +35,9 @@ func Columns(o layout.Options) []string {
 			columns = append(columns, string(c))
 		}
 	}
+	if len(o.Columns.Use) == 0 && o.Mixed() { // beside a text
+		return slices.Concat(columns, o.Categorical, o.Times.Columns())
+	}
 	return append(columns, o.Columns.Use...)
 }
 

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -73,7 +75,7 @@ func tuned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *ker
 	stage := solve.Defaults()
 	stage.Features, stage.Link = job.Stages[0].Features, job.Stages[0].Link
 	if job.Unlinked && job.Examples.Task() == examples.OneLabel {
-		stage.Link = link.Identity
+		stage.Link = quadraticLink(job.Examples.Task())
 	}
 	stage.Passes = sparsePasses
 	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
@@ -99,6 +101,13 @@ func tuned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *ker
 	event.Notice(rec, "stages: no key says how sparse rows are prepared and fitted: of %s, held-out rows are predicted best with %s, and now "+
 		"learns from all rows", english.Plural(s.tried, "way", ""), described(s.prepare, s.stage, s.stage.Passes))
 	return job, nil
+}
+
+// quadraticLink returns the link of a task whose loss is quadratic, which takes the fewest passes; if there is none the first of the task.
+func quadraticLink(task examples.Task) schemas.Link {
+	names := model.LinksOf(task)
+	i := slices.IndexFunc(names, func(name string) bool { return link.Named(name).Quadratic })
+	return schemas.Link(names[max(i, 0)])
 }
 
 // areSparse reports whether the examples of a job are sparse rows: those of its files, or of the first message of the topic.

@@ -180,7 +180,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	if found.sparse {
 		rows := int64(statistics.LossesOf(sums)[examples.Train].Rows)
 		preparation, err = survey.Sparse(how, survey.ColumnSums{Columns: found.columnRows.Record(), Rows: rows, Labels: labels,
-			Task: s.plan.Task()})
+			Task: s.plan.Task(), Numbers: survey.DenseSums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()}})
 	} else {
 		preparation, err = survey.Dense(survey.DenseSums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()},
 			how.Scale == prepare.ScaleStandard || how.Scale == prepare.ScaleRanks, how.PCA)

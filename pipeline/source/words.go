@@ -17,7 +17,7 @@ import (
 // So one process should begin before the others.
 func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (ingest.Options, error) {
 	o := f.Job.Examples
-	if len(o.Categorical) == 0 {
+	if len(o.Categorical) == 0 || o.Mixed() {
 		return o, nil
 	}
 	if f.earlier {

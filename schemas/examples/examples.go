@@ -187,7 +187,7 @@ func (r *Rows) appendDense(lists *array.FixedSizeListBuilder) {
 func (r *Rows) metadata() *arrow.Metadata {
 	var keys, values []string
 	if r.Columns != nil {
-		if n := r.Columns.Features(); n != r.Cols {
+		if n := r.Columns.Features(); n != r.Cols && r.Sparse == nil {
 			panic(fmt.Sprintf("schemas: columns of %d features for %d", n, r.Cols))
 		}
 		keys, values = append(keys, metadataColumns), append(values, r.Columns.Text())
@@ -257,6 +257,7 @@ type Batch struct {
 	indices func(i int) int64
 	first   int // index of the first dense value in its array
 	missing bool
+	leading int            // of sparse rows: the columns that come first and are those of a table, numbers that may be missing
 	labels  values         // of the rows, or if there are lists of all their entries
 	sets    array.ListLike // of the labels of each row; nil: a row has one label
 	weights arrow.Array
@@ -488,6 +489,13 @@ func checkDense[T float32 | float64](e *Batch, column arrow.Array, features []T)
 
 // checkSparse checks sparse features and finds the width.
 func (e *Batch) checkSparse() error {
+	if text := e.Columns(); text != "" {
+		columns, err := ParseColumns(text)
+		if err != nil {
+			return err
+		}
+		e.leading = columns.Features()
+	}
 	for row := range e.Rows {
 		from, to := e.lists.ValueOffsets(row)
 		last := int64(-1)
@@ -496,6 +504,8 @@ func (e *Batch) checkSparse() error {
 			switch {
 			case index <= last || index > math.MaxInt32-1:
 				return &ValueError{row, -1, fmt.Sprintf("index %d after %d: expected ascending indices below 2³¹-1", index, last)}
+			case v != v && index < int64(e.leading):
+				e.missing = true
 			case v-v != 0:
 				return &ValueError{row, int(index), fmt.Sprintf("%v is not a finite number", v)}
 			}

@@ -20,7 +20,7 @@ type ColumnRows struct {
 type SparseRows struct {
 	Ends    []int     // where the values of each row end
 	Indices []int32   // of the values, from 0, ascending in each row
-	Values  []float32 // finite
+	Values  []float32 // finite; NaN is a missing value of a column that comes first and is one of a table
 }
 
 // Len returns the number of rows.
@@ -34,6 +34,20 @@ func (s *SparseRows) Row(row int) (indices []int32, values []float32) {
 	}
 	to := s.Ends[row]
 	return s.Indices[from:to:to], s.Values[from:to:to]
+}
+
+// Leading writes the first columns of each row into dst (n × columns, row-major), with zeros.
+func (s *SparseRows) Leading(dst []float32, columns int) {
+	clear(dst)
+	for row := range s.Len() {
+		indices, values := s.Row(row)
+		for i, index := range indices {
+			if int(index) >= columns {
+				break
+			}
+			dst[row*columns+int(index)] = values[i]
+		}
+	}
 }
 
 // Reset makes s rows without features, none yet. It keeps the memory.

@@ -25,10 +25,12 @@ type ColumnSums struct {
 	Rows    int64                 // training rows
 	Labels  []string              // the classes, or the names of what is predicted
 	Task    examples.Task
+	Numbers DenseSums // of the columns that come first and are numbers of a table, if there are some
 }
 
 // Sparse finds the preparation of sparse rows. A column in fewer than p.MinRows rows is left out. The factor of another is
-// (log((rows+1)/(its rows+1))+1)^p.IDF. Errors are *LabelsError, NoWeightError and *NoColumnsError.
+// (log((rows+1)/(its rows+1))+1)^p.IDF. Numbers that come first are centred
+// and divided by their standard deviations. Errors are *LabelsError, NoWeightError and *NoColumnsError.
 func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
@@ -36,9 +38,17 @@ func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if s.Rows <= 0 {
 		return nil, solve.NoWeightError{}
 	}
-	var factors []float32
+	numbers := &Preparation{}
+	d := len(s.Numbers.Shift)
+	if d > 0 {
+		var err error
+		if numbers, err = Dense(s.Numbers, true, 0); err != nil {
+			return nil, err
+		}
+	}
+	factors := make([]float32, d)
 	for _, n := range s.Columns {
-		if int(n.Rows) < p.MinRows {
+		if int(n.Rows) < p.MinRows || int(n.Column) < d {
 			continue
 		}
 		for len(factors) <= int(n.Column) {
@@ -49,5 +59,5 @@ func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if len(factors) == 0 {
 		return nil, &NoColumnsError{p.MinRows}
 	}
-	return &Preparation{Factors: factors, Labels: s.Labels}, nil
+	return &Preparation{Factors: factors, Center: numbers.Center, Scale: numbers.Scale, Labels: s.Labels}, nil
 }

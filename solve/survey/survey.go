@@ -47,6 +47,9 @@ func (p *Preparation) Tensors(spread float32) wire.Tensors[float32] {
 	var t wire.Tensors[float32]
 	if p.Factors != nil {
 		t = append(t, wire.Vector(statistics.TensorFactors, p.Factors))
+		if p.Center != nil {
+			t = append(t, wire.Vector(statistics.TensorCenter, p.Center), wire.Vector(statistics.TensorScale, p.Scale))
+		}
 	} else {
 		d := len(p.Center)
 		t = append(t, wire.Vector(statistics.TensorCenter, p.Center), wire.Vector(statistics.TensorScale, p.Scale))

@@ -41,7 +41,7 @@ type Preparation struct {
 
 	Coder *Coder // of raw rows for trees; nil: the run has none
 
-	Factors *Factors // of sparse rows, which have neither centre, scale, basis nor spread; nil: the rows are dense
+	Factors *Factors // of sparse rows, which have neither basis nor spread; nil: the rows are dense
 
 	// Learnt is the survey's result, for kinds of features that learn of its sample.
 	Learnt wire.Tensors[float32]
@@ -143,7 +143,11 @@ func newSparse(p schemas.Prepare, t wire.Tensor[float32], all wire.Tensors[float
 	if err != nil {
 		return nil, err
 	}
-	factors, err := newFactors(p, t.Data)
+	numbers, err := newNumbers(len(t.Data), all)
+	if err != nil {
+		return nil, err
+	}
+	factors, err := newFactors(p, t.Data, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +212,14 @@ func Sample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32
 func (p *Preparation) Width() int {
 	if p.Factors != nil {
 		return len(p.Factors.factors)
+	}
+	return len(p.Center)
+}
+
+// TableWidth returns how many raw features are of columns of a table: all of dense rows, and of mixed rows those that come first.
+func (p *Preparation) TableWidth() int {
+	if p.Factors != nil {
+		return len(p.Factors.numbers.center)
 	}
 	return len(p.Center)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -20,13 +21,46 @@ const (
 )
 
 // Factors says how the values of sparse rows are prepared: changed as the plan says, multiplied by the factor of their column, and then,
-// with [ScaleUnit], divided by the length of the row. It is immutable and safe for concurrent use.
+// with [ScaleUnit], divided by the length of the row. Numbers that
+// come first have neither changes nor a length: they are centred and scaled. It is immutable and safe for concurrent use.
 type Factors struct {
 	values  string
 	unit    bool
 	factors []float32 // of each column (d); 0: it is left out
 	groups  []group
-	kept    int // m
+	kept    int     // m
+	numbers numbers // that come first, and are kept
+}
+
+// numbers are the columns of mixed rows that come first: they are centred and scaled as those of dense rows, and so are never left out.
+type numbers struct{ center, scale []float32 }
+
+// newNumbers reads what the survey has found of numbers among so many columns, if there are some.
+func newNumbers(columns int, t wire.Tensors[float32]) (n numbers, err error) {
+	center, there := t.Find(statistics.TensorCenter)
+	if !there {
+		return n, nil
+	}
+	if n.center = center.Data; len(n.center) > columns {
+		return n, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: center.Shape, Want: []int{columns}}
+	}
+	n.scale, err = t.Shaped(statistics.TensorScale, len(n.center))
+	return n, err
+}
+
+// apply appends the inputs of the numbers of a row, and returns how many of its values they are of. A missing number is the mean.
+func (n numbers) apply(dst *kernel.Sparse, indices []int32, values []float32) (used int) {
+	for j, center := range n.center {
+		v := float32(0)
+		if used < len(indices) && int(indices[used]) == j {
+			v = values[used]
+			used++
+		}
+		if v = (v - center) * n.scale[j]; v == v && v != 0 {
+			dst.Columns, dst.Values = append(dst.Columns, int32(j)), append(dst.Values, v)
+		}
+	}
+	return used
 }
 
 // group is 64 columns, the first of which is a multiple of 64. An input for each column would be tens of megabytes for ten million of them.
@@ -48,14 +82,14 @@ func (f *Factors) input(column int32) int32 {
 }
 
 // newFactors reads the factors of columns (d) that the survey has found.
-func newFactors(p schemas.Prepare, factors []float32) (*Factors, error) {
-	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, groups: make([]group, (len(factors)+63)/64)}
+func newFactors(p schemas.Prepare, factors []float32, n numbers) (*Factors, error) {
+	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, numbers: n, groups: make([]group, (len(factors)+63)/64)}
 	for j, factor := range factors {
 		g := &f.groups[j/64]
 		if j%64 == 0 {
 			g.before = int32(f.kept)
 		}
-		if factor != 0 {
+		if factor != 0 || j < len(n.center) {
 			g.kept |= 1 << (j % 64)
 			f.kept++
 		}
@@ -77,7 +111,15 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 	dst.Begin(f.kept)
 	for i := range rows.Len() {
 		indices, values := rows.Row(i)
-		begin, square := len(dst.Values), 0.0
+		first := len(dst.Values)
+		used := f.numbers.apply(dst, indices, values)
+		indices, values = indices[used:], values[used:]
+		begin, square := len(dst.Values), 0.0 // of the others, which a length is of
+		for _, v := range dst.Values[first:] {
+			if !(v <= maxLength && v >= -maxLength) {
+				square = math.Inf(1)
+			}
+		}
 		for at, j := range indices {
 			input := f.input(j)
 			if input < 0 {
@@ -87,13 +129,13 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 			square += float64(v) * float64(v)
 			dst.Columns, dst.Values = append(dst.Columns, input), append(dst.Values, v)
 		}
-		if row := dst.Values[begin:]; f.unit && square > 0 {
+		if row := dst.Values[begin:]; f.unit && square > 0 && !math.IsInf(square, 1) {
 			scale := 1 / math.Sqrt(square)
 			for at, v := range row {
 				row[at] = float32(float64(v) * scale)
 			}
 		} else if !(square <= maxLength*maxLength) {
-			dst.Columns, dst.Values = dst.Columns[:begin], dst.Values[:begin]
+			dst.Columns, dst.Values = dst.Columns[:first], dst.Values[:first]
 			overflowed = append(overflowed, i)
 		}
 		dst.End()

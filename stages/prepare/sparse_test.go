@@ -85,7 +85,7 @@ func TestRowsAreRefused(t *testing.T) {
 		}
 	}
 	for _, factors := range [][]float32{{}, {0, 0}, {1, -1}, {1, float32(math.NaN())}, {float32(math.Inf(1))}} {
-		if _, err := newFactors(schemas.Prepare{}, factors); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := newFactors(schemas.Prepare{}, factors, numbers{}); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("factors %v: %v, expected ErrDamaged", factors, err)
 		}
 	}

@@ -63,7 +63,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 		topicNames = append(topicNames, fmt.Sprintf("%s (%d)", t.Name, t.Partitions))
 	}
 	section(table, "topics", topicNames)
-	section(table, "prepare", []string{screen.Preparation(c.Prepare)})
+	section(table, "prepare", []string{screen.Preparation(c.Prepare.Prepare)})
 	retrain, tooMuch := checkRetrain(c, width)
 	section(table, "retrain", append([]string{retrain}, checkGate(c)...))
 	if err := table.Flush(); err != nil {

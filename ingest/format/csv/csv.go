@@ -146,8 +146,8 @@ func (r *csvReader) Next() (*examples.Rows, error) {
 	b := &r.batch
 	*b = examples.Rows{Cols: r.Features, Columns: r.Table, Floats: b.Floats[:0], Words: b.Words[:0], NoLabel: b.NoLabel[:0],
 		LabelLists: b.LabelLists[:0], Targets: b.Targets[:0], Weights: b.Weights[:0]}
-	if r.Text >= 0 {
-		b.Sparse, b.Floats = &r.Rows, nil
+	if r.IsSparse() {
+		b.Sparse, b.Floats, b.Cols = &r.Rows, nil, 0
 		r.Rows.Reset()
 	}
 	for size := len(r.TableText); ; {

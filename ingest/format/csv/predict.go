@@ -33,9 +33,12 @@ func openFeatureRows(c *input.Content, o layout.Options, want layout.Features) (
 	if err != nil {
 		return nil, err
 	}
-	if o.Text != "" {
+	if o.Text != "" || o.Mixed() {
 		if err := r.checkTextModel(want); err != nil {
 			return nil, err
+		}
+		if o.Mixed() {
+			return r, r.layMixed(want)
 		}
 		return r, r.layText(want)
 	}
@@ -162,4 +165,23 @@ func (r *csvReader) findHeader(want layout.Features) (bool, error) {
 		return true, nil // layByName says which names are missing
 	}
 	return false, r.fail(-1, errors.New("the first row may be a header or an example: set --header or --header=false"))
+}
+
+// layMixed gives the columns of mixed rows their roles. The first row has the names of columns if it has all of those that the options
+// give by name.
+func (r *csvReader) layMixed(want layout.Features) error {
+	header := r.Options.Header != nil && *r.Options.Header
+	if r.Options.Header == nil && hasHeader(r.Options) {
+		header = true
+		for _, c := range append(slices.Clone(r.Options.Categorical), string(r.Options.Text)) {
+			named := slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == c })
+			header = header && (named || !layout.Column(c).IsName())
+		}
+	}
+	if header {
+		if err := r.takeHeader(); err != nil {
+			return err
+		}
+	}
+	return r.LayMixed(want)
 }

@@ -109,7 +109,7 @@ func (m *Messages) Assign(n int, first []Cell) error {
 		switch {
 		case c.Role == layout.Label && m.Options.Several():
 			f.Kind = Either
-		case c.Role == layout.Label, c.Role == layout.Category, c.Role == layout.Time:
+		case c.Role == layout.Label, c.Role == layout.Category, c.Role == layout.Hashed, c.Role == layout.Time:
 			f.Kind = Text
 		case c.Role == layout.Counted:
 			f.Kind, f.Joined = Text, true
@@ -173,7 +173,7 @@ func (m *Messages) Read(rows [][]Cell) (read *examples.Rows, size int, err error
 	m.batch = m.block
 	m.batch.Floats = m.block.Floats[:len(rows)*m.block.Cols]
 	if m.IsSparse() {
-		m.batch.Floats = nil
+		m.batch.Floats, m.batch.Cols = nil, 0
 	}
 	if k := len(m.Options.Targets) * len(rows); k > 0 {
 		m.batch.Targets = m.block.Targets[:k]

@@ -103,12 +103,15 @@ func (r *tableReader) readRows() (err error) {
 	b.Words, b.Numbers, b.Weights = b.Words[:0], b.Numbers[:0], b.Weights[:0]
 	b.Targets, b.LabelLists, b.NoLabel = b.Targets[:0], b.LabelLists[:0], b.NoLabel[:0]
 	r.Rows.Reset()
+	r.beginMixed()
 	for i, c := range r.Cells {
 		switch c.Role {
 		case layout.Feature:
 			err = r.readFeatures(i, c)
 		case layout.Category:
 			err = r.readCategories(i, c)
+		case layout.Hashed:
+			err = r.readHashed(i, c)
 		case layout.Time:
 			err = r.readTimes(i, c)
 		case layout.Indicator:
@@ -128,6 +131,7 @@ func (r *tableReader) readRows() (err error) {
 			return r.fail(i, err)
 		}
 	}
+	r.endMixed()
 	return nil
 }
 

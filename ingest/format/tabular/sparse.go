@@ -39,7 +39,10 @@ func (r *tableReader) findSparse() error {
 }
 
 // laySparse finds the column of texts or of sparse rows, for rows to predict.
-func (r *tableReader) laySparse() error {
+func (r *tableReader) laySparse(want layout.Features) error {
+	if r.Options.Mixed() {
+		return r.LayMixed(want)
+	}
 	r.IgnoreAll()
 	if r.Options.Text != "" {
 		return r.AssignText()
@@ -87,7 +90,11 @@ func (r *tableReader) readTexts(column int) error {
 		if err := r.Words.Count(text); err != nil {
 			return r.failAt(row, err)
 		}
-		r.Words.AppendTo(&r.Rows)
+		if r.IsMixed() {
+			r.Words.AppendTo(&r.texts)
+		} else {
+			r.Words.AppendTo(&r.Rows)
+		}
 		return nil
 	})
 }
@@ -113,5 +120,5 @@ func (r *tableReader) cutSparse(from, to int) {
 	for _, end := range r.Rows.Ends[from:to] {
 		r.cut.Ends = append(r.cut.Ends, end-first)
 	}
-	r.batch.Floats, r.batch.Sparse = nil, &r.cut
+	r.batch.Floats, r.batch.Cols, r.batch.Sparse = nil, 0, &r.cut
 }

@@ -92,6 +92,8 @@ type tableReader struct {
 	emitted int // rows of the block that were in a batch
 	batch   examples.Rows
 	cut     examples.SparseRows // of the batch, if the rows are sparse
+	texts   examples.SparseRows // counts of words of the current rows, if they are mixed
+	hashed  []string            // words of the current rows that are hashed (n × those of a row)
 
 	defaultLabel layout.Column // of messages; a file's is Label
 }
@@ -152,7 +154,7 @@ func Format(f format.Format, open func(*input.Content, layout.Options) (Table, e
 		}
 		switch {
 		case want.Sparse:
-			err = r.laySparse()
+			err = r.laySparse(want)
 		case want.Columns != nil && !r.HasList(want.Width):
 			err = r.LayByName(want.Columns, "")
 		default:
@@ -215,7 +217,7 @@ func (r *tableReader) checkTypes() error {
 			return r.fail(i, fmt.Errorf("labels of type %s: expected text, numbers or booleans%s", f.Type, f.advised()))
 		case c.Role == layout.Target && !isNumber:
 			return r.fail(i, fmt.Errorf("numbers to predict of type %s: expected a number in each row%s", f.Type, f.advised()))
-		case c.Role == layout.Category && !isText:
+		case (c.Role == layout.Category || c.Role == layout.Hashed) && !isText:
 			return r.fail(i, fmt.Errorf("words of type %s: expected text, numbers or booleans%s", f.Type, f.advised()))
 		case c.Role == layout.Time && f.Kind != Moment && !isText:
 			return r.fail(i, fmt.Errorf("times of type %s: expected dates, times, text or numbers%s", f.Type, f.advised()))

@@ -68,11 +68,11 @@ func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *Shape) error
 		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", wire.ErrDamaged, kinds[batch.Sparse], kinds[rows.Sparse])
 	case batch.Sparse && batch.Width > examples.MaxColumns:
 		return fmt.Errorf("%w: index %d: expected at most %d", wire.ErrDamaged, batch.Width-1, examples.MaxColumns-1)
-	case batch.Sparse:
+	case batch.Sparse && !(plan.Missing != layout.MissingMean && batch.Missing()):
 		return nil
 	case batch.Width == 0:
 		return fmt.Errorf("%w: examples without features", wire.ErrDamaged)
-	case rows != nil && batch.Width != rows.Width:
+	case rows != nil && !batch.Sparse && batch.Width != rows.Width:
 		return fmt.Errorf("%w: %d features, the first message of the run has %d", wire.ErrDamaged, batch.Width, rows.Width)
 	case plan.Missing != layout.MissingMean && batch.Missing():
 		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", wire.ErrDamaged)

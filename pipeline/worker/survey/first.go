@@ -52,6 +52,8 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	// No row weighs anything, or none has numbers.
 	if found.shift == nil && !found.shape.Sparse {
 		found.shift = make([]float32, found.shape.Width)
+	} else if found.shift == nil {
+		found.shift = make([]float32, found.columns.Features())
 	}
 	if found.targets == nil && len(s.Plan.Targets) > 0 && s.Plan.Prepares() {
 		found.targets = make([]float64, len(s.Plan.Targets))
@@ -132,7 +134,11 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 		found.targets = targets
 	}
 	hasTargets := found.targets != nil || len(s.Plan.Targets) == 0 || !s.Plan.Prepares()
-	if batch.Sparse || found.shift != nil {
+	if batch.Sparse && columns != nil {
+		x.Reshape(batch.Rows, columns.Features())
+		sparse.Leading(x.Data, x.Cols)
+	}
+	if batch.Sparse && x.Cols == 0 || found.shift != nil {
 		return hasTargets, nil
 	}
 	some := false
@@ -147,7 +153,9 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 			x.Row(i)[j] = float32(math.NaN()) // which no mean counts
 		}
 	}
-	prepare.ScaleRows(s.Plan.Prepare, x)
+	if !batch.Sparse {
+		prepare.ScaleRows(s.Plan.Prepare, x)
+	}
 	found.shift = means(x, batch.Weight)
 	return hasTargets, nil
 }

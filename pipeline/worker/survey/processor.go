@@ -170,6 +170,11 @@ func (p *processor) message(found *Findings, number int, m partition.Message) (c
 	if p.Plan.Prepares() {
 		if p.shape.Sparse {
 			p.countColumns(found, fitted)
+			if d := len(p.shift); d > 0 {
+				p.x.Reshape(batch.Rows, d)
+				p.features.Leading(p.x.Data, d)
+				found.sum.AddColumns(p.x, p.shift, fitted)
+			}
 		} else {
 			p.moments(found, number, m.Offset, fitted)
 		}

@@ -26,7 +26,7 @@ func (p *processor) checkColumns(examples *examples.Batch) error {
 // columnsOf returns the columns that a message says; nil if it says none.
 func columnsOf(batch *examples.Batch) (examples.Columns, error) {
 	columns, err := examples.ParseColumns(batch.Columns())
-	if n := columns.Features(); err == nil && columns != nil && n != batch.Width {
+	if n := columns.Features(); err == nil && columns != nil && n != batch.Width && !batch.Sparse {
 		err = fmt.Errorf("%w: %d features, its columns have %d", wire.ErrDamaged, batch.Width, n)
 	}
 	return columns, err

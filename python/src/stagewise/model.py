@@ -13,6 +13,7 @@ from .classifier import Classifier, Given, Labels, Predictions
 from .errors import DamagedError
 from .members import Members
 from .preparation import Preparation
+from .mixed import MixedLayout
 from .sparse import SparseBlock, SparseLayout, SparsePreparation
 from .stage import Block, Pass, Stage
 from .table import Layout
@@ -76,8 +77,13 @@ class Model(Classifier):
             raise DamagedError(f"weights of {len(passes)} stages, the plan has {len(blocks)}")
         classes = len(self._preparation.labels)
         self._stages: list[Stage] = [Stage(block, classes, stage) for block, stage in zip(blocks, passes, strict=True)]
-        self._layout: Any = SparseLayout(manifest) if "factors" in preparation else Layout(manifest, self._preparation.width)
-        if self._layout.columns and sum(c.features for c in self._layout.columns) != self._preparation.width:
+        mixed = "center" in preparation or "hash" in plan["input"]
+        if "factors" not in preparation:
+            self._layout: Any = Layout(manifest, self._preparation.width)
+        else:
+            self._layout = MixedLayout(manifest) if mixed else SparseLayout(manifest)
+        table = len(preparation.get("center", ())) if mixed else self._preparation.width
+        if self._layout.columns and sum(c.features for c in self._layout.columns) != table:
             raise DamagedError(f"{self._preparation.width} features, the columns of the manifest have another number")
         self._labels = np.array(self._preparation.labels)
         self._classes = _classes(manifest.get("label_type"), self._preparation.labels)

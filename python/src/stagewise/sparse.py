@@ -72,13 +72,27 @@ class SparsePreparation(Answers):
         self._unit = options["scale"] == "unit"
         self._factors = shaped(tensors, "factors", -1)
         self.width = len(self._factors)  # d
-        self._inputs = np.cumsum(self._factors != 0) - 1
-        self.inputs = int(np.count_nonzero(self._factors))  # m
+        self._center = shaped(tensors, "center", -1) if "center" in tensors else np.zeros(0, np.float32)  # of numbers, which come first
+        self._scale = shaped(tensors, "scale", len(self._center)) if len(self._center) else self._center
+        kept = (self._factors != 0) | (np.arange(self.width) < len(self._center))
+        self._inputs = np.cumsum(kept) - 1
+        self.inputs = int(np.count_nonzero(kept))  # m
         if not self.inputs:
             raise DamagedError("the columns are absent")
 
     def apply(self, raw: SparseRows) -> SparseRows:
         """Returns the inputs of rows. Columns that the survey has not found, or left out, are left out."""
+        if not len(self._center):
+            return self._rest(raw)
+        first = raw.columns < len(self._center)
+        numbers = np.zeros((len(raw), len(self._center)), np.float32)
+        numbers[np.repeat(np.arange(len(raw)), np.diff(raw.starts))[first], raw.columns[first]] = raw.values[first]
+        numbers = (numbers - self._center) * self._scale
+        numbers[np.isnan(numbers)] = 0  # the mean
+        return _beside(numbers, self._rest(raw.keep(~first)))
+
+    def _rest(self, raw: SparseRows) -> SparseRows:
+        """Returns the inputs of the columns after numbers."""
         known = (raw.columns < self.width) & (raw.values != 0)
         known[known] = self._factors[raw.columns[known]] != 0
         rows = raw.keep(known)
@@ -96,6 +110,20 @@ class SparsePreparation(Answers):
             scales = 1 / np.where(lengths == 0, 1, lengths)
             values = (wide * np.repeat(scales, np.diff(rows.starts))).astype(np.float32)
         return SparseRows(rows.starts, self._inputs[rows.columns], values)
+
+
+def _beside(numbers: Matrix, rest: SparseRows) -> SparseRows:
+    """Returns rows that begin with numbers (n × d)."""
+    n, d = numbers.shape
+    lengths = np.diff(rest.starts)
+    starts = np.concatenate([[0], np.cumsum(lengths + d)])
+    columns, values = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.float32)
+    own = (starts[:-1, None] + np.arange(d)).ravel()
+    columns[own], values[own] = np.tile(np.arange(d), n), numbers.ravel()
+    others = np.ones(starts[-1], bool)
+    others[own] = False
+    columns[others], values[others] = rest.columns, rest.values
+    return SparseRows(starts.astype(np.int64), columns, values)
 
 
 class SparseBlock:
@@ -129,7 +157,7 @@ class SparseLayout:
     def features(self, rows: Any) -> SparseRows:
         """Returns the features of rows: a matrix of scipy, texts if the model was trained on texts, or rows with their zeros."""
         if hasattr(rows, "tocsr"):
-            return _of_csr(rows.tocsr())
+            return from_csr(rows.tocsr())
         if self._words is not None:
             return self._of_texts(self._words, rows)
         refuse(rows)
@@ -168,7 +196,8 @@ class SparseLayout:
         return SparseRows(np.array(starts, np.int64), np.array(columns, np.int64), np.array(values, np.float32))
 
 
-def _of_csr(matrix: Any) -> SparseRows:
+def from_csr(matrix: Any) -> SparseRows:
+    """Returns the rows of a matrix of scipy."""
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # that of the caller stays as it is
         matrix.sum_duplicates()  # which sorts the columns of each row too

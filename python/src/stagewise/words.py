@@ -26,7 +26,7 @@ class Words:
         for word in _words(text):
             begun = [*(phrase + b" " + word for phrase in begun), word]
             for phrase in begun:
-                column = _hash(phrase) % self._columns if self._places is None else self._places.get(phrase)
+                column = hash_of(phrase) % self._columns if self._places is None else self._places.get(phrase)
                 if column is not None:
                     counts[column] = counts.get(column, 0) + 1
             if len(begun) == self._phrases:
@@ -52,7 +52,8 @@ def _of_word(c: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(text: bytes) -> int:
+def hash_of(text: bytes) -> int:
+    """Returns the FNV-1a of a text."""
     hashed = _OFFSET
     for byte in text:
         hashed = (hashed ^ byte) * _PRIME & _MASK

@@ -1,0 +1,221 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Hash is the keys under `prepare.hash`: how categorical columns become columns of sparse rows. The zero value: they do not, unless there
+// is a text beside them.
+type Hash struct {
+	// Columns is how many columns all words of all categorical columns are hashed to; 0: defaultHash, if there is a text beside them.
+	Columns HashColumns `mapstructure:"columns" yaml:"columns"`
+	// Cross are lists of categorical columns whose words are also hashed together.
+	Cross Crosses `mapstructure:"cross" yaml:"cross"`
+}
+
+// HashColumns is a number of columns, which a configuration may write as a power, such as 2^22.
+type HashColumns int
+
+// Crosses are lists of columns.
+type Crosses [][]string
+
+// defaultHash is how many columns words are hashed to if no key says it.
+const defaultHash = 1 << 18
+
+// Check finds impossible values of the keys, which are under `prepare`, given the categorical columns.
+func (h Hash) Check(categorical []string) (problems []option.Problem) {
+	wrong := func(key string, value any, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+	}
+	if h.Columns < 0 || h.Columns > examples.MaxColumns {
+		wrong("hash.columns", h.Columns, fmt.Sprintf("a whole number from 1 to %d, or 0 for none", examples.MaxColumns))
+	}
+	switch {
+	case h.Columns != 0 && len(categorical) == 0:
+		wrong("hash.columns", h.Columns, "columns under examples.categorical, whose words are hashed")
+	case h.Columns == 0 && len(h.Cross) > 0:
+		wrong("hash.cross", h.Cross, "prepare.hash.columns too, such as 2^22")
+	}
+	for _, cross := range h.Cross {
+		known := map[string]bool{}
+		for _, c := range cross {
+			if known[c] || !slices.Contains(categorical, c) {
+				wrong("hash.cross", cross, "different columns of examples.categorical")
+				break
+			}
+			known[c] = true
+		}
+		if len(cross) < 2 {
+			wrong("hash.cross", cross, "two or more columns")
+		}
+	}
+	return problems
+}
+
+// HashKeys documents the keys under `prepare` of a [Hash].
+func HashKeys() []option.Key {
+	return []option.Key{
+		{Name: "hash.columns", Meaning: fmt.Sprintf("number of columns that the words of all columns under `examples.categorical` are hashed "+
+			"to, such as `2^22`, in place of one feature for each word of `train`; rows are then sparse, with numbers first. 0: none, or %d if "+
+			"`examples.text` is set beside other columns", defaultHash)},
+		{Name: "hash.cross", Meaning: "lists of categorical columns whose words are also hashed together, such as `[[site, ad]]`"},
+	}
+}
+
+// WithHash returns the options that hash categorical columns.
+func (o Options) WithHash(h Hash) Options {
+	o.hash = h
+	return o
+}
+
+// Hash returns how categorical columns are hashed, with the default number of columns; zero: they are not.
+func (o Options) Hash() Hash {
+	h := o.hash
+	if h.Columns == 0 && o.Mixed() && len(o.Categorical) > 0 {
+		h.Columns = defaultHash
+	}
+	return h
+}
+
+// Mixed reports whether rows are sparse and have numbers, texts and hashed words side by side: numbers first, then the columns of texts,
+// then those of words.
+func (o Options) Mixed() bool {
+	return o.hash.Columns > 0 || o.Text != "" && len(o.Columns.Use)+len(o.Columns.Drop)+len(o.Categorical)+len(o.Times) > 0
+}
+
+// mixed is what a layout of mixed rows has beside the roles of columns. Zero: rows are not mixed.
+type mixed struct {
+	hasher  *vocabulary.Hasher // nil: there are no hashed words
+	words   []string           // of the row that is read, by the order of Options.Categorical
+	numbers []float32          // of the row that is read
+	texts   examples.SparseRows
+}
+
+// beginMixed gives categorical columns, which have roles already, those of hashed ones.
+func (l *Layout) beginMixed() error {
+	if !l.Options.Mixed() {
+		return nil
+	}
+	h := l.Options.Hash()
+	for i, c := range l.Options.Categorical {
+		at, err := l.Column(Column(c))
+		if err != nil {
+			return err
+		}
+		l.Cells[at].Role, l.Cells[at].At = Hashed, i
+	}
+	l.mixed = &mixed{words: make([]string, len(l.Options.Categorical))}
+	if len(l.Options.Categorical) > 0 {
+		l.mixed.hasher = vocabulary.NewHasher(int(h.Columns), l.Options.Categorical, h.Cross)
+	}
+	return nil
+}
+
+// firstWord and firstHashed return the first columns of texts and of hashed words.
+func (l *Layout) firstWord() int { return l.Features }
+
+func (l *Layout) firstHashed() int {
+	if l.Text < 0 {
+		return l.Features
+	}
+	return l.Features + l.Options.Words.Columns
+}
+
+// finishMixed checks how many columns there are.
+func (l *Layout) finishMixed() error {
+	l.TableText = l.Table.Text()
+	l.mixed.numbers = make([]float32, l.Features)
+	if n := l.firstHashed() + int(l.Options.Hash().Columns); n > examples.MaxColumns {
+		return l.Locate(-1, fmt.Errorf("%d columns of numbers, words and hashes: expected at most %d: set examples.words.columns or "+
+			"prepare.hash.columns to less", n, examples.MaxColumns))
+	}
+	return nil
+}
+
+// HashWord keeps the word of a hashed column of the row that is read. Space around a word does not count.
+func (l *Layout) HashWord(c Cell, words []string, word string) error {
+	word = strings.TrimSpace(word)
+	if l.IsMissing(word) {
+		words[c.At] = ""
+		return l.CheckMissing(missingText(word))
+	}
+	if err := l.CheckText(word); err != nil {
+		return err
+	}
+	words[c.At] = value.Word(word)
+	return nil
+}
+
+// AppendMixed appends a row of numbers, counts of words and words that are hashed. The last two may be nil.
+func (l *Layout) AppendMixed(rows *examples.SparseRows, numbers []float32, columns []int32, counts []float32, words []string) {
+	for j, v := range numbers {
+		rows.Append(int32(j), v)
+	}
+	for i, column := range columns {
+		rows.Append(int32(l.firstWord())+column, counts[i])
+	}
+	if l.mixed.hasher != nil {
+		l.mixed.hasher.Hash(words)
+		l.mixed.hasher.AppendTo(rows, l.firstHashed())
+	}
+	rows.End()
+}
+
+// endMixed appends the row whose numbers and words were read, and whose text was counted last.
+func (l *Layout) endMixed() {
+	m := l.mixed
+	m.texts.Reset()
+	if l.Text >= 0 {
+		l.Words.AppendTo(&m.texts)
+	} else {
+		m.texts.End()
+	}
+	columns, counts := m.texts.Row(0)
+	l.AppendMixed(&l.Rows, m.numbers, columns, counts, m.words)
+}
+
+// mixedValues returns how many values the row has at most whose text was counted last.
+func (l *Layout) mixedValues() int {
+	n := l.Features + l.Words.Size()
+	if l.mixed.hasher != nil {
+		n += l.mixed.hasher.Most()
+	}
+	return n
+}
+
+// IsMixed reports whether rows are mixed: see [Options.Mixed].
+func (l *Layout) IsMixed() bool { return l.mixed != nil }
+
+// LayMixed gives columns of mixed rows to predict their roles: those of training, by their names or numbers.
+func (l *Layout) LayMixed(want Features) error {
+	l.IgnoreAll()
+	for _, of := range sourcesOf(want.Columns) {
+		at, err := l.Column(Column(of.name))
+		if err != nil {
+			return err
+		}
+		if l.Cells[at].List {
+			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
+		}
+		for _, column := range of.columns {
+			l.Cells[at].fill(l.Features, column)
+			l.Features += column.Features()
+		}
+	}
+	l.Table = want.Columns
+	if err := l.beginMixed(); err != nil {
+		return err
+	}
+	if err := l.AssignText(); err != nil {
+		return err
+	}
+	return l.Finish()
+}

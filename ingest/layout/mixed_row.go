@@ -1,0 +1,98 @@
+package layout
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// MixedRow reads single mixed rows to predict, value by value. NewMixedRow makes it. It is not safe for concurrent use.
+type MixedRow struct {
+	layout Layout
+	byName map[string]int
+	has    []bool
+}
+
+// NewMixedRow returns what reads rows for a model. o is what [TrainedAs] returns.
+func NewMixedRow(o Options, want Features) (*MixedRow, error) {
+	o = o.ToPredict()
+	var names []string
+	for _, of := range sourcesOf(want.Columns) {
+		names = append(names, of.name)
+	}
+	names = append(names, o.Categorical...)
+	if o.Text != "" {
+		names = append(names, string(o.Text))
+	}
+	m := &MixedRow{layout: New(o, "", len(names), func(_ int, err error) error { return err }), byName: map[string]int{},
+		has: make([]bool, len(names))}
+	m.layout.Names, m.layout.ByName = names, true
+	for i, name := range names {
+		m.byName[name] = i
+	}
+	return m, m.layout.LayMixed(want)
+}
+
+// Begin begins a row.
+func (m *MixedRow) Begin() {
+	clear(m.has)
+	clear(m.layout.mixed.numbers)
+	clear(m.layout.mixed.words)
+	_ = m.layout.Words.Count("") // no text is no error
+}
+
+// Find returns the number of the column of a name.
+func (m *MixedRow) Find(name string) (column int, ok bool) {
+	column, ok = m.byName[name]
+	return column, ok
+}
+
+// Put notes the text of a column's value; "" is a missing one.
+func (m *MixedRow) Put(column int, text string) error {
+	l, c := &m.layout, m.layout.Cells[column]
+	m.has[column] = true
+	switch c.Role {
+	case Hashed:
+		return l.HashWord(c, l.mixed.words, text)
+	case Counted:
+		return l.Words.Count(text)
+	case Time:
+		return l.PutTime(c, l.mixed.numbers, text)
+	}
+	v, err := l.Parse(text)
+	if err != nil {
+		return err
+	}
+	l.mixed.numbers[c.At] = c.less(v, text)
+	return nil
+}
+
+// End appends the row. Columns without a value are missing.
+func (m *MixedRow) End(rows *examples.SparseRows) error {
+	if i := slices.Index(m.has, false); i >= 0 && m.layout.Options.Missing != MissingMean {
+		var missing []string
+		for i, has := range m.has {
+			if !has {
+				missing = append(missing, m.layout.Names[i])
+			}
+		}
+		return errors.New("missing columns that the model needs: " + SomeNames(missing))
+	}
+	for at, has := range m.has {
+		if c := m.layout.Cells[at]; !has && c.Role == Feature {
+			m.layout.mixed.numbers[c.At] = float32(math.NaN())
+		} else if !has && c.Role == Time {
+			for _, p := range c.parts {
+				m.layout.mixed.numbers[p.at] = float32(math.NaN())
+			}
+		}
+	}
+	x := m.layout.mixed
+	x.texts.Reset()
+	m.layout.Words.AppendTo(&x.texts)
+	columns, counts := x.texts.Row(0)
+	m.layout.AppendMixed(rows, x.numbers, columns, counts, x.words)
+	return nil
+}

@@ -1,0 +1,162 @@
+package ingest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// mixedRow is a row of the test: numbers, words of columns and a text.
+type mixedRow struct {
+	label, site, ad, text string
+	age, price            float32
+}
+
+// hashedAs is the definition of the column that words and a cross are hashed to: FNV-1a of names and words, each with a 0 after it.
+func hashedAs(columns int, texts ...string) int32 {
+	h := fnv.New64a()
+	for _, text := range texts {
+		h.Write(append([]byte(text), 0))
+	}
+	return int32(h.Sum64() % uint64(columns))
+}
+
+// defined is the definition of a mixed row: the numbers, then counts of words of the text, then the words and their cross.
+func (r mixedRow) defined(words, hashes int) string {
+	type entry struct {
+		index int32
+		value float32
+	}
+	counts := map[int32]float32{}
+	for word := range strings.FieldsSeq(r.text) {
+		h := fnv.New64a()
+		h.Write([]byte(word))
+		counts[2+int32(h.Sum64()%uint64(words))]++
+	}
+	first := int32(2 + words)
+	if r.site != "" {
+		counts[first+hashedAs(hashes, "site", r.site)]++
+	}
+	if r.ad != "" {
+		counts[first+hashedAs(hashes, "ad", r.ad)]++
+	}
+	if r.site != "" && r.ad != "" {
+		counts[first+hashedAs(hashes, "site", r.site, "ad", r.ad)]++
+	}
+	for j, v := range []float32{r.age, r.price} {
+		if v != 0 {
+			counts[int32(j)] = v
+		}
+	}
+	var row []entry
+	for index, value := range counts {
+		row = append(row, entry{index, value})
+	}
+	slices.SortFunc(row, func(a, b entry) int { return int(a.index) - int(b.index) })
+	indices, values := []int32{}, []float32{}
+	for _, e := range row {
+		indices, values = append(indices, e.index), append(values, e.value)
+	}
+	return fmt.Sprintf("%v:%v", indices, values)
+}
+
+func mixedOptions(o *Options) {
+	o.Label, o.Text, o.Categorical, o.Missing = "click", "message", []string{"site", "ad"}, layout.MissingMean
+	o.Words.Columns = 64
+	o.Options = o.WithHash(layout.Hash{Columns: 16, Cross: layout.Crosses{{"site", "ad"}}})
+}
+
+// Numbers, words and texts are the same sparse rows wherever they come from: files in CSV and JSON Lines, topics, and rows to predict.
+func TestMixedRows(t *testing.T) {
+	rows := []mixedRow{{"yes", "a.example", "7", "buy now now", 30, 1.5}, {"no", "b", "7", "", 0, 2}, {"no", "", "x y", "later", -1, 0}}
+	csv, lines, want := "age,site,message,click,price,ad\n", "", ""
+	var values []string
+	for _, r := range rows {
+		csv += fmt.Sprintf("%v,%s,%s,%s,%v,%s\n", r.age, r.site, r.text, r.label, r.price, r.ad)
+		site := fmt.Sprintf("%q", r.site)
+		if r.site == "" {
+			site = "null"
+		}
+		value := fmt.Sprintf(`{"price":%v,"ad":%q,"site":%s,"message":%q,"click":%q,"age":%v}`, r.price, r.ad, site, r.text, r.label, r.age)
+		lines, values = lines+value+"\n", append(values, value)
+		want += " " + r.defined(64, 16)
+	}
+	check := func(what string, rows *examples.Rows) {
+		t.Helper()
+		if got := show(examples.Rows{Rows: rows.Rows, Sparse: rows.Sparse}); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s\nexpected %s", what, got, want)
+		}
+		if got := rows.Columns.Text(); rows.Columns != nil && got != `["age","price"]` {
+			t.Errorf("%s: columns %s", what, got)
+		}
+	}
+	f := newFolder(t)
+	files := map[string]string{"csv": f.write(t, "rows.csv", []byte(csv)), "jsonl": f.write(t, "rows.jsonl", []byte(lines))}
+	trained := Defaults()
+	mixedOptions(&trained)
+	trained.Train = []string{files["csv"]}
+	read, err := readSources(trained)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("csv", &read[0])
+	check("topic", addAll(t, ofTopic("json", func(o *Options) {
+		mixedOptions(o)
+		o.Columns.Use = []string{"age", "price", "site", "ad"}
+	}), values...))
+	o := Defaults()
+	mixedOptions(&o)
+	for name, file := range files {
+		for rows, err := range File(t.Context(), file, o, layout.Features{Sparse: true, Columns: examples.Columns{{Name: "age"}, {Name: "price"}}}) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			check(name+" to predict", rows)
+		}
+	}
+	r, err := layout.NewMixedRow(o.Options, layout.Features{Columns: examples.Columns{{Name: "age"}, {Name: "price"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := examples.Rows{Rows: len(rows), Sparse: &examples.SparseRows{}}
+	for _, row := range rows {
+		r.Begin()
+		for name, text := range map[string]string{"age": fmt.Sprint(row.age), "price": fmt.Sprint(row.price), "site": row.site, "ad": row.ad,
+			"message": row.text} {
+			at, _ := r.Find(name)
+			if err := r.Put(at, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.End(single.Sparse); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("single rows", &single)
+}
+
+// What can't be hashed is said by its key.
+func TestHashCheck(t *testing.T) {
+	for _, test := range []struct {
+		hash        layout.Hash
+		categorical []string
+		want        string
+	}{
+		{layout.Hash{}, nil, "[]"},
+		{layout.Hash{Columns: 8, Cross: layout.Crosses{{"a", "b"}}}, []string{"a", "b"}, "[]"},
+		{layout.Hash{Columns: 1 << 27}, []string{"a"}, "[hash.columns: 134217728: expected a whole number from 1 to 67108864, or 0 for none]"},
+		{layout.Hash{Columns: 8}, nil, "[hash.columns: 8: expected columns under examples.categorical, whose words are hashed]"},
+		{layout.Hash{Cross: layout.Crosses{{"a", "b"}}}, []string{"a", "b"}, "[hash.cross: [[a b]]: expected prepare.hash.columns too, such as 2^22]"},
+		{layout.Hash{Columns: 8, Cross: layout.Crosses{{"a", "c"}}}, []string{"a", "b"}, "[hash.cross: [a c]: expected different columns of examples.categorical]"},
+		{layout.Hash{Columns: 8, Cross: layout.Crosses{{"a"}}}, []string{"a"}, "[hash.cross: [a]: expected two or more columns]"},
+	} {
+		if got := fmt.Sprint(test.hash.Check(test.categorical)); got != test.want {
+			t.Errorf("%v: %s, expected %s", test.hash, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package vocabulary
+
+import (
+	"hash"
+	"hash/fnv"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Hasher gives the words of several columns of a row, and the crosses of such columns, columns of sparse rows by a hash. NewHasher makes
+// it. It is not safe for concurrent use.
+type Hasher struct {
+	columns uint64
+	names   []string
+	crosses [][]int // places in names
+	hash    hash.Hash64
+	counts  map[int32]float32 // of the row hashed last, by column
+	places  []int32           // its columns, ascending
+}
+
+// NewHasher returns a hasher of words of columns with these names, and of crosses of some of them, to so many columns.
+func NewHasher(columns int, names []string, cross [][]string) *Hasher {
+	h := &Hasher{columns: uint64(columns), names: names, hash: fnv.New64a(), counts: map[int32]float32{}}
+	for i := range names {
+		h.crosses = append(h.crosses, []int{i})
+	}
+	for _, of := range cross {
+		var places []int
+		for _, name := range of {
+			places = append(places, slices.Index(names, name))
+		}
+		h.crosses = append(h.crosses, places)
+	}
+	return h
+}
+
+// Hash hashes a row that has these words in the columns of the hasher, in their order; "": none. A cross needs words of all its columns.
+func (h *Hasher) Hash(words []string) {
+	clear(h.counts)
+	h.places = h.places[:0]
+	for _, cross := range h.crosses {
+		if slices.ContainsFunc(cross, func(i int) bool { return words[i] == "" }) {
+			continue
+		}
+		h.hash.Reset()
+		for _, i := range cross {
+			for _, text := range []string{h.names[i], words[i]} { // a hash returns no error
+				h.hash.Write([]byte(text))
+				h.hash.Write([]byte{0})
+			}
+		}
+		column := int32(h.hash.Sum64() % h.columns)
+		if h.counts[column]++; h.counts[column] == 1 {
+			h.places = append(h.places, column)
+		}
+	}
+	slices.Sort(h.places)
+}
+
+// Most returns how many columns a row has at most.
+func (h *Hasher) Most() int { return len(h.crosses) }
+
+// AppendTo appends the columns of the row hashed last, from a column on, to the row that is written.
+func (h *Hasher) AppendTo(rows *examples.SparseRows, from int) {
+	for _, column := range h.places {
+		rows.Append(int32(from)+column, h.counts[column])
+	}
+}

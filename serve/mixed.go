@@ -1,0 +1,64 @@
+package serve
+
+import (
+	"fmt"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/serve/jsonscan"
+)
+
+// mixedObject appends a row that is an object with a value for each column: a number, a word or a text. Other columns are passed over.
+func (r *sparseRows) mixedObject(rows *examples.SparseRows) error {
+	var has jsonscan.Names
+	r.mixed.Begin()
+	err := r.Members(func(name []byte) error {
+		key := string(name)
+		if err := r.Once(&has, "column", name); err != nil {
+			return err
+		}
+		if err := r.Take(':'); err != nil {
+			return err
+		}
+		column, known := r.mixed.Find(key)
+		if !known {
+			return r.Skip()
+		}
+		text, err := r.scalar()
+		if err == nil {
+			if err = r.mixed.Put(column, text); err != nil {
+				err = r.Errorf("%v", err)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%.40q: %w", key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.mixed.End(rows); err != nil {
+		return r.Errorf("%v", err)
+	}
+	return nil
+}
+
+// scalar reads a text, a number or a boolean as a text; "" for null.
+func (r *sparseRows) scalar() (string, error) {
+	switch c := r.Peek(); {
+	case c == '"':
+		text, err := r.String()
+		return string(text), err
+	case c == 'n' && r.Null():
+		return "", nil
+	case c == 't', c == 'f':
+		if v, ok := r.Boolean(); ok {
+			return value.WordOfBoolean(v), nil
+		}
+	case c == '-', c >= '0' && c <= '9':
+		text, err := r.Number()
+		return string(text), err
+	}
+	return "", r.Expected("a number, a text, a boolean or null")
+}
