@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -26,7 +27,11 @@ const largest = 1e-5
 func TestPythonReadsExports(t *testing.T) {
 	folder, cases := t.TempDir(), 0
 	for i, r := range everyRecipe(t) {
-		writeCase(t, filepath.Join(folder, fmt.Sprintf("%03d", i)), r)
+		writeCase(t, filepath.Join(folder, fmt.Sprintf("%03d", i)), r.String(), r.model(t), r.rows(130))
+		cases++
+	}
+	for _, r := range sparseRecipes() {
+		writeCase(t, filepath.Join(folder, fmt.Sprintf("%03d", cases)), r.String(), r.model(t), r.rows(130))
 		cases++
 	}
 	interpreter := os.Getenv("STAGEWISE_PYTHON")
@@ -63,9 +68,8 @@ func TestPythonReadsExports(t *testing.T) {
 }
 
 // writeCase writes the files of a model, and what Go knows of it.
-func writeCase(t *testing.T, path string, r recipe) {
+func writeCase(t *testing.T, path, name string, m *model.Model, x kernel.Dense) {
 	t.Helper()
-	m := r.model(t)
 	type tensor struct {
 		Shape  []int     `json:"shape"`
 		Values []float32 `json:"values"`
@@ -80,15 +84,16 @@ func writeCase(t *testing.T, path string, r recipe) {
 		Least         float64           `json:"least"`         // probability of a label that is given, of several labels; 0: one label
 		Numbers       [][]float64       `json:"numbers"`
 		Tensors       map[string]tensor `json:"tensors"`
-	}{Case: r.String(), Version: m.Manifest.Version, Threshold: m.Manifest.Threshold, Labels: m.LabelType().Values(m.Labels()), Tensors: map[string]tensor{}}
+		Sparse        bool              `json:"sparse"`
+		Leading       int               `json:"leading"` // of sparse rows: numbers that come first
+	}{Case: name, Sparse: m.Sparse(), Leading: m.Columns().Features(), Version: m.Manifest.Version, Threshold: m.Manifest.Threshold, Labels: m.LabelType().Values(m.Labels()), Tensors: map[string]tensor{}}
 	for _, v := range m.Tensors() {
 		if v.Text == nil {
 			known.Tensors[v.Name] = tensor{v.Shape, v.Data}
 		}
 	}
-	x := r.rows(130)
 	for i := range x.Rows {
-		row := make([]*float32, width)
+		row := make([]*float32, x.Cols)
 		for j, v := range x.Row(i) {
 			if v == v {
 				row[j] = &v

@@ -18,8 +18,28 @@ import (
 //	several labels  given [n, k], which labels a row is given, and probabilities [n, k]
 //	numbers         numbers [n, k], float64
 func (m *Model) Add(g *onnx.Graph, raw onnx.Value) {
+	inputs := m.prepared.Add(g, raw)
+	var compared *prepare.Compared // which all stages of trees share
+	m.addOutputs(g, m.addPredictions(g, inputs, func(s *Stage, score onnx.Value) sink.Product {
+		if compared == nil && s.Features.Leaves() > 0 {
+			compared = m.prepared.AddCompared(g, raw)
+		}
+		return s.addProduct(g, inputs, compared, score)
+	}))
+}
+
+// AddSparse is [Model.Add] for sparse rows, of indices and values: see [prepare.Preparation.AddSparse]. It panics unless [Model.Sparse] is
+// true.
+func (m *Model) AddSparse(g *onnx.Graph, indices, values onnx.Value) {
+	inputs := m.prepared.AddSparse(g, indices, values)
+	m.addOutputs(g, m.addPredictions(g, inputs.Values, func(*Stage, onnx.Value) sink.Product {
+		return func(w kernel.Dense) onnx.Value { return inputs.AddProduct(g, w) }
+	}))
+}
+
+// addOutputs adds the outputs of the task.
+func (m *Model) addOutputs(g *onnx.Graph, predicted onnx.Value) {
 	k := len(m.Labels())
-	predicted := m.addPredictions(g, raw)
 	switch m.Task() {
 	case examples.Numbers:
 		g.OutputDoubles("numbers", m.prepared.AddRestore(g, predicted), k)
@@ -37,23 +57,20 @@ func (m *Model) Add(g *onnx.Graph, raw onnx.Value) {
 	g.OutputMatrix("probabilities", predicted, k)
 }
 
-// addPredictions adds the probability of each label, or the standardised numbers (n × k).
-func (m *Model) addPredictions(g *onnx.Graph, raw onnx.Value) (probabilities onnx.Value) {
+// addPredictions adds the probability of each label, or the standardised numbers (n × k). productOf has the products of a stage's block,
+// given the score before it.
+func (m *Model) addPredictions(g *onnx.Graph, inputs onnx.Value,
+	productOf func(s *Stage, score onnx.Value) sink.Product) (probabilities onnx.Value) {
 	k := len(m.Labels())
-	inputs := m.prepared.Add(g, raw)
 	plan := m.Manifest.Plan
 	var score, votes onnx.Value
-	var compared *prepare.Compared // which all stages of trees share
 	for t, s := range m.stages {
 		if plan.BeginsMember(t) {
 			score = g.Zeros(inputs, k)
 		} else {
 			score = link.AddConvert(g, score, k, m.stages[t-1].Link, s.Link)
 		}
-		if compared == nil && s.Features.Leaves() > 0 {
-			compared = m.prepared.AddCompared(g, raw)
-		}
-		product := s.addProduct(g, inputs, compared, score)
+		product := productOf(s.Stage, score)
 		if !plan.EndsMember(t) {
 			score = s.fitted.AddScores(g, score, product)
 			continue

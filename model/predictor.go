@@ -281,12 +281,16 @@ func (p *Predictor) scoresOfTrees(stage int, s fittedStage) {
 	}
 }
 
-// thin writes the features of dense rows that are neither 0 nor missing into p.features.
+// thin writes the features of dense rows that are neither 0 nor missing into p.features, and missing numbers of mixed rows.
 func (p *Predictor) thin(raw kernel.Dense) {
 	p.features.Reset()
+	numbers := 0
+	if columns := p.model.Columns(); columns != nil {
+		numbers = columns.Features()
+	}
 	for i := range raw.Rows {
 		for j, v := range raw.Row(i) {
-			if v == v {
+			if v == v || j < numbers {
 				p.features.Append(int32(j), v)
 			}
 		}

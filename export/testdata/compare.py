@@ -43,6 +43,20 @@ def outputs_of(known: dict) -> dict[str, tuple[str, list]]:
     return {"label": ("tensor(string)" if isinstance(known["labels"][0], str) else "tensor(int64)", ["rows"]), **probabilities}
 
 
+def inputs_of(known: dict, rows: slice = slice(None)) -> dict[str, np.ndarray]:
+    """Returns rows as the graph takes them: sparse ones as indices and values, filled up with −1, with all numbers that come first."""
+    features = np.array([[np.nan if v is None else v for v in row] for row in known["features"]], np.float32)[rows]
+    if not known["sparse"]:
+        return {"features": features}
+    there = (features != 0) | (np.arange(features.shape[1]) < known["leading"])
+    indices = np.full((len(features), there.sum(axis=1).max(initial=0) + 1), -1)
+    values = np.zeros(indices.shape, np.float32)
+    for i, has in enumerate(there):
+        own = np.flatnonzero(has)
+        indices[i, : len(own)], values[i, : len(own)] = own, features[i, own]
+    return {"indices": indices, "values": values}
+
+
 def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
     """Returns by how much a probability or number differs at most, and what is wrong."""
     found = []
@@ -50,12 +64,14 @@ def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     shapes = {v.name: (v.type, v.shape) for v in session.get_inputs() + session.get_outputs()}
     outputs = outputs_of(known)
-    if shapes != (wanted := {"features": ("tensor(float)", ["rows", len(known["features"][0])]), **outputs}):
+    inputs = {"features": ("tensor(float)", ["rows", len(known["features"][0])])}
+    if known["sparse"]:
+        inputs = {"indices": ("tensor(int64)", ["rows", "length"]), "values": ("tensor(float)", ["rows", "length"])}
+    if shapes != (wanted := {**inputs, **outputs}):
         found.append(f"inputs and outputs {shapes}, expected {wanted}")
     if json.loads(session.get_modelmeta().custom_metadata_map["labels"]) != known["labels"]:
         found.append("other labels in the metadata")
-    features = np.array([[np.nan if v is None else v for v in row] for row in known["features"]], np.float32)
-    got = dict(zip(outputs, session.run(list(outputs), {"features": features})))
+    got = dict(zip(outputs, session.run(list(outputs), inputs_of(known))))
     last = "numbers" if known["numbers"] else "probabilities"
     expected = np.array(known[last], got[last].dtype)
     if got[last].shape != expected.shape:
@@ -67,7 +83,7 @@ def predict(path: pathlib.Path, known: dict) -> tuple[float, list[str]]:
     elif "label" in got:
         found += problems_of_labels(got["label"], expected, known)
     for few in (0, 1):
-        for (name, (_, shape)), values in zip(outputs.items(), session.run(list(outputs), {"features": features[:few]})):
+        for (name, (_, shape)), values in zip(outputs.items(), session.run(list(outputs), inputs_of(known, slice(few)))):
             if list(values.shape) != [few, *shape[1:]]:
                 found.append(f"{few} rows have {name} of shape {values.shape}")
     return float(np.abs(got[last] - expected).max()), found

@@ -55,8 +55,14 @@ type constant struct {
 type port struct {
 	name    Value
 	of      elements
-	columns int // 0: a vector, with a value for each row
+	columns int // 0: a vector, with a value for each row; anyColumns: as many as the caller has
 }
+
+// anyColumns is the number of columns that the caller decides, as that of rows.
+const anyColumns = -1
+
+// length is the name of that dimension.
+const length = "length"
 
 // rows is the name of the dimension that the caller decides.
 const rows = "rows"
@@ -70,6 +76,12 @@ func New(name string, metadata map[string]string) *Graph {
 func (g *Graph) Input(name string, columns int) Value {
 	g.inputs = append(g.inputs, port{Value(name), float, columns})
 	return Value(name)
+}
+
+// Inputs adds inputs of those names, matrices of whole numbers and of float32 values with as many columns as the caller has.
+func (g *Graph) Inputs(wholes, floats string) (Value, Value) {
+	g.inputs = append(g.inputs, port{Value(wholes), integer, anyColumns}, port{Value(floats), float, anyColumns})
+	return Value(wholes), Value(floats)
 }
 
 // OutputMatrix makes v, a float32 matrix with that many columns, an output of that name.

@@ -247,6 +247,11 @@ func (p port) encode() (m message) {
 	var dimension, shape, tensor, kind message
 	dimension.text(dimensionName, rows)
 	shape.message(shapeDimension, dimension)
+	if p.columns == anyColumns {
+		dimension = nil
+		dimension.text(dimensionName, length)
+		shape.message(shapeDimension, dimension)
+	}
 	if p.columns > 0 {
 		dimension = nil
 		dimension.number(dimensionSize, uint64(p.columns))
