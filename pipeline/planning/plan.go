@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -233,6 +234,8 @@ func CheckFeatures(plan, earlier *schemas.Plan) error {
 	case plan.Input.WordColumns != earlier.Input.WordColumns || plan.Input.WordPhrases != earlier.Input.WordPhrases ||
 		!slices.Equal(plan.Input.Vocabulary, earlier.Input.Vocabulary):
 		return errors.New("other words than this run's: a warm start needs the same words, which examples.words.vocabulary: hashed always has")
+	case !reflect.DeepEqual(plan.Input.Hash, earlier.Input.Hash):
+		return errors.New("other hashes of words than this run's: a warm start needs the same keys under prepare.hash")
 	case (plan.Members() > 1 || earlier.Members() > 1) && plan.MemberStages() != earlier.MemberStages():
 		return fmt.Errorf("%d members of %d stages each, this run has %d of %d: a warm start needs members with as many stages",
 			earlier.Members(), earlier.MemberStages(), plan.Members(), plan.MemberStages())
