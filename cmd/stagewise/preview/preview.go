@@ -63,7 +63,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 		topicNames = append(topicNames, fmt.Sprintf("%s (%d)", t.Name, t.Partitions))
 	}
 	section(table, "topics", topicNames)
-	section(table, "prepare", []string{screen.Preparation(c.Prepare.Prepare)})
+	section(table, "prepare", preparation(c))
 	retrain, tooMuch := checkRetrain(c, width)
 	section(table, "retrain", append([]string{retrain}, checkGate(c)...))
 	if err := table.Flush(); err != nil {
@@ -176,6 +176,22 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 		Want: fmt.Sprintf("at least %s, for a snapshot and the increments of the window: fewer or smaller stages, a shorter "+
 			"retrain.window or more retrain.rows need less", screen.Amount(size.Total())),
 	}
+}
+
+// preparation returns lines that say how rows are prepared.
+func preparation(c *config.Config) []string {
+	job, lines := c.Job(), []string{screen.Preparation(c.Prepare.Prepare)}
+	if h := job.Examples.Hash(); h.Columns > 0 {
+		line := fmt.Sprintf("words of %s hashed to %s columns", strings.Join(c.Examples.Categorical, ", "), humanize.Comma(int64(h.Columns)))
+		for _, cross := range h.Cross {
+			line += ", and " + strings.Join(cross, " with ")
+		}
+		lines = append(lines, line)
+	}
+	if job.Untuned {
+		lines = append(lines, "of sparse rows, train chooses values, idf, scale, ridge and passes by held-out rows")
+	}
+	return lines
 }
 
 // state returns the name of the state topic.
