@@ -1,83 +1,200 @@
 package main
 
 import (
-	"encoding/csv"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hamba/avro/v2"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas"
 )
 
-// clicks returns rows of events as CSV and JSON Lines. Whether there is a click depends on a number, a word of the text, and on site and ad
-// together.
-func clicks(n int, seed uint64) (table, lines string) {
-	r := rand.New(rand.NewPCG(seed, 3))
-	var rows, objects strings.Builder
-	rows.WriteString("click,site,ad,age,price,message\n")
-	words := strings.Fields("alpha beta gamma delta epsilon zeta")
-	for range n {
-		site, ad, age, price := r.IntN(12), r.IntN(9), 2000+5*r.NormFloat64(), r.Float64()
-		text := words[r.IntN(6)] + " " + words[r.IntN(6)]
-		score := 2*float64((site*5+ad*3)%7%2) - 1 + (age-2000)/5
-		if strings.Contains(text, "alpha") {
-			score++
-		}
-		click := "no"
-		if score+0.2*r.NormFloat64() > 0 {
-			click = "yes"
-		}
-		fmt.Fprintf(&rows, "%s,s%d,%d,%g,%g,%s\n", click, site, ad, age, price, text)
-		fmt.Fprintf(&objects, `{"message":%q,"price":%g,"age":%g,"ad":%d,"site":"s%d","click":%q}`+"\n", text, price, age, ad, site, click)
-	}
-	return rows.String(), objects.String()
-}
-
-// Numbers, words, their cross and a text in one row are learnt, each of them, and a model predicts the same from each format.
-func TestEvents(t *testing.T) {
-	train, _ := clicks(3000, 1)
-	test, lines := clicks(500, 2)
-	inFolder(t, map[string]string{"train.csv": train, "test.csv": test, "test.jsonl": lines, "e.yaml": `name: events
-data_dir: d
-examples: {train: train.csv, test: test.csv, label: click, text: message, categorical: [site, ad]}
-prepare: {hash: {columns: 2^12, cross: [[site, ad]]}}
-stages: [{features: {kind: columns}, link: softmax, passes: 30}]
-`})
-	testError := func(args ...string) float64 {
-		t.Helper()
-		if err := os.RemoveAll("d"); err != nil {
-			t.Fatal(err)
-		}
-		return *reportIn(t, "e.yaml", append(args, "--model", "model")...).TestError
-	}
-	all := testError()
-	predicted := predictions(t, "--model", "model", "-i", "test.csv")
-	if predictions(t, "--model", "model", "-i", "test.jsonl") != predicted {
-		t.Error("predictions of JSON Lines differ from those of CSV")
-	}
-	rows, err := csv.NewReader(strings.NewReader(predicted)).ReadAll()
+// writeTopic makes a topic in the log of the working directory if it is not there, and writes messages to it.
+func writeTopic(t *testing.T, topic string, messages ...kafkalog.Message) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wrong := 0
-	for i, line := range strings.Split(strings.TrimSpace(test), "\n")[1:] {
-		if label, _, _ := strings.Cut(line, ","); rows[i+1][0] != label {
-			wrong++
+	err = log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1})
+	if err == nil {
+		_, err = log.Append(t.Context(), topic, 0, messages...)
+	}
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trainedOnTopic trains on what a topic has, and returns the report and what the command says.
+func trainedOnTopic(t *testing.T, configuration string, set ...string) (report schemas.Report, stderr string) {
+	t.Helper()
+	args := []string{"train", "-c", configuration, "--report", "-", "--model", "events.model"}
+	for _, key := range set {
+		args = append(args, "--set", key)
+	}
+	stdout, stderr := typed(t, exitDone, args...)
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	return report, stderr
+}
+
+// What a database's change events and CloudEvents have within them is learnt by its paths, and predicted by the same.
+func TestEnvelopes(t *testing.T) {
+	for name, test := range map[string]struct{ rows, before, after string }{
+		"Debezium":   {"payload.after", `{"schema":{"type":"struct"},"payload":{"op":"c","before":null,"after":`, `}}`},
+		"CloudEvent": {"data", `{"specversion":"1.0","id":"1","source":"/shop","type":"order","data":`, `}`},
+		"many rows":  {"events", `{"sent":"2026-11-01T00:00:00Z","events":[`, `]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFolder(t, map[string]string{
+				"events.yaml": "name: orders\nexamples:\n  from_topic: events\n  format: json\n  rows: " + test.rows + "\n  label: kind\n" +
+					"  columns: {use: [user.age, items.0.price, user.country]}\n  categorical: [user.country]\n  missing: mean\n" +
+					"stages: [{features: {kind: columns}, passes: 5}]\n",
+				"nested.jsonl": `{"user":{"age":60,"country":"fr"},"items":[{"price":1}]}` + "\n" + `{"user":{"age":20},"items":[{"price":9}]}` + "\n",
+				"flat.csv":     "user.country,items.0.price,user.age\nfr,1,60\n,9,20\n",
+			})
+			var messages []kafkalog.Message
+			for i := range 40 {
+				row := fmt.Sprintf(`{"kind":"old","user":{"age":%d,"country":"fr"},"items":[{"price":1}]}`, 60+i%3)
+				if i%2 == 0 {
+					row = fmt.Sprintf(`{"kind":"young","user":{"age":%d,"country":null},"items":[{"price":9},{"price":1}]}`, 20+i%3)
+				}
+				messages = append(messages, kafkalog.Message{Value: []byte(test.before + row + test.after)})
+			}
+			messages = append(messages, kafkalog.Message{Value: []byte(`{"heartbeat":true}`)})
+			writeTopic(t, "events", messages...)
+			report, stderr := trainedOnTopic(t, "events.yaml")
+			if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "examples.rows says that the rows are") {
+				t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+			}
+			for _, file := range []string{"nested.jsonl", "flat.csv"} {
+				typed(t, exitDone, "predict", "--model", "events.model", "-i", file, "-o", "predictions.csv")
+				text, err := os.ReadFile("predictions.csv")
+				if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "old,") ||
+					!strings.HasPrefix(lines[2], "young,") {
+					t.Errorf("%s: %v\n%s", file, err, text)
+				}
+			}
+		})
+	}
+}
+
+// Events in Avro are learnt with the schemas of a registry, which change in the middle of the topic.
+func TestAvroEvents(t *testing.T) {
+	old := `{"type":"record","name":"Visit","fields":[{"name":"kind","type":"string"},{"name":"length","type":"int"},{"name":"width","type":"int"}]}`
+	recent := `{"type":"record","name":"Visit","fields":[{"name":"size","type":{"type":"record","name":"Size","fields":[
+		{"name":"depth","type":["null","long"]}]}},{"name":"kind","type":{"type":"enum","name":"Kind","symbols":["tall","wide"]}},
+		{"name":"width","type":["null","double"]},{"name":"length","type":"float"}]}`
+	registry := srfake.New()
+	defer registry.Close()
+	registry.SeedSchema("visits-value", 1, 1, sr.Schema{Schema: old})
+	registry.SeedSchema("visits-value", 2, 2, sr.Schema{Schema: recent})
+	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
+	framed := func(id byte, schema string, value map[string]any) kafkalog.Message {
+		content, err := avro.Marshal(avro.MustParse(schema), value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kafkalog.Message{Value: append([]byte{0, 0, 0, 0, id}, content...)}
+	}
+	var messages []kafkalog.Message
+	for i := range 20 {
+		messages = append(messages, framed(1, old, map[string]any{"kind": "tall", "length": 5 + i%3, "width": 1}),
+			framed(1, old, map[string]any{"kind": "wide", "length": 1, "width": 5 + i%3}))
+	}
+	for i := range 20 {
+		size := map[string]any{"depth": nil}
+		messages = append(messages, framed(2, recent, map[string]any{"size": size, "kind": "tall", "length": float32(5 + i%3), "width": nil}),
+			framed(2, recent, map[string]any{"size": size, "kind": "wide", "length": float32(1), "width": map[string]any{"double": float64(5 + i%3)}}))
+	}
+	messages = append(messages, kafkalog.Message{Value: []byte(`{"kind":"tall"}`)}, framed(3, old, map[string]any{"kind": "", "length": 1, "width": 1}))
+	writeTopic(t, "events", messages...)
+	report, stderr := trainedOnTopic(t, "events.yaml")
+	if report.Rows != 80 || report.TrainError != 0 || !strings.Contains(stderr, "quarantined events[0]@80: no schema ID") ||
+		!strings.Contains(stderr, "quarantined events[0]@81: the schema 3 is unknown") {
+		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+	}
+}
+
+// A registry that refuses the user ends ingest, and no message goes to quarantine for it.
+func TestRegistryThatRefuses(t *testing.T) {
+	registry := srfake.New(srfake.WithAuth("Basic x"))
+	defer registry.Close()
+	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
+	writeTopic(t, "events", kafkalog.Message{Value: []byte{0, 0, 0, 0, 1, 2, 'a'}})
+	_, stderr := typed(t, exitFailed, "ingest", "-c", "events.yaml", "--until", "end")
+	if !strings.Contains(stderr, "events[0]@0: get the schema 1: "+registry.URL()+" answers 401: examples.registry.user and "+
+		"examples.registry.password_file must be a user that may read schemas") || strings.Contains(stderr, "quarantined") {
+		t.Error(stderr)
+	}
+}
+
+// Events in Protobuf are learnt with a file of their schema, which imports another.
+func TestProtobufEvents(t *testing.T) {
+	inFolder(t, map[string]string{
+		"events.yaml":  strings.NewReplacer("format: json", "format: protobuf\n  schema: events.proto\n  message: shop.Visit", "[length, width]", "[size.length, size.width]").Replace(clicked),
+		"flat.csv":     "size.width,size.length\n5,1\n1,5\n",
+		"events.proto": `syntax = "proto3"; package shop; import "size.proto"; message Other {} message Visit { string kind = 1; Size size = 2; }`,
+		"size.proto":   `syntax = "proto3"; package shop; message Size { int32 length = 1; optional double width = 2; }`,
+	})
+	var messages []kafkalog.Message
+	for i := range 20 {
+		messages = append(messages, kafkalog.Message{Value: []byte{10, 4, 't', 'a', 'l', 'l', 18, 2, 8, byte(5 + i%3)}},
+			kafkalog.Message{Value: []byte{10, 4, 'w', 'i', 'd', 'e', 18, 11, 8, 1, 17, 0, 0, 0, 0, 0, 0, 20, 64}})
+	}
+	messages = append(messages, kafkalog.Message{Value: []byte{0, 0, 0, 0, 7, 0, 10, 1, 'a'}})
+	writeTopic(t, "events", messages...)
+	report, stderr := trainedOnTopic(t, "events.yaml")
+	if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "with the schema ID 7: set examples.registry.url") {
+		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+	}
+	typed(t, exitDone, "predict", "--model", "events.model", "-i", "flat.csv", "-o", "predictions.csv")
+	text, err := os.ReadFile("predictions.csv")
+	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// check reads the schema, so that what is wrong with it is known before anything runs.
+func TestCheckReadsTheSchema(t *testing.T) {
+	of := func(keys string) string { return strings.Replace(clicked, "format: json", keys, 1) }
+	inFolder(t, map[string]string{
+		"gone.yaml": of("format: avro\n  schema: gone.avsc"), "proto.yaml": of("format: protobuf\n  schema: e.proto"), "e.proto": "message {",
+		"label.yaml": of("format: avro\n  schema: e.avsc"), "e.avsc": `{"type":"record","name":"E","fields":[{"name":"x","type":"int"}]}`,
+		"password.yaml": of("format: json\n  registry: {url: \"http://127.0.0.1:1\", user: me, password_file: secret}"),
+	})
+	for file, want := range map[string]string{
+		"gone.yaml": "examples.schema: ", "proto.yaml": "examples.schema: e.proto:1:9: syntax error",
+		"label.yaml": `no column "kind": the message has "x": examples.label names the label column`, "password.yaml": "examples.registry.password_file: ",
+	} {
+		for _, command := range []string{"check", "ingest"} {
+			if code, _, stderr := stagewise(command, "-c", file); code == exitDone || !strings.Contains(stderr, want) {
+				t.Errorf("%s of %s: %d, %s, expected %s", command, file, code, stderr, want)
+			}
+			writeTopic(t, "events")
 		}
 	}
-	if got := float64(wrong) / 5; got != all {
-		t.Errorf("%v %% of the predictions are wrong, the report has %v", got, all)
+}
+
+// A feature that no message has is said, as its path may be misspelt.
+func TestFeatureThatNoMessageHas(t *testing.T) {
+	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "width]", "width, user.aeg]", 1)})
+	var messages []kafkalog.Message
+	for i := range 120 {
+		messages = append(messages, kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":"k%d","length":%d,"width":%d,"user":{"age":1}}`, i%2, i%2, i%3)})
 	}
-	for _, without := range []string{"prepare.hash.cross=[]", "examples.columns.drop=[age]", "examples.text=null,message"} {
-		args := []string{"--set", without}
-		if key, column, both := strings.Cut(without, ",message"); both {
-			args = []string{"--set", key + column, "--set", "examples.columns.drop=[message]"}
-		}
-		if less := testError(args...); !(less > all+1.5) {
-			t.Errorf("%s: the test error is %v, with all columns %v", without, less, all)
-		}
-	}
-	if code, _, stderr := stagewise("weights", "export", "-c", "e.yaml", "--format", "onnx", "-o", "m.onnx"); code != exitDone {
-		t.Errorf("exit code %d: %s", code, stderr)
+	writeTopic(t, "events", messages...)
+	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end")
+	want := `column "user.aeg" of events: none of the first rows has a value. Is it called so under examples.columns.use?`
+	if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 1 {
+		t.Errorf("%s, expected %s", stderr, want)
 	}
 }
