@@ -258,6 +258,9 @@ var secretive = regexp.MustCompile(`(?i)pas+w|pwd|phrase|secret|token|credential
 
 const notShown = "(not shown)"
 
+// userInfo matches the user and the password in a URL.
+var userInfo = regexp.MustCompile(`://[^/@]*@`)
+
 // unknown adds the problem that name, below the key whose node is n, is no key.
 func (s *settings) unknown(n *node, key, name, value string, at origin) {
 	if before, _, tight := strings.Cut(name, ":"); tight && n.at(before) != nil {
@@ -296,7 +299,7 @@ func (s *settings) impossible(problems []option.Problem) {
 		known[p.Key] = true
 		at := origin{source: s.path}
 		if set, ok := s.values[p.Key]; ok {
-			at, p.Value = set.origin, set.written
+			at, p.Value = set.origin, userInfo.ReplaceAllString(set.written, "://"+notShown+"@")
 		} else if place, ok := s.places[p.Key]; ok {
 			at = place
 		} else if place, ok := s.places[parent(p.Key)]; ok {

@@ -16,7 +16,7 @@
 # --advertise P1,P2,... (start) is for proxies between clients and brokers. Node I has a further listener at 127.0.0.1:P+I+299,
 # which advertises 127.0.0.1:P1, P2, ... to its clients. BOOTSTRAP and the brokers use the other listener. Not with --secure.
 #
-# With --secure brokers use SASL_SSL with PLAIN and SCRAM, and require a client certificate of a CA made for the cluster. Only
+# With --secure brokers use SASL_SSL with PLAIN, SCRAM and OAUTHBEARER (with Kafka's validator of tokens without a signature), and require a client certificate of a CA made for the cluster. Only
 # the user admin may do everything; the users train, work, solve, subscribe and score need ACLs. Brokers reach each other by TLS, at
 # P+I+199. The folder that start prints has the files for clients: client.yaml is the part of a configuration that connects as
 # admin, brokers has the addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
@@ -189,7 +189,8 @@ ssl.truststore.location=$dir/security/ca.pem
 listener.name.clients.ssl.client.auth=required
 listener.name.brokers.ssl.client.auth=required
 listener.name.controller.ssl.client.auth=required
-listener.name.clients.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.clients.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+listener.name.clients.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required$plain;
 listener.name.clients.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.clients.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;

@@ -113,6 +113,17 @@ func TestKafkaSecurity(t *testing.T) {
 			t.Errorf("wrong password: %v", denied)
 		}
 	}
+	// The brokers' validator takes tokens without a signature, and checks their user and their time.
+	for _, from := range []func(*testing.T, time.Time) secure.SASL{tokenFile, tokenEndpoint} {
+		l := openSecured(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(time.Hour))})
+		topic := fmt.Sprintf("test-%x", rand.Uint64())
+		noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1})) // as only admin may
+		noError(t, l.Delete(testContext(t), topic))
+		denied := access(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(-time.Hour))})
+		if !errors.Is(denied, kafka.SASLAuthenticationFailed) || !strings.Contains(denied.Check, "OAUTHBEARER") {
+			t.Errorf("an expired token: %v", denied)
+		}
+	}
 	admin := secure.SASL{Mechanism: mechanismPlain, Username: "admin", PasswordFile: secret}
 	other := newAuthority(t)
 	other.issue(t, "client", false)

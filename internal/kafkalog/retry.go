@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/stagewise/stagewise/internal/kafkalog/login"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
@@ -132,7 +133,7 @@ func retriable(err error) bool {
 	if errors.As(err, new(*WriteError)) { // an error of a file system is a net.Error too
 		return false
 	}
-	if secure.IsAlert(err) { // an alert is a net.Error too
+	if errors.As(err, new(*login.RefusedError)) || secure.IsAlert(err) { // they may be of a net.Error, as an alert is
 		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded of a single request

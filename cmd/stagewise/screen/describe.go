@@ -40,8 +40,11 @@ func Brokers(c *config.Config) string {
 	if c.Security.TLS.Enabled {
 		text += " over TLS"
 	}
-	if s := c.Security.SASL; s.Mechanism != "" {
+	switch s := c.Security.SASL; {
+	case s.Username != "":
 		text += fmt.Sprintf(" as %s (%s)", s.Username, s.Mechanism)
+	case s.Mechanism != "":
+		text += " with " + s.Mechanism
 	}
 	return text
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/login"
 )
 
 // AccessError is a connection or request that cannot succeed until somebody changes the configuration or the cluster: a broker
@@ -32,7 +34,7 @@ func (e *AccessError) Unwrap() error { return e.Err }
 type Identity struct {
 	tls  *tls.Config    // nil: plain text
 	sasl sasl.Mechanism // nil: no SASL
-	user string         // the principal in ACLs; "": anonymous
+	user string         // the name in ACLs; "": anonymous
 }
 
 // Encrypted reports whether connections use TLS.
@@ -100,13 +102,16 @@ func (i *Identity) Explain(err error) error {
 
 // check returns what to look at for an error, or "" if err is not about access.
 func (i *Identity) check(err error) string {
+	if refused, ok := errors.AsType[*login.RefusedError](err); ok {
+		return refused.Check
+	}
 	code, _ := errors.AsType[kafka.Error](err)
 	switch code {
 	case kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 		kafka.TransactionalIDAuthorizationFailed:
 		return "the ACLs of " + i.Principal() + "; docs/security.md lists what each role needs"
 	case kafka.SASLAuthenticationFailed:
-		return "security.sasl: the brokers refuse the password of " + i.Principal() + " by mechanism " + i.Mechanism()
+		return "security.sasl: the brokers refuse " + i.Principal() + " by mechanism " + i.Mechanism()
 	case kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState:
 		return "security.sasl.mechanism: the brokers do not accept " + i.Mechanism()
 	}

@@ -3,27 +3,19 @@
 package secure
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"strings"
 
-	"github.com/segmentio/kafka-go/sasl"
-	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
+	"github.com/stagewise/stagewise/internal/kafkalog/login"
 )
 
 // Options are the settings under security. The zero value connects in plain text, without a user.
 type Options struct {
 	// TLS encrypts connections and says which brokers to trust.
 	TLS TLS
-	// SASL logs in with a user name and a password.
+	// SASL logs in.
 	SASL SASL
 }
 
@@ -42,23 +34,16 @@ type TLS struct {
 	ServerName string `mapstructure:"server_name"`
 }
 
-// SASL is a user with a password. The zero value logs in as nobody.
-type SASL struct {
-	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; "": no SASL.
-	Mechanism string
-	// Username is the name of the user. A Mechanism requires it.
-	Username string
-	// Password is the password. A Mechanism requires either Password or PasswordFile; without a Mechanism Password is ignored.
-	Password Secret
-	// PasswordFile is a file with the password in its first line.
-	PasswordFile string `mapstructure:"password_file" path:"file"`
-}
-
-const (
-	mechanismPlain    = "PLAIN"
-	mechanismScram256 = "SCRAM-SHA-256"
-	mechanismScram512 = "SCRAM-SHA-512"
+// These names are of package login, so that others import only this package.
+type (
+	// SASL is how connections log in. The zero value logs in as nobody.
+	SASL = login.Options
+	// Secret is a string that is never printed.
+	Secret = login.Secret
 )
+
+// NewSecret returns a Secret that holds text. An empty text gives the zero Secret.
+func NewSecret(text string) Secret { return login.NewSecret(text) }
 
 // Error is a setting that is invalid, or that names a file that cannot be used.
 type Error struct {
@@ -83,14 +68,18 @@ func (o Options) Check() []*Error {
 // Identity reads the files and returns the identity that o describes, or all that is wrong with o.
 func (o Options) Identity() (Identity, []*Error) {
 	var i Identity
-	var wrong, more []*Error
+	var wrong []*Error
 	if i.tls, wrong = o.TLS.config(); i.tls != nil && len(i.tls.Certificates) > 0 {
 		i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
 	}
-	if i.sasl, more = o.SASL.mechanism(); i.sasl != nil {
-		i.user = "User:" + o.SASL.Username
+	how, more := o.SASL.Login()
+	if i.sasl = how.Mechanism; i.sasl != nil {
+		i.user = how.Principal
 	}
-	return i, append(wrong, more...)
+	for _, p := range more {
+		wrong = append(wrong, &Error{"sasl." + p.Key, p.Value, p.Want})
+	}
+	return i, wrong
 }
 
 // config returns nil if TLS is not enabled or a setting is wrong.
@@ -109,7 +98,7 @@ func (t TLS) config() (*tls.Config, []*Error) {
 	config := &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
 		config.RootCAs = x509.NewCertPool()
-		content, err := load(t.CA)
+		content, err := login.Load(t.CA)
 		switch {
 		case err != nil:
 			wrong = append(wrong, &Error{"tls.ca", t.CA, "a PEM file that can be read: " + err.Error()})
@@ -137,14 +126,14 @@ func (t TLS) config() (*tls.Config, []*Error) {
 
 // pair reads the client certificate and its key.
 func (t TLS) pair() (tls.Certificate, *Error) {
-	certificate, err := load(t.Certificate)
+	certificate, err := login.Load(t.Certificate)
 	if err != nil {
 		return tls.Certificate{}, &Error{"tls.certificate", t.Certificate, "a PEM file that can be read: " + err.Error()}
 	}
 	if block, _ := pem.Decode(certificate); block == nil {
 		return tls.Certificate{}, &Error{"tls.certificate", t.Certificate, "a PEM file with a certificate"}
 	}
-	key, err := load(t.Key)
+	key, err := login.Load(t.Key)
 	if err != nil {
 		return tls.Certificate{}, &Error{"tls.key", t.Key, "a PEM file that can be read: " + err.Error()}
 	}
@@ -153,95 +142,4 @@ func (t TLS) pair() (tls.Certificate, *Error) {
 		return tls.Certificate{}, &Error{"tls.key", t.Key, "the private key, PEM and not encrypted, of " + t.Certificate + ": " + err.Error()}
 	}
 	return pair, nil
-}
-
-// mechanism returns nil if no mechanism is set or a setting is wrong.
-func (s SASL) mechanism() (sasl.Mechanism, []*Error) {
-	var wrong []*Error
-	bad := func(key, value, want string) { wrong = append(wrong, &Error{"sasl." + key, value, want}) }
-	const mechanisms = mechanismPlain + ", " + mechanismScram256 + " or " + mechanismScram512
-	switch s.Mechanism {
-	case mechanismPlain, mechanismScram256, mechanismScram512:
-	case "":
-		if s.Username != "" {
-			bad("username", s.Username, "security.sasl.mechanism to be "+mechanisms)
-		}
-		if s.PasswordFile != "" {
-			bad("password_file", s.PasswordFile, "security.sasl.mechanism to be "+mechanisms)
-		}
-		return nil, wrong
-	default:
-		bad("mechanism", s.Mechanism, mechanisms)
-	}
-	if s.Username == "" {
-		bad("username", "not set", "the name of a user")
-	}
-	password := s.Password.reveal()
-	switch {
-	case s.PasswordFile == "" && password == "":
-		bad("password_file", "not set", "a file with the password, or the password in the environment")
-	case s.PasswordFile != "" && password != "":
-		bad("password_file", s.PasswordFile, "no value here, because the environment has the password")
-	case s.PasswordFile != "":
-		content, err := load(s.PasswordFile)
-		password, _, _ = strings.Cut(string(content), "\n")
-		password = strings.TrimSuffix(password, "\r")
-		switch {
-		case err != nil:
-			bad("password_file", s.PasswordFile, "a file that can be read: "+err.Error())
-		case password == "":
-			bad("password_file", s.PasswordFile, "a file with the password in its first line")
-		}
-	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	if s.Mechanism == mechanismPlain {
-		if strings.ContainsRune(s.Username+password, 0) { // PLAIN separates user and password by a zero byte
-			return nil, []*Error{{"sasl.username", s.Username, "no zero byte in it or in the password"}}
-		}
-		return plainMechanism{s.Username, NewSecret(password)}, nil
-	}
-	algorithm := scram.SHA256
-	if s.Mechanism == mechanismScram512 {
-		algorithm = scram.SHA512
-	}
-	mechanism, err := scram.Mechanism(algorithm, s.Username, password)
-	if err != nil { // the error holds the password, so it is dropped
-		return nil, []*Error{{"sasl.username", s.Username, "a user name and a password of characters that SCRAM allows (RFC 4013)"}}
-	}
-	return mechanism, nil
-}
-
-// plainMechanism is the mechanism PLAIN. It makes kafka-go's only at the login, because printing that one shows the password.
-type plainMechanism struct {
-	username string
-	password Secret
-}
-
-func (p plainMechanism) Name() string { return mechanismPlain }
-
-func (p plainMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
-	return plain.Mechanism{Username: p.username, Password: p.password.reveal()}.Start(ctx)
-}
-
-// load reads a file of at most 1 MiB, far more than a certificate or a password takes. Its errors leave out the file's name,
-// which Error prints as Value.
-func load(name string) ([]byte, error) {
-	const maxBytes = 1 << 20
-	content, err := func() ([]byte, error) {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		return io.ReadAll(io.LimitReader(file, maxBytes+1))
-	}()
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
-	}
-	if err == nil && len(content) > maxBytes {
-		err = errors.New("it is larger than 1 MiB")
-	}
-	return content, err
 }

@@ -1,0 +1,130 @@
+package login
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// endpointTime limits a request to the token endpoint. A connection has 5 s for all of its login.
+const endpointTime = 4 * time.Second
+
+// grants returns the tokens that the endpoint grants to the client.
+func (o Options) grants(wrong func(key, value, want string)) *grants {
+	client, secret := o.user(wrong)
+	switch u, err := url.Parse(o.TokenURL); {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
+		wrong("token_url", o.TokenURL, "the URL of a token endpoint, as in https://login.example/oauth2/token")
+	case u.User != nil:
+		wrong("token_url", u.Redacted(), "no user and no password in it: set security.sasl.username and security.sasl.password_file")
+	}
+	parameters := url.Values{}
+	list, ok := pairs(o.TokenParameters)
+	for _, p := range list {
+		parameters.Add(p[0], p[1])
+		ok = ok && p[0] != "grant_type" // clientcredentials has its own
+	}
+	if !ok {
+		wrong("token_parameters", strings.Join(o.TokenParameters, ", "), "NAME=VALUE for each parameter, and none of them grant_type")
+	}
+	// Whoever is redirected would send the secret to another address. A token lasts longer than a server keeps a connection.
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: &tls.Config{}}
+	if o.TokenCA != "" {
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		content, err := Load(o.TokenCA)
+		switch {
+		case err != nil:
+			wrong("token_ca", o.TokenCA, "a PEM file that can be read: "+err.Error())
+		case !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(content):
+			wrong("token_ca", o.TokenCA, "a PEM file with a certificate")
+		}
+	}
+	return &grants{
+		now: time.Now, turn: make(chan struct{}, 1),
+		http: &http.Client{Transport: transport, Timeout: endpointTime, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
+		secret: NewSecret(secret),
+		config: &clientcredentials.Config{ClientID: client, TokenURL: o.TokenURL, Scopes: o.TokenScopes, EndpointParams: parameters},
+	}
+}
+
+// grants are the tokens of an endpoint. All connections share the current one.
+type grants struct {
+	config *clientcredentials.Config // without the secret, so that nothing prints it; only its form of authentication is remembered
+	secret Secret
+	http   *http.Client
+	now    func() time.Time
+
+	turn    chan struct{} // has an element while somebody uses what follows
+	current *oauth2.Token
+	renew   time.Time // of current; zero: never
+}
+
+// token returns the current token, or a further one after four fifths of its lifetime: the rest is for logins, and for an endpoint that
+// does not answer, during which the current token serves.
+func (g *grants) token(ctx context.Context) (string, error) {
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	began := g.now()
+	if g.current != nil && (g.renew.IsZero() || began.Before(g.renew)) {
+		return g.current.AccessToken, nil
+	}
+	token, err := g.fetch(ctx)
+	switch {
+	case err == nil:
+		g.current, g.renew = token, time.Time{}
+		if !token.Expiry.IsZero() {
+			g.renew = began.Add(token.Expiry.Sub(began) * 4 / 5)
+		}
+	case g.current == nil || !g.current.Expiry.After(began) || errors.As(err, new(*RefusedError)):
+		return "", err
+	}
+	return g.current.AccessToken, nil
+}
+
+// fetch asks for a token.
+func (g *grants) fetch(ctx context.Context) (*oauth2.Token, error) {
+	g.config.ClientSecret = g.secret.reveal()
+	token, err := g.config.Token(context.WithValue(ctx, oauth2.HTTPClient, g.http))
+	g.config.ClientSecret = ""
+	what := "fetch a token from security.sasl.token_url " + g.config.TokenURL
+	if err == nil && !tokenCharacters.MatchString(token.AccessToken) {
+		return nil, &RefusedError{attempt(what, errors.New("the answer has no bearer token")), "security.sasl.token_url"}
+	}
+	if err == nil {
+		return token, nil
+	}
+	answer, answered := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case answered && answer.Response.StatusCode < http.StatusInternalServerError && answer.Response.StatusCode != http.StatusRequestTimeout &&
+		answer.Response.StatusCode != http.StatusTooManyRequests:
+		// Its body is not shown, as it may have a token.
+		err = fmt.Errorf("status %s %s", answer.Response.Status, strings.TrimSpace(answer.ErrorCode+" "+answer.ErrorDescription))
+		check := "security.sasl.token_url"
+		if answer.ErrorCode == "invalid_scope" {
+			check = "security.sasl.token_scopes"
+		} else if answer.ErrorCode != "" || answer.Response.StatusCode == http.StatusUnauthorized {
+			check = "security.sasl.username and the password: the endpoint refuses client " + g.config.ClientID
+		}
+		return nil, &RefusedError{attempt(what, err), check}
+	case answered:
+		err = fmt.Errorf("status %s", answer.Response.Status)
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return nil, &RefusedError{attempt(what, err), "security.sasl.token_ca"}
+	}
+	return nil, passingError{attempt(what, err)}
+}

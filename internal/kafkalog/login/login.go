@@ -1,0 +1,249 @@
+// Package login turns the settings under security.sasl into the mechanism by which each connection to a broker logs in.
+//
+// A mechanism is one value in one file: it owns its name, the keys that it takes, their checks, and how it logs in. [mechanisms] lists
+// them. All but the mechanism and its password may change while a process runs: tokens and credentials expire, so a mechanism has the
+// current ones at each login.
+package login
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// Options are the settings under security.sasl. The zero value logs in as nobody.
+type Options struct {
+	// Mechanism is the name of one of the mechanisms; "": no SASL.
+	Mechanism string
+	// Username is the name of the user, or the id of the client at a token endpoint.
+	Username string
+	// Password is the password, or the secret of the client. Without a Mechanism it is ignored.
+	Password Secret
+	// PasswordFile is a file with the password in its first line.
+	PasswordFile string `mapstructure:"password_file" path:"file"`
+	// TokenURL is the endpoint that grants tokens to Username and Password (RFC 6749, section 4.4).
+	TokenURL string `mapstructure:"token_url"`
+	// TokenCA is a PEM file with the CA certificates that sign the certificate of TokenURL; "": the system's.
+	TokenCA string `mapstructure:"token_ca" path:"file"`
+	// TokenScopes and TokenParameters are what the endpoint is asked for. A parameter is NAME=VALUE.
+	TokenScopes     []string `mapstructure:"token_scopes" single:"true"`
+	TokenParameters []string `mapstructure:"token_parameters" single:"true"`
+	// TokenFile is a file with a token, which somebody else renews.
+	TokenFile string `mapstructure:"token_file" path:"file"`
+	// Extensions are what brokers get beside a token (RFC 7628, section 3.1), each NAME=VALUE.
+	Extensions []string `single:"true"`
+	// Region is the AWS region of the brokers.
+	Region string
+}
+
+// Key documents one key under security.sasl.
+type Key struct {
+	Name    string
+	Meaning string // Markdown, one line
+}
+
+// Keys documents the keys under security.sasl.
+func Keys() []Key {
+	return []Key{
+		{"mechanism", "mechanism: " + among(names(), "`") + ". None: no login. See [secured clusters](security.md#mechanisms)"},
+		{"username", "the user name; at the endpoint `security.sasl.token_url`, the id of the client"},
+		{"password", "the password, or the secret of the client, only from the environment variable " +
+			"`STAGEWISE_SECURITY_SASL_PASSWORD`, which is not parsed as YAML"},
+		{"password_file", "file whose first line is the password. Set this or the environment variable"},
+		{"token_url", "token endpoint for a login by token: it grants a token to `security.sasl.username` and the " +
+			"password (client credentials grant). A token is fetched again after four fifths of its lifetime"},
+		{"token_ca", "PEM file with the CA certificates that sign the endpoint's certificate. None: the CAs of the system"},
+		{"token_scopes", "scopes to request at the endpoint"},
+		{"token_parameters", "further parameters of the request to the endpoint, each `NAME=VALUE`, such as `audience=kafka`"},
+		{"token_file", "file with a token, read at each login. Set this or `security.sasl.token_url`"},
+		{"extensions", "SASL extensions that brokers get beside the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
+		{"region", "AWS region of the brokers. None: the region in the broker's name, or else " +
+			"that of the AWS configuration"},
+	}
+}
+
+// Problem is a setting that is invalid, or that names a file that cannot be used.
+type Problem struct {
+	Key   string // relative to Options, such as "token_url"
+	Value string // never a password
+	Want  string
+}
+
+// RefusedError is a login that cannot succeed until somebody changes something. Retrying does not help.
+type RefusedError struct {
+	Err   error
+	Check string // the key of the configuration to look at
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// passingError is a login that may succeed later. It is a [net.Error], like the errors of connections, which are retried too.
+type passingError struct{ error }
+
+func (e passingError) Unwrap() error   { return e.error }
+func (e passingError) Timeout() bool   { return false }
+func (e passingError) Temporary() bool { return true }
+
+// Login is how a connection logs in. Its zero value does not.
+type Login struct {
+	sasl.Mechanism        // nil: no login
+	Principal      string // our name in ACLs, such as "User:alice"
+}
+
+// mechanism is a SASL mechanism.
+type mechanism struct {
+	name string
+	keys []string // it takes, beside its name
+	// open returns how to log in, and calls wrong with each setting that is invalid.
+	open func(o Options, wrong func(key, value, want string)) Login
+}
+
+// mechanisms returns all mechanisms.
+func mechanisms() []mechanism {
+	return []mechanism{plainText(), scramSHA256(), scramSHA512(), oauthBearer(), awsIAM()}
+}
+
+func names() (names []string) {
+	for _, m := range mechanisms() {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// among returns a list of choices, each between quotes.
+func among(names []string, quote string) string {
+	last := len(names) - 1
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = quote + name + quote
+	}
+	if last == 0 {
+		return quoted[0]
+	}
+	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
+}
+
+// set returns the keys that have a value, but for the mechanism and the password: the environment may have one that other commands need.
+func (o Options) set() (keys []Problem) {
+	for _, k := range [...]struct{ key, value string }{
+		{"username", o.Username}, {"password_file", o.PasswordFile}, {"token_url", o.TokenURL}, {"token_ca", o.TokenCA},
+		{"token_scopes", strings.Join(o.TokenScopes, ", ")}, {"token_parameters", strings.Join(o.TokenParameters, ", ")},
+		{"token_file", o.TokenFile}, {"extensions", strings.Join(o.Extensions, ", ")}, {"region", o.Region},
+	} {
+		if k.value != "" {
+			keys = append(keys, Problem{Key: k.key, Value: k.value})
+		}
+	}
+	return keys
+}
+
+// Login reads the files that the options name, and returns how to log in, or all that is wrong with the options.
+func (o Options) Login() (Login, []Problem) {
+	var wrong []Problem
+	bad := func(key, value, want string) { wrong = append(wrong, Problem{key, value, want}) }
+	at := slices.IndexFunc(mechanisms(), func(m mechanism) bool { return m.name == o.Mechanism })
+	if o.Mechanism != "" && at < 0 {
+		bad("mechanism", o.Mechanism, among(names(), ""))
+		return Login{}, wrong
+	}
+	for _, k := range o.set() {
+		var takers []string
+		for _, m := range mechanisms() {
+			if slices.Contains(m.keys, k.Key) {
+				takers = append(takers, m.name)
+			}
+		}
+		if !slices.Contains(takers, o.Mechanism) {
+			bad(k.Key, k.Value, "security.sasl.mechanism to be "+among(takers, "")+", or no value here")
+		}
+	}
+	if o.Mechanism == "" {
+		return Login{}, wrong
+	}
+	login := mechanisms()[at].open(o, bad)
+	if len(wrong) > 0 {
+		return Login{}, wrong
+	}
+	return login, nil
+}
+
+// user returns the name and the password of a user, or calls wrong.
+func (o Options) user(wrong func(key, value, want string)) (name, password string) {
+	if o.Username == "" {
+		wrong("username", "not set", "the name of a user")
+	}
+	password = o.Password.reveal()
+	switch {
+	case o.PasswordFile == "" && password == "":
+		wrong("password_file", "not set", "a file with the password, or the password in the environment")
+	case o.PasswordFile != "" && password != "":
+		wrong("password_file", o.PasswordFile, "no value here, because the environment has the password")
+	case o.PasswordFile != "":
+		content, err := Load(o.PasswordFile)
+		password = firstLine(content)
+		switch {
+		case err != nil:
+			wrong("password_file", o.PasswordFile, "a file that can be read: "+err.Error())
+		case password == "":
+			wrong("password_file", o.PasswordFile, "a file with the password in its first line")
+		}
+	}
+	return o.Username, password
+}
+
+func firstLine(content []byte) string {
+	line, _, _ := strings.Cut(string(content), "\n")
+	return strings.TrimSuffix(line, "\r")
+}
+
+// Load reads a file of at most 1 MiB, far more than a certificate or a password takes. Its errors leave out the file's name,
+// which is the value of the setting.
+func Load(name string) ([]byte, error) {
+	const maxBytes = 1 << 20
+	content, err := func() ([]byte, error) {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		return io.ReadAll(io.LimitReader(file, maxBytes+1))
+	}()
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	if err == nil && len(content) > maxBytes {
+		err = errors.New("it is larger than 1 MiB")
+	}
+	return content, err
+}
+
+// pairs returns the names and values of a list of NAME=VALUE, or false if an entry is something else.
+func pairs(list []string) (pairs [][2]string, ok bool) {
+	for _, text := range list {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" {
+			return nil, false
+		}
+		pairs = append(pairs, [2]string{name, value})
+	}
+	return pairs, true
+}
+
+// once is a login of one message, whatever the broker answers to it.
+type once struct{}
+
+// Next says that the login is done: a broker that refuses it answers with an error.
+func (once) Next(context.Context, []byte) (bool, []byte, error) { return true, nil, nil }
+
+// attempt names what was attempted in an error.
+func attempt(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

@@ -1,0 +1,384 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+const password = `hunter2 "correct', horse`
+
+func write(t *testing.T, path, content string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// login opens options that must be valid.
+func login(t *testing.T, o Options) Login {
+	t.Helper()
+	l, wrong := o.Login()
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	return l
+}
+
+// first returns the first message of a login at a broker.
+func first(t *testing.T, m sasl.Mechanism) (string, error) {
+	t.Helper()
+	ctx := sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: "b-1.demo.x1.c2.kafka.eu-central-1.amazonaws.com", Port: 9098})
+	_, message, err := m.Start(ctx)
+	return string(message), err
+}
+
+// A mechanism takes its own keys, and no others; a wrong one names its key.
+func TestOptions(t *testing.T) {
+	dir := t.TempDir()
+	token, none := write(t, filepath.Join(dir, "token"), "abc.def-1\nmore"), filepath.Join(dir, "none")
+	words := write(t, filepath.Join(dir, "words"), "not a token")
+	granted := func(change func(*Options)) Options {
+		o := Options{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: "https://login.example/token"}
+		change(&o)
+		return o
+	}
+	for name, c := range map[string]struct {
+		options Options
+		want    []string // the key of each problem, and how what is expected begins
+	}{
+		"a token endpoint": {granted(func(o *Options) {
+			o.TokenScopes, o.TokenParameters, o.Extensions = []string{"kafka"}, []string{"audience=a=b"}, []string{"logicalCluster=lkc-1", "x="}
+		}), nil},
+		"a token file": {Options{Mechanism: OAuthBearer, TokenFile: token}, nil},
+		"both": {granted(func(o *Options) { o.TokenFile = token }), []string{
+			"token_file: no value here, because security.sasl.token_url is set"}},
+		"neither": {Options{Mechanism: OAuthBearer}, []string{"token_url: the URL of a token endpoint"}},
+		"no client": {granted(func(o *Options) { o.Username, o.Password = "", Secret{} }), []string{"username: the name",
+			"password_file: a file"}},
+		"a URL without a host": {granted(func(o *Options) { o.TokenURL = "login.example/token" }), []string{"token_url: the URL of"}},
+		"a password in the URL": {granted(func(o *Options) { o.TokenURL = "https://a:" + "hunter2@login.example/token" }), []string{
+			"token_url: no user and no password in it"}},
+		"no such CA":                {granted(func(o *Options) { o.TokenCA = none }), []string{"token_ca: a PEM file that can be read: no such file"}},
+		"a CA that is none":         {granted(func(o *Options) { o.TokenCA = words }), []string{"token_ca: a PEM file with a certificate"}},
+		"a parameter":               {granted(func(o *Options) { o.TokenParameters = []string{"audience"} }), []string{"token_parameters: NAME=VALUE"}},
+		"the grant as a parameter":  {granted(func(o *Options) { o.TokenParameters = []string{"grant_type=x"} }), []string{"token_parameters: NAME=VALUE"}},
+		"an extension auth":         {granted(func(o *Options) { o.Extensions = []string{"auth=x"} }), []string{"extensions: NAME=VALUE"}},
+		"an extension twice":        {granted(func(o *Options) { o.Extensions = []string{"a=x", "a=y"} }), []string{"extensions: NAME=VALUE"}},
+		"a separator":               {granted(func(o *Options) { o.Extensions = []string{"a=x\x01auth=y"} }), []string{"extensions: NAME=VALUE"}},
+		"no such token file":        {Options{Mechanism: OAuthBearer, TokenFile: none}, []string{"token_file: a file that can be read: no such file"}},
+		"a token file without one":  {Options{Mechanism: OAuthBearer, TokenFile: words}, []string{"token_file: a file with a token in its first line"}},
+		"AWS":                       {Options{Mechanism: AWSIAM}, nil},
+		"AWS in a region":           {Options{Mechanism: AWSIAM, Region: "us-gov-west-1"}, nil},
+		"AWS in a zone":             {Options{Mechanism: AWSIAM, Region: "eu-central-1a"}, []string{"region: the name of an AWS region"}},
+		"AWS and a user":            {Options{Mechanism: AWSIAM, Username: "a"}, []string{"username: security.sasl.mechanism to be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, or no value here"}},
+		"PLAIN and a token":         {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenFile: token}, []string{"token_file: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
+		"a region and no mechanism": {Options{Region: "eu-central-1"}, []string{"region: security.sasl.mechanism to be AWS_MSK_IAM"}},
+		"an unknown mechanism":      {Options{Mechanism: "GSSAPI", Region: "x"}, []string{"mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, wrong := c.options.Login()
+			if len(wrong) != len(c.want) {
+				t.Fatalf("%v, expected %v", wrong, c.want)
+			}
+			for i, want := range c.want {
+				if got := wrong[i].Key + ": " + wrong[i].Want; !strings.HasPrefix(got, want) || strings.Contains(wrong[i].Value, "hunter2") {
+					t.Errorf("%q (%s), expected %q", got, wrong[i].Value, want)
+				}
+			}
+		})
+	}
+}
+
+// The keys that are documented, that the options have, and that mechanisms take are the same.
+func TestKeys(t *testing.T) {
+	every := Options{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, "x"}
+	var documented, taken []string
+	for _, k := range Keys() {
+		if k.Name != "mechanism" && k.Name != "password" {
+			documented = append(documented, k.Name)
+		}
+	}
+	for _, m := range mechanisms() {
+		taken = append(taken, m.keys...)
+	}
+	slices.Sort(taken)
+	var set []string
+	for _, k := range every.set() {
+		set = append(set, k.Key)
+	}
+	if !slices.Equal(set, documented) || !slices.Equal(slices.Compact(taken), slices.Sorted(slices.Values(documented))) {
+		t.Errorf("set %v, documented %v, taken %v", set, documented, taken)
+	}
+}
+
+// endpoint is a token endpoint. Token n is "token-n".
+type endpoint struct {
+	*httptest.Server
+	t *testing.T
+
+	mutex   sync.Mutex
+	life    int // of tokens, in seconds; 0: they do not expire
+	granted int
+	refuse  func(w http.ResponseWriter) bool
+	form    string // of the last request
+}
+
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if err := r.ParseForm(); err != nil {
+		e.t.Error(err)
+	}
+	e.form = r.PostForm.Encode()
+	if e.refuse != nil && e.refuse(w) {
+		return
+	}
+	e.granted++
+	answer := map[string]any{"access_token": fmt.Sprint("token-", e.granted), "token_type": "Bearer"}
+	if e.life > 0 {
+		answer["expires_in"] = e.life
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		e.t.Error(err)
+	}
+}
+
+func (e *endpoint) with(change func()) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	change()
+}
+
+// newEndpoint starts an endpoint with TLS, and returns the options of a client of it.
+func newEndpoint(t *testing.T) (*endpoint, Options) {
+	t.Helper()
+	e := &endpoint{t: t}
+	e.Server = httptest.NewUnstartedServer(e)
+	e.Config.ErrorLog = nil
+	e.StartTLS()
+	t.Cleanup(e.Close)
+	ca := write(t, filepath.Join(t.TempDir(), "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})))
+	return e, Options{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: e.URL + "/token", TokenCA: ca}
+}
+
+// The first message has the token and the extensions as RFC 7628 has them, and the request what RFC 6749 asks for.
+func TestGrant(t *testing.T) {
+	e, o := newEndpoint(t)
+	o.TokenScopes, o.TokenParameters = []string{"kafka", "read"}, []string{"audience=https://kafka"}
+	o.Extensions = []string{"logicalCluster=lkc-1", "identityPoolId=pool-2"}
+	m := login(t, o)
+	for range 3 { // a token that does not expire is fetched once
+		message, err := first(t, m)
+		if want := "n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"; message != want || err != nil {
+			t.Fatalf("%q, %v", message, err)
+		}
+	}
+	if want := "audience=https%3A%2F%2Fkafka&grant_type=client_credentials&scope=kafka+read"; e.form != want {
+		t.Errorf("%s, expected %s", e.form, want)
+	}
+	if strings.Contains(fmt.Sprintf("%+v %#v", m, m), "hunter2") {
+		t.Error("the secret is printed")
+	}
+}
+
+// grantsOf returns the tokens of an endpoint with a clock of the test's.
+func grantsOf(t *testing.T, o Options) (*grants, *time.Duration) {
+	t.Helper()
+	g := o.grants(func(key, value, want string) { t.Fatal(key, value, want) })
+	after := new(time.Duration)
+	g.now = func() time.Time { return time.Now().Add(*after) }
+	return g, after
+}
+
+// A token is renewed after four fifths of its lifetime. While its endpoint is away it is used until it expires.
+func TestRenewal(t *testing.T) {
+	e, o := newEndpoint(t)
+	e.life = 1000
+	g, after := grantsOf(t, o)
+	away := func(w http.ResponseWriter) bool { w.WriteHeader(http.StatusServiceUnavailable); return true }
+	for _, c := range []struct {
+		at   int // seconds
+		away bool
+		want string // token; "": an error that passes
+	}{
+		{0, true, ""}, {1, false, "token-1"}, {700, false, "token-1"}, {810, true, "token-1"}, {990, true, "token-1"}, {1010, true, ""},
+		{1020, false, "token-2"},
+	} {
+		*after = time.Duration(c.at) * time.Second
+		e.with(func() {
+			if e.refuse = nil; c.away {
+				e.refuse = away
+			}
+		})
+		token, err := g.token(t.Context())
+		passing, _ := errors.AsType[net.Error](err)
+		if token != c.want || (err == nil) == (c.want == "") || (passing == nil) != (c.want != "") {
+			t.Errorf("after %d s: %q, %v", c.at, token, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "security.sasl.token_url "+o.TokenURL+": status 503") {
+			t.Error(err)
+		}
+	}
+}
+
+// Connections that log in at the same time share a request to the endpoint, and none waits beyond its context.
+func TestGrantsAreShared(t *testing.T) {
+	e, o := newEndpoint(t)
+	m := login(t, o)
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			if message, err := first(t, m); !strings.Contains(message, "token-1\x01") {
+				t.Error(message, err)
+			}
+		})
+	}
+	group.Wait()
+	if e.granted != 1 {
+		t.Errorf("%d tokens were granted", e.granted)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g := &grants{turn: make(chan struct{}, 1)}
+		g.turn <- struct{}{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := g.token(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// An endpoint that refuses is an error that names the key, and does not pass. Neither the secret nor a body is in it.
+func TestRefusals(t *testing.T) {
+	answer := func(status int, body string) func(http.ResponseWriter) bool {
+		return func(w http.ResponseWriter) bool {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Location", "https://elsewhere.example/")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+			return true
+		}
+	}
+	e, o := newEndpoint(t)
+	untrusted := o
+	untrusted.TokenCA = ""
+	for name, c := range map[string]struct {
+		options Options
+		refuse  func(http.ResponseWriter) bool
+		check   string
+		text    string
+	}{
+		"a wrong secret": {o, answer(401, `{"error": "invalid_client", "error_description": "no such client"}`),
+			"security.sasl.username and the password: the endpoint refuses client train", "status 401 Unauthorized invalid_client no such client"},
+		"a scope":         {o, answer(400, `{"error": "invalid_scope"}`), "security.sasl.token_scopes", "invalid_scope"},
+		"no endpoint":     {o, answer(404, `secret body`), "security.sasl.token_url", "status 404"},
+		"a redirect":      {o, answer(307, ``), "security.sasl.token_url", "status 307"},
+		"a token of more": {o, answer(200, "{\"access_token\": \"a\\u0001auth=b\"}"), "security.sasl.token_url", "no bearer token"},
+		"another CA":      {untrusted, nil, "security.sasl.token_ca", "certificate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e.with(func() { e.refuse = c.refuse })
+			_, err := first(t, login(t, c.options))
+			refused, ok := errors.AsType[*RefusedError](err)
+			if !ok || refused.Check != c.check || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), o.TokenURL) {
+				t.Fatalf("%v", err)
+			}
+			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret body") {
+				t.Error(err)
+			}
+		})
+	}
+	e.Close()
+	if _, err := first(t, login(t, o)); !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_url") {
+		t.Errorf("an endpoint that does not listen: %v", err)
+	}
+}
+
+// A token file is read at each login, so that a renewed token is used; while it is missing, logins fail for the time being.
+func TestTokenFile(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "token"), "token-1\n")
+	m := login(t, Options{Mechanism: OAuthBearer, TokenFile: file})
+	for _, token := range []string{"token-1", "token-2", "", "token-3"} {
+		write(t, file, token)
+		message, err := first(t, m)
+		if token == "" {
+			if !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_file: "+file) {
+				t.Error(err)
+			}
+		} else if message != "n,,\x01auth=Bearer "+token+"\x01\x01" || err != nil {
+			t.Errorf("%q, %v", message, err)
+		}
+	}
+}
+
+// A login at MSK is signed for the region in the broker's name, with the credentials of the environment.
+func TestAWS(t *testing.T) {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": password, "AWS_REGION": "us-east-1",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true"} {
+		t.Setenv(name, value)
+	}
+	for _, c := range []struct{ region, host, want string }{
+		{"", "b-1.demo.x1.c2.kafka.eu-central-1.amazonaws.com", "eu-central-1"},
+		{"", "boot-1.kafka-serverless.eu-west-1.amazonaws.com", "eu-west-1"},
+		{"", "kafka.example", "us-east-1"},
+		{"ap-south-1", "b-1.demo.x1.c2.kafka.eu-central-1.amazonaws.com", "ap-south-1"},
+	} {
+		m := login(t, Options{Mechanism: AWSIAM, Region: c.region})
+		session, message, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: c.host, Port: 9098}))
+		var signed map[string]string
+		if err == nil {
+			err = json.Unmarshal(message, &signed)
+		}
+		credential := strings.Split(signed["x-amz-credential"], "/")
+		if err != nil || signed["host"] != c.host || signed["action"] != "kafka-cluster:Connect" || len(credential) != 5 ||
+			credential[0] != "AKIDEXAMPLE" || credential[2] != c.want || len(signed["x-amz-signature"]) != 64 {
+			t.Fatalf("%s, %v, expected region %s", message, err, c.want)
+		}
+		if done, _, err := session.Next(t.Context(), []byte(`{"version": "2020_10_22"}`)); !done || err != nil {
+			t.Error(done, err)
+		}
+		if text := string(message) + fmt.Sprintf("%+v %#v", m, m); strings.Contains(text, "hunter2") {
+			t.Errorf("the secret is in %s", text)
+		}
+	}
+	t.Setenv("AWS_REGION", "")
+	m := login(t, Options{Mechanism: AWSIAM})
+	if _, _, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: "kafka.example"})); !errors.As(err, new(*RefusedError)) {
+		t.Errorf("without a region: %v", err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	m = login(t, Options{Mechanism: AWSIAM, Region: "eu-central-1"})
+	if _, _, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: "kafka.example"})); !errors.As(err, new(passingError)) ||
+		!strings.Contains(err.Error(), "AWS_MSK_IAM") {
+		t.Errorf("without credentials: %v", err)
+	}
+}
+
+func TestSecretHoldsItsText(t *testing.T) {
+	for _, text := range []string{"", password} {
+		if got := NewSecret(text).reveal(); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	if NewSecret("") != (Secret{}) {
+		t.Error("an empty text does not give the zero Secret")
+	}
+}
