@@ -96,7 +96,7 @@ func (c *Config) problems() []option.Problem {
 		wrong("examples.topic", topic, "the name of a topic: letters, digits, dots, hyphens and underscores")
 	case topic == protocol.TopicsOf(c.Name).Examples:
 		wrong("examples.topic", topic, "the topic of another pipeline: the pipeline reads its own topic without this key")
-	case slices.ContainsFunc(topics.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic }):
+	case c.owns(topic):
 		wrong("examples.topic", topic, "a topic with examples: this one is another topic of the pipeline")
 	}
 	under("prepare", prepare.Check(c.Prepare.Prepare))
@@ -121,6 +121,9 @@ func (c *Config) problems() []option.Problem {
 		}
 	}
 	c.checkThreshold(wrong)
+	if topic := c.Serve.Answers.Topic; c.owns(topic) || topic == protocol.TopicsOf(c.Name).Predictions {
+		wrong("serve.answers.topic", topic, "a topic of its own: this one is another topic of the pipeline")
+	}
 	drawn := func(s Stage) bool { return stages.Drawn(s.Features) }
 	switch {
 	case c.Average < 1 || c.Average > maxAverage:
@@ -174,6 +177,11 @@ func (c *Config) checkThreshold(wrong func(key string, value any, want string)) 
 	case c.Threshold.Chosen() && c.Examples.Holdout == 0 && len(c.Examples.Train) > 0:
 		wrong(key, c.Threshold, "a number, or a part of the rows to choose it by, such as examples.holdout: 0.1")
 	}
+}
+
+// owns reports whether a topic is one of the pipeline.
+func (c *Config) owns(topic string) bool {
+	return slices.ContainsFunc(topics.Topics(c.Job()), func(own kafkalog.Topic) bool { return own.Name == topic })
 }
 
 // isListenAddress accepts an empty host, which is every address of the machine, and port 0, which is any free port.

@@ -16,9 +16,10 @@
 # --advertise P1,P2,... (start) is for proxies between clients and brokers. Node I has a further listener at 127.0.0.1:P+I+299,
 # which advertises 127.0.0.1:P1, P2, ... to its clients. BOOTSTRAP and the brokers use the other listener. Not with --secure.
 #
-# With --secure brokers use SASL_SSL with PLAIN, SCRAM and OAUTHBEARER (with Kafka's validator of tokens without a signature), and require a client certificate of a CA made for the cluster. Only
-# the user admin may do everything; the users train, work, solve, subscribe and score need ACLs. Brokers reach each other by TLS, at
-# P+I+199. The folder that start prints has the files for clients: client.yaml is the part of a configuration that connects as
+# With --secure brokers use SASL_SSL with PLAIN, SCRAM, and OAUTHBEARER with tokens that nobody has signed, and require a client
+# certificate of a CA made for the cluster. Only the user admin may do everything; the users train, work, solve, subscribe and
+# score need ACLs. Brokers reach each other by TLS, at P+I+199. The folder that start prints has the files for clients:
+# client.yaml is the part of a configuration that connects as
 # admin, brokers has the addresses, and there are ca.pem, client.pem, client.key and USER.password for each user.
 #
 # Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -55,6 +57,15 @@ func images(b *testing.B) *model.Model {
 	return large
 }
 
+// nowhere is a topic that keeps nothing.
+type nowhere struct{}
+
+func (nowhere) Partitions(context.Context, string) (int, error) { return 1, nil }
+
+func (nowhere) Append(context.Context, string, int, ...kafkalog.Message) (int64, error) {
+	return 0, nil
+}
+
 // BenchmarkPredict answers requests of 64 images, without a network. "predictions" is the time in units of that of the predictions alone.
 func BenchmarkPredict(b *testing.B) {
 	m := images(b)
@@ -71,9 +82,25 @@ func BenchmarkPredict(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for contentType, body := range map[string][]byte{typeJSON: asJSON, typeArrow: listsOf(b, rows, 64)} {
-		b.Run(contentType, func(b *testing.B) {
-			s := newServer(b, Defaults(), Fixed(m))
+	for name, c := range map[string]struct {
+		contentType string
+		body        []byte
+		log         bool // answers are written to a topic
+	}{
+		typeJSON: {typeJSON, asJSON, false}, typeArrow: {typeArrow, listsOf(b, rows, 64), false},
+		typeJSON + " and a topic": {typeJSON, asJSON, true}, typeArrow + " and a topic": {typeArrow, listsOf(b, rows, 64), true},
+	} {
+		contentType, body := c.contentType, c.body
+		b.Run(name, func(b *testing.B) {
+			o := Defaults()
+			o.Answers.Topic = "answers"
+			s := newServer(b, o, Fixed(m))
+			if c.log {
+				if err := s.WriteAnswers(b.Context(), nowhere{}); err != nil {
+					b.Fatal(err)
+				}
+				defer s.closeAnswers(b.Context())
+			}
 			all, probabilities := slices.Concat(rows...), make([]float32, 64*10)
 			var predictions, answers time.Duration
 			b.ReportAllocs()

@@ -18,6 +18,8 @@ type document struct {
 	asks    *asked
 	columns func() (changed bool, err error) // reads the value of "columns", and says whether the rows mean something else by that
 	start   int                              // where the rows begin
+	began   int                              // where the row begins that is read
+	places  [][2]int                         // where rows begin and end that were read
 	count   int                              // rows that were read
 	ended   bool                             // the last row was read
 	names   jsonscan.Names                   // of the members that were read
@@ -64,7 +66,17 @@ func (d *document) row() (there bool, err error) {
 	}
 	there, err = d.More(']', d.count == 0)
 	d.ended = !there && err == nil
+	if there {
+		d.Peek()
+		d.began = d.At
+	}
 	return there, err
+}
+
+// rowEnds notes that a row was read.
+func (d *document) rowEnds() {
+	d.count++
+	d.places = append(d.places, [2]int{d.began, d.At})
 }
 
 // key reads the key of a member, and the colon.

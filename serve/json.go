@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/serve/answers"
 	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
@@ -17,11 +19,12 @@ import (
 type jsonRows struct {
 	document
 	places  *layout.Places
-	missing bool   // values may be missing
-	order   []int  // the model's column of each value of a list; −1: of none
-	absent  []int  // the model's columns that no value of a list has
-	plain   bool   // each value of a list is the next feature
-	has     []bool // the columns that a list of columns or an object has
+	missing bool              // values may be missing
+	order   []int             // the model's column of each value of a list; −1: of none
+	absent  []int             // the model's columns that no value of a list has
+	plain   bool              // each value of a list is the next feature
+	has     []bool            // the columns that a list of columns or an object has
+	names   []json.RawMessage // of the values of a list, as JSON
 }
 
 // newJSONRows reads what comes before the rows.
@@ -31,6 +34,7 @@ func newJSONRows(body []byte, v *version, asks *asked) (*jsonRows, error) {
 		return nil, err
 	}
 	r := &jsonRows{places: v.places, missing: v.options.Missing != layout.MissingError, has: make([]bool, v.places.Columns())}
+	r.names = v.names
 	r.document = document{Scanner: text, asks: asks, columns: r.columns}
 	for i := range r.places.Columns() {
 		r.order = append(r.order, i)
@@ -58,7 +62,7 @@ func (r *jsonRows) columns() (changed bool, err error) {
 			`omit it, and send the %d features in order`, r.places.Columns())
 	}
 	before := r.order
-	r.order, r.absent = nil, nil
+	r.order, r.absent, r.names = nil, nil, nil
 	clear(r.has)
 	var others jsonscan.Names
 	err = r.Elements(func(int) error {
@@ -68,6 +72,8 @@ func (r *jsonRows) columns() (changed bool, err error) {
 		}
 		column, err := r.find(name, &others)
 		r.order = append(r.order, column)
+		text, _ := json.Marshal(string(name)) // which has JSON
+		r.names = append(r.names, text)
 		return err
 	})
 	if err != nil {
@@ -116,8 +122,16 @@ func (r *jsonRows) next(features []float32) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("row %d: %w", r.count, err)
 	}
-	r.count++
+	r.rowEnds()
 	return true, nil
+}
+
+// sent appends a row as it was sent; one that is a list with the names of its columns.
+func (r *jsonRows) sent(dst, row []byte) []byte {
+	if row[0] == '[' {
+		return answers.AppendNamed(dst, row, r.names)
+	}
+	return append(dst, row...)
 }
 
 // list reads a row that is a list. Its loop is its own: with elements a request takes a twentieth longer.

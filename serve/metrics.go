@@ -15,9 +15,8 @@ type metrics struct {
 	panics   prometheus.Counter
 }
 
-func newMetrics(s *Server, registry *prometheus.Registry, pipeline string) *metrics {
-	versions := s.versions
-	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
+func newMetrics(s *Server) *metrics {
+	versions, register := s.versions, s.register
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "requests_total",
 			Help: "Requests, by path and status."}, []string{"path", "code"}),

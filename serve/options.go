@@ -13,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // Options are the keys under `serve`.
@@ -30,17 +31,18 @@ type Options struct {
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its answer to leave
 	MaxAge      time.Duration `mapstructure:"max_age"`     // of a version that counts as ready; 0: any
 	MaxSilence  time.Duration `mapstructure:"max_silence"` // of the brokers, while the version counts as ready
+	Answers     answers.Options
 }
 
 // Defaults returns the options where a configuration says nothing.
 func Defaults() Options {
 	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024,
-		Timeout: 10 * time.Second, MaxSilence: time.Minute}
+		Timeout: 10 * time.Second, MaxSilence: time.Minute, Answers: answers.Defaults()}
 }
 
 // Keys documents the keys under `serve`.
 func Keys() []option.Key {
-	return []option.Key{
+	keys := []option.Key{
 		{Name: "listen", Meaning: "`host:port` that `serve` listens on. Beyond the loopback interface, it requires " +
 			"`serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
 		{Name: "certificate_file", Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
@@ -57,6 +59,10 @@ func Keys() []option.Key {
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
 	}
+	for _, k := range answers.Keys() {
+		keys = append(keys, option.Key{Name: "answers." + k.Name, Meaning: k.Meaning})
+	}
+	return keys
 }
 
 // Check returns the keys under `serve` that can't be followed, with what is expected. It leaves the files to [New]:
@@ -95,6 +101,9 @@ func (o *Options) Check() (problems []option.Problem) {
 	}
 	if o.MaxAge < 0 {
 		wrong("max_age", o.MaxAge, "a time of at least 0")
+	}
+	for _, p := range o.Answers.Check() {
+		problems = append(problems, option.Problem{Key: "answers." + p.Key, Value: p.Value, Want: p.Want})
 	}
 	if o.MaxSilence <= 0 {
 		wrong("max_silence", o.MaxSilence, "a time above 0")

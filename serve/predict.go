@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+
+	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // tileRows is how many rows are predicted together at most: as many as the kernels take at a time.
@@ -22,7 +24,9 @@ type prediction struct {
 	kind    string     // the type of the answer
 	work    *workspace // nil: it has none
 	encoder encoder
-	count   int // rows that were predicted
+	count   int              // rows that were predicted
+	record  *answers.Request // of what is answered; nil: nobody asks for it
+	order   []int32          // of classes, for record
 }
 
 // predict answers a request for predictions.
@@ -39,13 +43,17 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	record, err := s.begin(w, r)
+	if err != nil {
+		return err
+	}
 	body, release, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 	defer release()
 	defer s.quiet.begin(r)()
-	p := &prediction{Server: s, asks: asks, kind: kind}
+	p := &prediction{Server: s, asks: asks, kind: kind, record: record}
 	if p.work, err = s.enter(r.Context()); err != nil {
 		return err
 	}
@@ -53,7 +61,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	if p.version, err = s.newest(); err != nil {
 		return err
 	}
-	if p.rows, err = s.newRows(r.Context(), p.version, body, sent, &p.asks); err != nil {
+	if p.rows, err = s.newRows(r.Context(), p.version, body, sent, record != nil, &p.asks); err != nil {
 		return unusable(err)
 	}
 	defer p.rows.close()
@@ -105,6 +113,7 @@ func (p *prediction) collect(ctx context.Context) (short bool, err error) {
 	if err := p.asks.check(p.version); err != nil {
 		return false, err
 	}
+	p.record.Reset(p.Manifest.Version)
 	p.encoder, p.count, p.work.rows = newEncoder(p.version, p.kind, p.asks), 0, p.work.rows[:0]
 	for len(p.work.rows)+p.encoder.kept() < keptAnswer {
 		n, err := p.tile(ctx)
@@ -131,6 +140,7 @@ func (p *prediction) tile(ctx context.Context) (n int, err error) {
 	}
 	if n > 0 {
 		p.work.rows, err = p.encoder.add(p.work.rows, &p.work.predicted, n)
+		p.note(n)
 	}
 	return n, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // rows are those of a request.
@@ -22,12 +23,15 @@ type rows interface {
 	// finish reads what follows the last row. again says that it changes what the rows mean, or the answer: next begins
 	// with the first row again.
 	finish() (again bool, err error)
+	// features appends the features of row i of those that next has read, as JSON. It is called for each of them, in order.
+	features(dst []byte, i int) []byte
 	// close ends reading.
 	close()
 }
 
-// newRows returns the rows of a body that was sent as a type. What its members ask for is noted in asks.
-func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent string, asks *asked) (rows, error) {
+// newRows returns the rows of a body that was sent as a type. What its members ask for is noted in asks. log says
+// that features will be asked for.
+func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent string, log bool, asks *asked) (rows, error) {
 	switch {
 	case sent == typeArrow:
 		read := func() iter.Seq2[*examples.Rows, error] {
@@ -35,6 +39,9 @@ func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent stri
 			return arrow.Stream(ctx, "the request", body, int(s.options.MaxBody), v.options, want)
 		}
 		r := &arrowRows{version: v, read: read}
+		if log {
+			r.text, r.endText = iter.Pull(answers.ArrowRows(body, int(s.options.MaxBody)))
+		}
 		r.pull, r.stop = iter.Pull2(read())
 		return r, nil
 	case v.Sparse():
@@ -56,12 +63,13 @@ type jsonTiles struct {
 	*document
 	read    func(work *workspace, most int) (n int, err error) // up to so many rows into the workspace
 	predict func(work *workspace, n int)
+	sent    func(dst, row []byte) []byte // appends a row as it was sent, from its text
 }
 
 func newDenseTiles(v *version, r *jsonRows) *jsonTiles {
 	d := v.Width()
 	return &jsonTiles{
-		document: &r.document,
+		document: &r.document, sent: r.sent,
 		read: func(work *workspace, most int) (n int, err error) {
 			work.features = resized(work.features, most*d)
 			for ; n < most; n++ {
@@ -77,7 +85,7 @@ func newDenseTiles(v *version, r *jsonRows) *jsonTiles {
 
 func newSparseTiles(v *version, r *sparseRows) *jsonTiles {
 	return &jsonTiles{
-		document: &r.document,
+		document: &r.document, sent: r.sent,
 		read: func(work *workspace, most int) (n int, err error) {
 			for work.sparse.Reset(); n < most; n++ {
 				if more, err := r.next(&work.sparse); err != nil || !more {
@@ -94,6 +102,7 @@ func newSparseTiles(v *version, r *sparseRows) *jsonTiles {
 var errAgain = errors.New("the rows begin again")
 
 func (r *jsonTiles) next(work *workspace, most int) (n int, err error) {
+	r.places = r.places[:0]
 	if n, err = r.read(work, most); err != nil {
 		return 0, r.late(err)
 	}
@@ -134,6 +143,10 @@ func (r *jsonTiles) rest(work *workspace) (n int, again bool, err error) {
 	return n, again, err
 }
 
+func (r *jsonTiles) features(dst []byte, i int) []byte {
+	return r.sent(dst, r.Between(r.places[i][0], r.places[i][1]))
+}
+
 func (r *jsonTiles) close() {}
 
 // arrowRows are rows of a stream of Arrow.
@@ -145,6 +158,9 @@ type arrowRows struct {
 	batch *examples.Rows
 	at    int // rows of the batch that next has returned
 	count int // rows that next has returned
+
+	text    func() ([]byte, bool) // the next row as JSON; nil: nobody asks for it
+	endText func()
 }
 
 func (r *arrowRows) next(work *workspace, most int) (n int, err error) {
@@ -186,7 +202,18 @@ func (r *arrowRows) rest(*workspace) (n int, again bool, err error) {
 
 func (r *arrowRows) finish() (again bool, err error) { return false, nil }
 
-func (r *arrowRows) close() { r.stop() }
+func (r *arrowRows) features(dst []byte, _ int) []byte {
+	if text, ok := r.text(); ok {
+		return append(dst, text...)
+	}
+	return append(dst, "null"...)
+}
+
+func (r *arrowRows) close() {
+	if r.stop(); r.endText != nil {
+		r.endText()
+	}
+}
 
 // tooMany refuses more rows than there may be.
 func tooMany(limit int) error {

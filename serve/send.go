@@ -18,6 +18,7 @@ func (p *prediction) sendWhole(ctx context.Context, w http.ResponseWriter) error
 	for _, piece := range pieces {
 		length += len(piece)
 	}
+	p.record.Send(p.count)
 	if p.metrics.rows.Add(float64(p.count)); length <= firstRead { // which the buffers of the connection take
 		p.head(w, length)
 		for _, piece := range pieces {
@@ -52,9 +53,10 @@ func (p *prediction) sendPieces(ctx context.Context, w http.ResponseWriter, rest
 	if p.count+rest > p.Server.options.MaxRows {
 		return tooMany(p.Server.options.MaxRows)
 	}
+	rows := p.count + rest
 	piece := append(p.encoder.opening(), p.work.rows...)
 	p.done()
-	held := 2*int64(cap(piece)) + keptAnswer + newGiven(p.version).bytes(p.count+rest)
+	held := 2*int64(cap(piece)) + keptAnswer + newGiven(p.version).bytes(rows)
 	if !p.reserve(ctx, held) {
 		return p.full()
 	}
@@ -64,6 +66,7 @@ func (p *prediction) sendPieces(ctx context.Context, w http.ResponseWriter, rest
 	defer p.senders.end(out)
 	err := out.write(piece)
 	for err == nil {
+		p.record.Send(rows)
 		if piece, err = p.piece(ctx, piece[:0]); err != nil || len(piece) == 0 {
 			break
 		}
@@ -75,6 +78,7 @@ func (p *prediction) sendPieces(ctx context.Context, w http.ResponseWriter, rest
 	if err != nil {
 		panic(http.ErrAbortHandler) // the answer has begun: who reads it must see that it has no end
 	}
+	p.record.Send(rows)
 	p.metrics.rows.Add(float64(p.count))
 	return nil
 }

@@ -25,6 +25,8 @@ import (
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // description is the OpenAPI description of what a server answers, as /openapi.json has it.
@@ -49,10 +51,12 @@ type Server struct {
 	versions Versions
 	registry *prometheus.Registry
 	metrics  *metrics
+	register prometheus.Registerer // for the metrics of the pipeline
 	last     atomic.Pointer[version]
 	cores    chan *workspace     // those that no request uses
 	memory   *semaphore.Weighted // of bodies, and of answers that are being sent
 	senders  *senders
+	answers  *answers.Writer // nil: answers are not written
 	bodies   buffers
 	garbage  atomic.Int64 // bytes of large buffers that the collector has not taken yet
 	// collecting is locked while a request has the collector run.
@@ -80,6 +84,7 @@ type version struct {
 	options      layout.Options // of the rows
 	places       *layout.Places
 	quoted       []json.RawMessage // the labels as JSON
+	names        []json.RawMessage // of the columns of dense rows, as JSON; nil: they have none
 	wholeNumbers []int64           // the labels, if all are whole numbers; else nil
 }
 
@@ -105,7 +110,8 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 			return nil, err
 		}
 	}
-	s.metrics = newMetrics(s, registry, pipeline)
+	s.register = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
+	s.metrics = newMetrics(s)
 	s.routes = map[string]route{
 		"/predict":      {method: http.MethodPost, answer: s.predict},
 		"/model":        {method: http.MethodGet, answer: s.manifest},
@@ -148,6 +154,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}()
 	select {
 	case err := <-ended:
+		s.closeAnswers(ctx)
 		return err
 	case <-ctx.Done():
 	}
@@ -159,6 +166,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		err = server.Close()
 	}
 	<-ended
+	s.closeAnswers(ctx)
 	return err
 }
 
@@ -254,6 +262,7 @@ func (s *Server) newest() (*version, error) {
 		if v.places, err = layout.NewPlaces(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
 			return nil, err
 		}
+		v.names = examples.TextLabels.Values(v.places.Names())
 	}
 	s.last.Store(v)
 	return v, nil

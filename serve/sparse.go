@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/serve/answers"
 	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
@@ -73,8 +75,21 @@ func (r *sparseRows) next(rows *examples.SparseRows) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("row %d: %w", r.count, err)
 	}
-	r.count++
+	r.rowEnds()
 	return true, nil
+}
+
+// sent appends a row as it was sent: a text with the name of its column, and two lists as an object of the values by their indices.
+func (r *sparseRows) sent(dst, row []byte) []byte {
+	if r.words != nil && row[0] == '"' {
+		name, _ := json.Marshal(r.text) // a text has JSON
+		return append(append(append(append(append(dst, '{'), name...), ':'), row...), '}')
+	}
+	var pairs struct{ Indices, Values json.RawMessage }
+	if r.words == nil && row[0] == '{' && json.Unmarshal(row, &pairs) == nil {
+		return answers.AppendPairs(dst, pairs.Indices, pairs.Values)
+	}
+	return append(dst, row...)
 }
 
 // countWords appends the counts of a text.

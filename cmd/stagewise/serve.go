@@ -90,11 +90,14 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	recorder, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
 	defer finish()
 	if f.modelFile != "" {
+		if topic := c.Serve.Answers.Topic; topic != "" {
+			return option.Problem{Key: "serve.answers.topic", Value: topic, Want: "no value with --model, which connects to no brokers"}
+		}
 		m, err := readModel(f.modelFile)
 		if err != nil {
 			return failed(err)
 		}
-		return failed(answer(cmd.Context(), c.Serve, serve.Fixed(m), m.Manifest.Name, recorder))
+		return failed(answer(cmd.Context(), c, serve.Fixed(m), m.Manifest.Name, nil, recorder))
 	}
 	err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 		follower, err := client.FollowOn(cmd.Context(), log, client.Options{
@@ -108,7 +111,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		ctx, stop := context.WithCancel(cmd.Context())
 		var beside sync.WaitGroup
 		beside.Go(func() { appear(ctx, log, c.Name, follower, recorder) })
-		err = answer(ctx, c.Serve, follower, c.Name, recorder)
+		err = answer(ctx, c, follower, c.Name, log, recorder)
 		stop()
 		beside.Wait()
 		return errors.Join(err, follower.Close())
@@ -119,14 +122,24 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	return failed(err)
 }
 
-// answer answers requests until ctx ends.
-func answer(ctx context.Context, o serve.Options, versions serve.Versions, pipeline string, recorder event.Recorder) error {
+// answer answers requests until ctx ends. log has the topic of the answers; nil: they are not written.
+func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
+	recorder event.Recorder) error {
+	o := c.Serve
 	registry, _ := telemetry.NewRegistry(pipeline, protocol.RoleServe)
 	server, err := serve.New(o, versions, registry, pipeline)
 	if err != nil {
 		return err
 	}
 	server.Notify(func(text string) { event.Notice(recorder, "%s", text) })
+	if o.Answers.Topic != "" {
+		if err := log.Create(ctx, kafkalog.Topic{Name: o.Answers.Topic, Partitions: c.Examples.Partitions}); err != nil {
+			return fmt.Errorf("serve.answers.topic: %w", err)
+		}
+		if err := server.WriteAnswers(ctx, log); err != nil {
+			return err
+		}
+	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return option.Problem{Key: "serve.listen", Value: o.Listen, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}

@@ -54,6 +54,18 @@ func (p *Places) Columns() int { return len(p.layout.Cells) }
 // HasNames reports whether the columns have names.
 func (p *Places) HasNames() bool { return len(p.byName) > 0 }
 
+// Names returns the names of the columns; nil if they have none.
+func (p *Places) Names() []string {
+	if !p.HasNames() {
+		return nil
+	}
+	names := make([]string, p.Columns())
+	for name, i := range p.byName {
+		names[i] = name
+	}
+	return names
+}
+
 // Find returns the number of the column of a name.
 func (p *Places) Find(name []byte) (column int, ok bool) {
 	column, ok = p.byName[string(name)]

@@ -34,6 +34,9 @@ func (s *Scanner) Errorf(format string, values ...any) error {
 	return fmt.Errorf("byte %d: %s", s.At, fmt.Sprintf(format, values...))
 }
 
+// Between returns the text from a place to another.
+func (s *Scanner) Between(from, to int) []byte { return s.text[from:to] }
+
 // Peek skips space and returns the next byte, which is 0 at the end.
 func (s *Scanner) Peek() byte {
 	for ; s.At < len(s.text); s.At++ {

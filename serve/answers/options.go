@@ -1,0 +1,57 @@
+package answers
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"regexp"
+
+	"github.com/stagewise/stagewise/config/option"
+)
+
+// Options are the keys under `serve.answers`.
+type Options struct {
+	Topic  string  // "": answers are not written
+	Sample float64 // the fraction of requests whose answers are written, above 0 and at most 1
+}
+
+// Defaults returns the options where a configuration says nothing.
+func Defaults() Options { return Options{Sample: 1} }
+
+// Keys documents the keys under `serve.answers`.
+func Keys() []option.Key {
+	return []option.Key{
+		{Name: "topic", Meaning: "topic to which `serve` writes its answers: of each row the features, the prediction, the version and the id of the " +
+			"request. It is created if it does not exist. None: they are not written. See [answers](serving.md#answers-on-a-topic)"},
+		{Name: "sample", Meaning: "fraction of the requests whose answers are written, chosen by a hash of the request's id"},
+	}
+}
+
+// topicName is Kafka's own rule for the names of topics.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// Check returns the keys that can't be followed, with what is expected.
+func (o Options) Check() (problems []option.Problem) {
+	if o.Topic != "" && !topicName.MatchString(o.Topic) {
+		problems = append(problems, option.Problem{Key: "topic", Value: o.Topic,
+			Want: "the name of a topic: letters, digits, dots, hyphens and underscores"})
+	}
+	if !(o.Sample > 0 && o.Sample <= 1) { // also refuses NaN
+		problems = append(problems, option.Problem{Key: "sample", Value: fmt.Sprint(o.Sample), Want: "a fraction, above 0 and at most 1"})
+	}
+	return problems
+}
+
+// samples reports whether the answers to a request are written: those to the same id are, whichever server answers.
+func (o Options) samples(id string) bool {
+	if o.Sample == 1 {
+		return true
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // it never fails
+	// FNV mixes the last bytes badly into the high bits; this is the end of MurmurHash3.
+	x := h.Sum64()
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return float64(x^x>>33) < o.Sample*math.MaxUint64
+}

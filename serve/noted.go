@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/stagewise/stagewise/serve/answers"
+)
+
+// WriteAnswers makes the server write what it answers to the topic of its options. It is called before the server answers, and Serve ends
+// it.
+func (s *Server) WriteAnswers(ctx context.Context, log answers.Log) (err error) {
+	s.answers, err = answers.Open(ctx, s.options.Answers, log, s.register, func(text string) { s.notice(text) })
+	return err
+}
+
+// closeAnswers writes what waits, once the last request was answered.
+func (s *Server) closeAnswers(ctx context.Context) {
+	if s.answers == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Timeout)
+	defer cancel()
+	if err := s.answers.Close(ctx); err != nil {
+		s.notice(err.Error())
+	}
+}
+
+// begin returns the record of what is answered to a request, and tells who asked its id; nil if answers are not written, or not to this request.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) (*answers.Request, error) {
+	if s.answers == nil {
+		return nil, nil
+	}
+	id := r.Header.Get(answers.Header)
+	if id == "" {
+		id = answers.DrawID()
+	}
+	if !answers.ValidID(id) {
+		return nil, refuse(http.StatusBadRequest, "%s %.40q: expected up to 200 printable ASCII characters without spaces", answers.Header, id)
+	}
+	w.Header().Set(answers.Header, id)
+	return s.answers.Begin(id), nil
+}
+
+// note records what is predicted of the rows of a tile.
+func (p *prediction) note(n int) {
+	if p.record == nil {
+		return
+	}
+	k, given := len(p.quoted), newGiven(p.version)
+	for i := range n {
+		of := answers.Predicted{Classes: p.quoted, Several: given.several}
+		if p.predictsNumbers() {
+			of.Numbers = p.work.predicted.numbers[i*k : (i+1)*k]
+		} else {
+			of.Values = p.work.predicted.probabilities[i*k : (i+1)*k]
+			given.reset()
+			given.add(of.Values)
+			given.of(0, func(class int) { of.Labels = append(of.Labels, p.quoted[class]) })
+			p.order = mostProbable(p.order, of.Values, answers.MostProbable(p.asks.top))
+			of.Top = p.order
+		}
+		p.record.Add(func(dst []byte) []byte { return p.rows.features(dst, i) }, of)
+	}
+}

@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/serve/answers"
+)
+
+// written has the messages that a server has written.
+type written struct {
+	mutex    sync.Mutex
+	messages []kafkalog.Message
+}
+
+func (w *written) Partitions(context.Context, string) (int, error) { return 1, nil }
+
+func (w *written) Append(_ context.Context, _ string, _ int, messages ...kafkalog.Message) (int64, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.messages = append(w.messages, messages...)
+	return 0, nil
+}
+
+// recorded returns what a server of a model answers to a request, and the messages that it writes.
+func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*httptest.ResponseRecorder, []kafkalog.Message) {
+	t.Helper()
+	log := &written{}
+	o := Defaults()
+	o.Answers.Topic = "answers"
+	s := newServer(t, o, Fixed(m))
+	if err := s.WriteAnswers(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("POST", "/predict", strings.NewReader(string(body)))
+	r.Header.Set("Content-Type", kind)
+	if id != "" {
+		r.Header.Set(answers.Header, id)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	s.closeAnswers(t.Context())
+	return w, log.messages
+}
+
+// A message has the features as they were sent, by the names of their columns wherever they have names, and what the answer says.
+func TestAnswersOnATopic(t *testing.T) {
+	nested := newModel(t, 3, 2, examples.Columns{{Name: "user.age"}, {Name: "height"}}, layout.MissingMean)
+	table := arrow.NewSchema([]arrow.Field{{Name: "city", Type: arrow.BinaryTypes.String}, {Name: "age", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "height", Type: arrow.PrimitiveTypes.Float32}}, nil)
+	for name, c := range map[string]struct {
+		model *model.Model
+		kind  string
+		body  []byte
+		want  []string // features
+	}{
+		"objects, with columns that the model does not have": {newModel(t, 3, 5, people, layout.MissingMean), typeJSON,
+			[]byte(`{"rows": [ {"city": "Rome", "age":  3, "height": null, "id": [1, {"a": "]"}]} , {"age": 4.50}]}`),
+			[]string{`{"city": "Rome", "age":  3, "height": null, "id": [1, {"a": "]"}]}`, `{"age": 4.50}`}},
+		"lists": {newModel(t, 3, 5, people, layout.MissingMean), typeJSON, []byte(`{"rows": [[3, "Oslo", null], ["4", "x,]", 1e2]]}`),
+			[]string{`{"age":3,"city":"Oslo","height":null}`, `{"age":"4","city":"x,]","height":1e2}`}},
+		"lists of columns that come after them": {newModel(t, 3, 5, people, layout.MissingMean), typeJSON,
+			[]byte(`{"rows": [["Rome", 5, 1]], "columns": ["city", "id", "age"]}`), []string{`{"city":"Rome","id":5,"age":1}`}},
+		"values within others": {nested, typeJSON, []byte(`{"rows": [{"user": {"age": 3}}, [1, 2]]}`),
+			[]string{`{"user": {"age": 3}}`, `{"user.age":1,"height":2}`}},
+		"features without names": {newModel(t, 3, 2, nil, layout.MissingError), typeJSON, []byte(`{"rows": [[1, 2], [3, 4]]}`),
+			[]string{`[1, 2]`, `[3, 4]`}},
+		"sparse rows": {sparseModel(t, 4, ""), typeJSON, []byte(`{"rows": [{"indices": [0, 3], "values": [1.5, 2]}, [0, 1, 2, 0], {"values": [], "indices": []}]}`),
+			[]string{`{"0":1.5,"3":2}`, `[0, 1, 2, 0]`, `{}`}},
+		"texts": {sparseModel(t, 64, "message"), typeJSON, []byte(`{"rows": ["a \"text\"", {"message": "another", "id": 1}]}`),
+			[]string{`{"message":"a \"text\""}`, `{"message": "another", "id": 1}`}},
+		"Arrow": {newModel(t, 3, 5, people, layout.MissingMean), typeArrow, arrowStream(t, table, func(batch int, b *array.RecordBuilder) {
+			b.Field(0).(*array.StringBuilder).AppendValues([]string{"Rome", "Oslo"}, nil)
+			b.Field(1).(*array.Float64Builder).AppendValues([]float64{float64(batch), 2.5}, []bool{true, batch == 0})
+			b.Field(2).(*array.Float32Builder).AppendValues([]float32{0.1, 4}, nil)
+		}, 2), []string{`{"city":"Rome","age":0,"height":0.1}`, `{"city":"Oslo","age":2.5,"height":4}`,
+			`{"city":"Rome","age":1,"height":0.1}`, `{"city":"Oslo","age":null,"height":4}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, messages := recorded(t, c.model, c.kind, "r-1", c.body)
+			if w.Code != http.StatusOK || len(messages) != len(c.want) || w.Header().Get(answers.Header) != "r-1" {
+				t.Fatalf("%d: %s; %d messages", w.Code, w.Body, len(messages))
+			}
+			again, _ := recorded(t, c.model, typeJSON, "", []byte("{}")) // another request, without an id and rows
+			if id := again.Header().Get(answers.Header); len(id) < 16 {
+				t.Errorf("id %q", id)
+			}
+			for i, message := range messages {
+				var got struct {
+					Request      string
+					Row, Version int
+					Features     json.RawMessage
+					Prediction   struct {
+						Label         string
+						Probabilities map[string]float32
+					}
+				}
+				if err := json.Unmarshal(message.Value, &got); err != nil {
+					t.Fatalf("%s: %v", message.Value, err)
+				}
+				key := fmt.Sprint("r-1/", i)
+				if len(c.want) == 1 {
+					key = "r-1"
+				}
+				if string(got.Features) != c.want[i] || got.Request != "r-1" || got.Row != i || got.Version != c.model.Manifest.Version || string(message.Key) != key {
+					t.Errorf("%s: %s, expected features %s", message.Key, message.Value, c.want[i])
+				}
+				best, sum := float32(0), float32(0)
+				for _, p := range got.Prediction.Probabilities {
+					best, sum = max(best, p), sum+p
+				}
+				if len(got.Prediction.Probabilities) != len(labels) || got.Prediction.Probabilities[got.Prediction.Label] != best || sum < 0.999 || sum > 1.001 {
+					t.Errorf("%s", message.Value)
+				}
+				if c.kind == typeJSON {
+					checkAgrees(t, w, i, got.Prediction.Label, got.Prediction.Probabilities)
+				}
+			}
+		})
+	}
+}
+
+// checkAgrees compares what was written of a row with the answer.
+func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label string, probabilities map[string]float32) {
+	t.Helper()
+	var answer struct {
+		Labels        []string
+		Probabilities [][]float32
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float32{}
+	for c, p := range answer.Probabilities[row] {
+		want[labels[c]] = p
+	}
+	if answer.Labels[row] != label || !reflect.DeepEqual(want, probabilities) {
+		t.Errorf("row %d: %s %v, the answer is %s", row, label, probabilities, w.Body)
+	}
+}
+
+// An answer that is sent in pieces is written as one that is not.
+func TestLongAnswersOnATopic(t *testing.T) {
+	many := make([]string, 3000)
+	for i := range many {
+		many[i] = fmt.Sprint("class ", i)
+	}
+	m := newModelOf(t, many, 1, 2, nil, layout.MissingError)
+	rows := strings.Repeat("[1,2],", 299) + "[1,2]"
+	w, messages := recorded(t, m, typeJSON, "long", []byte(`{"rows": [`+rows+`]}`))
+	if w.Code != http.StatusOK || len(messages) != 300 {
+		t.Fatalf("%d, %d messages", w.Code, len(messages))
+	}
+	for i, message := range messages {
+		if want := fmt.Sprintf("long/%d", i); string(message.Key) != want || !json.Valid(message.Value) {
+			t.Fatalf("%s: %s", message.Key, message.Value)
+		}
+	}
+}
+
+// Numbers and several labels are written as what they are, and a wrong id is refused before anything is predicted.
+func TestAnswersOfOtherTasks(t *testing.T) {
+	numbers := newModelOf(t, labels, 1, 2, nil, layout.MissingError, func(m *schemas.Manifest) { m.Plan.Targets, m.Plan.Stages[0].Link = labels, link.Identity })
+	w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2]]}`))
+	if w.Code != http.StatusOK || len(messages) != 1 || !strings.Contains(string(messages[0].Value), `"prediction":{"values":{"no":`) ||
+		!strings.HasSuffix(string(messages[0].Value), `"é":null}}}`) || !json.Valid(messages[0].Value) {
+		t.Errorf("%d: %v", w.Code, messages)
+	}
+	if w, messages := recorded(t, numbers, typeJSON, "a b", []byte(`{"rows": [[1, 2]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 ||
+		!strings.Contains(w.Body.String(), answers.Header) {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	if w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2], [1]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 {
+		t.Errorf("%d: %v", w.Code, messages)
+	}
+}
