@@ -2,8 +2,11 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
@@ -26,7 +29,11 @@ func (s *Server) closeAnswers(ctx context.Context) {
 	}
 }
 
-// begin returns the record of what is answered to a request, and tells who asked its id; nil if answers are not written, or not to this request.
+// quotedNames returns the names of columns as JSON; none if they have none.
+func quotedNames(p *layout.Places) []json.RawMessage { return examples.TextLabels.Values(p.Names()) }
+
+// begin returns the record of what is answered to a request, and tells who asked its id; nil if answers are not written, or not to
+// this request.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request) (*answers.Request, error) {
 	if s.answers == nil {
 		return nil, nil

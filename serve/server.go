@@ -25,7 +25,6 @@ import (
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
@@ -262,7 +261,7 @@ func (s *Server) newest() (*version, error) {
 		if v.places, err = layout.NewPlaces(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
 			return nil, err
 		}
-		v.names = examples.TextLabels.Values(v.places.Names())
+		v.names = quotedNames(v.places)
 	}
 	s.last.Store(v)
 	return v, nil

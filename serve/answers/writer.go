@@ -24,7 +24,9 @@ const (
 
 // Log is where answers are written. *kafkalog.Log is one.
 type Log interface {
+	// Partitions returns how many partitions the topic has.
 	Partitions(ctx context.Context, topic string) (int, error)
+	// Append writes messages to the end of a partition, and retries until that succeeds, cannot succeed, or ctx ends.
 	Append(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) (base int64, err error)
 }
 
@@ -64,7 +66,7 @@ func Open(ctx context.Context, o Options, log Log, register prometheus.Registere
 	w := &Writer{
 		options: o, log: log, notice: notice, now: time.Now, limit: bufferBytes, partition: kafkalog.Partitioner(partitions),
 		written: counter("answers_written_total", "Rows whose answers were written to serve.answers.topic."),
-		dropped: counter("answers_dropped_total", "Rows whose answers were not written, because the buffer was full or the brokers refused them."),
+		dropped: counter("answers_dropped_total", "Rows whose answers were not written: the buffer was full, or the brokers refused them."),
 		wake:    make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	register.MustRegister(w.written, w.dropped)
