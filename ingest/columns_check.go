@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,30 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
 )
+
+// checkServed finds what is impossible in the columns of what was served.
+func (o Options) checkServed() (problems []option.Problem) {
+	label, version := o.Served.Label, o.Served.Version
+	wrong := func(key string, column layout.Column, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: cmp.Or(string(column), "not set"), Want: want})
+	}
+	switch {
+	case label == "" && version == "":
+	case o.FromTopic == "":
+		wrong("served", cmp.Or(label, version), "examples.from_topic with it: what was served is in the messages of a topic")
+	case label == "":
+		wrong("served.label", label, "the path of the label that was served, such as prediction.label, with examples.served.version")
+	case version == "":
+		wrong("served.version", version, "the path of the version that served, with examples.served.label")
+	case len(o.Targets) > 0 || o.Several():
+		wrong("served", label, "no value with several labels or examples.targets: it is about one label a row")
+	case version == label || slices.ContainsFunc([]layout.Column{o.Weight, o.Text, o.Label}, func(c layout.Column) bool {
+		return c == label || c == version
+	}):
+		wrong("served", label, "columns of their own")
+	}
+	return problems
+}
 
 // checkColumns finds impossible columns in files of these formats.
 func (o Options) checkColumns(formats []format.Format) (problems []option.Problem) {
@@ -31,6 +56,7 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 	if isLabel(o.Weight) {
 		wrong("weight", string(o.Weight), "another column than the label's")
 	}
+	problems = append(problems, o.checkServed()...)
 	use := map[string]bool{}
 	for _, list := range []struct {
 		key     string

@@ -69,6 +69,9 @@ func Keys() []option.Key {
 		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
 			"column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
+		{Name: "served.label", Meaning: "with `from_topic`: path of the label that a server gave the row, such as `prediction.label`. Reports " +
+			"then have the error of what was served, by version. See [answers](serving.md#answers-on-a-topic)"},
+		{Name: "served.version", Meaning: "path of the number of the version that gave the row that label, such as `version`"},
 		{Name: "text", Meaning: readBy("text") + ": text column, by number from 0 or by name: its word counts are the features, as " +
 			"sparse rows; columns other than the text, the label and the weight are left out; none: no texts"},
 		{Name: "words.vocabulary", Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},

@@ -188,7 +188,7 @@ func (v *Values) append(rows *examples.Rows) {
 	if b.Rows == 0 {
 		*b = examples.Rows{
 			Cols: rows.Cols, Columns: rows.Columns, Floats: b.Floats[:0], Words: b.Words[:0], NoLabel: b.NoLabel[:0],
-			LabelLists: b.LabelLists[:0], Targets: b.Targets[:0], Weights: b.Weights[:0], Origins: b.Origins[:0],
+			LabelLists: b.LabelLists[:0], Targets: b.Targets[:0], Weights: b.Weights[:0], Served: b.Served[:0], Origins: b.Origins[:0],
 		}
 		if v.sparse.Reset(); rows.Sparse != nil {
 			b.Sparse, b.Floats = &v.sparse, nil
@@ -203,6 +203,7 @@ func (v *Values) append(rows *examples.Rows) {
 	b.Floats, b.Words = append(b.Floats, rows.Floats...), append(b.Words, rows.Words...)
 	b.LabelLists = append(b.LabelLists, rows.LabelLists...)
 	b.Targets, b.Weights = append(b.Targets, rows.Targets...), append(b.Weights, rows.Weights...)
+	b.Served = append(b.Served, rows.Served...)
 	if rows.Sparse != nil {
 		for row := range rows.Rows {
 			indices, values := rows.Sparse.Row(row)

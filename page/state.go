@@ -119,6 +119,8 @@ type Version struct {
 	HoldoutError     *float64 `json:"holdout_error"`
 	TestError        *float64 `json:"test_error"`
 	PrequentialError *float64 `json:"prequential_error"`
+	ServedError      *float64 `json:"served_error"` // of what it has answered for rows that have their label by now
+	ServedRows       int64    `json:"served_rows"`  // these rows
 	Offered          bool     `json:"offered"`
 	Pinned           bool     `json:"pinned"`
 	Latest           bool     `json:"latest"` // subscribers get it

@@ -164,6 +164,7 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 	for _, p := range r.places {
 		numbers[p.Run] = strconv.Itoa(p.Version)
 	}
+	served := r.served()
 	for _, p := range r.listed() {
 		d := r.catalogue[p.Run]
 		if d == nil {
@@ -171,6 +172,9 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 		}
 		v := d.Version
 		v.Offered, v.Pinned, v.Latest = !p.Withheld, p.Run == r.pinned, p.Run == r.latest()
+		if s := served[v.Version]; s.Rows > 0 {
+			v.ServedError, v.ServedRows = &s.Error, s.Rows
+		}
 		if d.parent != "" {
 			v.Parent = cmp.Or(numbers[d.parent], "run "+d.parent)
 		}
@@ -180,6 +184,24 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 		quality = qualityOf(d.report)
 	}
 	return list, quality
+}
+
+// served returns how often versions answered wrongly, by their number, as the updates that are described have found.
+func (r *reader) served() map[int]schemas.ServedReport {
+	all := map[int]schemas.ServedReport{}
+	for _, p := range r.listed() {
+		d := r.catalogue[p.Run]
+		if d == nil || d.report == nil || d.report.Retrain == nil {
+			continue
+		}
+		for _, s := range d.report.Retrain.Served {
+			sum := all[s.Version]
+			rows := sum.Rows + s.Rows
+			all[s.Version] = schemas.ServedReport{Version: s.Version, Rows: rows,
+				Error: (float64(sum.Rows)*sum.Error + float64(s.Rows)*s.Error) / float64(max(rows, 1))}
+		}
+	}
+	return all
 }
 
 // qualityOf returns how good the predictions of a version are: of rows that it has not learnt, if there are any.

@@ -44,6 +44,7 @@ func layouts() []layout {
 				{FieldJudgedGroups, "[64, 2], last stage of a run of a chain: Σw and Σw·loss of the rows that the gate is about, by group, with the weights of the visit"},
 				{FieldRevisitedGroups, "[64, 3], last stage of an update, in its visit with the final weights: Σw, and Σw·loss of the version that subscribers have and of the one that the run makes, of the rows that the gate is about in increments that are visited again, by group; absent if there are none, or if the two versions have not one preparation"},
 				{statistics.FieldQuality, "[3, 2], survey of an update: how the version before predicts the rows"}, {statistics.FieldBins, "[3, 15, 3], as that"}, {statistics.FieldConfusion, "[3, k, k], as that"},
+				{"served", "[n, 4], survey of an update whose examples say what was served: of each version that answered for training rows its number, Σw, rows, and Σw of the rows with another label"},
 				{"messages", "[n, 5], survey of an update: offset, Σw, rows, Σw of wrong rows, Σw·loss of the training rows of each message"},
 				{"increments", "text, survey of a full run of a chain: what counts of each increment, as JSON"},
 				{statistics.FieldWords, "[m, 256, k+1], visit −1 of a stage of the kind `trees`: of each code of each column of words Σ w r and Σ w h, h the mean curvature of the loss in a row's scores"},

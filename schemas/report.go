@@ -64,6 +64,8 @@ type RetrainReport struct {
 	PrequentialECE     *float64 `json:"prequential_ece"`      // their expected calibration error, 15 bins of confidence
 	// of numbers: the root of the mean squared error, a mean over the numbers
 	PrequentialRMSE *float64 `json:"prequential_rmse,omitempty"`
+	// how well versions answered for these rows when they were served, by version; absent if none is known to have been served
+	Served []ServedReport `json:"served,omitempty"`
 	// the prequential error by message, in the order of the log, in at most 100 bins
 	Curve []statistics.ErrorBin `json:"curve,omitempty"`
 	// percent, of the holdout rows that were visited; null without any
@@ -78,6 +80,13 @@ type RetrainReport struct {
 	// the messages with the new rows, if most of them can't be used
 	MostlyBad *coverage.BadMessages `json:"mostly_bad,omitempty"`
 	Seconds   float64               `json:"seconds"` // from the plan to the version
+}
+
+// ServedReport says how well a version answered for rows when they were served.
+type ServedReport struct {
+	Version int     `json:"version"` // that answered
+	Rows    int64   `json:"rows"`    // training rows for which it did
+	Error   float64 `json:"error"`   // percent: of these rows, by weight, with another label than it answered
 }
 
 // Values of RetrainReport.Kind.

@@ -18,16 +18,18 @@ import (
 type Role uint8
 
 const (
-	Feature   Role = iota // a number, or a list of them
-	Category              // a word, of which several features are made
-	Time                  // a date or a time, of whose parts features are made
-	Label                 // a word, or several
-	Target                // a number to predict
-	Indicator             // 1 in the rows with a label
-	Weight                // a number ≥ 0
-	Counted               // a text, whose words are counted
-	Entries               // a sparse row
-	Hashed                // a word, which a hash gives a column of a mixed row
+	Feature       Role = iota // a number, or a list of them
+	Category                  // a word, of which several features are made
+	Time                      // a date or a time, of whose parts features are made
+	Label                     // a word, or several
+	Target                    // a number to predict
+	Indicator                 // 1 in the rows with a label
+	Weight                    // a number ≥ 0
+	Counted                   // a text, whose words are counted
+	Entries                   // a sparse row
+	ServedLabel               // the label that a server gave the row
+	ServedVersion             // the version that did
+	Hashed                    // a word, which a hash gives a column of a mixed row
 	ignored
 )
 

@@ -15,6 +15,9 @@ type Options struct {
 	// and otherwise the column "label"; without Weight, every example weighs 1.
 	Label  Column `mapstructure:"label" yaml:"label"`
 	Weight Column `mapstructure:"weight" yaml:"weight"`
+	// Served are the columns of what a server answered for a row, of a topic that
+	// ingest follows.
+	Served ServedColumns `mapstructure:"served" yaml:"served"`
 	// Text is a column of texts, whose words become features as Words says; "": none.
 	Text  Column             `mapstructure:"text" yaml:"text"`
 	Words vocabulary.Options `mapstructure:"words" yaml:"words"`
@@ -78,6 +81,12 @@ type Options struct {
 func Defaults() Options {
 	return Options{Labels: LabelsOne, Missing: MissingError, MissingValues: DefaultMissingValues(), BatchRows: 1024,
 		Words: vocabulary.Defaults()}
+}
+
+// ServedColumns are the columns of what a server answered for a row: both or neither.
+type ServedColumns struct {
+	Label   Column `mapstructure:"label" yaml:"label"`     // the label that it gave the row
+	Version Column `mapstructure:"version" yaml:"version"` // the number of the version that did
 }
 
 // ColumnChoice selects the columns that become features, by their numbers or names.

@@ -71,7 +71,31 @@ func (l *Layout) assignRest() error {
 	if err := l.assignWeight(); err != nil {
 		return err
 	}
+	if err := l.assignServed(); err != nil {
+		return err
+	}
 	return l.AssignText()
+}
+
+// assignServed gives the columns of what was served their roles, if there are any.
+func (l *Layout) assignServed() error {
+	for _, c := range []struct {
+		column Column
+		role   Role
+	}{{l.Options.Served.Label, ServedLabel}, {l.Options.Served.Version, ServedVersion}} {
+		if c.column == "" {
+			continue
+		}
+		at, err := l.Column(c.column)
+		if err != nil {
+			return err
+		}
+		if r := l.Cells[at].Role; r == Label || r == Weight || r == ServedLabel {
+			return l.Locate(at, errors.New("examples.served needs columns of its own"))
+		}
+		l.Cells[at].Role = c.role
+	}
+	return nil
 }
 
 // assignWeight gives the column of the weight its role, if there is one.

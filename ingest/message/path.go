@@ -19,8 +19,8 @@ const Label = "label"
 // LaterLabel is the column of a label that comes from another message: no message has it.
 const LaterLabel = "examples.outcome.label"
 
-// Columns returns the names of the columns that the options read: those of the label or of what else is predicted, the weight and
-// the text if there are such columns, and those of features.
+// Columns returns the names of the columns that the options read: those of the label or of what else is predicted, the weight,
+// the text and what was served if there are such columns, and those of features.
 func Columns(o layout.Options) []string {
 	columns := slices.Concat(o.Targets, o.LabelColumns)
 	switch {
@@ -30,7 +30,7 @@ func Columns(o layout.Options) []string {
 	default:
 		columns = []string{cmp.Or(string(o.Label), Label)}
 	}
-	for _, c := range []layout.Column{o.Weight, o.Text} {
+	for _, c := range []layout.Column{o.Weight, o.Text, o.Served.Label, o.Served.Version} {
 		if c != "" {
 			columns = append(columns, string(c))
 		}

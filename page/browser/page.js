@@ -329,15 +329,15 @@ function drawVersions() {
     const notes = [v.drift && h("span", { class: "trouble" }, "alarm"), v.mostly_bad && h("span", { class: "trouble" }, "bad messages"), v.unknown_rows && h("span", { class: "notice" }, plural(v.unknown_rows, "row") + " with a label that is not a class")].filter(Boolean);
     const what = v.latest ? h("span", { class: "good" }, v.pinned ? "in use, pinned" : "in use") : v.pinned ? "pinned" : v.offered ? "offered" : h("span", { class: "notice" }, "withheld");
     return h("tr", {}, h("th", { scope: "row", class: "number" }, v.version), h("td", {}, what), h("td", {}, v.kind), h("td", {}, v.parent || missing), cell(count(v.rows)),
-      cell(percent(v.prequential_error)), cell(percent(v.holdout_error)), cell(percent(v.test_error)), cell(percent(v.train_error)), h("td", {}, time(v.written)), h("td", {}, ...(notes.length ? notes.flatMap((e, i) => (i ? [", ", e] : [e])) : [missing])), h("td", {}, h("code", {}, v.digest)));
+      cell(percent(v.prequential_error)), cell(percent(v.served_error)), cell(percent(v.holdout_error)), cell(percent(v.test_error)), cell(percent(v.train_error)), h("td", {}, time(v.written)), h("td", {}, ...(notes.length ? notes.flatMap((e, i) => (i ? [", ", e] : [e])) : [missing])), h("td", {}, h("code", {}, v.digest)));
   }));
 }
 
 function drawErrors() {
   const all = state.versions;
-  const series = [["prequential_error", "", "new rows, before they were learnt"], ["holdout_error", "holdout", "holdout rows"], ["test_error", "test", "test rows"]]
+  const series = [["prequential_error", "", "new rows, before they were learnt"], ["served_error", "served", "what the version answered, once labels came"], ["holdout_error", "holdout", "holdout rows"], ["test_error", "test", "test rows"]]
     .map(([field, kind, name]) => ({ kind, name, points: all.filter((v) => v[field] !== null).map((v) => [v.version, v[field]]) })).filter((s) => s.points.length);
-  const at = (v) => (v.prequential_error !== null ? v.prequential_error : v.holdout_error !== null ? v.holdout_error : v.test_error !== null ? v.test_error : 0);
+  const at = (v) => (v.prequential_error !== null ? v.prequential_error : v.served_error !== null ? v.served_error : v.holdout_error !== null ? v.holdout_error : v.test_error !== null ? v.test_error : 0);
   const alarms = all.filter((v) => v.drift), withheld = all.filter((v) => !v.offered), out = all.find((v) => v.latest), full = all.filter((v) => v.kind === "full");
   const words = [plural(all.length, "version")];
   if (alarms.length) words.push(plural(alarms.length, "alarm"));

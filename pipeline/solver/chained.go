@@ -53,6 +53,7 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		if losses := statistics.LossesOf(c.found.sum.Tensors())[examples.Train]; losses.Weight > 0 {
 			retrain.PrequentialError, retrain.PrequentialLoss = report.Finite(losses.ErrorPercent()), report.Finite(losses.MeanLoss())
 			retrain.Curve = prequential.Curve(c.found.messages, plan.Chain)
+			retrain.Served = report.Served(c.found.served)
 			split := r.Splits[examples.Train.String()]
 			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss,
 				split.Brier, split.ECE, split.RMSE

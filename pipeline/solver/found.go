@@ -18,7 +18,8 @@ type chainFindings struct {
 	unknown    []examples.LabelRows
 	bad        coverage.BadMessages  // of the newest increment
 	messages   []prequential.Message // of an update
-	increments []coverage.Increment  // of a full run
+	served     []statistics.ServedLosses
+	increments []coverage.Increment // of a full run
 }
 
 // add adds what the survey of a run of a chain found in a partition.
@@ -35,6 +36,7 @@ func (f *chainFindings) add(plan *schemas.Plan, partition int, visit *statistics
 	for _, m := range visit.Messages {
 		f.messages = append(f.messages, prequential.Message{Partition: partition, MessageLosses: m})
 	}
+	f.served = statistics.AddServed(f.served, visit.Served...)
 	if plan.Update() != nil {
 		return
 	}

@@ -41,6 +41,7 @@ type Rows struct {
 	Targets    []float64  // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
 	Weights    []float32  // nil: every row has weight 1
 	Splits     []Split    // nil: every row is Train
+	Served     []Served   // what was answered for the rows; nil: nothing is known of any
 	// of the messages of a topic that the rows are of; "": of one without a key; nil: none has one, or they are of no
 	// topic
 	SourceKeys []string
@@ -83,6 +84,9 @@ func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	if r.Splits != nil {
 		fields = append(fields, arrow.Field{Name: columnSplit, Type: arrow.BinaryTypes.String})
 	}
+	if r.Served != nil {
+		fields = append(fields, servedFields()...)
+	}
 	if r.SourceKeys != nil {
 		fields = append(fields, arrow.Field{Name: columnSourceKey, Type: arrow.BinaryTypes.Binary, Nullable: true})
 	}
@@ -121,6 +125,10 @@ func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 			splits.Append(s.String())
 		}
 		next++
+	}
+	if r.Served != nil {
+		r.appendServed(b.Field(next).(*array.StringBuilder), b.Field(next+1).(*array.Int64Builder))
+		next += 2
 	}
 	if r.SourceKeys != nil {
 		keys := b.Field(next).(*array.BinaryBuilder)
@@ -264,6 +272,8 @@ type Batch struct {
 	weight  func(row int) float64
 	splits  values
 	targets *targets // nil: there are none
+	// what was answered, and by which versions
+	served, servedVersion values
 
 	forgotten     []bool        // rows that have no values any more; nil: there are none
 	unlabelled    map[int]bool  // rows whose labels and targets don't count
@@ -287,7 +297,11 @@ const wantFeatures = "a list of float32, float64 or uint8, or a list of structs 
 // [wire.ErrDamaged]; it is a *[ValueError] if a single value is at fault.
 func Decode(value []byte, mem memory.Allocator) (_ *Batch, err error) {
 	record, err := stream.Decode(value, mem, func(column string) bool {
-		return column == columnFeatures || column == columnLabel || column == columnWeight || column == columnSplit || column == columnTargets
+		switch column {
+		case columnFeatures, columnLabel, columnWeight, columnSplit, columnTargets, columnServed, columnServedVersion:
+			return true
+		}
+		return false
 	})
 	if err != nil {
 		return nil, err
@@ -361,6 +375,10 @@ func (e *Batch) take(name string, column arrow.Array) error {
 		e.splits = splits
 	case columnTargets:
 		return e.takeTargets(column)
+	case columnServed:
+		return takeServed(column, &e.served)
+	case columnServedVersion:
+		return takeServed(column, &e.servedVersion)
 	}
 	return nil // a producer may add columns of its own
 }

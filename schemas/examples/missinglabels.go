@@ -2,7 +2,6 @@ package examples
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -26,10 +25,7 @@ func (e *Batch) isMissing(i int) bool {
 
 // label returns an entry of the column of labels, or of its lists. It does not share memory with e.
 func (e *Batch) label(i int) string {
-	if e.labels.words != nil {
-		return strings.Clone(value.Label(e.labels.words(i)))
-	}
-	return strconv.FormatInt(e.labels.numbers(i), 10)
+	return e.labels.text(i)
 }
 
 // hasLabel reports whether a row has a label of its own, or a list of labels in which not all are missing.

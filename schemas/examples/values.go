@@ -2,6 +2,7 @@ package examples
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -15,6 +16,14 @@ type values struct {
 	isNull  func(row int) bool
 	words   func(row int) string // shares the memory of the column
 	numbers func(row int) int64
+}
+
+// text returns the text of a value that is not null, as of a label.
+func (v *values) text(row int) string {
+	if v.words != nil {
+		return strings.Clone(value.Label(v.words(row)))
+	}
+	return strconv.FormatInt(v.numbers(row), 10)
 }
 
 // valuesOf returns the values of a column, or false if they are neither texts, numbers nor booleans. The last two are

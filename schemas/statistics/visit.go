@@ -76,6 +76,8 @@ type SurveyVisit struct {
 	Bad        coverage.BadMessages // of a chain: messages of its newest increment
 	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
 	Messages []MessageLosses
+	// Served is how well versions answered for the training rows, of an update; nil: none of its rows was served.
+	Served []ServedLosses
 }
 
 // PartitionProgress says how far a source is counted in one partition.
@@ -161,6 +163,9 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	if v.Messages != nil {
 		r.Tensors = append(r.Tensors, messagesTensor(v.Messages))
 	}
+	if len(v.Served) > 0 {
+		r.Tensors = append(r.Tensors, servedTensor(v.Served))
+	}
 	return r
 }
 
@@ -230,6 +235,10 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 			}
 		case tensorMessages:
 			if v.Messages, err = messagesOf(t); err != nil {
+				return nil, r.Damaged(err)
+			}
+		case tensorServed:
+			if v.Served, err = servedOf(t); err != nil {
 				return nil, r.Damaged(err)
 			}
 		case tensorColumnRows:

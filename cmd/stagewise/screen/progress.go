@@ -218,11 +218,25 @@ func (p *Progress) retrained(e event.Retrained) {
 	if e.Gone > 0 {
 		note += fmt.Sprintf("  %s gone", english.Plural(int(e.Gone), "row", ""))
 	}
+	note = served(e.Served) + note
 	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows),
 		percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
 	if b := e.MostlyBad; b != nil {
 		p.line("%d of %d new messages can't be used; the first is partition %d, offset %d: %s", b.Messages, b.Of, b.Partition, b.Offset, b.Reason)
 	}
+}
+
+// served returns how often what was served was wrong, by the versions that answered.
+func served(reports []schemas.ServedReport) (text string) {
+	for i, s := range reports {
+		if i == 0 {
+			text = "  served error "
+		} else {
+			text += ", "
+		}
+		text += fmt.Sprintf("%.2f %% (version %d, %s)", s.Error, s.Version, english.Plural(int(s.Rows), "row", ""))
+	}
+	return text
 }
 
 func (p *Progress) ingest(e event.Ingested) {

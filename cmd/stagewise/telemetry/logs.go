@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strconv"
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -157,6 +158,9 @@ func (l *logs) retrained(e event.Retrained) {
 		if measured.value != nil {
 			attributes = append(attributes, measured.name, *measured.value)
 		}
+	}
+	for _, s := range e.Served {
+		attributes = append(attributes, slog.Group("served_"+strconv.Itoa(s.Version), "error", s.Error, "rows", s.Rows))
 	}
 	if g := e.Gate; g != nil {
 		attributes = append(attributes, "gate_loss", g.Loss, "gate_offered_loss", g.OfferedLoss)

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ type chainMetrics struct {
 	window, seconds                                              *prometheus.GaugeVec
 	prequentialError, prequentialLoss                            *prometheus.GaugeVec
 	prequentialLogLoss, prequentialBrier, prequentialCalibration *prometheus.GaugeVec
+	servedError, servedRows                                      *prometheus.GaugeVec // by version
 	holdoutErrorRatio                                            *prometheus.GaugeVec
 	messagesBehind, rowsBehind                                   *prometheus.GaugeVec
 	left                                                         event.Behind // of the examples topic, when the last cut was made
@@ -58,6 +60,9 @@ func newChainMetrics(
 		prequentialLogLoss:     gauges("prequential_log_loss", "Log loss of the probabilities of these rows."),
 		prequentialBrier:       gauges("prequential_brier_score", "Brier score of these rows."),
 		prequentialCalibration: gauges("prequential_calibration_error_ratio", "Expected calibration error of these rows, from 0 to 1."),
+		servedError: gauges("served_error_ratio", "Error rate of what was served, on the new rows of the newest update for which a "+
+			"version answered, from 0 to 1.", "version"),
+		servedRows: gauges("served_rows", "New rows of the newest update for which a version answered.", "version"),
 		messagesBehind: gauges("behind_messages",
 			"Messages not yet seen by a version at the last cut, including those not yet ingested."),
 		rowsBehind: gauges("behind_rows", "Rows of these messages. Rows of unread messages are estimated; a message that is not "+
@@ -105,6 +110,15 @@ func (m *chainMetrics) record(r event.Retrained, now time.Time) {
 	measured(m.prequentialBrier, r.PrequentialBrier, 1)
 	measured(m.prequentialCalibration, r.PrequentialECE, 1)
 	measured(m.holdoutErrorRatio, r.HoldoutError, 100)
+	if r.Kind == schemas.RunUpdate {
+		m.servedError.Reset() // so that there are no more versions than the newest update has
+		m.servedRows.Reset()
+		for _, s := range r.Served {
+			version := strconv.Itoa(s.Version)
+			m.servedError.WithLabelValues(version).Set(s.Error / 100)
+			m.servedRows.WithLabelValues(version).Set(float64(s.Rows))
+		}
+	}
 }
 
 // behind notes how much of the examples topic no version has learnt, and how many messages are not ingested yet.

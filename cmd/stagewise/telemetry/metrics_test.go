@@ -81,11 +81,12 @@ func runEvents() []event.Event {
 		event.Solved{Stage: 2, Visit: 2, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
 		event.Retrained{RetrainReport: schemas.RetrainReport{
 			Version: 7, Kind: schemas.RunUpdate, Rows: 100, WindowRows: 1000, Offered: true, Seconds: 0.5, PrequentialError: pointer(3.0),
-			PrequentialLoss: pointer(0.5), HoldoutError: pointer(2.0),
+			PrequentialLoss: pointer(0.5), HoldoutError: pointer(2.0), Served: []schemas.ServedReport{{Version: 5, Rows: 40, Error: 50}},
 		}},
 		event.Retrained{RetrainReport: schemas.RetrainReport{
 			Version: 8, Kind: schemas.RunUpdate, Rows: 50, WindowRows: 1050, Lost: 5, Gone: 6, Forgotten: 3, Drift: true, Seconds: 0.25,
 			PrequentialError: pointer(90.0), PrequentialLoss: pointer(2.0),
+			Served:             []schemas.ServedReport{{Version: 6, Rows: 40, Error: 12.5}},
 			PrequentialLogLoss: pointer(1.5), PrequentialBrier: pointer(1.25), PrequentialECE: pointer(0.75), UnknownRows: 4,
 			MostlyBad: &coverage.BadMessages{Messages: 1, Of: 1}, Until: 999_250,
 		}},
@@ -130,7 +131,7 @@ func TestMetricsOfRoles(t *testing.T) {
 			"stagewise_forgotten_rows_total 3", "stagewise_drift_alarms_total 1", "stagewise_withheld_versions_total 1", "stagewise_version 8",
 			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050",
 			"stagewise_version_seconds 0.25",
-			"stagewise_prequential_error_ratio 0.9", "stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5",
+			"stagewise_prequential_error_ratio 0.9", `stagewise_served_error_ratio{version="6"} 0.125`, `stagewise_served_rows{version="6"} 40`, "stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5",
 			"stagewise_prequential_brier_score 1.25",
 			"stagewise_prequential_calibration_error_ratio 0.75", "stagewise_unknown_class_rows_total 4",
 			"stagewise_bad_messages_alarms_total 1", "stagewise_quarantined_total 2",

@@ -68,7 +68,7 @@ func TestMetricsThatAreNamedExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "../../../serve/metrics.go") {
+	for _, file := range append(files, "../../../serve/metrics.go", "../../../serve/answers/writer.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

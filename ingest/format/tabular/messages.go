@@ -111,6 +111,8 @@ func (m *Messages) Assign(n int, first []Cell) error {
 			f.Kind = Either
 		case c.Role == layout.Label, c.Role == layout.Category, c.Role == layout.Hashed, c.Role == layout.Time:
 			f.Kind = Text
+		case c.Role == layout.ServedLabel, c.Role == layout.ServedVersion:
+			f.Kind = Text
 		case c.Role == layout.Counted:
 			f.Kind, f.Joined = Text, true
 		}
@@ -153,6 +155,9 @@ func (m *Messages) Forget() {
 	m.laid, m.present, m.seen = false, nil, 0
 }
 
+// servedBytes is how many bytes what was served takes beside its label: its offset, the version, and two bits for validity.
+const servedBytes = 13
+
 // Read reads the rows of a message, which are valid until the next call, and returns how many bytes they take in a message of examples.
 func (m *Messages) Read(rows [][]Cell) (read *examples.Rows, size int, err error) {
 	m.rows.Current, m.block.Rows = rows, len(rows)
@@ -168,7 +173,9 @@ func (m *Messages) Read(rows [][]Cell) (read *examples.Rows, size int, err error
 		if err != nil {
 			return nil, 0, m.fail(m.Label, m.failAt(row, err))
 		}
-		size += bytes
+		if size += bytes; len(m.block.Served) > 0 {
+			size += servedBytes + len(m.block.Served[row].Label)
+		}
 	}
 	m.batch = m.block
 	m.batch.Floats = m.block.Floats[:len(rows)*m.block.Cols]

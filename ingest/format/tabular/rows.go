@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // next returns the next rows of the block that fit a message together, and reads a block when all are in batches.
@@ -101,6 +102,7 @@ func (r *tableReader) readRows() (err error) {
 		b.Floats = make([]float32, b.Rows*b.Cols)
 	}
 	b.Words, b.Numbers, b.Weights = b.Words[:0], b.Numbers[:0], b.Weights[:0]
+	b.Served = b.Served[:0]
 	b.Targets, b.LabelLists, b.NoLabel = b.Targets[:0], b.LabelLists[:0], b.NoLabel[:0]
 	r.Rows.Reset()
 	r.beginMixed()
@@ -126,6 +128,8 @@ func (r *tableReader) readRows() (err error) {
 			err = r.readTargets(i, c)
 		case layout.Weight:
 			err = r.readWeights(i)
+		case layout.ServedLabel, layout.ServedVersion:
+			err = r.readServed(i, c.Role)
 		}
 		if err != nil {
 			return r.fail(i, err)
@@ -249,6 +253,30 @@ func (r *tableReader) readWeights(column int) error {
 			return r.failAt(row, fmt.Errorf("weight %v: expected a finite number ≥ 0", v))
 		}
 		r.block.Weights = append(r.block.Weights, float32(v))
+		return nil
+	})
+}
+
+// readServed reads the labels that a server gave rows, or the versions that did. A row without either was not served.
+func (r *tableReader) readServed(column int, role layout.Role) error {
+	if r.block.Served = r.block.Served[:min(len(r.block.Served), r.block.Rows)]; len(r.block.Served) < r.block.Rows {
+		r.block.Served = append(r.block.Served, make([]examples.Served, r.block.Rows-len(r.block.Served))...)
+	}
+	return r.table.Texts(column, func(row int, text string, null bool) error {
+		switch text = strings.TrimSpace(text); {
+		case null || text == "":
+		case role == layout.ServedLabel:
+			if len(text) > examples.MaxLabel {
+				return r.failAt(row, fmt.Errorf("a served label of %d bytes: expected at most %d", len(text), examples.MaxLabel))
+			}
+			r.block.Served[row].Label = text
+		default:
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || n > examples.MaxVersion {
+				return r.failAt(row, fmt.Errorf("version %s: expected a whole number, from 1", value.Quote(text)))
+			}
+			r.block.Served[row].Version = n
+		}
 		return nil
 	})
 }

@@ -58,3 +58,11 @@ func Finite(v float64) *float64 {
 	v = wire.Finite(v)
 	return &v
 }
+
+// Served returns what a report says of how well versions answered for rows; nil if none was served.
+func Served(served []statistics.ServedLosses) (reports []schemas.ServedReport) {
+	for _, s := range served {
+		reports = append(reports, schemas.ServedReport{Version: s.Version, Rows: int64(s.Rows), Error: s.ErrorPercent()})
+	}
+	return reports
+}

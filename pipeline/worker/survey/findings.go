@@ -24,6 +24,7 @@ type Findings struct {
 	passedOver  coverage.PassedOver
 	skipped     coverage.Spans                 // of a chain: messages that do not count
 	messages    []statistics.MessageLosses     // of an update
+	served      []statistics.ServedLosses      // of an update
 	progress    []statistics.PartitionProgress // of a chain
 	unknown     map[string]int64               // rows of labels that are no class
 	untrained   map[string]int64               // rows that are not fitted, by their label
@@ -58,6 +59,7 @@ func (f *Findings) add(next *Findings) error {
 	f.passedOver.Add(next.passedOver)
 	f.skipped = append(f.skipped, next.skipped...)
 	f.messages = append(f.messages, next.messages...)
+	f.served = statistics.AddServed(f.served, next.served...)
 	f.progress = next.progress
 	f.unusable.Merge(next.unusable)
 	for label, rows := range next.unknown {
@@ -100,7 +102,7 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.columns.Record(),
 		Columns: first.columns, Image: first.image, Labels: f.labels.Text(), Quarantined: int64(f.bad), PassedOver: f.passedOver,
 		Skipped: f.skipped, Progress: f.progress, Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(),
-		Bad: f.unusable, Messages: f.messages, Increments: f.increments,
+		Bad: f.unusable, Messages: f.messages, Served: f.served, Increments: f.increments,
 	}
 	if prepares && len(f.labels) > 0 {
 		visit.LabelRows = f.labels.Rows()

@@ -32,6 +32,13 @@ func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, 
 		message.Weight += w
 		message.Loss += w * float64(p.loss[i])
 		message.Errors += w * min(rows.Wrong(i, p.predicted, probabilities), 1) // a number may be wrong by more
+		if served, ok := batch.Served(i); ok && p.Plan.Task() == examples.OneLabel {
+			one := statistics.ServedLosses{Version: served.Version, Weight: w, Rows: 1}
+			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {
+				one.Errors = w
+			}
+			found.served = statistics.AddServed(found.served, one)
+		}
 	}
 	if message.Rows > 0 {
 		found.messages = append(found.messages, message)

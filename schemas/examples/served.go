@@ -1,0 +1,69 @@
+package examples
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+)
+
+// Columns of what a server answered for rows before their labels were known.
+const (
+	columnServed        = "served"
+	columnServedVersion = "served_version"
+)
+
+// MaxVersion is the highest version that a row may name.
+const MaxVersion = 1<<31 - 1
+
+// Served is what a server answered for a row before its label was known.
+type Served struct {
+	Label   string // "": it is not known
+	Version int    // that answered; 0: it is not known
+}
+
+// known reports whether a row was served.
+func (s Served) known() bool { return s.Label != "" && s.Version > 0 }
+
+// servedFields are the columns of [Rows.Served].
+func servedFields() []arrow.Field {
+	return []arrow.Field{{Name: columnServed, Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: columnServedVersion, Type: arrow.PrimitiveTypes.Int64, Nullable: true}}
+}
+
+// appendServed appends what was served.
+func (r *Rows) appendServed(labels *array.StringBuilder, versions *array.Int64Builder) {
+	for _, s := range r.Served {
+		if !s.known() {
+			labels.AppendNull()
+			versions.AppendNull()
+			continue
+		}
+		labels.Append(s.Label)
+		versions.Append(int64(s.Version))
+	}
+}
+
+// takeServed keeps a column of what was served.
+func takeServed(column arrow.Array, to *values) error {
+	v, ok := valuesOf(column)
+	if !ok {
+		return fmt.Errorf("type %v, expected text or whole numbers", column.DataType())
+	}
+	*to = v
+	return nil
+}
+
+// Served returns the label that a version answered for a row, and the version. ok is false if the message does not say, and for
+// a forgotten row.
+func (e *Batch) Served(row int) (served Served, ok bool) {
+	label, version := &e.served, &e.servedVersion
+	if e.forgot(row) || label.isNull == nil || version.isNull == nil || version.numbers == nil || label.isNull(row) || version.isNull(row) {
+		return Served{}, false
+	}
+	n := version.numbers(row)
+	if n < 1 || n > MaxVersion {
+		return Served{}, false
+	}
+	return Served{label.text(row), int(n)}, true
+}
