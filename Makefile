@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka
 
-.PHONY: help demo demo-images demo-table stream test nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
+.PHONY: help demo demo-images demo-table stream loop test nightly check build race fuzz chaos bench paper wheel release kafka-up kafka-down clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,8 +23,11 @@ demo-table: ## a table with words and prices: a model in seconds, the importance
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
 	@scripts/stream.sh $(ARGS)
 
-test: ## before a merge: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, a table, packages
-	@scripts/test.sh format vet lint unit race -- simulate mnist -- python kafka page chaos arm64 table package
+loop: ## a model that learns from what it answered: the error of what was served falls; ARGS=--kafka for real Kafka
+	@scripts/loop.sh $(ARGS)
+
+test: ## before a merge: format, vet, lint, unit, simulation, race, MNIST's accuracy, what Python reads, real Kafka, faults, arm64, a table, the closed loop, packages
+	@scripts/test.sh format vet lint unit race -- simulate mnist -- python kafka page chaos arm64 table loop package
 
 nightly: ## what is too long for test: 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, each fuzz target for minutes
 	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh simulate cluster chaos fuzz

@@ -10,6 +10,7 @@
 #   page    tests tagged page: the page, in a headless browser
 #   cluster  tests tagged cluster, on three brokers of their own            chaos  fault campaigns: RUNS runs and chains on three brokers, and with the embedded one (1)
 #   arm64   the kernels, and a run of digits, on another processor: under qemu, which it installs
+#   loop    make loop ARGS=--kafka: a model learns from what it answered, and the error of what was served falls
 #   table   make demo-table: a table from a package to a model of trees, what explain says of it, and the pages of both
 #   package  what others run stagewise with: a release, files for Kubernetes and containers, rules for Prometheus
 # No step skips a test: it installs what it needs, or fails and prints what to install.
@@ -215,6 +216,19 @@ package() {
 }
 
 # The bound is 0.6 above the error of the demo, which is the same on every machine with the same instructions.
+loop() {
+  local log
+  log=$(mktemp)
+  scripts/loop.sh --kafka >"$log" 2>&1 || { tail -n 20 "$log" >&2; fail "make loop failed: the lines above say why"; }
+  # The first error of what was served and the last: of the version that answered for most rows.
+  awk '/served error/ { e = 0; n = 0; s = $0; sub(/.*served error /, "", s); c = split(s, parts, "), ")
+      for (i = 1; i <= c; i++) { match(parts[i], /, [0-9]+ row/); rows = substr(parts[i], RSTART + 2) + 0; if (rows > n) { n = rows; e = parts[i] + 0 } }
+      if (first == "") first = e; last = e; count++ }
+    END { print "test: served error of " count " updates: " first " to " last " %"; exit !(count >= 5 && first > 30 && last < 5) }' "$log" ||
+    { cat "$log" >&2; fail "the error of what was served did not fall"; }
+  rm "$log"
+}
+
 table() {
   scripts/demo-table.sh --quiet || fail "make demo-table failed: the lines above say why"
   sed -n 's/^  "test_error": \([0-9.]*\),*$/\1/p' .demo/diamonds.json |
@@ -234,12 +248,12 @@ run() {
 }
 
 command -v go >/dev/null || fail "Go is missing: https://go.dev/dl"
-[ $# -gt 0 ] || { sed -n '2,17s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,18s/^# //p' "$0" >&2; exit 2; }
 first=() beside=() # of those beside the first, each element has the steps of one --
 for step in "$@"; do
   case $step in
     --) beside+=("") ;;
-    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | package)
+    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | loop | package)
       if [ ${#beside[@]} = 0 ]; then first+=("$step"); else beside[${#beside[@]} - 1]+=" $step"; fi ;;
     *) fail "unknown step $step" ;;
   esac
