@@ -108,6 +108,7 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	options.Waiting = func(w kafkalog.Wait) {
 		rec.Record(event.Waiting{What: w.What, Since: w.Since, Err: w.Err, Over: w.Over})
 	}
+	options.Repeated = func(topic string) { rec.Record(event.Rewritten{Topic: topic}) }
 	log, err := kafkalog.Open(ctx, options)
 	if err != nil {
 		return err

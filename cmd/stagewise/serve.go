@@ -87,8 +87,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if _, err := openBLAS(); err != nil { // each of those who predict opens it for itself
 		return err
 	}
-	recorder, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
+	show, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
 	defer finish()
+	recorder := telemetry.NewWrites(show)
 	if f.modelFile != "" {
 		if topic := c.Serve.Answers.Topic; topic != "" {
 			return option.Problem{Key: "serve.answers.topic", Value: topic, Want: "no value with --model, which connects to no brokers"}
@@ -124,9 +125,10 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 
 // answer answers requests until ctx ends. log has the topic of the answers; nil: they are not written.
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
-	recorder event.Recorder) error {
+	recorder telemetry.Writes) error {
 	o := c.Serve
-	registry, _ := telemetry.NewRegistry(pipeline, protocol.RoleServe)
+	registry, register := telemetry.NewRegistry(pipeline, protocol.RoleServe)
+	register.MustRegister(recorder)
 	server, err := serve.New(o, versions, registry, pipeline)
 	if err != nil {
 		return err

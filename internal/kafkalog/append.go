@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -62,7 +64,12 @@ func fit(messages []Message, limit int) (n, size int) {
 
 // produce writes messages as one record batch.
 func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
-	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) error {
+	doubtful := false // brokers may have the messages of the attempt before
+	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) (err error) {
+		if doubtful && l.repeated != nil {
+			l.repeated(topic)
+		}
+		defer func() { doubtful = mayBeWritten(err) }()
 		if l.broker != nil {
 			if err := l.broker.BeginWrite(ctx); err != nil {
 				return err
@@ -92,6 +99,17 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 		return response.Error
 	})
 	return base, err
+}
+
+// mayBeWritten reports whether brokers may have the messages of a request that failed. A broker that says why it refuses a request has
+// not appended them, but for the errors below; a connection that could not be opened sent nothing.
+func mayBeWritten(err error) bool {
+	if code, ok := errors.AsType[kafka.Error](err); ok {
+		return slices.Contains([]kafka.Error{kafka.RequestTimedOut, kafka.NotEnoughReplicasAfterAppend, kafka.NetworkException,
+			kafka.KafkaStorageError, kafka.Unknown}, code)
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return err != nil && !(ok && op.Op == "dial") && !errors.Is(err, protocol.ErrNoLeader)
 }
 
 func records(messages []Message, when time.Time) []protocol.Record {

@@ -150,6 +150,8 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	for _, failure := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
 		l := openTopic(t)
 		ctx := testContext(t)
+		var repeated []string
+		l.repeated = func(topic string) { repeated = append(repeated, topic) }
 		l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
 		if base != 1 {
@@ -159,6 +161,29 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 		if want := []string{"0", "0", "1", "2"}; err != io.EOF || !slices.Equal(texts(got), want) {
 			t.Errorf("%v, %v, want %v", texts(got), err, want)
 		}
+		if !slices.Equal(repeated, []string{"t"}) {
+			t.Errorf("repeated writes: %v", repeated)
+		}
+	}
+}
+
+// A write after an error with which no broker has it is not called repeated; one after a connection that broke is.
+func TestRepeatedWrites(t *testing.T) {
+	l := openTopic(t)
+	repeated := 0
+	l.repeated = func(string) { repeated++ }
+	cluster := l.broker.Cluster()
+	for _, failure := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.FencedLeaderEpoch} {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: 2})
+		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
+	}
+	if repeated != 0 {
+		t.Errorf("%d writes that brokers refused are called repeated", repeated)
+	}
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
+	must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
+	if repeated != 1 {
+		t.Errorf("%d repeated writes after a connection that broke", repeated)
 	}
 }
 

@@ -68,6 +68,9 @@ type Options struct {
 	// Waiting is called when an operation has been retried for longer than a second, then at growing intervals, and when it
 	// ends. Many goroutines call it, and each waits for it to return. nil: no reports.
 	Waiting func(Wait)
+	// Repeated is called when messages are written to a topic again because of an error after which brokers may have them: see
+	// [Log.Append]. Many goroutines call it. nil: nobody asks.
+	Repeated func(topic string)
 	// Security is TLS and SASL for Brokers. The embedded broker ignores it.
 	Security Security
 
@@ -104,6 +107,7 @@ type Log struct {
 	close func() error
 
 	waiting  func(Wait)
+	repeated func(topic string)
 	now      func() time.Time // for Clean
 	cleaning sync.Mutex       // held by Clean
 
@@ -121,7 +125,7 @@ type Log struct {
 func Open(ctx context.Context, o Options) (*Log, error) {
 	recordbatch.BoundCompression()
 	l := &Log{
-		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, now: o.now,
+		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, repeated: o.Repeated, now: o.now,
 		unknownTimeout: unknownTimeout, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
 	}

@@ -177,6 +177,8 @@ type (
 		Err   error         // why it fails
 		Over  bool
 	}
+	// Rewritten reports that messages are written to a topic again, which brokers may have already.
+	Rewritten struct{ Topic string }
 	// Noticed is a notice for the operator.
 	Noticed struct{ Text string }
 )
@@ -213,6 +215,7 @@ func (Surveyed) event()    {}
 func (Passed) event()      {}
 func (StageEnded) event()  {}
 func (Retrained) event()   {}
+func (Rewritten) event()   {}
 func (Behind) event()      {}
 func (SourceLag) event()   {}
 func (Replaced) event()    {}

@@ -28,7 +28,8 @@ type metrics struct {
 	last     event.Progressed  // the last one of the current visit
 
 	// Of all roles.
-	waits prometheus.Gauge
+	waits     prometheus.Gauge
+	rewritten *prometheus.CounterVec
 	// Of all that take part in runs; nil in others.
 	standing                   prometheus.Gauge
 	seconds, runs              *prometheus.CounterVec
@@ -77,6 +78,8 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		return g
 	}
 	m.waits = gauge("waiting", "Operations being retried after broker errors.")
+	m.rewritten = rewritten()
+	register.MustRegister(m.rewritten)
 	switch role {
 	case protocol.RoleScore:
 		m.scores = newScoreMetrics(counter, gauges)
@@ -118,6 +121,12 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	return m
 }
 
+// rewritten returns the metric of writes that may be on a topic twice, by topic.
+func rewritten() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "repeated_writes_total",
+		Help: "Writes to a topic that were repeated after an error with which brokers may have applied them."}, []string{"topic"})
+}
+
 // NewRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.
 func NewRegistry(pipeline, role string) (*prometheus.Registry, prometheus.Registerer) {
 	registry := prometheus.NewRegistry()
@@ -148,6 +157,9 @@ func (m *metrics) Record(e event.Event) {
 	defer m.mutex.Unlock()
 	if e, ok := e.(event.Waiting); ok {
 		m.waitFor(e)
+	}
+	if e, ok := e.(event.Rewritten); ok {
+		m.rewritten.WithLabelValues(e.Topic).Inc()
 	}
 	if m.scores != nil {
 		m.scores.record(e)

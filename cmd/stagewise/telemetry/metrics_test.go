@@ -79,6 +79,7 @@ func runEvents() []event.Event {
 		event.Progressed{Stage: 2, Visit: 2, Rows: 5, Of: 100},
 		event.Sealed{Stage: 2, Rows: 100, Elapsed: 3 * time.Second},
 		event.Solved{Stage: 2, Visit: 2, Waited: 4 * time.Second, Elapsed: 5 * time.Second},
+		event.Rewritten{Topic: "p.plans"}, event.Rewritten{Topic: "p.plans"},
 		event.Retrained{RetrainReport: schemas.RetrainReport{
 			Version: 7, Kind: schemas.RunUpdate, Rows: 100, WindowRows: 1000, Offered: true, Seconds: 0.5, PrequentialError: pointer(3.0),
 			PrequentialLoss: pointer(0.5), HoldoutError: pointer(2.0), Served: []schemas.ServedReport{{Version: 5, Rows: 40, Error: 50}},
@@ -131,7 +132,9 @@ func TestMetricsOfRoles(t *testing.T) {
 			"stagewise_forgotten_rows_total 3", "stagewise_drift_alarms_total 1", "stagewise_withheld_versions_total 1", "stagewise_version 8",
 			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050",
 			"stagewise_version_seconds 0.25",
-			"stagewise_prequential_error_ratio 0.9", `stagewise_served_error_ratio{version="6"} 0.125`, `stagewise_served_rows{version="6"} 40`, "stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5",
+			"stagewise_prequential_error_ratio 0.9",
+			`stagewise_served_error_ratio{version="6"} 0.125`, `stagewise_served_rows{version="6"} 40`,
+			"stagewise_prequential_loss 2", "stagewise_prequential_log_loss 1.5",
 			"stagewise_prequential_brier_score 1.25",
 			"stagewise_prequential_calibration_error_ratio 0.75", "stagewise_unknown_class_rows_total 4",
 			"stagewise_bad_messages_alarms_total 1", "stagewise_quarantined_total 2",
@@ -165,6 +168,7 @@ func TestMetricsOfRoles(t *testing.T) {
 		} else {
 			want = append(want, both...)
 		}
+		want = append(want, `stagewise_repeated_writes_total{topic="p.plans"} 2`)
 		slices.Sort(want)
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("%s: got\n%s\nexpected\n%s", role, strings.Join(got, "\n"), strings.Join(want, "\n"))
