@@ -87,7 +87,7 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	s.Spread(nil)
 	for _, f := range o.fields {
 		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
-		if pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !pairs &&
+		if pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !pairs && !sameTables(mine, f) &&
 			!slices.Equal(mine.Shape, o.occurring.shape(f)) {
 			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
@@ -105,6 +105,8 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 			s.fields = append(s.fields, f)
 		case ofPairs(f.Name):
 			s.set(mergedPairs(mine, f))
+		case statistics.ByColumn(f.Name):
+			s.set(mergedTables(mine, f))
 		default:
 			add(mine.Data, f.Data)
 		}

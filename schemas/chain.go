@@ -65,6 +65,9 @@ type Update struct {
 	// Forget are those of Refresh that have forgotten rows which the version before has learnt: their share of S leaves as it was, and
 	// comes back as it is without these rows.
 	Forget []coverage.Increment `json:"forget,omitempty"`
+	// Sparse says that the examples are sparse: the sums are of the columns that occur, and what leaves is read from the state topic, not from
+	// the log.
+	Sparse bool `json:"sparse,omitempty"`
 	// Restart says that nothing of the sums before stays: the stream has changed, and what is visited is all that the window has.
 	Restart bool `json:"restart,omitempty"`
 }
@@ -73,8 +76,13 @@ type Update struct {
 // stay. Earlier visits have their sum, which is all that a step needs.
 func KeepsTerms(visit, passes int) bool { return visit >= passes-1 }
 
+// SumsGrams reports whether the run is an update that sums Gram matrices, as those on dense rows do.
+func (u *Update) SumsGrams() bool { return u != nil && !u.Sparse }
+
 // TakesAway reports whether an update takes rows away from the sums.
-func (u *Update) TakesAway() bool { return u != nil && !u.Restart && len(u.Leave)+len(u.Forget) > 0 }
+func (u *Update) TakesAway() bool {
+	return u != nil && !u.Restart && !u.Sparse && len(u.Leave)+len(u.Forget) > 0
+}
 
 // Forgets returns the place of an increment among those with forgotten rows, or −1.
 func (u *Update) Forgets(number int) int {

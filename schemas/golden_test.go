@@ -54,6 +54,9 @@ func samples(t testing.TB) map[string]wire.Message {
 		nullable("weight", arrow.PrimitiveTypes.Float64))}
 	kinds := producedRows(3)
 	manifest, _ := model()
+	occurring := statistics.Occurring{Columns: []int32{1, 4}, Values: arrowtest.Numbered[float64](4)}
+	thin := windowAfter(updatePlan())
+	thin.Sparse = true
 	update, window := updatePlan(), windowAfter(updatePlan())
 	manifest.Thresholds = &statistics.Thresholds{Hamming: 0.5, MicroF1: 0.25, MacroF1: 0.25, SubsetAccuracy: 0.75}
 	manifest.Window, manifest.WindowRows, manifest.PlansFrom = &StatePlace{Run: update.Run(), From: 20, To: 21}, 180, 12
@@ -109,6 +112,7 @@ func samples(t testing.TB) map[string]wire.Message {
 		"plan-heeded":        arrowtest.Must(heedful.Messages())(t)[0],
 		"plan-joined":        arrowtest.Must(joined.Messages())(t)[0],
 		"plan-average":       arrowtest.Must(averagePlan().Messages())(t)[0],
+		"window-sparse":      arrowtest.Must(thin.Messages())(t)[0],
 		"window":             arrowtest.Must(window.Messages())(t)[0],
 		"end":                (&End{Run: p.Run(), State: Failed, Reason: "offsets 0 to 9 are gone", Source: "source/1", Attempt: "2"}).Message(),
 		"end-done":           (&End{Run: p.Run(), State: Done, Version: &place, Since: p.Since, Attempt: "1"}).Message(),
@@ -273,6 +277,17 @@ func samples(t testing.TB) map[string]wire.Message {
 			Terms: arrowtest.Numbered[float64](8), Columns: 2, Classes: 2}).Record(),
 		"terms": (&statistics.Terms{Identity: id(statistics.KindTerms, 0, 1, 0), Scores: arrowtest.Numbered[float64](4),
 			Gradient: arrowtest.Numbered[float64](4), Columns: 2, Classes: 2}).Record(),
+		"visit-occurring": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 0, 1), Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
+			occurring.Tensor(statistics.FieldGradient, 2), occurring.Tensor(statistics.FieldCurvature, 2),
+			wire.Matrix(statistics.FieldReach, 2, 2, []float64{1, 0.5, 4, 0.25})}}).Record(),
+		"visit-counted": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 0, 1), Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
+			occurring.Tensor(statistics.FieldCounted, 2)}}).Record(),
+		"increment-occurring": (&statistics.OccurringTerms{Identity: id(statistics.KindIncrement, 0, 1, 1), Occurring: occurring,
+			Classes: 2}).Record(),
+		"terms-occurring":   (&statistics.OccurringTerms{Identity: id(statistics.KindTerms, 0, 1, 0), Occurring: occurring, Classes: 2}).Record(),
+		"moments-occurring": (&statistics.OccurringSums{Identity: id(statistics.KindMoments, 0, 0, 0), Prior: 0.125, Grid: 0.0625}).Record(),
 		"gram-exact": (&statistics.Gram{Identity: id(statistics.KindGram, wire.Survey, 0, 1),
 			Matrix: arrowtest.Numbered[float64](3)}).ExactRecord(),
 		"seal": (&statistics.Seal{Identity: id(statistics.KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90,
@@ -359,6 +374,12 @@ func samples(t testing.TB) map[string]wire.Message {
 		"weights-change": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: wire.Tensors[float32]{
 			wire.Matrix(statistics.TensorChanged, 1, 2, []float32{0, 3}), wire.Matrix(statistics.TensorChange, 2, 2,
 				arrowtest.Numbered[float32](4)), wire.Matrix(statistics.TensorBlock, 2, 2, []float32{0, 1, 2, 0})}}).Record(),
+		"weights-occurring": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: wire.Tensors[float32]{
+			wire.Matrix(statistics.TensorOccurring, 2, 2, []float32{0, 1, 2, 0}), wire.Matrix(statistics.TensorRows, 2, 2,
+				arrowtest.Numbered[float32](4)), wire.Vector(statistics.TensorShift, []float32{0.5, -0.5})}}).Record(),
+		"weights-counts": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 3,
+			2, arrowtest.Numbered[float32](6)), wire.Matrix(statistics.TensorCounts, 3, 2, arrowtest.Numbered[float32](6))},
+			Final: &Final{Visit: 0}}).Record(),
 		"weights-ridge": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 3,
 			2, arrowtest.Numbered[float32](6))},
 			Ridge: 0.003}).Record(),
@@ -563,6 +584,10 @@ func reencode(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 					return nil, err
 				}
 				return g.ExactRecord().Encode(mem)
+			case r.Kind == statistics.KindMoments && r.Tensors[0].Name == statistics.FieldSummed:
+				decoded, err = statistics.OccurringSumsOf(r)
+			case (r.Kind == statistics.KindIncrement || r.Kind == statistics.KindTerms) && r.Tensors[0].Name == statistics.FieldOccurring:
+				decoded, err = statistics.OccurringTermsOf(r, 5, 2)
 			case r.Kind == statistics.KindMoments:
 				decoded, err = statistics.MomentsOf(r, 2, 2)
 			case r.Kind == statistics.KindIncrement:

@@ -53,7 +53,11 @@ func layouts() []layout {
 				{statistics.FieldBlock, "[m, 2], stage of the kind `gradient`: Σ w x xᵀ over the n−1 inputs that the visit's weights name in `block`, and the intercept: of each value that is not 0 its place in the form of `gram`, from 0, ascending, and the value. `cross` is then [n, k], of the same. Without an intercept they are n"},
 				{statistics.FieldCounts, "[p, k], stage of the kind `class_counts`, in visit 0: Σ w x yᵀ"},
 				{statistics.FieldTrials, "[42, 3], as that, in visit 1: for each weight that is tried Σw, Σw of wrong rows and Σw·loss of the holdout rows. The weights are 0 and 2^((i−32)/2), i from 0 to 40"},
-				{"column_rows", "[n, 2], survey of sparse rows: a column, and in how many training rows it is not 0, in the order of the columns; empty with `warm`"},
+				{statistics.FieldGradient, "[m, 1+k], update on sparse rows: of each column of the block that occurs, ascending, its number and Σ w x (y − g)ᵀ. A block has the inputs, and then the intercept if the stage has one"},
+				{statistics.FieldCurvature, "[m, 1+k], as that, in visit 0 and from visit `passes` on: Σ w x² h of the same columns, h being the second derivative of the loss in each score"},
+				{statistics.FieldReach, "[m, 2], as that, in visit 0: Σ w \\|x\\| \\|row\\|₁"},
+				{statistics.FieldCounted, "[m, 1+k], as that, stage of the kind `class_counts`: Σ w x yᵀ"},
+				{"column_rows", "[n, 2], survey of sparse rows: a column, and in how many training rows it is not 0, in the order of the columns; in an update of columns that the version before does not have; otherwise empty with `warm`"},
 				{statistics.FieldResidual, "[2]: Σ w \\|r\\|² and Σ w² of the training rows, in visit 0 of a stage whose ridge is auto"},
 				{statistics.FieldSums, "[d], survey without `warm`"}, {statistics.FieldSquares, "[d], survey without `warm`"}, {statistics.FieldPresent, "[d], survey without `warm`"},
 				{"shift", "[d], survey: the point that sums and squares are taken about"}, {statistics.FieldLabels, "text, survey"}, {statistics.FieldTargets, "[3, k], survey of a plan with targets, without `warm`: Σw, Σ w y and Σ w y² of the numbers y of the training rows, less the target shift"}, {"target_shift", "[k], as that: the point that they are taken about; absent: 0"},
@@ -91,7 +95,8 @@ func layouts() []layout {
 			kind: statistics.KindIncrement, topic: "statistics", writer: "worker", reader: "solver",
 			tensors: []part{{statistics.FieldTerms, "[2, p, k], full run of a chain: Σ w x (xᵀV)ᵀ at the stage's final weights " +
 				"V, and Σ w x (y − g)ᵀ, of the increment at place `visit` among those of the plan, and of those that the run " +
-				"merges with it, if their weights are the same. The partition's seal comes after all of them"}},
+				"merges with it, if their weights are the same. The partition's seal comes after all of them"},
+				{statistics.FieldOccurring, "[m, 1+k], sparse rows, in place of that: of each column of the block that occurs its number and Σ w x² h at the final weights, or, in a stage of the kind `class_counts`, Σ w x yᵀ"}},
 		},
 		{
 			kind: statistics.KindSeal, topic: "statistics", writer: "worker", reader: "worker, solver",
@@ -133,7 +138,8 @@ func layouts() []layout {
 			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",
 			tensors: []part{{statistics.TensorW, "[p, k]; absent, in a stage of the kind `gradient`, if few weights are others than " +
 				"those of the visit before"}, {statistics.TensorCalibration, "[bk, k], learnt links: from the b powers of predictions of the stage's basis to predictions"},
-				{statistics.TensorBlock, "[n, 2], stage of the kind `gradient`: the inputs whose gradient and Gram matrix the visit sums, ascending, each as a and b of 4096·a + b"}, {statistics.TensorChanged, "[n, 2], as that, without `W`: the inputs whose weights change, in the form of `block`; absent if none do"}, {statistics.TensorChange, "[n+1, k], with `changed`: what is added to the weights of these inputs, and then to those of the intercept if there is one. Each weight is that of the visit before, plus this, in float32"}},
+				{statistics.TensorBlock, "[n, 2], stage of the kind `gradient`: the inputs whose gradient and Gram matrix the visit sums, ascending, each as a and b of 4096·a + b"}, {statistics.TensorChanged, "[n, 2], as that, without `W`: the inputs whose weights change, in the form of `block`; absent if none do"}, {statistics.TensorChange, "[n+1, k], with `changed`: what is added to the weights of these inputs, and then to those of the intercept if there is one. Each weight is that of the visit before, plus this, in float32"},
+				{statistics.TensorOccurring, "[m, 2], update on sparse rows, without `W`: the columns of the block that occur, in the form of `block`"}, {statistics.TensorRows, "[m, k], with that: their weights. All others are those of the version before; of inputs that it does not have 0"}, {statistics.TensorShift, "[k], with that, stage of the kind `class_counts`: what is added to the weights of all other inputs, in float32. Versions have all weights"}, {statistics.TensorCounts, "[p, k], full run of a chain, stage of the kind `class_counts`, with `final`: what `W` was made of"}},
 			notes: []part{
 				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},
 				{notePasses, "with `final`: how many passes of Algorithm 2 count; 0 unless the link is learnt"},
@@ -210,13 +216,14 @@ func layouts() []layout {
 		{
 			kind: statistics.KindTerms, topic: "state", writer: "solver", reader: "solver",
 			tensors: []part{{statistics.FieldTerms, "[2, p, k]: Σ w x (xᵀV)ᵀ and Σ w x (g − y)ᵀ of the increment at place " +
-				"`visit` among those that the run visited"}},
+				"`visit` among those that the run visited"}, {statistics.FieldOccurring, "[m, 1+k], sparse rows, in place of that: as in `increment` at weight 1, rounded to multiples of the grid; columns are those of the examples, and that of the intercept is 67108864"}},
 		},
 		{
 			kind: statistics.KindMoments, topic: "state", writer: "solver", reader: "solver",
 			tensors: []part{{statistics.FieldTerms,
 				"[2, p, k]: the sums over the window of the terms of its increments, times their weights"}, {statistics.FieldGram,
-				"[p(p+1)/2]: Σ w x xᵀ of the window; most records have none"}},
+				"[p(p+1)/2]: Σ w x xᵀ of the window; most records have none"},
+				{statistics.FieldSummed, "[2], full run on sparse rows, in place of these: what the sum of curvature of each input begins at, and the power of 2 that terms are multiples of. The sums over the window follow from the terms"}},
 			notes: []part{{"curvature", "that the run has met along its steps"}},
 		},
 		{

@@ -14,15 +14,16 @@ const KindWindow wire.Kind = "window"
 
 // Window is what a chain of retraining knows after a run: what the next run goes on from, beside the sums. It is on the state topic.
 type Window struct {
-	Run        string            `json:"run"`        // id of the run
-	Chain      *Chain            `json:"chain"`      // of the run's plan
-	Full       int               `json:"full"`       // number of the last full run in the chain
-	FullRows   int64             `json:"full_rows"`  // rows of the window at that run
-	Ends       []int64           `json:"ends"`       // by partition: the offset after the last that was looked at
-	Stages     int               `json:"stages"`     // whose sums and terms are on the state topic
-	TermsSize  int64             `json:"terms_size"` // bytes of the terms of an increment, of all stages
-	GramsSize  int64             `json:"grams_size"` // bytes of the Gram matrices of all stages
-	Increments []WindowIncrement `json:"increments"` // in the order in which they came
+	Run        string            `json:"run"`              // id of the run
+	Chain      *Chain            `json:"chain"`            // of the run's plan
+	Full       int               `json:"full"`             // number of the last full run in the chain
+	FullRows   int64             `json:"full_rows"`        // rows of the window at that run
+	Ends       []int64           `json:"ends"`             // by partition: the offset after the last that was looked at
+	Sparse     bool              `json:"sparse,omitempty"` // see [Update.Sparse]
+	Stages     int               `json:"stages"`           // whose sums and terms are on the state topic
+	TermsSize  int64             `json:"terms_size"`       // bytes of the terms of an increment, of all stages
+	GramsSize  int64             `json:"grams_size"`       // bytes of the Gram matrices of all stages
+	Increments []WindowIncrement `json:"increments"`       // in the order in which they came
 	// Bases are earlier windows on the state topic. If there are any, Increments has what has changed since the last of them, which itself
 	// may be a change of the one before; the first has all increments. See [Window.ChangesOf].
 	Bases []StatePlace `json:"bases,omitempty"`

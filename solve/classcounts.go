@@ -1,13 +1,13 @@
 package solve
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/bayes"
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
@@ -22,6 +22,7 @@ type counted struct {
 	common
 	visit  int
 	w      []float32 // p × k, before they are multiplied
+	counts []float64 // p × k, of a run of a chain
 	weight schemas.Weight
 }
 
@@ -49,15 +50,7 @@ func CountWeights() []float64 {
 const TrialFields = 3
 
 // NegativeCountError means that the values of a class have a negative sum, so they are not counts.
-type NegativeCountError struct {
-	Input int // the column, of those that are left
-	Class int
-}
-
-func (e *NegativeCountError) Error() string {
-	return fmt.Sprintf("the sum of the values of input %d in class %d is negative: "+
-		"features of counts need nonnegative values", e.Input, e.Class)
-}
+type NegativeCountError = bayes.NegativeCountError
 
 // NoTrialsError means that there are no rows to choose a weight by.
 type NoTrialsError struct{}
@@ -65,6 +58,24 @@ type NoTrialsError struct{}
 func (NoTrialsError) Error() string {
 	return "no holdout row has a label and a weight above 0, so the weight of class_counts can't be chosen: set " +
 		"examples.holdout, or the weight"
+}
+
+// ChainWeight returns what the logarithms of a counted stage of a chain are multiplied by; 1 if that is auto: the stage after it is
+// fitted to what they leave over, so there is nothing to choose by how well they predict alone.
+func ChainWeight(w schemas.Weight) schemas.Weight {
+	if w == schemas.WeightAuto {
+		return 1
+	}
+	return w
+}
+
+// countsOf returns the counts of a column (k).
+func (c *counted) countsOf(column int) []float64 {
+	return c.counts[column*c.shape.Classes:][:c.shape.Classes]
+}
+
+func (s Shape) counts() bayes.Shape {
+	return bayes.Shape{Columns: s.Columns, Inputs: s.Penalised, Classes: s.Classes}
 }
 
 // Ridge returns 0: the weights are not fitted.
@@ -79,7 +90,10 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 		return nil, NoWeightError{}
 	}
 	var err error
-	if v == 0 {
+	if c.shape.Chained {
+		c.weight = ChainWeight(c.stage.Features.Weight)
+		c.counts, err = sums.Shaped(statistics.FieldCounts, c.shape.Columns, c.shape.Classes)
+	} else if v == 0 {
 		c.weight = c.stage.Features.Weight
 		c.w, err = c.logarithms(sums)
 	} else {
@@ -89,6 +103,10 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 }
 
 func (c *counted) Next() (Step, error) {
+	if c.shape.Chained {
+		w, err := bayes.Weights(c.countsOf, c.shape.counts(), float64(c.weight))
+		return Step{W: w, Counts: narrow(c.counts), Final: true, Of: c.visit}, err
+	}
 	if c.weight == schemas.WeightAuto {
 		return Step{W: c.w}, nil
 	}

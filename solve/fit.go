@@ -29,6 +29,8 @@ type Shape struct {
 	Rounds int
 	// Counted says that the weights are counted, and not fitted: see [CountWeights].
 	Counted bool
+	// Chained says that updates go on from the run, on sparse rows.
+	Chained bool
 	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are
 	// fitted to training rows.
 	Calibration examples.Split
@@ -45,6 +47,12 @@ type Step struct {
 	// change.
 	Changed []int32
 	Change  []float32
+	// Occurring are columns, ascending, and Rows their weights (a row of k for each), if W is nil: those of all others are the weights of the
+	// version that an update goes on from.
+	Occurring []int32
+	Rows      []float32
+	Shift     []float32 // what is added to the weights of all other inputs (k), with these; nil: nothing
+	Counts    []float32 // that W was made of (p × k), of a counted stage of a full run of a chain; nil: of no such stage
 	// Block are the inputs whose gradient and Gram matrix the visit sums, ascending; nil: it sums the gradient of all inputs.
 	Block []int32
 	// Final ends the stage: with W, or with the first Passes passes of a learnt link.
@@ -62,29 +70,27 @@ func (s Step) Tensors(shape Shape) (t wire.Tensors[float32]) {
 		t = append(t, wire.Matrix(statistics.TensorCalibration, shape.Basis.Len()*shape.Classes, shape.Classes, s.Calibration))
 	}
 	if s.Changed != nil {
-		t = append(t, inputsTensor(statistics.TensorChanged, s.Changed), wire.Matrix(statistics.TensorChange, shape.changes(s.Changed),
+		t = append(t, statistics.InputsTensor(statistics.TensorChanged, s.Changed), wire.Matrix(statistics.TensorChange, shape.changes(s.Changed),
 			shape.Classes, s.Change))
 	}
+	if s.Occurring != nil {
+		t = append(t, statistics.InputsTensor(statistics.TensorOccurring, s.Occurring), wire.Matrix(statistics.TensorRows, len(s.Occurring),
+			shape.Classes, s.Rows))
+	}
+	if s.Shift != nil {
+		t = append(t, wire.Vector(statistics.TensorShift, s.Shift))
+	}
+	if s.Counts != nil {
+		t = append(t, wire.Matrix(statistics.TensorCounts, shape.Columns, shape.Classes, s.Counts))
+	}
 	if s.Block != nil {
-		t = append(t, inputsTensor(statistics.TensorBlock, s.Block))
+		t = append(t, statistics.InputsTensor(statistics.TensorBlock, s.Block))
 	}
 	return t
 }
 
 // changes returns how many rows of weights change with inputs: theirs, and that of the intercept.
 func (s Shape) changes(inputs []int32) int { return len(inputs) + s.Columns - s.Penalised }
-
-// inputsTensor is the inverse of inputsOf.
-func inputsTensor(name string, inputs []int32) wire.Tensor[float32] {
-	digits := make([]float32, 0, 2*len(inputs))
-	for _, j := range inputs {
-		digits = append(digits, float32(j/blockDigit), float32(j%blockDigit))
-	}
-	return wire.Matrix(name, len(inputs), 2, digits)
-}
-
-// blockDigit is the base in which the number of an input is written: a float32 does not have all of them.
-const blockDigit = 4096
 
 // StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError if they have other shapes.
 func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
@@ -106,32 +112,16 @@ func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
 			return s, err
 		}
 	}
+	if s.Occurring, s.Rows, err = statistics.RowsOf(t, shape.Columns, shape.Classes); err != nil {
+		return s, err
+	}
 	s.Block, err = inputsOf(t, statistics.TensorBlock, shape.Penalised)
 	return s, err
 }
 
 // inputsOf reads the numbers of inputs, of so many, that are in a tensor; nil without it.
 func inputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
-	tensor, ok := t.Find(name)
-	if !ok {
-		return nil, nil
-	}
-	digits, err := t.Shaped(name, len(tensor.Data)/2, 2)
-	if err != nil {
-		return nil, err
-	}
-	inputs := make([]int32, len(digits)/2)
-	for i := range inputs {
-		a, b := digits[2*i], digits[2*i+1]
-		within := a >= 0 && b >= 0 && a <= examples.MaxColumns/blockDigit && b < blockDigit
-		if !within || a != float32(int32(a)) || b != float32(int32(b)) {
-			return nil, fmt.Errorf("%w: input %v·%d + %v of the tensor %s", wire.ErrDamaged, a, blockDigit, b, name)
-		}
-		if inputs[i] = int32(a)*blockDigit + int32(b); int(inputs[i]) >= of || i > 0 && inputs[i] <= inputs[i-1] {
-			return nil, fmt.Errorf("%w: input %d of the tensor %s, of %d inputs in ascending order", wire.ErrDamaged, inputs[i], name, of)
-		}
-	}
-	return inputs, nil
+	return statistics.InputsOf(t, name, of)
 }
 
 // Evaluation is the result of a visit that gives a loss and a gradient.

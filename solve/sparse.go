@@ -40,7 +40,9 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 		trace += v
 	}
 	if c.stage.Ridge == schemas.RidgeAuto {
-		c.stage.Ridge = schemas.Ridge(float64(c.shape.Penalised) / c.weight)
+		if c.stage.Ridge = schemas.Ridge(float64(c.shape.Penalised) / c.weight); c.shape.Chained {
+			c.stage.Ridge *= chainedRows
+		}
 	}
 	if c.lambda = c.ridge(trace, c.weight); !linear.Finite(c.lambda) {
 		return &linear.NotFiniteError{What: "the sum of squares of a column"}
@@ -66,6 +68,21 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	floats.Scale(own.Length(gradient, c.shape.Classes, above), own.Inverse)
 	return nil
 }
+
+// chainedRows is of how many rows the worth a ridge that is auto is in a chain: updates keep the past as a quadratic, which says more
+// than any ridge. NEWS20 as a stream: the error is 16.2 % with a tenth, as of 0.03 to 0.3 in the oracle online.py.
+const chainedRows = 0.1
+
+// Prior returns nλ of a fit that has observed its first visit: what the sum of curvature of a chain on sparse rows begins at; 0 for other
+// fits.
+func Prior(f Fit) float64 {
+	if of, ok := f.(interface{ prior() float64 }); ok {
+		return of.prior()
+	}
+	return 0
+}
+
+func (c *common) prior() float64 { return c.lambda * c.weight }
 
 // above returns the diagonal matrix that bounds the curvature of J, from the sums of the first visit.
 func (c *common) above(sums wire.Tensors[float64]) (*linear.Diagonal, error) {

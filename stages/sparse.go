@@ -40,6 +40,23 @@ func OnlySparse(f schemas.Features) bool {
 	return ok && k.onlySparse
 }
 
+// InUpdates reports whether updates of a chain on sparse rows can go on from a stage of these features: they fit its weights, which are of
+// all inputs, or count them.
+func InUpdates(f schemas.Features) (fits, counts bool) {
+	k, _ := find(f.Kind)
+	return k.sparse && !k.counted && !k.inBlocks, k.sparse && k.counted
+}
+
+// UpdatedNames returns the kinds of which [InUpdates] says so.
+func UpdatedNames() (names []string) {
+	for k := range kinds {
+		if fits, counts := InUpdates(schemas.Features{Kind: k.name}); fits || counts {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
 // Sparse reports whether the block has sparse rows.
 func (m *Map) Sparse() bool { return m.sparse }
 

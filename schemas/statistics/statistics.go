@@ -95,6 +95,10 @@ const (
 	// [n, k], or [n+1, k] with an intercept: what is added to the weights of these inputs, and of the intercept
 	TensorChange      = "change"
 	TensorCalibration = "calibration" // [k for each power of the basis, k], from powers of predictions to predictions
+	TensorOccurring   = "occurring"   // [m, 2], as block, of an update on sparse rows: the columns whose weights may be others than before it
+	TensorRows        = "rows"        // [m, k]: the weights of these columns
+	TensorShift       = "shift"       // [k], with occurring: what is added to the weights of all other inputs; absent: nothing
+	TensorCounts      = "counts"      // [p, k], of a full run of a chain: what the weights of a counted stage are made of
 	// Of the trees of a stage, see package internal/tree: the nodes of each tree, the column of each order, the ranks of
 	// its codes, and of each node the order that it compares, its cut, and how many nodes its left side has.
 	TensorTreeSizes    = "tree_sizes"

@@ -3,9 +3,12 @@ package survey
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
 
@@ -54,10 +57,41 @@ func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 		for len(factors) <= int(n.Column) {
 			factors = append(factors, 0)
 		}
-		factors[n.Column] = float32(math.Pow(math.Log(float64(s.Rows+1)/float64(n.Rows+1))+1, p.IDF))
+		factors[n.Column] = factorOf(p, n, s.Rows)
 	}
 	if len(factors) == 0 {
 		return nil, &NoColumnsError{p.MinRows}
 	}
 	return &Preparation{Factors: factors, Center: numbers.Center, Scale: numbers.Scale, Labels: s.Labels}, nil
+}
+
+// factorOf returns the factor of a column, of so many rows.
+func factorOf(p schemas.Prepare, n examples.ColumnRows, rows int64) float32 {
+	return float32(math.Pow(math.Log(float64(rows+1)/float64(n.Rows+1))+1, p.IDF))
+}
+
+// Extend returns the preparation of an update: that of the version before it, with factors for columns that it does not have, but the new
+// rows have. rows are those of the window, with the new ones. The factors of others stay, as weights are of inputs that they make.
+func Extend(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows, rows int64) wire.Tensors[float32] {
+	known, _ := before.Find(statistics.TensorFactors)
+	factors, grown := known.Data, false
+	for _, n := range found {
+		if int(n.Rows) < p.MinRows || int(n.Column) < len(known.Data) && known.Data[n.Column] != 0 {
+			continue
+		}
+		if !grown {
+			factors, grown = slices.Clone(factors), true
+		}
+		for len(factors) <= int(n.Column) {
+			factors = append(factors, 0)
+		}
+		factors[n.Column] = factorOf(p, n, rows)
+	}
+	after := slices.Clone(before)
+	for i := range after {
+		if after[i].Name == statistics.TensorFactors {
+			after[i] = wire.Vector(statistics.TensorFactors, factors)
+		}
+	}
+	return after
 }

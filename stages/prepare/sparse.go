@@ -81,6 +81,20 @@ func (f *Factors) input(column int32) int32 {
 	return g.before + int32(bits.OnesCount64(g.kept&(bit-1)))
 }
 
+// Input returns the input that a column of the examples becomes; −1: none.
+func (f *Factors) Input(column int32) int32 { return f.input(column) }
+
+// Columns returns the columns of the examples that become inputs, in the order of the inputs.
+func (f *Factors) Columns() []int32 {
+	columns := make([]int32, 0, f.kept+1)
+	for i, g := range f.groups {
+		for kept := g.kept; kept != 0; kept &= kept - 1 {
+			columns = append(columns, int32(64*i+bits.TrailingZeros64(kept)))
+		}
+	}
+	return columns
+}
+
 // newFactors reads the factors of columns (d) that the survey has found.
 func newFactors(p schemas.Prepare, factors []float32, n numbers) (*Factors, error) {
 	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, numbers: n, groups: make([]group, (len(factors)+63)/64)}

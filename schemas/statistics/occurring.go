@@ -1,0 +1,120 @@
+package statistics
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Names of sums over sparse rows that have a row for each column of the block that occurs, ascending: the number of the column, and its
+// sums. So their size follows from the rows, not from the number of columns.
+const (
+	FieldGradient  = "gradient"  // [m, 1+k], a visit of an update: Σ w x (y − g)ᵀ
+	FieldCurvature = "curvature" // [m, 1+k], of some visits: Σ w x² h, h being the second derivative of the loss in each score
+	FieldReach     = "reach"     // [m, 2], of the first visit: Σ w |x| |row|₁
+	FieldCounted   = "counted"   // [m, 1+k], a visit of an update to a stage whose weights are counted: Σ w x yᵀ
+	// [m, 1+k], the terms of an increment: curvature at the weights that the run has ended with, or what is counted
+	FieldOccurring = "occurring"
+)
+
+// Occurring is the name of what a sum in memory has of an increment on sparse rows: see [FieldOccurring].
+func (i Increment) Occurring() string { return i.name(FieldOccurring) }
+
+// ByColumn reports whether a field has a row for each column that occurs.
+func ByColumn(name string) bool {
+	switch name {
+	case FieldGradient, FieldCurvature, FieldReach, FieldCounted, FieldOccurring:
+		return true
+	}
+	return strings.HasPrefix(name, FieldOccurring+"/")
+}
+
+// Occurring is a matrix of which only the rows of columns that occur are kept.
+type Occurring struct {
+	Columns []int32   // m, ascending
+	Values  []float64 // m × k
+}
+
+// Tensor makes the tensor of the matrix, given k.
+func (o Occurring) Tensor(name string, k int) wire.Tensor[float64] {
+	data := make([]float64, 0, len(o.Columns)*(1+k))
+	for i, column := range o.Columns {
+		data = append(append(data, float64(column)), o.Values[i*k:(i+1)*k]...)
+	}
+	return wire.Matrix(name, len(o.Columns), 1+k, data)
+}
+
+// OccurringOf is the inverse of [Occurring.Tensor], for a block of p columns. Without the tensor nothing occurs. An error says what is
+// wrong with the tensor.
+func OccurringOf(t wire.Tensors[float64], name string, p, k int) (o Occurring, err error) {
+	tensor, ok := t.Find(name)
+	if !ok {
+		return o, nil
+	}
+	if len(tensor.Shape) != 2 || tensor.Shape[1] != 1+k || len(tensor.Text) > 0 {
+		return o, &wire.ShapeError{Tensor: name, Got: tensor.Shape, Want: []int{-1, 1 + k}}
+	}
+	m := tensor.Shape[0]
+	o = Occurring{make([]int32, m), make([]float64, 0, m*k)}
+	last := -1.0
+	for i := range m {
+		row := tensor.Data[i*(1+k) : (i+1)*(1+k)]
+		if column := row[0]; !(column > last && column < float64(p)) || column != math.Trunc(column) {
+			return o, fmt.Errorf("%w: column %v of the tensor %s, after %v of %d", wire.ErrDamaged, column, name, last, p)
+		}
+		last = row[0]
+		o.Columns[i], o.Values = int32(last), append(o.Values, row[1:]...)
+	}
+	return o, nil
+}
+
+// OccurringTerms is what a chain keeps of an increment on sparse rows at a stage, in one partition or in all.
+type OccurringTerms struct {
+	wire.Identity // of kind increment: the place of the increment is Visit; of kind terms: its place among those that the run visited
+	Occurring
+	Classes int // k
+}
+
+// Record makes the record of the terms.
+func (t *OccurringTerms) Record() *wire.Record[float64] {
+	return &wire.Record[float64]{Identity: t.Identity, Tensors: wire.Tensors[float64]{t.Tensor(FieldOccurring, t.Classes)}}
+}
+
+// OccurringTermsOf is the inverse of [OccurringTerms.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
+func OccurringTermsOf(r *wire.Record[float64], p, k int) (*OccurringTerms, error) {
+	o, err := OccurringOf(r.Tensors, FieldOccurring, p, k)
+	if err != nil {
+		return nil, r.Damaged(err)
+	}
+	return &OccurringTerms{r.Identity, o, k}, nil
+}
+
+// OccurringSums says how the terms of increments on sparse rows are summed at a stage, from the last full run on.
+type OccurringSums struct {
+	wire.Identity
+	Prior float64 // what the sum of curvature begins at, in columns that the ridge applies to
+	Grid  float64 // what each term is a multiple of: a power of 2
+}
+
+// FieldSummed is the tensor of [OccurringSums].
+const FieldSummed = "summed" // [2]: prior, grid
+
+// Record makes the record of the sums.
+func (s *OccurringSums) Record() *wire.Record[float64] {
+	return &wire.Record[float64]{Identity: s.Identity, Tensors: wire.Tensors[float64]{wire.Vector(FieldSummed, []float64{s.Prior, s.Grid})}}
+}
+
+// OccurringSumsOf is the inverse of [OccurringSums.Record]. An error wraps [wire.ErrDamaged].
+func OccurringSumsOf(r *wire.Record[float64]) (*OccurringSums, error) {
+	summed, err := r.Tensors.Shaped(FieldSummed, 2)
+	if err != nil {
+		return nil, r.Damaged(err)
+	}
+	prior, grid := summed[0], summed[1]
+	if !(prior >= 0 && grid > 0) {
+		return nil, r.Damaged(fmt.Errorf("a prior of %v on a grid of %v", prior, grid))
+	}
+	return &OccurringSums{r.Identity, prior, grid}, nil
+}

@@ -1,0 +1,188 @@
+// Package bayes makes weights of counts: those of multinomial naive Bayes, in a chain of updates on sparse rows. They are not scaled by
+// what inputs tell, as a stage that is trained alone scales them: the stage after it is fitted to what they leave over, of rows whose own
+// counts they lack, so it finds what each input tells. Measured on NEWS20 as a stream of 500 rows an update, the prequential error is
+// 16.2 % with them, and 17.9 % without (the oracle online.py).
+package bayes
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stagewise/stagewise/solve/linear"
+)
+
+// Smoothing is added to each count in a chain, in which few rows are counted at first.
+const Smoothing = 0.1
+
+// Shape is the shape of counts: p × k.
+type Shape struct {
+	Columns int // p, with that of the intercept
+	Inputs  int // the first of them
+	Classes int // k
+}
+
+// NegativeCountError means that the values of a class have a negative sum, so they are not counts.
+type NegativeCountError struct {
+	Input int // the column, of those that are left
+	Class int
+}
+
+// Error names the input and the class.
+func (e *NegativeCountError) Error() string {
+	return fmt.Sprintf("the sum of the values of input %d in class %d is negative: features of counts need nonnegative values", e.Input,
+		e.Class)
+}
+
+// Weights returns the weights (p × k) of counts, of which rows returns those of a column (k); nil: there are none. They are weight times
+// the logarithms of each class's part of the counts, less their mean. The error is a *[NegativeCountError] or a *[linear.NotFiniteError].
+func Weights(rows func(column int) []float64, shape Shape, weight float64) ([]float32, error) {
+	p, inputs, k := shape.Columns, shape.Inputs, shape.Classes
+	sums, err := totals(rows, inputs, k)
+	if err != nil {
+		return nil, err
+	}
+	totals, err := Logs(sums, inputs)
+	if err != nil {
+		return nil, err
+	}
+	none := make([]float32, k) // of an input that has not occurred
+	for class, l := range totals {
+		none[class] = float32(-weight * l)
+	}
+	w := make([]float32, p*k)
+	linear.OnCores(p, k, func(from, to int) {
+		logs := make([]float64, k)
+		for j := from; j < to; j++ {
+			row, of := w[j*k:(j+1)*k], rows(j)
+			switch {
+			case !empty(of):
+				writeRow(row, logs, of, totals, weight, j < inputs)
+			case j < inputs:
+				copy(row, none)
+			}
+		}
+	})
+	return w, nil
+}
+
+// writeRow writes the weights of a column, which has counts (k), into row. logs is memory for k values.
+func writeRow(row []float32, logs, counts, totals []float64, weight float64, input bool) {
+	for class, n := range counts {
+		logs[class] = math.Log(n + Smoothing)
+	}
+	centre(logs)
+	for class, v := range logs {
+		if input {
+			v -= totals[class]
+		}
+		row[class] = float32(weight * v)
+	}
+}
+
+// Rows returns the weights of some columns (a row of k for each), given the results of [Logs]. Those of columns that are not among them
+// differ from what they were by Shift.
+func Rows(columns []int32, rows func(column int) []float64, totals []float64, shape Shape, weight float64) ([]float32, error) {
+	k := shape.Classes
+	w, logs, none := make([]float32, len(columns)*k), make([]float64, k), make([]float64, k)
+	for i, j := range columns {
+		of := rows(int(j))
+		if of == nil {
+			of = none
+		}
+		for class, n := range of {
+			if n < 0 {
+				return nil, &NegativeCountError{Input: int(j), Class: class}
+			}
+		}
+		if int(j) < shape.Inputs || !empty(of) {
+			writeRow(w[i*k:(i+1)*k], logs, of, totals, weight, int(j) < shape.Inputs)
+		}
+	}
+	return w, nil
+}
+
+// Shift returns by how much the weights of an input differ whose counts are as before, given the results of [Logs] before and after.
+func Shift(before, after []float64, weight float64) []float32 {
+	shift := make([]float32, len(after))
+	for class, l := range after {
+		shift[class] = float32(weight * (before[class] - l))
+	}
+	return shift
+}
+
+func empty(counts []float64) bool {
+	for _, n := range counts {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// totals returns all that is counted of each class (k).
+func totals(rows func(int) []float64, inputs, k int) ([]float64, error) {
+	logs := make([]float64, k)
+	for j := range inputs {
+		for class, n := range rows(j) {
+			if n < 0 {
+				return nil, &NegativeCountError{Input: j, Class: class}
+			}
+			logs[class] += n
+		}
+	}
+	return logs, nil
+}
+
+// Logs returns the logarithms of all that is counted of each class over so many inputs (k), less their mean.
+func Logs(totals []float64, inputs int) ([]float64, error) {
+	logs := make([]float64, len(totals))
+	for class, n := range totals {
+		if !linear.Finite(n) {
+			return nil, &linear.NotFiniteError{What: "the sum of the inputs"}
+		}
+		logs[class] = math.Log(max(n, 0) + Smoothing*float64(inputs))
+	}
+	centre(logs)
+	return logs, nil
+}
+
+// centre takes the mean away from values.
+func centre(values []float64) {
+	mean := 0.0
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for i := range values {
+		values[i] -= mean
+	}
+}
+
+// A Row is a row that is among those that were counted.
+type Row struct {
+	Columns []int32   // of its inputs
+	Values  []float32 // of these
+	Class   int
+	Weight  float64 // by which its counts were multiplied
+}
+
+// Without returns what is to be added to the scores of a row when its own counts are taken away: to that of its class, and to each other.
+// counts are those of all rows (p × k), total those of the row's class over all inputs, and weight is that of [Weights].
+func Without(r Row, counts []float32, total float64, shape Shape, weight float64) (own, other float64) {
+	k, sum, length := shape.Classes, 0.0, 0.0
+	add := func(j int, x float64) {
+		n := float64(counts[j*k+r.Class])
+		sum += x * math.Log((max(n-r.Weight*x, 0)+Smoothing)/(n+Smoothing))
+	}
+	for i, j := range r.Columns {
+		x := float64(r.Values[i])
+		add(int(j), x)
+		length += x
+	}
+	smoothing := Smoothing * float64(shape.Inputs)
+	sum -= length * math.Log((max(total-r.Weight*length, 0)+smoothing)/(total+smoothing))
+	if shape.Columns > shape.Inputs {
+		add(shape.Inputs, 1)
+	}
+	sum *= weight
+	return sum - sum/float64(k), -sum / float64(k)
+}

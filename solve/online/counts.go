@@ -1,0 +1,108 @@
+package online
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/bayes"
+)
+
+// Counts is a [solve.Fit] of a counted stage in an update of a chain: one visit adds the counts of the new rows. Its weights predict from
+// the next update on; the stage that follows is fitted to what the weights before it leave over. It is not safe for concurrent use.
+type Counts struct {
+	stage   schemas.Stage
+	shape   solve.Shape
+	sums    *Sums
+	all     []int32 // columns of the examples, in the order of the block
+	before  *Before // nil: all counts have changed
+	counted statistics.Occurring
+	weight  float64 // Σw of the new training rows
+	terms   *Terms
+}
+
+// Before is what the weights of the version before were made of, where the counts of few columns are others than then.
+type Before struct {
+	Totals  []float64 // k: over all inputs
+	Inputs  int
+	Changed []int32 // columns of the examples whose counts have changed since
+}
+
+// NewCounts returns the fit of a counted stage, given the counts of its window without those of increments that leave, and the columns of
+// the examples in the order of the block.
+func NewCounts(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, before *Before) *Counts {
+	return &Counts{stage: stage, shape: shape, sums: sums, all: columns, before: before}
+}
+
+// Precondition does nothing.
+func (c *Counts) Precondition(wire.Tensors[float64]) error { return nil }
+
+// Ridge returns 0: the weights are not fitted.
+func (c *Counts) Ridge() schemas.Ridge { return 0 }
+
+// Weight returns what the logarithms are multiplied by.
+func (c *Counts) Weight() schemas.Weight { return solve.ChainWeight(c.stage.Features.Weight) }
+
+// Observe takes the reduced sums of the visit.
+func (c *Counts) Observe(_ int, _ solve.Step, sums wire.Tensors[float64]) (_ *solve.Evaluation, err error) {
+	losses := statistics.LossesOf(sums)[examples.Train]
+	if c.counted, err = statistics.OccurringOf(sums, statistics.FieldCounted, c.shape.Columns, c.shape.Classes); err != nil {
+		return nil, err
+	}
+	c.weight = losses.Weight
+	return &solve.Evaluation{Number: 1, Objective: losses.MeanLoss(), Accepted: true}, nil
+}
+
+// Next returns the weights with the new rows.
+func (c *Counts) Next() (solve.Step, error) {
+	c.add()
+	if c.before != nil {
+		return c.changed()
+	}
+	w, err := bayes.Weights(func(j int) []float64 { return c.sums.Row(c.all[j]) }, shapeOf(c.shape), float64(c.Weight()))
+	return solve.Step{W: w, Final: true, Of: 0}, err
+}
+
+// changed returns the weights of columns whose counts have changed, and by how much those of others have.
+func (c *Counts) changed() (step solve.Step, err error) {
+	shape, weight := shapeOf(c.shape), float64(c.Weight())
+	before, err := bayes.Logs(c.before.Totals, c.before.Inputs)
+	if err != nil {
+		return step, err
+	}
+	after, err := bayes.Logs(c.sums.Totals(), shape.Inputs)
+	if err != nil {
+		return step, err
+	}
+	changed := slices.Concat(c.before.Changed, c.terms.Columns)
+	slices.Sort(changed)
+	step = solve.Step{Occurring: []int32{}, Shift: bayes.Shift(before, after, weight), Final: true, Of: 0}
+	for _, column := range slices.Compact(changed) {
+		if at, is := slices.BinarySearch(c.all[:c.shape.Columns], column); is {
+			step.Occurring = append(step.Occurring, int32(at))
+		}
+	}
+	step.Rows, err = bayes.Rows(step.Occurring, func(j int) []float64 { return c.sums.Row(c.all[j]) }, after, shape, weight)
+	return step, err
+}
+
+// add adds the counts of the new rows, once.
+func (c *Counts) add() {
+	if c.terms == nil {
+		terms := after(c.sums, c.counted, c.all)
+		c.terms = &terms
+	}
+}
+
+// After returns the counts of the new rows, which are part of the sums, and Σw of these rows.
+func (c *Counts) After() (Terms, float64) {
+	c.add()
+	return *c.terms, c.weight
+}
+
+func shapeOf(s solve.Shape) bayes.Shape {
+	return bayes.Shape{Columns: s.Columns, Inputs: s.Penalised, Classes: s.Classes}
+}

@@ -1,0 +1,152 @@
+package online
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// Intercept stands for the intercept among the columns of examples: it follows them.
+const Intercept = int32(examples.MaxColumns)
+
+// Terms are what an increment adds to the sums of a stage: curvature or counts, of the columns of the examples that occur in it. All are
+// multiples of the grid of the sums. They must not be changed.
+type Terms struct {
+	Columns []int32   // m, ascending; the last may be [Intercept]
+	Values  []float64 // m × k
+}
+
+// Sums are what a stage's window is known by: D, or the counts N. Terms are multiples of a grid, so their sums are exact as long as they
+// are below 2⁵³ times the grid: sums depend on the increments of the window alone, and not on what else was added and subtracted before.
+type Sums struct {
+	Prior  float64 // D of no rows, in the columns that the ridge applies to
+	Grid   float64 // a power of 2
+	k      int
+	places map[int32]int // of the columns of which there are sums
+	values []float64     // k of each of these, without the prior
+	totals []float64     // k: over all columns but the intercept
+}
+
+// NewSums returns the sums of no rows, of k classes.
+func NewSums(k int, prior, grid float64) *Sums {
+	return &Sums{Prior: prior, Grid: grid, k: k, places: map[int32]int{}, totals: make([]float64, k)}
+}
+
+// Row returns the sums of a column of the examples (k), without the prior; nil: there are none.
+func (s *Sums) Row(column int32) []float64 {
+	at, any := s.places[column]
+	if !any {
+		return nil
+	}
+	return s.values[at*s.k : (at+1)*s.k]
+}
+
+// gridBits is how much finer the grid is than the mean of what a row adds to all columns. Terms are kept as float32, so none is rounded by
+// more than that; and sums are exact up to 2²⁵ such rows.
+const gridBits = 28
+
+// GridOf returns the grid of sums, given the sum of the absolute values of all terms over rows of some weight.
+func GridOf(total, weight float64) float64 {
+	if !(total > 0 && weight > 0) || math.IsInf(total/weight, 1) {
+		return math.Exp2(-gridBits)
+	}
+	return math.Exp2(math.Ceil(math.Log2(total/weight)) - gridBits)
+}
+
+// Total returns the sum of the absolute values of terms.
+func Total(o statistics.Occurring) (total float64) {
+	for _, v := range o.Values {
+		total += math.Abs(v)
+	}
+	return total
+}
+
+// Terms rounds what was summed of an increment's rows, whose weights were multiplied by weight, to the grid. Columns without any sum are
+// left out. columns are the columns of the examples, in the order of the block.
+func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
+	k := s.k
+	for i, column := range o.Columns {
+		any := false
+		begin := len(t.Values)
+		for _, v := range o.Values[i*k : (i+1)*k] {
+			rounded := float64(float32(math.Round(v/weight/s.Grid) * s.Grid))
+			any = any || rounded != 0
+			t.Values = append(t.Values, rounded)
+		}
+		if !any {
+			t.Values = t.Values[:begin]
+			continue
+		}
+		t.Columns = append(t.Columns, columns[column])
+	}
+	return t
+}
+
+// Add adds the terms of an increment, times a weight.
+func (s *Sums) Add(weight float64, t Terms) {
+	for i, column := range t.Columns {
+		at, any := s.places[column]
+		if !any {
+			at = len(s.places)
+			s.places[column] = at
+			s.values = append(s.values, make([]float64, s.k)...)
+		}
+		to := s.values[at*s.k:][:s.k]
+		for class, v := range t.Values[i*s.k:][:s.k] {
+			to[class] += weight * v
+			if column != Intercept {
+				s.totals[class] += weight * v
+			}
+		}
+	}
+}
+
+// Totals returns the sums over all columns but the intercept (k).
+func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
+
+// Clear makes s the sums of no rows.
+func (s *Sums) Clear() {
+	clear(s.places)
+	s.values = s.values[:0]
+	clear(s.totals)
+}
+
+// appendRow appends D of a column of the examples.
+func (s *Sums) appendRow(to []float64, column int32) []float64 {
+	prior := s.Prior
+	if column == Intercept {
+		prior = 0
+	}
+	row := s.Row(column)
+	for class := range s.k {
+		v := prior
+		if row != nil {
+			v += row[class]
+		}
+		to = append(to, v)
+	}
+	return to
+}
+
+// Merged returns the terms of increments that become one.
+func Merged(a, b Terms, k int) (sum Terms) {
+	for len(a.Columns) > 0 || len(b.Columns) > 0 {
+		switch {
+		case len(b.Columns) == 0 || len(a.Columns) > 0 && a.Columns[0] < b.Columns[0]:
+			sum.Columns, sum.Values = append(sum.Columns, a.Columns[0]), append(sum.Values, a.Values[:k]...)
+			a = Terms{a.Columns[1:], a.Values[k:]}
+		case len(a.Columns) == 0 || b.Columns[0] < a.Columns[0]:
+			sum.Columns, sum.Values = append(sum.Columns, b.Columns[0]), append(sum.Values, b.Values[:k]...)
+			b = Terms{b.Columns[1:], b.Values[k:]}
+		default:
+			sum.Columns = append(sum.Columns, a.Columns[0])
+			for class := range k {
+				sum.Values = append(sum.Values, a.Values[class]+b.Values[class])
+			}
+			a, b = Terms{a.Columns[1:], a.Values[k:]}, Terms{b.Columns[1:], b.Values[k:]}
+		}
+	}
+	return sum
+}
