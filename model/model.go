@@ -125,6 +125,21 @@ func (m *Model) SharesInputs(other *Model) bool {
 		m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && schemas.WeightsDigest(m.preparation) == schemas.WeightsDigest(other.preparation)
 }
 
+// WeightsOn returns the weights of a stage for another preparation of sparse rows that has all inputs of the model's: those of other inputs
+// are 0. The slice must not be changed.
+func (m *Model) WeightsOn(stage int, prepared *prepare.Preparation) []float32 {
+	w, inputs := m.stages[stage].fitted.W.Dense, m.prepared.Inputs()
+	if prepared.Inputs() == inputs {
+		return w.Data
+	}
+	others := make([]float32, (w.Rows-inputs+prepared.Inputs())*w.Cols)
+	for i, column := range m.prepared.Factors.Columns() {
+		copy(others[int(prepared.Factors.Input(column))*w.Cols:][:w.Cols], w.Row(i))
+	}
+	copy(others[prepared.Inputs()*w.Cols:], w.Data[inputs*w.Cols:])
+	return others
+}
+
 // Stage returns how a stage, counted from 0, makes its block.
 func (m *Model) Stage(stage int) *Stage { return m.stages[stage].Stage }
 
@@ -173,11 +188,24 @@ func (m *Model) TargetScale() []float32 { return m.prepared.TargetScale }
 // Width returns the number of raw features, d.
 func (m *Model) Width() int { return m.prepared.Width() }
 
+// Inputs returns the number of prepared inputs, m.
+func (m *Model) Inputs() int { return m.prepared.Inputs() }
+
 // Image returns the shape of the images that the model was trained on; zero if its examples were none.
 func (m *Model) Image() examples.Image { return m.prepared.Image }
 
 // Sparse reports whether the model was trained on sparse rows. A dense row then stands for the features of it that are not 0.
 func (m *Model) Sparse() bool { return m.prepared.Factors != nil }
+
+// Lacking appends the columns of sparse rows, among some, that the model does not have.
+func (m *Model) Lacking(dst, columns []int32) []int32 {
+	for _, column := range columns {
+		if m.prepared.Factors.Input(column) < 0 {
+			dst = append(dst, column)
+		}
+	}
+	return dst
+}
 
 // Columns returns the columns of the table that the model was trained on, in the order of the raw features; nil if they are not known.
 // The slice must not be changed.

@@ -148,6 +148,13 @@ func (p *Predictor) Measure(raw kernel.Dense, truth link.Truth, loss []float32, 
 	return p.compare(truth, loss, predicted)
 }
 
+// MeasureSparse is Measure for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
+func (p *Predictor) MeasureSparse(rows *examples.SparseRows, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
+	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
+	p.sparseScores()
+	return p.compare(truth, loss, predicted)
+}
+
 // compare turns the scores after the last stage, which are in p.score, into predictions, and compares them with the truth.
 func (p *Predictor) compare(truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 	last := p.model.stages[len(p.model.stages)-1].Link

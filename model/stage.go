@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -96,12 +97,47 @@ func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.F
 	if initial != nil && !s.Link.Learnt {
 		f.W = s.laidOut(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
 	}
-	for _, w := range published {
+	for i, w := range published {
+		if i == len(published)-1 {
+			if err := s.overlay(f, w); err != nil {
+				return nil, fmt.Errorf("read %v: %w", w.Identity, err)
+			}
+		}
 		if err := s.add(f, w); err != nil {
 			return nil, fmt.Errorf("read %v: %w", w.Identity, err)
 		}
 	}
 	return f, nil
+}
+
+// overlay takes a record of an update on sparse rows, which says the weights of columns that occur. All others are what the stage begins
+// at, but for a shift.
+func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights) error {
+	p, k := s.Features.Size(), s.Classes
+	columns, rows, err := statistics.RowsOf(w.Tensors, p, k)
+	if err != nil || columns == nil {
+		return err
+	}
+	if len(f.W.Data) != p*k {
+		return &wire.ShapeError{Tensor: statistics.TensorW, Got: []int{f.W.Rows, f.W.Cols}, Want: []int{p, k}}
+	}
+	all := slices.Clone(f.W.Data)
+	if _, shifts := w.Tensors.Find(statistics.TensorShift); shifts {
+		shift, err := w.Tensors.Shaped(statistics.TensorShift, k)
+		if err != nil {
+			return err
+		}
+		for i := range s.Features.Penalised() {
+			for class, v := range shift {
+				all[i*k+class] += v
+			}
+		}
+	}
+	for i, column := range columns {
+		copy(all[int(column)*k:][:k], rows[i*k:])
+	}
+	f.W = s.laidOut(kernel.Dense{Rows: p, Cols: k, Data: all})
+	return nil
 }
 
 // add takes the next record of the stage.

@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -43,6 +44,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	if job.Average > 1 {
 		return nil, errors.New("average: `run` does not support averaging: remove the key, or use `train`")
 	}
+	job.Stages = model.Chained(job.Stages)
 	rec = event.Serialised(rec)
 	p := topics.OpenForRuns(log, job, nil)
 	if err := source.CheckSource(ctx, p, job); err != nil {
@@ -959,10 +961,15 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *protocol.Ledger, sou
 	plan.Warm = plan.Chain.Parent
 	if r.restarts() {
 		plan.Chain.AtLeast = 0
+		if window.Sparse { // the weights follow what is left by a full run
+			window.Increments = slices.DeleteFunc(window.Increments,
+				func(c schemas.WindowIncrement) bool { return c.Increment.Number < window.Changed })
+			return r.fullWith(plan, l, sealed, sources, window)
+		}
 		restart(plan, window, o)
 		return plan, nil
 	}
-	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay}
+	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse}
 	stays, err := r.leave(ctx, plan.Chain, window, found)
 	if err != nil {
 		return nil, err
@@ -979,6 +986,9 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *protocol.Ledger, sou
 	window.Increments = stays
 	if len(plan.Chain.Update.Leave) > 0 { // the window says so
 		plan.Chain.AtLeast = 0
+	}
+	if window.Sparse { // an update keeps the past as a quadratic, and visits nothing again
+		o.Refresh = 0
 	}
 	for _, c := range window.Longest(o.Refresh, max(o.Rows, found)) {
 		c.Increment.Weight *= o.Decay

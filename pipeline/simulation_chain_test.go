@@ -161,7 +161,7 @@ func (s *simulation) serveChain() {
 	for steps := s.random.IntN(10_000); steps > 0 && s.violation == nil; steps-- {
 		s.goOn()
 	}
-	if s.serves = false; s.random.IntN(3) == 0 {
+	if s.serves = false; !s.sparse && s.random.IntN(3) == 0 {
 		s.log.happen(restaging, "the runners are started again with another stage")
 		s.restaged, s.differs, s.otherFeatures = true, true, s.random.IntN(2) == 0
 	}

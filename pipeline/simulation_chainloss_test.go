@@ -74,7 +74,11 @@ func (s *simulation) feed(partition, messages int) {
 			p.written = map[int64]int{}
 		}
 		p.written[p.end] = s.steps
-		if p.append(simMessage(partition, 100+s.fed, schemas.Origin{})); s.timed {
+		m := simMessage(partition, 100+s.fed, schemas.Origin{})
+		if s.sparse {
+			m = sparseMessage(partition, 100+s.fed, simRows)
+		}
+		if p.append(m); s.timed {
 			p.last().Time = s.nextTime()
 		}
 	}

@@ -29,6 +29,7 @@ type simExamples struct {
 
 	holdout float64 // the fraction of the rows that are held out
 	tested  bool    // some rows are for tests
+	sparse  bool    // rows are sparse: their stages stay what they are
 
 	rows       int64 // that count
 	passedOver coverage.PassedOver

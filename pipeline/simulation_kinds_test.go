@@ -53,6 +53,37 @@ func sparseExamples() *simExamples {
 	return e
 }
 
+// sparseChainExamples have rows like sparseExamples, in ten messages of each partition. Later ones have columns that earlier ones lack.
+func sparseChainExamples() *simExamples {
+	const messages, rowsOfMessage = 10, 8
+	e := &simExamples{rows: simPartitions * messages * rowsOfMessage, sparse: true}
+	for p := range simPartitions {
+		var list []wire.Message
+		for n := range messages {
+			list = append(list, sparseMessage(p, n, rowsOfMessage))
+		}
+		e.messages = append(e.messages, list)
+	}
+	return e
+}
+
+func sparseMessage(partition, number, rowsOfMessage int) wire.Message {
+	rows := rings(rowsOfMessage, 2, 2, uint64(700+100*partition+number)).exampleRows()
+	sparse := &examples.SparseRows{}
+	for i := range rows.Rows {
+		first := int32((number + i) % 4)
+		sparse.Indices = append(sparse.Indices, first, first+4+int32(number/2))
+		sparse.Values = append(sparse.Values, rows.Floats[2*i]*rows.Floats[2*i], 1+float32(i%3))
+		sparse.Ends = append(sparse.Ends, len(sparse.Indices))
+	}
+	rows.Floats, rows.Cols, rows.Sparse = nil, 0, sparse
+	m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
+	if err != nil {
+		panic(err) // the rows fit into a message
+	}
+	return wire.Message{Value: m.Value}
+}
+
 // severalExamples have one label or two.
 func severalExamples() *simExamples {
 	return kindExamples(2, func(rows *examples.Rows, seed int) {

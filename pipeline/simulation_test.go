@@ -219,6 +219,8 @@ func simScenarios(t testing.TB) []*scenario {
 			j.Examples.Missing = layout.MissingMean
 		}).withReference(t),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), trees, columns(link.Softmax, 1)),
+		newChainScenario(t, sparseChainExamples(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax), columns(link.Softmax, 2)),
+		newChainScenario(t, sparseChainExamples(), 100, mergingOptions(), columns(link.Logistic, 2)).losing(),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 	}
 }

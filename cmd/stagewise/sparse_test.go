@@ -206,8 +206,9 @@ func TestSparseRefusals(t *testing.T) {
 			"training rows or more: set a smaller number",
 		"train --set stages.0.link=softmax": "stages.0.method: cg: expected a method for the " +
 			"link softmax, such as auto",
-		"run --until end": "a chain of updates can't be trained on sparse " +
-			"rows yet: `train` can",
+		"run --until end": "stages.0.link: identity: expected softmax or logistic, for `run` on sparse rows",
+		"run --until end --set stages.0.features.kind=gradient": "stages.0.features.kind: gradient: expected columns or class_counts, " +
+			"for `run` on sparse rows",
 		"train --set examples.train=train.csv --set examples.test= --set name=t": "prepare.min_rows: the examples are dense, and " +
 			"this is for sparse rows, such as those of LIBSVM files: remove it",
 	} {

@@ -38,6 +38,7 @@ type Chain struct {
 	early     map[wire.Digest]*wire.Record[float32] // by the parent that they wait for, the first
 	collector wire.Collector[float32]
 	initial   map[int][]float32     // W that stages begin at in a warm start
+	extended  map[int][]float32     // of an update on sparse rows: see Initial
 	ridges    map[int]schemas.Ridge // that these were fitted with
 
 	outline bool         // no weights are kept
@@ -270,7 +271,7 @@ func (c *Chain) Final(stage int) (*schemas.Weights, wire.Digest) {
 // Stage returns a stage of the plan, given its number. The survey's result must be accepted. The error is that of
 // [model.NewStage].
 func (c *Chain) Stage(stage int) (*model.Stage, error) {
-	if c.Plan.Update() != nil && c.earlier != nil {
+	if c.Plan.Update() != nil && c.earlier != nil && !c.Plan.Update().Sparse {
 		return c.earlier.Stage(stage), nil
 	}
 	if c.drawn != nil && c.drawnAt == stage {
@@ -311,7 +312,23 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 			return w, nil
 		}
 	}
-	return nil, c.initial[v.Stage]
+	return nil, c.Initial(v.Stage)
+}
+
+// Initial returns the W (p × k) that a stage begins at in a warm start; nil: zeros. In an update on sparse rows the version before may lack
+// some inputs.
+func (c *Chain) Initial(stage int) []float32 {
+	u := c.Plan.Update()
+	if u == nil || !u.Sparse || c.earlier == nil || c.Prepared == nil || c.initial[stage] == nil {
+		return c.initial[stage]
+	}
+	if c.extended == nil {
+		c.extended = map[int][]float32{}
+	}
+	if c.extended[stage] == nil {
+		c.extended[stage] = c.earlier.WeightsOn(stage, c.Prepared)
+	}
+	return c.extended[stage]
 }
 
 // Forget frees the memory of the weights that nobody needs any more who has come to a visit: those of visits before it, except those that
@@ -362,7 +379,7 @@ func (c *Chain) Passes(stage int) (passes []schemas.PassReport) {
 
 // Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
-	return s.Fitted(c.initial[stage], c.weightsOf(stage))
+	return s.Fitted(c.Initial(stage), c.weightsOf(stage))
 }
 
 // Changes are the newest weights of a stage that is fitted in blocks: whole ones, and what has changed since.

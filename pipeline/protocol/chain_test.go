@@ -369,11 +369,11 @@ func TestForget(t *testing.T) {
 	if forgotten == 0 {
 		t.Error("nothing is forgotten")
 	}
-	if got, want := len(c.Records()), len(whole.Records()); got != want {
+	if got, want := len(c.Records(nil)), len(whole.Records(nil)); got != want {
 		t.Errorf("the version has %d records, expected %d", got, want)
 	}
-	for i, r := range c.Records() {
-		if want := whole.Records()[i]; r.Digest() != want.Digest() {
+	for i, r := range c.Records(nil) {
+		if want := whole.Records(nil)[i]; r.Digest() != want.Digest() {
 			t.Errorf("record %d of the version differs", i)
 		}
 	}
@@ -488,7 +488,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		t.Fatal(err)
 	}
 	manifest.WeightsDigest = m.Digest()
-	place, err := client.PublishVersion(t.Context(), manifest, c.Records(), nil)
+	place, err := client.PublishVersion(t.Context(), manifest, c.Records(nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -420,7 +420,20 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 	for t := range weights {
 		weights[t] = c.weightsOf(t)
 	}
-	if c.Plan.Update() != nil && c.earlier != nil {
+	if u := c.Plan.Update(); u != nil && u.Sparse {
+		for t := range weights {
+			s, err := c.Stage(t)
+			if err != nil {
+				return nil, err
+			}
+			fitted, err := c.Fitted(s, t)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = []*schemas.Weights{c.whole(t, fitted.W.Data)}
+		}
+		return c.earlier.Successor(manifest, c.Survey.Preparation, weights) // it may have more inputs
+	} else if u != nil && c.earlier != nil {
 		return c.earlier.Next(manifest, weights)
 	}
 	return model.New(manifest, c.Survey.Preparation, weights)
@@ -428,7 +441,7 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 
 // Records returns the records that a model needs of a chain that has all final weights: the survey's result, trees, and the weights that
 // end each stage, with those before them if the link is learnt.
-func (c *Chain) Records() []*wire.Record[float32] {
+func (c *Chain) Records(m *model.Model) []*wire.Record[float32] {
 	records := []*wire.Record[float32]{c.Survey.Record()}
 	for t := range c.Plan.Stages {
 		if w := c.structure(t); w != nil {
@@ -436,12 +449,39 @@ func (c *Chain) Records() []*wire.Record[float32] {
 		}
 	}
 	for i, w := range c.weights {
+		if u := c.Plan.Update(); u != nil && u.Sparse {
+			if w.Final != nil {
+				records = append(records, c.whole(w.Stage, m.Weights(w.Stage)).Record())
+			}
+			continue
+		}
 		last := i+1 == len(c.weights) || c.weights[i+1].Stage != w.Stage
 		if w.Kind == schemas.KindWeights && (last || link.Named(c.Plan.Stages[w.Stage].Link).Learnt) {
 			records = append(records, w.Record())
 		}
 	}
 	return records
+}
+
+// Block returns the weights that a version has of a stage, given its model, and their digest. Those of an update on sparse rows say the
+// weights of few columns: a version has them whole.
+func (c *Chain) Block(stage int, m *model.Model) (*schemas.Weights, wire.Digest) {
+	final, digest := c.Final(stage)
+	if u := c.Plan.Update(); u != nil && u.Sparse {
+		final = c.whole(stage, m.Weights(stage))
+		digest = final.Record().Digest()
+	}
+	return final, digest
+}
+
+// whole returns the weights that end a stage of an update on sparse rows, with all of them: a record of its own, whose parent has those
+// that the update has changed.
+func (c *Chain) whole(stage int, w []float32) *schemas.Weights {
+	final, digest := c.Final(stage)
+	all, k := *final, c.Prepared.Labels.Len()
+	all.Visit, all.Parent = final.Visit+1, digest
+	all.Tensors = wire.Tensors[float32]{wire.Matrix(statistics.TensorW, len(w)/k, k, w)}
+	return &all
 }
 
 // Structure returns the digest of the record of a stage's trees, among [Chain.Records]; "" if the stage has none.

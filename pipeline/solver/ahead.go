@@ -68,7 +68,7 @@ func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error 
 
 // lookAhead begins to factor the matrix of the stage after number, once the Gram matrices are there.
 func (s *Solver) lookAhead(number int) error {
-	if s.plan.Update() == nil || number == wire.Survey || number+1 == len(s.plan.Stages) {
+	if !s.plan.Update().SumsGrams() || number == wire.Survey || number+1 == len(s.plan.Stages) {
 		return nil
 	}
 	a, err := s.aheadOf(number + 1)

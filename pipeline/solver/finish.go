@@ -55,11 +55,6 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	for name, split := range report.Splits {
 		manifest.Rows[name] = split.Rows
 	}
-	for t := range s.plan.Stages {
-		final, digest := s.chain.Final(t)
-		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: final.Final.Passes,
-			Ridge: final.Ridge, Digest: digest, Structure: s.chain.Structure(t)})
-	}
 	switch {
 	case s.plan.Update() != nil:
 		manifest.PlansFrom = s.chained.start.plansFrom
@@ -70,6 +65,11 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if err != nil {
 		return nil, err
 	}
+	for t := range s.plan.Stages {
+		final, digest := s.chain.Block(t, m)
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: t, Visit: final.Visit, Passes: final.Final.Passes,
+			Ridge: final.Ridge, Digest: digest, Structure: s.chain.Structure(t)})
+	}
 	if manifest.Window, err = s.publishWindow(ctx, report); err != nil {
 		return nil, fmt.Errorf("write what the next run goes on from: %w", err)
 	}
@@ -78,7 +78,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	}
 	manifest.WeightsDigest = m.Digest()
 	report.WeightsDigest = manifest.WeightsDigest
-	place, err := s.PublishVersion(ctx, manifest, s.chain.Records(), func() *schemas.Report {
+	place, err := s.PublishVersion(ctx, manifest, s.chain.Records(m), func() *schemas.Report {
 		report.Seconds = s.Clock.Since(s.began).Seconds()
 		return report
 	})

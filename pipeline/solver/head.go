@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/pipeline/solver/fold"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -14,16 +15,8 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// StateError says that something is gone that an update would go on from. The next version must be full.
-type StateError struct {
-	What  string // that is gone, as in "the terms of increment 3 at stage 0"
-	Topic string
-}
-
-// Error returns what is gone.
-func (e *StateError) Error() string {
-	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
-}
+// StateError says that something is gone that an update would go on from.
+type StateError = columns.StateError
 
 // loadHead reads what an update goes on from, unless it is in memory: the sums of the stages, and the terms of the increments that are
 // visited again or leave.
@@ -36,9 +29,12 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 		}
 	}
 	if from.at = parent.Window; from.at == nil {
-		return &StateError{fmt.Sprintf("the window of version %d", parent.Version), s.Topics.State}
+		return &StateError{What: fmt.Sprintf("the window of version %d", parent.Version), Topic: s.Topics.State}
 	}
 	u := s.plan.Update()
+	if u.Sparse {
+		return s.beginColumns(ctx)
+	}
 	if u.Restart {
 		return nil
 	}
@@ -76,7 +72,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 
 // readTerms reads the terms of an increment, by stage.
 func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) ([]solve.Terms, error) {
-	gone := &StateError{fmt.Sprintf("the terms of increment %d", number), s.Topics.State}
+	gone := &StateError{What: fmt.Sprintf("the terms of increment %d", number), Topic: s.Topics.State}
 	for i := range w.Increments {
 		if w.Increments[i].Increment.Number != number {
 			continue
@@ -134,16 +130,20 @@ func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind w
 // readHead reads the sums after the run of a version.
 func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head, error) {
 	if parent.Window == nil {
-		return nil, &StateError{fmt.Sprintf("the sums of version %d", parent.Version), s.Topics.State}
+		return nil, &StateError{What: fmt.Sprintf("the sums of version %d", parent.Version), Topic: s.Topics.State}
 	}
 	stored, err := protocol.ReadWindow(ctx, s.Client, *parent.Window, nil)
 	if err != nil {
 		return nil, err
 	}
 	if stored == nil {
-		return nil, &StateError{fmt.Sprintf("the window and the sums of version %d", parent.Version), s.Topics.State}
+		return nil, &StateError{What: fmt.Sprintf("the window and the sums of version %d", parent.Version), Topic: s.Topics.State}
 	}
 	w := stored.Window
+	if w.Sparse {
+		sums, err := s.columnLog().Read(ctx, w)
+		return &head{window: w, columns: sums}, err
+	}
 	h := &head{window: w, moments: make([]*solve.Moments, len(s.plan.Stages))}
 	for t := range h.moments {
 		of, err := s.parentShape(t)
@@ -162,7 +162,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 			return nil, err
 		}
 		if !whole {
-			return nil, &StateError{"the Gram matrices of run " + since.Run, s.Topics.Statistics}
+			return nil, &StateError{What: "the Gram matrices of run " + since.Run, Topic: s.Topics.Statistics}
 		}
 	}
 	if err := s.readMoments(ctx, w.Moments, h, false); err != nil {
@@ -170,7 +170,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	}
 	for t, m := range h.moments {
 		if m.Gram == nil || m.Scores == nil {
-			return nil, &StateError{fmt.Sprintf("the sums of stage %d", t), s.Topics.State}
+			return nil, &StateError{What: fmt.Sprintf("the sums of stage %d", t), Topic: s.Topics.State}
 		}
 	}
 	return h, nil

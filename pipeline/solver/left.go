@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -16,6 +17,7 @@ type left struct {
 	head
 	terms     [][]solve.Terms // of each stage, by visited increment; those that the run merges have none
 	merged    [][]solve.Terms // of each stage, by group of increments that the run merges
+	of        columns.Left    // on sparse rows, in place of both
 	fitted    []float64       // Σw of the training rows of each visited increment
 	encodings []*encoding     // of an update, by stage
 }
@@ -24,6 +26,7 @@ type left struct {
 type fits struct {
 	grams   [][]float64           // of each stage of a full run
 	updates map[int]*solve.Update // by stage
+	columns []columns.Fit         // by stage, of an update on sparse rows
 }
 
 // keepGram keeps the Gram matrix of a stage of a full run of a chain.
@@ -41,6 +44,8 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	switch {
 	case s.plan.Chain == nil:
 		return nil
+	case f.shape.Chained:
+		return s.endColumns(f, sum)
 	case s.plan.Update() != nil:
 		moments, terms, fitted := c.fits.updates[f.number].After()
 		c.left.moments, c.left.terms, c.left.fitted = append(c.left.moments, moments), append(c.left.terms, terms), fitted

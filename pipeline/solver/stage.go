@@ -70,15 +70,17 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	if f.stage, f.shape, err = s.stageShape(number); err != nil {
 		return nil, err
 	}
-	if s.plan.Update() != nil {
+	if s.updatesSparse() {
+		f.fit = s.columnUpdate(number, f.shape)
+	} else if s.plan.Update() != nil {
 		a, err := s.aheadOf(number)
 		if err != nil {
 			return nil, err
 		}
 		f.fit = a.fit
 	} else {
-		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), s.plan.Chain != nil && s.plan.Chain.Number == 1,
-			f.shape, s.factorsOf(number))
+		updated := s.plan.Chain != nil && s.plan.Chain.Number == 1 && !f.shape.Sparse
+		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), updated, f.shape, s.factorsOf(number))
 	}
 	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
 		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
@@ -97,7 +99,8 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 		Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes,
 		Sparse: stage.Features.Sparse(), Counted: stage.Features.Counted(), AtATime: stage.Features.FittedAtATime(),
 		Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(), Basis: stage.Basis,
-		Curved: stage.Features.Leaves() > 0 && s.plan.Chain == nil && !stage.Link.Learnt,
+		Chained: s.plan.Chain != nil && stage.Features.Sparse(),
+		Curved:  stage.Features.Leaves() > 0 && s.plan.Chain == nil && !stage.Link.Learnt,
 	}, nil
 }
 
@@ -130,7 +133,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	}
 	f.gathered, f.waited = s.Clock.Now().Add(-factoring), s.Clock.Since(began)-factoring
 	f.observed++
-	if s.plan.Update() != nil {
+	if s.plan.Update().SumsGrams() {
 		if err := stack.Stack(sum, s.places(), s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
 			return err
 		}

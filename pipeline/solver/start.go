@@ -6,6 +6,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/online"
 )
 
 // start is what an update goes on from: what the run before has left. In a full run it is empty.
@@ -15,6 +16,8 @@ type start struct {
 	plansFrom int64                 // of the version before: see schemas.Manifest
 	refreshed [][]solve.Terms       // of each increment that is visited again, and of each that leaves, by stage
 	merging   map[int][]solve.Terms // of increments that the update merges and does not visit, by number and stage
+	// the same on sparse rows
+	mergingColumns map[int][]online.Terms
 }
 
 // update returns the fit of a stage of an update.

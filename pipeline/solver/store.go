@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/linear"
@@ -51,6 +52,7 @@ func (s *Store) giveBack(lent *scratch) {
 type head struct {
 	window  *schemas.Window
 	moments []*solve.Moments // of each stage
+	columns *columns.State   // of a chain on sparse rows, in place of moments
 }
 
 // take returns the sums after a run, and empties the store: who goes on from them changes them.

@@ -152,7 +152,12 @@ func (s *Solver) surveySum(found *findings) []*part {
 // must fit it.
 func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *model.Model) (wire.Tensors[float32], error) {
 	if earlier != nil {
-		return earlier.Preparation(), s.checkKept(found, earlier)
+		err := s.checkKept(found, earlier)
+		if err == nil && s.updatesSparse() {
+			rows := s.chained.start.window.Rows() + int64(statistics.LossesOf(sum.Tensors())[examples.Train].Rows)
+			return survey.Extend(s.plan.Prepare, earlier.Preparation(), found.columnRows.Record(), rows), nil
+		}
+		return earlier.Preparation(), err
 	}
 	labels := s.plan.Classes
 	switch {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -62,6 +63,9 @@ func (s *Solver) withTerms(sum *accumulate.Sum, v protocol.Visit, partition int)
 			"must be of one release", wire.ErrDamaged, terms.Shape)
 	}
 	p, k := s.shape(v.Stage)
+	if s.sparse() {
+		return columns.WithTerms(sum, s.termsIdentities(v, partition), s.inbox.Double, p, k)
+	}
 	fields := sum.Tensors()
 	for _, id := range s.termsIdentities(v, partition) {
 		terms, err := statistics.IncrementTermsOf(s.inbox.Double(id), p, k)

@@ -38,7 +38,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	for _, increment := range visited {
 		increment.Visited = s.plan.Chain.Number
 	}
-	merged, err := s.writeTerms(ctx, state, visited)
+	merged, err := s.writeTerms(ctx, state, w, visited)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,11 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		}
 		messages = append(messages, encoded...)
 	}
-	w.Moments = schemas.StatePlace{Run: s.run}
-	if err := state.Add(ctx, messages, &w.Moments); err != nil {
-		return nil, err
+	if !w.Sparse {
+		w.Moments = schemas.StatePlace{Run: s.run}
+		if err := state.Add(ctx, messages, &w.Moments); err != nil {
+			return nil, err
+		}
 	}
 	if err := state.Flush(ctx); err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := w.Join(s.plan.Chain.Join); err != nil {
 		return nil, err
 	}
-	if s.snapshots() {
+	if s.snapshots() || w.Sparse {
 		w.Snapshot, w.Since = w.Moments, nil
 	}
 	stored := w
@@ -94,8 +96,11 @@ func rowsBefore(w *schemas.Window) (rows int64) {
 
 // writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a group
 // of merged increments are, once all is written.
-func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer,
+func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer, w *schemas.Window,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
+	if w.Sparse {
+		return s.writeColumns(ctx, state, w, visited)
+	}
 	c, groups := &s.chained, s.plan.Chain.Merged()
 	places := make([]*schemas.StatePlace, 0, len(visited)+len(groups))
 	for _, increment := range visited {
@@ -178,6 +183,7 @@ func (s *Solver) window() *schemas.Window {
 		}
 		w.FullRows = w.Rows()
 	}
+	w.Sparse = s.sparse()
 	w.MostlyBad, w.Unknown = c.found.mostlyBad(s.plan), c.found.unknown
 	if c.start.head != nil {
 		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.unknown)

@@ -169,6 +169,14 @@ func (w *Worker) publishTerms(ctx context.Context, v *visit.Visit, p *partition.
 		Identity: w.identity(statistics.KindIncrement, protocol.Visit{Stage: v.Stage, Number: place, Parent: v.Parent}, p),
 		Columns:  v.Of.Features.Size(), Classes: v.Of.Classes,
 	}
+	if v.Of.Features.Sparse() {
+		o, err := statistics.OccurringOf(terms.Tensors(), statistics.FieldOccurring, r.Columns, r.Classes)
+		if err != nil {
+			return err
+		}
+		sparse := statistics.OccurringTerms{Identity: r.Identity, Occurring: o, Classes: r.Classes}
+		return publish(ctx, w, sparse.Record())
+	}
 	both, _ := terms.Take(statistics.FieldTerms)
 	r.Terms = both.Data
 	return publish(ctx, w, r.Record())

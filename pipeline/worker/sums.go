@@ -49,7 +49,9 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, partitions []*partit
 		return err
 	}
 	extent := (*partition.State).All
-	if w.plan.Update() != nil {
+	if u := w.plan.Update(); u != nil && u.Sparse {
+		extent = (*partition.State).Staying
+	} else if u != nil {
 		if w.ahead != nil && w.ahead.stage == v.Stage {
 			if err := w.endGrams(); err != nil {
 				return err
@@ -216,11 +218,11 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 	if !rest {
 		return nil
 	}
-	if w.plan.Update() != nil {
+	if w.plan.Update().SumsGrams() {
 		visit.StackTerms(w.plan, v.Of, v.Number, sum)
 	}
 	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
-	if w.plan.Update() != nil { // which has terms in other sums too
+	if w.plan.Update().SumsGrams() { // which has terms in other sums too
 		return publish(ctx, w, r.Record())
 	}
 	return w.give(ctx, r.Record())

@@ -304,7 +304,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	for _, p := range due {
 		p.SetVisited(v)
 	}
-	if next := v.Stage + 1; w.plan.Update() != nil && v.Stage != wire.Survey && v.Number == 0 && next < len(w.plan.Stages) {
+	if next := v.Stage + 1; w.plan.Update().SumsGrams() && v.Stage != wire.Survey && v.Number == 0 && next < len(w.plan.Stages) {
 		if err := w.beginGrams(ctx, next, v.Stage, due); err != nil {
 			return err
 		}
@@ -393,7 +393,7 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 		for i := range u.Refresh {
 			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
 		}
-		if u.Restart {
+		if u.Restart || u.Sparse {
 			return p // nothing stays of the sums that rows could leave
 		}
 		for i, c := range slices.Concat(u.Leave, u.Forget) {

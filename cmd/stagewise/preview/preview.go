@@ -17,8 +17,11 @@ import (
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // Write writes what train would do. It returns an error for each file that is missing, or else for each column that train would refuse,
@@ -127,6 +130,10 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	if why := topics.AlwaysFull(job.Stages); why != "" {
 		return fmt.Sprintf("every version of a chain is full, as %s: updates are not possible", why), nil
 	}
+	onlySparse := func(s schemas.Stage) bool { return stages.OnlySparse(s.Features) }
+	if c.Examples.Text != "" || slices.ContainsFunc(job.Stages, onlySparse) {
+		return checkSparse(c, job.Stages)
+	}
 	if c.Prepare.PCA > 0 {
 		width = c.Prepare.PCA
 	}
@@ -192,6 +199,19 @@ func preparation(c *config.Config) []string {
 		lines = append(lines, "of sparse rows, train chooses values, idf, scale, ridge and passes by held-out rows")
 	}
 	return lines
+}
+
+// checkSparse is checkRetrain for sparse rows.
+func checkSparse(c *config.Config, list []schemas.Stage) (string, error) {
+	text := fmt.Sprintf("8 bytes for each class and column that occurs in an increment, and stage, on %s", state(c))
+	problems := model.CheckOccurring(model.Chained(list))
+	if len(problems) == 0 {
+		return text, nil
+	}
+	if c.Retrain == topics.DefaultRetrain() {
+		return fmt.Sprintf("run does not support these stages: %v", problems[0]), nil
+	}
+	return text, problems[0]
 }
 
 // state returns the name of the state topic.

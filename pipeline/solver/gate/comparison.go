@@ -127,3 +127,34 @@ func (c *Comparison) Report() *schemas.GateReport {
 	}
 	return r
 }
+
+// CompareSums compares two versions by what a survey has summed of the offered one, and a visit of the one that the run makes. scale is
+// of the numbers that are predicted; nil: labels are. Without sums it returns nil.
+func CompareSums(survey, visit wire.Tensors[float64], scale []float32) *Comparison {
+	fields := 1 + max(len(scale), 1)
+	offered, err := survey.Shaped(schemas.FieldOfferedGroups, schemas.GateGroups, fields)
+	if err != nil {
+		return nil
+	}
+	made, err := visit.Shaped(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
+	if err != nil {
+		return nil
+	}
+	losses := make([]float64, 0, len(made))
+	for at := range len(offered) / fields {
+		sums := offered[at*fields:][:fields]
+		loss := sums[1]
+		if scale != nil { // in the units of the run
+			loss = 0
+			for i, unit := range scale {
+				loss += sums[1+i] / (float64(unit) * float64(unit))
+			}
+		}
+		losses = append(losses, sums[0], loss)
+	}
+	again, err := visit.Shaped(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
+	if err != nil {
+		again = nil // no such rows
+	}
+	return Compare(NewestGroups(losses, made), RevisitedGroups(again))
+}

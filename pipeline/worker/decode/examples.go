@@ -5,9 +5,11 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -59,8 +61,8 @@ func (r *Reader) Read(forgotten coverage.Forgotten, number int, m partition.Mess
 // checkExamples returns why a run can't use examples, or nil.
 func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *Shape) error {
 	switch {
-	case batch.Sparse && plan.Chain != nil:
-		return errSparse
+	case batch.Sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
+		return model.CheckOccurring(plan.Stages)[0]
 	case batch.HasLists() && plan.Task() == examples.OneLabel:
 		return examples.LabelListError{}
 	case rows != nil && batch.Sparse != rows.Sparse:
@@ -80,12 +82,9 @@ func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *Shape) error
 	return nil
 }
 
-// errSparse says what this program can't do yet. The data is not at fault, so it ends the run.
-var errSparse = errors.New("a chain of updates can't be trained on sparse rows yet: `train` can")
-
 // ConcernsRun reports whether an error about a message ends the whole run. Other errors put the message into quarantine.
 func ConcernsRun(err error) bool {
-	return errors.Is(err, errSparse) || errors.As(err, &examples.LabelListError{})
+	return errors.As(err, &examples.LabelListError{}) || errors.As(err, &option.Problem{})
 }
 
 // Features writes the features of examples (n × width) into dst, which it reshapes.

@@ -38,6 +38,7 @@ type Rows struct {
 	Places    []int // their places in the message
 	truth     link.Truth
 	features  kernel.Dense
+	sparse    examples.SparseRows
 	Loss      []float32
 	predicted []int32
 }
@@ -76,6 +77,21 @@ func (j *Rows) Measure(by func(kernel.Dense, link.Truth, []float32, []int32) ker
 	n := len(j.Places)
 	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
 	return by(j.features, j.truth, j.Loss, j.predicted)
+}
+
+// MeasureSparse is Measure for a version of sparse rows, given all rows of the message.
+func (j *Rows) MeasureSparse(by *model.Predictor, all *examples.SparseRows) kernel.Dense {
+	j.sparse.Reset()
+	for _, i := range j.Places {
+		columns, values := all.Row(i)
+		for at, column := range columns {
+			j.sparse.Append(column, values[at])
+		}
+		j.sparse.End()
+	}
+	n := len(j.Places)
+	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
+	return by.MeasureSparse(&j.sparse, j.truth, j.Loss, j.predicted)
 }
 
 // gatherRows copies rows of a matrix into dst.

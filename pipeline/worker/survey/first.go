@@ -35,8 +35,11 @@ type first struct {
 func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	if s.Plan.Update() != nil {
 		columns := s.Earlier.Columns()
+		if s.Earlier.Sparse() {
+			return &first{shape: &decode.Shape{Sparse: true, Columns: columns}, columns: columns, columnsText: columns.Text()}, nil
+		}
 		return &first{
-			shape: &decode.Shape{Sparse: s.Earlier.Sparse(), Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
+			shape: &decode.Shape{Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
 			columns: columns, columnsText: columns.Text(),
 		}, nil
 	}

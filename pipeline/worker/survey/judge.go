@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
@@ -40,18 +41,28 @@ func (p *processor) judge(found *Findings, offset int64, batch *examples.Batch, 
 		truth.Classes = make([]int32, batch.Rows)
 		batch.KnownClasses(truth.Classes, examples.NewLabels(m.Labels()), func(string) {})
 	}
+	if batch.Sparse != m.Sparse() {
+		return
+	}
 	if batch.Align(m.Columns()) != nil {
 		return
 	}
-	decode.Features(&p.x, batch, m.Width())
+	if !batch.Sparse {
+		decode.Features(&p.x, batch, m.Width())
+	}
 	if batch.Align(p.shape.Columns) != nil {
 		return
 	}
 	if p.judged.Choose(rows, truth, split); len(p.judged.Places) == 0 {
 		return
 	}
-	p.judged.Gather(p.x)
-	prediction := p.judged.Measure(p.offered.Measure)
+	var prediction kernel.Dense
+	if batch.Sparse {
+		prediction = p.judged.MeasureSparse(p.offered, &p.features)
+	} else {
+		p.judged.Gather(p.x)
+		prediction = p.judged.Measure(p.offered.Measure)
+	}
 	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for numbers of each
 	offered := found.sum.Field(statistics.FieldOffered, fields)
 	groups := found.sum.Field(schemas.FieldOfferedGroups, schemas.GateGroups, fields)

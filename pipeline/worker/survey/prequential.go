@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -13,9 +14,14 @@ import (
 // is learnt. The error says that the run stops at rows that overflow.
 func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows) error {
 	n := batch.Rows
-	decode.Features(&p.x, batch, len(p.shift))
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
-	probabilities := p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
+	var probabilities kernel.Dense
+	if batch.Sparse {
+		probabilities = p.predictor.MeasureSparse(&p.features, rows.Truth, p.loss, p.predicted)
+	} else {
+		decode.Features(&p.x, batch, len(p.shift))
+		probabilities = p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
+	}
 	if err := p.leaveOut(found, "inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type processor struct {
 	accumulator accumulate.Accumulator
 	x           kernel.Dense
 	features    examples.SparseRows
+	lacking     []int32
 	predictor   *model.Predictor // of the version before an update; nil in a full run
 	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
 	loss        []float32
@@ -182,6 +183,9 @@ func (p *processor) message(found *Findings, number int, m partition.Message) (c
 			found.sum.AddTargets(numbers, p.targets, fitted)
 		}
 	}
+	if u := p.Plan.Update(); u != nil && u.Sparse {
+		p.countColumns(found, fitted)
+	}
 	n := batch.Rows
 	if p.offered != nil && p.newest {
 		p.judge(found, m.Offset, batch, rows, numbers)
@@ -237,6 +241,10 @@ func (p *processor) countColumns(found *Findings, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
 			indices, _ := p.features.Row(i)
+			if p.predictor != nil { // those that the version before lacks
+				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
+				indices = p.lacking
+			}
 			found.columns.Add(indices)
 		}
 	}

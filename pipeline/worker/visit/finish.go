@@ -24,8 +24,9 @@ func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string)
 	}
 	sum, average, o := &accumulate.Sum{}, &accumulate.Sum{}, &Outcome{}
 	p.newest = l.Segment().Increment == judge.Newest(p.Plan)
+	sparse := p.visit.Of.Features.Sparse()
 	chained := p.Plan.Chain != nil && !p.visit.Of.Link.Learnt
-	if chained {
+	if chained && !sparse {
 		p.beginTerms()
 	}
 	id := wire.Identity{
@@ -43,7 +44,7 @@ func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string)
 		finished := sink.Finished{Score: b.After, Residual: p.residual, Votes: p.votesAfter(b)}
 		if p.visit.ByLeaves() {
 			p.finishLeaves(sum, average, b, finished.Votes)
-		} else if p.visit.Of.Features.Sparse() {
+		} else if sparse {
 			p.finishSparse(sum, average, b, finished.Votes)
 		} else {
 			p.finishDense(sum, average, b, finished.Votes, chained)
@@ -64,7 +65,11 @@ func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string)
 		o.Rows += int64(n)
 	}
 	if chained {
-		o.Terms = p.termsOfSegment()
+		if sparse {
+			o.Terms = p.occurringTerms(batches, p.predictedAfter)
+		} else {
+			o.Terms = p.termsOfSegment()
+		}
 		p.countVisited(sum, statistics.Increment(l.Segment().Increment))
 	}
 	sum.SetPart(statistics.PartAverage, average)

@@ -43,6 +43,9 @@ type Processor struct {
 	gram            accumulate.Block // of a stage that is fitted in blocks
 	blocks          []kernel.Sparse
 
+	rows    kernel.Dense // of an update on sparse rows: the weights of the columns that occur
+	squared []float32    // the squares of their values
+
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
 	own   kernel.Dense           // xᵀV
 
@@ -224,6 +227,8 @@ func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
 	var sum *accumulate.Sum
 	var sample *accumulate.Sample
 	switch {
+	case p.visit.occurring != nil:
+		sum = p.updateSparse(ctx, batches)
 	case p.visit.Number == wire.Growth:
 		sum, sample = p.sumGrowth(ctx, l, batches)
 	case p.visit.ByLeaves():

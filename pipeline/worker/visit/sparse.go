@@ -65,6 +65,9 @@ func (p *Processor) fitSparse(ctx context.Context, batches []*partition.Batch) *
 // residuals into p.residual and, at the end of a member, their votes.
 func (p *Processor) finishSparse(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
 	p.visit.fitted.ScoresSparse(b.After, b.Score, p.visit.Of.Features.ExpandSparse(b.Sparse))
+	if p.visit.counts != nil {
+		p.leaveSelfOut(b, p.visit.counts, p.visit.totals)
+	}
 	p.score.Reshape(b.After.Rows, b.After.Cols)
 	copy(p.score.Data, b.After.Data)
 	p.conclude(sum, b.Rows, b.Examples, b.After, p.residual)

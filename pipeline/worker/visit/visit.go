@@ -42,8 +42,12 @@ type Visit struct {
 	// ownBlocks says that the blocks of batches are of another stage, as this one is not yet due, so each processor makes
 	// the block of a batch in memory of its own.
 	ownBlocks bool
-	blocks    *blockVisit  // of a stage that is fitted in blocks
-	Offered   *model.Model // of an update: the version that subscribers have, if the visit judges increments that are visited again
+	blocks    *blockVisit       // of a stage that is fitted in blocks
+	occurring *occurringWeights // of an update on sparse rows
+	own       []passed          // of an update on sparse rows: the stages before the last with their new weights
+	counts    []float32         // p × k, of a counted stage of a full run of a chain that has ended: what its weights are made of
+	totals    []float64         // k: their sums over the inputs
+	Offered   *model.Model      // of an update: the version that subscribers have, if the visit judges increments that are visited again
 }
 
 // parts says what is summed: the Gram matrix, the rest, or both.
@@ -61,6 +65,17 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 		sums.gram = v.Number == 0 || s.Calibrates()
 	}
 	s.rounds = []parts{sums}
+	if update && sparse {
+		if s.passed, err = s.passedBefore(chain); err != nil {
+			return nil, err
+		}
+		return s, s.readOccurring(chain)
+	}
+	if final, _ := chain.Final(v.Stage); final != nil && stage.Features.Counted() && run.Plan.Chain != nil {
+		if err := s.readCounts(final); err != nil {
+			return nil, err
+		}
+	}
 	if update {
 		if s.passed, err = passedStages(run.Plan, chain, v.Stage); err != nil {
 			return nil, err

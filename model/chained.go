@@ -1,0 +1,91 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// CheckOccurring returns what a chain of updates on sparse rows can't do with stages, by the keys of the configuration. It needs one
+// stage of all columns, which has a log loss, and before it at most one whose weights are counted: see [Chained].
+func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
+	wrong := func(stage int, key string, value any, want string) {
+		problems = append(problems, option.Problem{Key: fmt.Sprintf("stages.%d.%s", stage, key), Value: fmt.Sprint(value),
+			Want: want + ", for `run` on sparse rows"})
+	}
+	fitted, counted := 0, 0
+	for t, s := range list {
+		f := s.Features
+		fits, counts := stages.InUpdates(f)
+		switch {
+		case counts:
+			if counted++; counted > 1 {
+				wrong(t, "features.kind", f.Kind, "at most one stage of this kind")
+			}
+			continue
+		case !fits:
+			wrong(t, "features.kind", f.Kind, strings.Join(stages.UpdatedNames(), " or "))
+			continue
+		}
+		if fitted++; fitted > 1 {
+			wrong(t, "features.kind", f.Kind, "at most one stage of this kind")
+		}
+		if names := occurringLinks(); !slices.Contains(names, string(s.Link)) {
+			wrong(t, "link", s.Link, strings.Join(names, " or "))
+		}
+		if s.Rate != 0 && s.Rate != 1 {
+			wrong(t, "rate", s.Rate, "1")
+		}
+		if s.Scores {
+			wrong(t, "scores", s.Scores, "false")
+		}
+	}
+	if fitted == 0 {
+		problems = append(problems, option.Problem{Key: "stages", Value: fmt.Sprintf("%d stages", len(list)),
+			Want: "a stage whose weights are fitted to all inputs, for `run` on sparse rows"})
+	}
+	return problems
+}
+
+// occurringLinks returns the links of a stage of columns in a chain of updates on sparse rows: the curvature of their loss is p(1 − p).
+func occurringLinks() (names []string) {
+	for _, l := range link.All() {
+		if !l.Quadratic && !l.Learnt {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// Chained returns the stages of a chain in the order in which updates fit them. A stage whose weights are counted comes before the others,
+// which are fitted to what its scores leave over; these are in the unit of theirs. The sum of scores is the same in any order.
+func Chained(list []schemas.Stage) []schemas.Stage {
+	counted := func(s schemas.Stage) bool {
+		_, counts := stages.InUpdates(s.Features)
+		return counts
+	}
+	if !slices.ContainsFunc(list, counted) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b schemas.Stage) int {
+		switch {
+		case counted(a) && !counted(b):
+			return -1
+		case counted(b) && !counted(a):
+			return 1
+		}
+		return 0
+	})
+	for t := range list {
+		if last := list[len(list)-1]; counted(list[t]) && !counted(last) {
+			list[t].Link = last.Link
+		}
+	}
+	return list
+}

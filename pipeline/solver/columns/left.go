@@ -1,0 +1,178 @@
+package columns
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/stack"
+	"github.com/stagewise/stagewise/pipeline/solver/statewriter"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/online"
+)
+
+// Fit is a fit of a stage of an update on sparse rows.
+type Fit interface {
+	solve.Fit
+	// After adds the terms of the new rows to the sums, and returns them and Σw of these rows.
+	After() (online.Terms, float64)
+}
+
+// NewFit returns the fit of a stage of an update, given the columns of the examples in the order of the block.
+func (s *State) NewFit(stage schemas.Stage, number int, shape solve.Shape, columns []int32, passes int) Fit {
+	if !shape.Counted {
+		return online.NewUpdate(stage, shape, s.Sums[number], columns, passes)
+	}
+	var before *online.Before
+	if s.Before != nil {
+		before = s.Before[number]
+	}
+	return online.NewCounts(stage, shape, s.Sums[number], columns, before)
+}
+
+// Left is what a run leaves to the next one beside its sums: terms of the increments that it has visited, and of those that it merges.
+type Left struct {
+	Visited []int // numbers of the increments, in the order of the visits
+	// OwnTerms are the places among them whose increments have terms; nil: all. Rows of others are summed into the terms of a place before it.
+	OwnTerms func(place int) bool
+	Merged   [][]int                // groups of increments that become one
+	Merging  map[int][]online.Terms // of increments that the run merges and does not visit, by number and stage
+
+	terms [][]online.Terms // of each stage: of the increments, and then of the groups
+}
+
+// Add adds the terms of the increments at the next stage, of k classes.
+func (l *Left) Add(terms []online.Terms, k int) {
+	stage, at := len(l.terms), map[int]online.Terms{}
+	for number, all := range l.Merging {
+		at[number] = all[stage]
+	}
+	for i, number := range l.Visited {
+		at[number] = terms[i]
+	}
+	for _, group := range l.Merged {
+		sum := online.Terms{}
+		for _, number := range group {
+			sum = online.Merged(sum, at[number], k)
+		}
+		terms = append(terms, sum)
+	}
+	l.terms = append(l.terms, terms)
+}
+
+// AddFull adds the terms of the increments of a full run at a stage, given the sums of its seals, and the columns of the examples in
+// the order of the block. It returns the stage's sums, and Σw of the training rows of each increment.
+func (l *Left) AddFull(sum *accumulate.Sum, increments []coverage.Increment, shape solve.Shape, columns []int32,
+	prior float64) (*online.Sums, []float64, error) {
+	occurring, fitted := make([]statistics.Occurring, len(increments)), make([]float64, len(increments))
+	total, weight := 0.0, 0.0
+	for i := range increments {
+		if visited := stack.TakeVisited(sum, i); visited != nil {
+			fitted[i] = visited[0] / increments[i].Weight
+			weight += visited[0]
+		}
+		name := statistics.Increment(i).Occurring()
+		var err error
+		if occurring[i], err = statistics.OccurringOf(sum.Tensors(), name, shape.Columns, shape.Classes); err != nil {
+			return nil, nil, err
+		}
+		sum.Take(name)
+		total += online.Total(occurring[i])
+	}
+	sums, terms := online.NewSums(shape.Classes, prior, online.GridOf(total, weight)), make([]online.Terms, len(increments))
+	for i := range increments {
+		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
+		terms[i] = sums.Terms(occurring[i], columns, increments[i].Weight)
+		sums.Add(increments[i].Weight, terms[i])
+	}
+	l.Add(terms, shape.Classes)
+	return sums, fitted, nil
+}
+
+// WithTerms adds the terms of a partition, which are in records of their own, to the sum of its seal, given the shape of the block.
+func WithTerms(sum *accumulate.Sum, records []wire.Identity, take func(wire.Identity) *wire.Record[float64], p, k int) (*accumulate.Sum,
+	error) {
+	fields := sum.Tensors()
+	for _, id := range records {
+		terms, err := statistics.OccurringTermsOf(take(id), p, k)
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, terms.Tensor(statistics.Increment(id.Visit).Occurring(), k))
+	}
+	return accumulate.NewSum(sum.Coverage, fields), nil
+}
+
+// Writer writes what a run leaves.
+type Writer struct {
+	*protocol.Client
+	Run     string
+	Root    wire.Digest // the parent of the records
+	Classes int
+	State   *statewriter.Writer
+}
+
+// Write writes the terms, sets their places in the increments of a window that the run has visited, and notes in the window how many bytes
+// the terms of an increment take. It returns where those of groups are, once all is written.
+func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
+	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
+	places := make([]*schemas.StatePlace, 0, len(visited)+len(l.Merged))
+	for i, increment := range visited {
+		increment.Terms = schemas.StatePlace{}
+		place := &increment.Terms
+		joins := func(group []int) bool { return slices.Contains(group, l.Visited[i]) }
+		if l.OwnTerms != nil && !l.OwnTerms(i) || slices.ContainsFunc(l.Merged, joins) {
+			place = nil // those of a group have them
+		}
+		places = append(places, place)
+	}
+	for range l.Merged {
+		places = append(places, &schemas.StatePlace{})
+	}
+	for i, place := range places {
+		if place == nil {
+			continue
+		}
+		var messages []wire.Message
+		bytes := int64(0)
+		for t := range l.terms {
+			id := wire.Identity{Kind: statistics.KindTerms, Run: w.Run, Stage: t, Visit: i, Parent: w.Root}
+			r := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring(l.terms[t][i]), Classes: w.Classes}
+			encoded, err := w.Codec.EncodeDouble(r.Record())
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range encoded {
+				bytes += int64(len(m.Value))
+			}
+			messages = append(messages, encoded...)
+		}
+		window.TermsSize = max(window.TermsSize, bytes)
+		*place = schemas.StatePlace{Run: w.Run, Index: i}
+		if err := w.State.Add(ctx, messages, place); err != nil {
+			return nil, err
+		}
+	}
+	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
+}
+
+// WriteSums writes how the terms of a full run are summed, and sets their place.
+func (w *Writer) WriteSums(ctx context.Context, sums []*online.Sums, place *schemas.StatePlace) error {
+	var messages []wire.Message
+	for t, s := range sums {
+		id := wire.Identity{Kind: statistics.KindMoments, Run: w.Run, Stage: t, Parent: w.Root}
+		how := statistics.OccurringSums{Identity: id, Prior: s.Prior, Grid: s.Grid}
+		encoded, err := w.Codec.EncodeDouble(how.Record())
+		if err != nil {
+			return err
+		}
+		messages = append(messages, encoded...)
+	}
+	*place = schemas.StatePlace{Run: w.Run}
+	return w.State.Add(ctx, messages, place)
+}

@@ -1,0 +1,198 @@
+package columns
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve/online"
+)
+
+// State is what the next update goes on from, beside the window.
+type State struct {
+	Sums []*online.Sums // of each stage
+	// Before is what the weights of the version before were made of, of each stage; nil in an update that changes all sums.
+	Before []*online.Before
+	// terms of the increments of the window, by number, and stage; none as long as all weights are 1: sums are then exact, and an increment
+	// that leaves is subtracted
+	terms map[int][]online.Terms
+}
+
+// Log reads what runs have left.
+type Log struct {
+	*protocol.Client
+	Stages  int // their number
+	Inputs  int // of the version before
+	Classes int // k
+}
+
+// StateError says that something is gone that an update would go on from. The next version must be full.
+type StateError struct {
+	What  string // that is gone, as in "the terms of increment 3 at stage 0"
+	Topic string
+}
+
+// Error returns what is gone.
+func (e *StateError) Error() string {
+	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
+}
+
+func (l *Log) gone(what string, args ...any) error {
+	return &StateError{fmt.Sprintf(what, args...), l.Topics.State}
+}
+
+// read calls with for the records of a kind that are at a place of the state topic, until with returns true.
+func (l *Log) read(ctx context.Context, place schemas.StatePlace, kind wire.Kind, with func(*wire.Record[float64]) (bool, error)) error {
+	collector := wire.Collector[float64]{}
+	return l.ReadState(ctx, place, kind, func(m wire.Message) (bool, error) {
+		r, err := l.Codec.CollectDouble(&collector, m)
+		if err != nil || r == nil || r.Stage < 0 || r.Stage >= l.Stages {
+			return false, err
+		}
+		return with(r)
+	})
+}
+
+// Read reads the sums of a window from its terms.
+func (l *Log) Read(ctx context.Context, w *schemas.Window) (*State, error) {
+	s := &State{Sums: make([]*online.Sums, l.Stages)}
+	err := l.read(ctx, w.Moments, statistics.KindMoments, func(r *wire.Record[float64]) (bool, error) {
+		how, err := statistics.OccurringSumsOf(r)
+		if err != nil {
+			return false, err
+		}
+		s.Sums[r.Stage] = online.NewSums(l.Classes, how.Prior, how.Grid)
+		return !slices.Contains(s.Sums, nil), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(s.Sums, nil) {
+		return nil, l.gone("the sums of the last full run")
+	}
+	return s, l.fold(ctx, w, s, func(i *schemas.WindowIncrement) float64 { return i.Increment.Weight })
+}
+
+// fold makes the sums those of the increments of a window, with weights. It keeps their terms in memory if a weight is not 1: then sums are
+// not exact, so they are added up anew in each run.
+func (l *Log) fold(ctx context.Context, w *schemas.Window, s *State, weight func(*schemas.WindowIncrement) float64) error {
+	for _, sums := range s.Sums {
+		sums.Clear()
+	}
+	kept, exact := map[int][]online.Terms{}, true
+	for i := range w.Increments {
+		increment := &w.Increments[i]
+		number, by := increment.Increment.Number, weight(increment)
+		if exact = exact && by == 1; by == 0 || w.Merged(number) { // the terms are those of the increment before it too
+			continue
+		}
+		terms := s.terms[number]
+		if terms == nil {
+			var err error
+			if terms, err = l.Terms(ctx, w, number); err != nil {
+				return err
+			}
+		}
+		for t, sums := range s.Sums {
+			sums.Add(by, terms[t])
+		}
+		kept[number] = terms
+	}
+	if s.terms = kept; exact {
+		s.terms = nil
+	}
+	return nil
+}
+
+// Terms reads the terms of an increment of a window, by stage.
+func (l *Log) Terms(ctx context.Context, w *schemas.Window, number int) ([]online.Terms, error) {
+	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
+	if i < 0 {
+		return nil, l.gone("the terms of increment %d", number)
+	}
+	place, terms, found := w.Increments[i].Terms, make([]online.Terms, l.Stages), map[int]bool{}
+	err := l.read(ctx, place, statistics.KindTerms, func(r *wire.Record[float64]) (bool, error) {
+		if r.Visit != place.Index || found[r.Stage] {
+			return false, nil
+		}
+		t, err := statistics.OccurringTermsOf(r, int(online.Intercept)+1, l.Classes)
+		if err != nil {
+			return false, err
+		}
+		terms[r.Stage], found[r.Stage] = online.Terms(t.Occurring), true
+		return len(found) == len(terms), nil
+	})
+	if err == nil && len(found) < len(terms) {
+		err = l.gone("the terms of increment %d", number)
+	}
+	return terms, err
+}
+
+// Begin makes the sums after a window those that an update goes on from: with its weights, and without what leaves. It returns the terms of
+// increments that the update merges, by number.
+func (l *Log) Begin(ctx context.Context, w *schemas.Window, s *State, chain *schemas.Chain) (merging map[int][]online.Terms, err error) {
+	u := chain.Update
+	leaves := func(number int) bool {
+		return slices.ContainsFunc(u.Leave, func(c coverage.Increment) bool { return c.Number == number })
+	}
+	exact := u.Decay == 1 && s.terms == nil
+	s.Before = nil
+	for i := range w.Increments {
+		exact = exact && w.Increments[i].Increment.Weight == 1
+	}
+	if !exact {
+		err = l.fold(ctx, w, s, func(i *schemas.WindowIncrement) float64 {
+			if leaves(i.Increment.Number) {
+				return 0
+			}
+			return i.Increment.Weight * u.Decay
+		})
+	} else {
+		err = l.subtract(ctx, w, s, u.Leave)
+	}
+	if err != nil {
+		return nil, err
+	}
+	merging = map[int][]online.Terms{}
+	for _, group := range chain.Merged() {
+		for _, number := range group {
+			if merging[number], err = l.Terms(ctx, w, number); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return merging, nil
+}
+
+// subtract takes the terms of increments that leave away from sums that are exact.
+func (l *Log) subtract(ctx context.Context, w *schemas.Window, s *State, leave []coverage.Increment) error {
+	for _, sums := range s.Sums {
+		s.Before = append(s.Before, &online.Before{Totals: sums.Totals(), Inputs: l.Inputs})
+	}
+	for i := range leave {
+		if w.Merged(leave[i].Number) {
+			continue
+		}
+		terms, err := l.Terms(ctx, w, leave[i].Number)
+		if err != nil {
+			return err
+		}
+		for t, sums := range s.Sums {
+			sums.Add(-1, terms[t])
+			s.Before[t].Changed = append(s.Before[t].Changed, terms[t].Columns...)
+		}
+	}
+	return nil
+}
+
+// Keep keeps the terms of an update's new increment at its next stage, which are part of the sums already, where terms are kept.
+func (s *State) Keep(number int, terms online.Terms) {
+	if s.terms != nil {
+		s.terms[number] = append(s.terms[number], terms)
+	}
+}

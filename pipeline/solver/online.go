@@ -1,0 +1,88 @@
+package solver
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/solver/columns"
+	"github.com/stagewise/stagewise/pipeline/solver/statewriter"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/online"
+)
+
+// sparse reports whether the run's rows are sparse. The survey's result must be accepted.
+func (s *Solver) sparse() bool { return s.chain.Prepared.Factors != nil }
+
+// updatesSparse reports whether the run is an update on sparse rows.
+func (s *Solver) updatesSparse() bool { return s.plan.Update() != nil && s.plan.Update().Sparse }
+
+// columnUpdate returns the fit of a stage of an update on sparse rows.
+func (s *Solver) columnUpdate(number int, shape solve.Shape) solve.Fit {
+	c := &s.chained
+	fit := c.start.columns.NewFit(s.withRidges(number)[number], number, shape, s.blockColumns(), s.plan.Update().Passes)
+	c.fits.columns = append(c.fits.columns[:number], fit)
+	return fit
+}
+
+// columnLog reads what runs on sparse rows have left.
+func (s *Solver) columnLog() *columns.Log {
+	earlier := s.chain.Earlier()
+	return &columns.Log{Client: s.Client, Stages: len(s.plan.Stages), Classes: len(earlier.Labels()), Inputs: earlier.Inputs()}
+}
+
+// blockColumns returns the columns of the examples in the order of the blocks of all stages; that of the intercept is the last, if a stage
+// has it.
+func (s *Solver) blockColumns() []int32 {
+	return append(s.chain.Prepared.Factors.Columns(), online.Intercept)
+}
+
+// beginColumns makes the sums those that an update on sparse rows goes on from.
+func (s *Solver) beginColumns(ctx context.Context) (err error) {
+	from := &s.chained.start
+	from.mergingColumns, err = s.columnLog().Begin(ctx, from.window, from.columns, s.plan.Chain)
+	return err
+}
+
+// endColumns keeps what a stage of a run of a chain on sparse rows leaves to the next one. sum is that of the seals of a full run.
+func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
+	c := &s.chained
+	if f.number == 0 {
+		c.left.of = columns.Left{Visited: s.visitedNumbers(), Merged: s.plan.Chain.Merged(), Merging: c.start.mergingColumns}
+	}
+	if s.updatesSparse() {
+		terms, fitted := c.fits.columns[f.number].After()
+		c.left.columns, c.left.fitted = c.start.columns, []float64{fitted}
+		c.left.columns.Keep(s.plan.Chain.Number, terms)
+		c.left.of.Add([]online.Terms{terms}, f.shape.Classes)
+		if f.number == len(s.plan.Stages)-1 {
+			s.last = c.found.sum // how the rows were predicted before they were learnt
+		}
+		return nil
+	}
+	c.left.of.OwnTerms = func(place int) bool { return c.found.termsPlaces[place] == place }
+	sums, fitted, err := c.left.of.AddFull(sum, c.found.increments, f.shape, s.blockColumns(), solve.Prior(f.fit))
+	if err != nil {
+		return err
+	}
+	if f.number == 0 {
+		c.left.columns = &columns.State{}
+	}
+	c.left.columns.Sums, c.left.fitted = append(c.left.columns.Sums, sums), fitted
+	return nil
+}
+
+// writeColumns writes the terms of the increments on sparse rows that the run has visited, as writeTerms does, and how they are summed.
+func (s *Solver) writeColumns(ctx context.Context, state *statewriter.Writer, w *schemas.Window,
+	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
+	left := &s.chained.left
+	writer := columns.Writer{Client: s.Client, Run: s.run, Root: s.chain.Root, Classes: s.chain.Prepared.Labels.Len(), State: state}
+	w.GramsSize, w.TermsSize, w.Since = 0, 0, nil
+	if s.plan.Update() != nil {
+		before := s.chained.start.window
+		w.TermsSize, w.Moments = before.TermsSize, before.Moments
+	} else if err := writer.WriteSums(ctx, left.columns.Sums, &w.Moments); err != nil {
+		return nil, err
+	}
+	return writer.Write(ctx, &left.of, w, visited)
+}
