@@ -335,6 +335,14 @@ func (s *Solver) come(id wire.Identity) bool {
 
 // isMerged reports whether a merged record has come that has all partitions of another record.
 func (s *Solver) isMerged(id wire.Identity) bool {
+	return slices.ContainsFunc(s.merging(id), func(other wire.Identity) bool {
+		_, come := s.inbox.Digest(other)
+		return come
+	})
+}
+
+// merging returns the identities of the merged records that may have all partitions of another record.
+func (s *Solver) merging(id wire.Identity) (merged []wire.Identity) {
 	spans := s.spansOf(id.Stage)
 	tree, end := s.plan.Merges(len(spans)), max(id.Merged, 1)
 	from := slices.IndexFunc(spans, func(span coverage.Span) bool { return span.Partition == id.Partition })
@@ -346,12 +354,12 @@ func (s *Solver) isMerged(id wire.Identity) bool {
 		for _, begin := range []int{0, first} { // the first groups, or the group
 			other := id
 			other.Partition, other.Merged = spans[begin].Partition, to-begin
-			if _, come := s.inbox.Digest(other); come && begin <= from && other != id {
-				return true
+			if begin <= from && other != id {
+				merged = append(merged, other)
 			}
 		}
 	}
-	return false
+	return merged
 }
 
 // reduce adds the records that have come, and returns the first that has not come; nil if all have.
@@ -404,13 +412,25 @@ func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
 		if s.inbox.Has(id) {
 			continue
 		}
-		// A worker makes the visits of a partition in order, and seals a stage before it visits the next one.
-		last, any := s.inbox.Last(id.Partition)
-		seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
-		if any && (last.Stage > id.Stage || !seals && id.Before(last)) {
+		if s.isGone(id) {
 			return nil, &GoneError{id}
 		}
 		return &id, nil
 	}
 	return nil, nil
+}
+
+// isGone reports whether a record of one partition that has not come never will. A worker makes the visits of a partition in order, and
+// seals a stage before it visits the next one. So it is gone if a later record of that partition has come, and of the first partitions of
+// the merged records that may have it: these are on other partitions of the statistics.
+func (s *Solver) isGone(id wire.Identity) bool {
+	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
+	passed := func(partition int) bool {
+		last, any := s.inbox.Last(partition)
+		return any && (last.Stage > id.Stage || !seals && id.Before(last))
+	}
+	if !passed(id.Partition) {
+		return false
+	}
+	return seals || !slices.ContainsFunc(s.merging(id), func(merged wire.Identity) bool { return !passed(merged.Partition) })
 }
