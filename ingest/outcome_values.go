@@ -35,15 +35,15 @@ func (o Options) openTopic() (r opened, err error) {
 }
 
 // field returns the text at a path of Columns.Use in a row; "" if there is none.
-func (r opened) field(row []tabular.Cell, path string) (string, error) {
-	if r.format.Width != nil {
+func (v opened) field(row []tabular.Cell, path string) (string, error) {
+	if v.format.Width != nil {
 		at, err := strconv.Atoi(path)
 		if err != nil || at < 0 || at >= len(row) {
 			return "", nil
 		}
 		return row[at].Text()
 	}
-	for at, name := range r.whole.Columns.Use {
+	for at, name := range v.whole.Columns.Use {
 		if name == path {
 			return row[at].Text()
 		}

@@ -46,7 +46,6 @@ type Update struct {
 	metric  []float64 // m × k: the inverse of D + the curvature of the new rows at W₀
 	weight  float64   // Σw of the new training rows
 	at      point     // the best so far
-	trial   []float32 // of the visit that is due; nil: W₀
 	step    []float64 // the next trial is at.w − size · step
 	size    float64
 	slope   float64

@@ -18,7 +18,6 @@ import (
 // from; then D grows by the curvature of its rows at the new weights, and N by their counts.
 type plain struct {
 	w, d, n, b []float64 // p × k
-	prior      float64
 	k          int
 }
 
