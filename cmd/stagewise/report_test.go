@@ -87,6 +87,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 	check("reliability", schema.Defs["reliability"], schemas.ReliabilityBin{})
 	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
 	check("bin", schema.Defs["bin"], statistics.ErrorBin{})
+	check("served", schema.Defs["served"], schemas.ServedReport{})
 	check("bad messages", schema.Defs["bad_messages"], coverage.BadMessages{})
 	check("span", schema.Defs["span"], coverage.Span{})
 	var reasons []string
