@@ -26,6 +26,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/serve/answers"
+	"github.com/stagewise/stagewise/serve/panicked"
 )
 
 // description is the OpenAPI description of what a server answers, as /openapi.json has it.
@@ -182,7 +183,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		broken := cause != nil && counted.begun
 		if cause != nil && cause != http.ErrAbortHandler {
 			s.metrics.panics.Inc()
-			s.notice(fmt.Sprintf("request failed: %v; it was %s", cause, shape(r)))
+			s.notice(fmt.Sprintf("request failed: %v; it was %s", cause, panicked.Shape(r)))
 			if !broken {
 				s.refuse(counted, errors.New("the request failed: see the server's log"))
 			}

@@ -1,4 +1,5 @@
-package serve
+// Package panicked says where a request failed whose handler has panicked.
+package panicked
 
 import (
 	"fmt"
@@ -8,8 +9,8 @@ import (
 	"strings"
 )
 
-// shape describes a request without what it says, and where in the program it failed.
-func shape(r *http.Request) string {
+// Shape describes a request without what it says, and where in the program it failed.
+func Shape(r *http.Request) string {
 	h := r.Header
 	text := fmt.Sprintf("%.20s %.40q of %d bytes, Content-Type %.80q, Content-Encoding %.40q, Accept %.80q, %s", r.Method, r.URL.Path,
 		r.ContentLength,
