@@ -56,7 +56,8 @@ def _choose_next(setting: Setting, size: int) -> npt.NDArray[np.int64]:
     chosen: list[int] = []
     lists = itertools.count(int(setting.drawn[0]["stage"]))
     for draw in [*(int(d["size"]) for d in setting.drawn), size]:
-        chosen, passed, at = [], [], 0
+        chosen, at = [], 0
+        passed: list[int] = []
         taken = np.zeros(setting.inputs, dtype=bool)
         while len(chosen) < min(draw, setting.inputs):
             if at == len(queue):
