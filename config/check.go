@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -101,12 +102,21 @@ func (c *Config) problems() []option.Problem {
 	}
 	under("prepare", prepare.Check(c.Prepare.Prepare))
 	under("prepare", c.Prepare.Hash.Check(c.Examples.Categorical))
+	sparse := c.Examples.Text != "" || c.Prepare.Hash.Columns > 0
+	dense := func(prefix string, err error) {
+		if needs, ok := errors.AsType[*prepare.DenseError](err); sparse && ok {
+			key, value, _ := strings.Cut(needs.What, ": ")
+			wrong(prefix+key, value, strings.TrimPrefix(needs.Want, "it to ")+", because rows with examples.text or prepare.hash are sparse")
+		}
+	}
+	dense("", prepare.CheckRows(c.Prepare.Prepare, sparse))
 	total := 0
 	for i, s := range c.Stages {
 		key := fmt.Sprintf("stages.%d", i)
 		under(key+".features", stages.Check(s.Features))
 		under(key+".features", stages.CheckInputs(s.Features, c.Prepare.Prepare))
 		under(key+".features", stages.CheckTask(s.Features, c.Examples.Task()))
+		dense(key+".", stages.CheckSparse(s.Features, s.Scores))
 		under(key, stages.CheckScores(s.Features, s.Scores))
 		under(key, solve.Check(s.Stage))
 		if slices.Contains(link.Names(), string(s.Link)) {

@@ -53,6 +53,9 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	if err := topics.Create(ctx, p, &job); err != nil {
 		return nil, err
 	}
+	if err := checkWords(ctx, p, job); err != nil {
+		return nil, err
+	}
 	files, err := source.IngestFiles(ctx, p, job, rec)
 	if err != nil {
 		return nil, err
@@ -95,6 +98,22 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		r.report.RowsPerSecond = float64(r.report.Rows) / r.report.Seconds
 	}
 	return r.report, nil
+}
+
+// checkWords returns an error if the chain has rows whose words are in other columns than those of the job, before any are ingested.
+func checkWords(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
+	m, err := p.Version(ctx, protocol.Latest)
+	switch {
+	case errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err):
+		return nil
+	case err != nil || m.Plan.Chain == nil:
+		return err
+	}
+	if err := planning.CheckWords(planning.InputOf(job.Examples), m.Plan.Input); err != nil {
+		return fmt.Errorf("version %d of the chain has learnt rows with %w: set these keys as they were, or give the pipeline another "+
+			"name", m.Version, err)
+	}
+	return nil
 }
 
 // execution works on a run until it has ended, or follows those who do, and returns its report. The ledger has the run's plan.

@@ -9,6 +9,19 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
+// CheckSparse returns a *[prepare.DenseError] if features, which pass [Check], can't be made of sparse rows, with previous predictions if
+// scores is set.
+func CheckSparse(f schemas.Features, scores bool) error {
+	if len(Check(f)) > 0 {
+		return nil
+	}
+	n := 0
+	if scores {
+		n = 1
+	}
+	return checkSparse(f, &prepare.Preparation{Factors: &prepare.Factors{}}, n)
+}
+
 // checkSparse returns a *[prepare.DenseError] if features can't be made of inputs that are sparse, and a *[prepare.SparseError] if they
 // can't be made of others.
 func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores int) error {

@@ -218,6 +218,18 @@ func warmFrom(plan *schemas.Plan, m *schemas.Manifest) (*schemas.Warm, error) {
 	return &schemas.Warm{Run: m.Run, Manifest: m.Digest()}, nil
 }
 
+// CheckWords returns an error if rows that are read in another way than those of an earlier plan have their words in other columns: rows of
+// both can't be learnt together. A vocabulary that is counted is known only once files are ingested, and not compared.
+func CheckWords(input, earlier schemas.Input) error {
+	switch {
+	case input.WordColumns != earlier.WordColumns || input.WordPhrases != earlier.WordPhrases:
+		return errors.New("other words under examples.words")
+	case !reflect.DeepEqual(input.Hash, earlier.Hash):
+		return errors.New("other hashes of words under prepare.hash")
+	}
+	return nil
+}
+
 // CheckFeatures returns an error unless a run has the features and links of an earlier run. Only then can it start from its
 // weights.
 func CheckFeatures(plan, earlier *schemas.Plan) error {
