@@ -19,18 +19,18 @@ type Stage struct {
 	Features Features `json:"features"` // what the block is made of
 	Link     Link     `json:"link"`     // identity, softmax or calibrated
 	// Basis is the powers of predictions that a link is fitted to that is learnt; nil: 1, 2 and 3.
-	Basis []int `json:"basis,omitempty"`
-	Passes   int      `json:"passes"`   // maximum number of visits that give a loss and a gradient
-	Ridge    Ridge    `json:"ridge"`    // λ = ridge · trace(S)/p; auto: chosen by the solver
-	Method   string   `json:"method"`   // see package solve
+	Basis  []int  `json:"basis,omitempty"`
+	Passes int    `json:"passes"` // maximum number of visits that give a loss and a gradient
+	Ridge  Ridge  `json:"ridge"`  // λ = ridge · trace(S)/p; auto: chosen by the solver
+	Method string `json:"method"` // see package solve
 	// GramRows says how many rows the Gram matrix is made of; see package solve.
-	GramRows string  `json:"gram_rows" mapstructure:"gram_rows"`
-	Scores   bool    `json:"scores"`         // adds the previous predictions as k more features
-	Stop     *Stop   `json:"stop,omitempty"` // nil: only Passes ends the stage
+	GramRows string `json:"gram_rows" mapstructure:"gram_rows"`
+	Scores   bool   `json:"scores"`         // adds the previous predictions as k more features
+	Stop     *Stop  `json:"stop,omitempty"` // nil: only Passes ends the stage
 	// Drawn are the draws of the stages before, which draw columns without replacement: this one goes on where they ended. Plans make it, and
 	// not configurations. None: the stage draws by itself, as the first one does, and all in plans of earlier releases.
-	Drawn    []Draw  `json:"drawn,omitempty" mapstructure:"-"`
-	Rate     float64 `json:"rate,omitempty"` // multiplies the fitted weights, except those of the intercept; 0: 1
+	Drawn []Draw  `json:"drawn,omitempty" mapstructure:"-"`
+	Rate  float64 `json:"rate,omitempty"` // multiplies the fitted weights, except those of the intercept; 0: 1
 }
 
 // Draw is columns that a stage of a plan has drawn.
