@@ -64,11 +64,7 @@ func Keys() []option.Key {
 			"and `/ready`. `null`: do not serve. " +
 			fmt.Sprintf("If the port is in use, a process takes the first free one of the next %d, and logs it", ListenPorts-1)},
 	}
-	under := func(prefix string, more []option.Key) {
-		for _, k := range more {
-			keys = append(keys, option.Key{Name: join(prefix, k.Name), Meaning: k.Meaning})
-		}
-	}
+	under := func(prefix string, more []option.Key) { keys = append(keys, option.Under(prefix, more)...) }
 	for _, k := range secure.Keys() {
 		under("security", []option.Key{option.Key(k)})
 	}

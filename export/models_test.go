@@ -51,13 +51,7 @@ func (r recipe) String() string {
 func (r recipe) model(t testing.TB) *model.Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int, deviation float64) []float32 {
-		values := make([]float32, n)
-		for i := range values {
-			values[i] = float32(deviation * random.NormFloat64())
-		}
-		return values
-	}
+	draw := normals(random)
 	scale := make([]float32, width)
 	for j := range scale {
 		scale[j] = 0.5 + random.Float32()
@@ -153,6 +147,17 @@ func (r recipe) model(t testing.TB) *model.Model {
 	}
 	manifest.WeightsDigest = m.Digest()
 	return m
+}
+
+// normals returns what draws n normal numbers of a deviation.
+func normals(random *rand.Rand) func(n int, deviation float64) []float32 {
+	return func(n int, deviation float64) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(deviation * random.NormFloat64())
+		}
+		return values
+	}
 }
 
 // grown reports whether all stages of a recipe have trees, or any.

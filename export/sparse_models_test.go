@@ -45,13 +45,7 @@ func sparseRecipes() (all []sparseRecipe) {
 func (r sparseRecipe) model(t testing.TB) *model.Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 8))
-	draw := func(n int, deviation float64) []float32 {
-		values := make([]float32, n)
-		for i := range values {
-			values[i] = float32(deviation * random.NormFloat64())
-		}
-		return values
-	}
+	draw := normals(random)
 	factors, kept := make([]float32, width), r.numbers
 	for j := r.numbers; j < width; j++ {
 		if j%5 != 4 {

@@ -3,11 +3,11 @@ package ingest
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -79,23 +79,12 @@ func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) 
 
 // addExtent adds the indices of a file, and its digest.
 func (o Options) addExtent(ctx context.Context, file string, found *layout.FoundExtent, digest bool) error {
-	c, err := o.openContent(ctx, file)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	f, err := o.formatOf(c)
-	if err != nil || f.Extent == nil {
-		return err
-	}
-	if err := f.Extent(c, o.Options, found); err != nil || !digest {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		return input.WholeFile(c.Name, err)
-	}
-	o.digests[file] = c.Digest()
-	return nil
+	return o.readAhead(ctx, file, digest, func(f format.Format, c *input.Content) (bool, error) {
+		if f.Extent == nil {
+			return false, nil
+		}
+		return true, f.Extent(c, o.Options, found)
+	})
 }
 
 // rowsMeaning documents the key `rows`.

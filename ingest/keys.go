@@ -62,9 +62,7 @@ func Keys() []option.Key {
 	}
 	keys = append(keys, option.Key{Name: "key", Meaning: "with `outcome`: path of the key in a row, such as `impression_id`, by which its " +
 		"outcome belongs to it; none: the key of the message"})
-	for _, k := range outcome.Keys() {
-		keys = append(keys, option.Key{Name: "outcome." + k.Name, Meaning: k.Meaning})
-	}
+	keys = append(keys, option.Under("outcome", outcome.Keys())...)
 	return append(keys, []option.Key{
 		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
 			"column `label`"},

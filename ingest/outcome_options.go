@@ -66,9 +66,7 @@ func (o Options) checkOutcome() (problems []option.Problem) {
 	if o.Several() {
 		wrong("labels", value.Quote(o.Labels), "one with examples.outcome: an outcome is a label")
 	}
-	for _, p := range out.Check() {
-		wrong("outcome."+p.Key, p.Value, p.Want)
-	}
+	problems = append(problems, option.ProblemsUnder("outcome", out.Check())...)
 	isLabel := func(class string) bool { return value.Label(class) == value.Label(out.Absent) }
 	if len(o.Classes) > 0 && out.Absent != outcome.AbsentSkip && !slices.ContainsFunc(o.Classes, isLabel) {
 		wrong("outcome.absent", value.Quote(out.Absent), "a label among examples.classes, or skip")

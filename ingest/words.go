@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -39,20 +40,31 @@ func (o Options) findWords(ctx context.Context, files []string, digests bool) (O
 
 // addWords adds the words of a file, and its digest.
 func (o Options) addWords(ctx context.Context, file string, found *layout.FoundWords, digest bool) error {
+	return o.readAhead(ctx, file, digest, func(f format.Format, c *input.Content) (bool, error) {
+		if f.Words == nil { // a format that has no such columns
+			return false, nil
+		}
+		return true, f.Words(c, o.Options, found)
+	})
+}
+
+// readAhead has a file read before its rows are, by its format, and adds its digest if digest is set and read reports that it has read it.
+func (o Options) readAhead(ctx context.Context, file string, digest bool,
+	read func(format.Format, *input.Content) (was bool, err error)) error {
 	c, err := o.openContent(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	f, err := o.formatOf(c)
-	if err != nil || f.Words == nil { // a format that has no such columns
+	if err != nil {
 		return err
 	}
-	if err := f.Words(c, o.Options, found); err != nil || !digest {
+	if was, err := read(f, c); err != nil || !was || !digest {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, c); err != nil {
-		return err
+		return input.WholeFile(c.Name, err)
 	}
 	o.digests[file] = c.Digest()
 	return nil

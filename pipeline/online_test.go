@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -95,14 +93,7 @@ func TestSparseChainDependsOnTheLogAlone(t *testing.T) {
 				t.Errorf("with little memory\n%v\nexpected\n%v", got, want)
 			}
 			log := openEmbedded(t)
-			for events, done := 20, false; !done; events += 17 {
-				ctx, cancel := context.WithCancel(t.Context())
-				_, err := Retrain(ctx, log, openBLAS(t), job, true, &interrupter{events % 61, cancel})
-				if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
-					t.Fatal(err)
-				}
-				cancel()
-			}
+			retrainInterrupted(t, log, job, 20, 17)
 			if got := digests(t, log, job.Name); !slices.Equal(got, want) {
 				t.Errorf("interrupted\n%v\nexpected\n%v", got, want)
 			}

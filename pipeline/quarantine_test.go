@@ -35,7 +35,7 @@ func retrainCounted(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(e
 	}
 	var counted atomic.Int64
 	client := *p.Client
-	client.Log = readCounter{client.Log, p.Topics.Quarantine, &counted}
+	client.Log = readCounter{client.Log, p.Topics.Quarantine, &counted, one}
 	counting := *p
 	counting.Client = &client
 	m := newSoleMembers(t, &counting, job, rec)

@@ -13,32 +13,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker"
 )
 
-// meteredLog counts the bytes that are read of a topic by ranges.
-type meteredLog struct {
-	protocol.Log
-	topic string
-	bytes *atomic.Int64
-}
-
-func (l meteredLog) Range(topic string, partition int, from, to int64) protocol.Reader {
-	r := l.Log.Range(topic, partition, from, to)
-	if topic != l.topic {
-		return r
-	}
-	return meteredReader{r, l.bytes}
-}
-
-type meteredReader struct {
-	protocol.Reader
-	bytes *atomic.Int64
-}
-
-func (r meteredReader) Next(ctx context.Context) (protocol.Message, error) {
-	m, err := r.Reader.Next(ctx)
-	r.bytes.Add(int64(len(m.Value)))
-	return m, err
-}
-
 // A worker that starts in the middle of a run reads no statistics before its first visit: the seals stand behind their residuals.
 func TestRestartedWorkersReadNoStatistics(t *testing.T) {
 	log := openEmbedded(t)
@@ -69,7 +43,7 @@ func TestRestartedWorkersReadNoStatistics(t *testing.T) {
 	}
 	var read, before atomic.Int64
 	client, begun := *p.Client, false
-	client.Log = meteredLog{client.Log, p.Topics.Statistics, &read}
+	client.Log = readCounter{client.Log, p.Topics.Statistics, &read, func(m protocol.Message) int { return len(m.Value) }}
 	err = worker.New(&client, openBLAS(t), plan, 0, all, worker.Options{Bytes: 1 << 30}, visits(func(v event.Visited) {
 		if !begun {
 			begun = true

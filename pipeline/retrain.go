@@ -749,11 +749,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 	if r.head != nil {
 		plan.Chain.Parent, earlier = &schemas.Warm{Run: r.head.Run, Manifest: r.head.Digest()}, r.head.Plan
 	}
-	var of []schemas.Stage
-	if earlier != nil {
-		of = earlier.Stages
-	}
-	plan.Stages = stages.Placed(plan.Stages, of)
+	plan.Stages = stages.Placed(plan.Stages, earlier)
 	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, earlier); err != nil {
 		return nil, err
 	}

@@ -103,16 +103,23 @@ func TestChainDependsOnTheLogAlone(t *testing.T) {
 			compare("little memory", digests(t, forgetful, job.Name))
 
 			log := openEmbedded(t)
-			for events, done := 20, false; !done; events += 17 {
-				ctx, cancel := context.WithCancel(t.Context())
-				_, err := Retrain(ctx, log, openBLAS(t), job, true, &interrupter{events % 61, cancel})
-				if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
-					t.Fatal(err)
-				}
-				cancel()
-			}
+			retrainInterrupted(t, log, job, 20, 17)
 			compare("interrupted", digests(t, log, job.Name))
 		})
+	}
+}
+
+// retrainInterrupted learns all that the topic has, in processes that are interrupted after some events: the first after so many, the next
+// after more, up to 60.
+func retrainInterrupted(t *testing.T, log *kafkalog.Log, job topics.Job, first, more int) {
+	t.Helper()
+	for events, done := first, false; !done; events += more {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := Retrain(ctx, log, openBLAS(t), job, true, &interrupter{events % 61, cancel})
+		if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		cancel()
 	}
 }
 
@@ -153,14 +160,7 @@ func TestChainMergesIncrements(t *testing.T) {
 			}
 			// however often it ends
 			again := openEmbedded(t)
-			for events, done := 25, false; !done; events += 19 {
-				ctx, cancel := context.WithCancel(t.Context())
-				_, err := Retrain(ctx, again, openBLAS(t), job, true, &interrupter{events % 61, cancel})
-				if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
-					t.Fatal(err)
-				}
-				cancel()
-			}
+			retrainInterrupted(t, again, job, 25, 19)
 			if got, want := digests(t, again, job.Name), digests(t, log, job.Name); !slices.Equal(got, want) {
 				t.Errorf("interrupted:\n%v\nexpected\n%v", got, want)
 			}

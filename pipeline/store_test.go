@@ -52,7 +52,7 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job topics.Job, store *partit
 	}
 	var read atomic.Int64
 	client := *p.Client
-	client.Log = readCounter{client.Log, p.Topics.Examples, &read}
+	client.Log = readCounter{client.Log, p.Topics.Examples, &read, one}
 	m := newSoleMembers(t, &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}, job, event.Ignore{})
 	m.Store = store
 	report, err := m.Execute(t.Context(), plan, l)
@@ -73,30 +73,34 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job topics.Job, store *partit
 	return r
 }
 
-// readCounter counts the messages of a topic that are read.
+// readCounter counts what is read of a topic by ranges: of each message what of says.
 type readCounter struct {
 	protocol.Log
 	topic string
 	read  *atomic.Int64
+	of    func(protocol.Message) int
 }
+
+// one counts messages.
+func one(protocol.Message) int { return 1 }
 
 func (l readCounter) Range(topic string, partition int, from, to int64) protocol.Reader {
 	r := l.Log.Range(topic, partition, from, to)
 	if topic != l.topic {
 		return r
 	}
-	return countedReader{r, l.read}
+	return countedReader{r, l}
 }
 
 type countedReader struct {
 	protocol.Reader
-	read *atomic.Int64
+	by readCounter
 }
 
 func (r countedReader) Next(ctx context.Context) (protocol.Message, error) {
 	m, err := r.Reader.Next(ctx)
 	if err == nil {
-		r.read.Add(1)
+		r.by.read.Add(int64(r.by.of(m)))
 	}
 	return m, err
 }

@@ -42,7 +42,7 @@ func Defaults() Options {
 
 // Keys documents the keys under `serve`.
 func Keys() []option.Key {
-	keys := []option.Key{
+	return append([]option.Key{
 		{Name: "listen", Meaning: "`host:port` that `serve` listens on. Beyond the loopback interface, it requires " +
 			"`serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
 		{Name: "certificate_file", Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
@@ -58,11 +58,7 @@ func Keys() []option.Key {
 		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, and for its answer to be sent"},
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
-	}
-	for _, k := range answers.Keys() {
-		keys = append(keys, option.Key{Name: "answers." + k.Name, Meaning: k.Meaning})
-	}
-	return keys
+	}, option.Under("answers", answers.Keys())...)
 }
 
 // Check returns the keys under `serve` that can't be followed, with what is expected. It leaves the files to [New]:
@@ -102,9 +98,7 @@ func (o *Options) Check() (problems []option.Problem) {
 	if o.MaxAge < 0 {
 		wrong("max_age", o.MaxAge, "a time of at least 0")
 	}
-	for _, p := range o.Answers.Check() {
-		problems = append(problems, option.Problem{Key: "answers." + p.Key, Value: p.Value, Want: p.Want})
-	}
+	problems = append(problems, option.ProblemsUnder("answers", o.Answers.Check())...)
 	if o.MaxSilence <= 0 {
 		wrong("max_silence", o.MaxSilence, "a time above 0")
 	}

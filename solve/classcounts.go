@@ -105,7 +105,7 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 func (c *counted) Next() (Step, error) {
 	if c.shape.Chained {
 		w, err := bayes.Weights(c.countsOf, c.shape.counts(), float64(c.weight))
-		return Step{W: w, Counts: narrow(c.counts), Final: true, Of: c.visit}, err
+		return Step{W: w, Counts: linear.Narrow(c.counts), Final: true, Of: c.visit}, err
 	}
 	if c.weight == schemas.WeightAuto {
 		return Step{W: c.w}, nil
@@ -154,7 +154,7 @@ func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 					row[class] -= classes[class]
 				}
 			}
-			centre(row)
+			linear.Centre(row)
 		}
 	})
 	if all == 0 {
@@ -162,7 +162,7 @@ func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 	} else {
 		scaleCounted(w[:inputs*k], counts, totals, all)
 	}
-	return narrow(w), nil
+	return linear.Narrow(w), nil
 }
 
 // scaleCounted multiplies the weights of inputs (inputs × k), given their counts, those of all inputs (k) and the sum
@@ -190,17 +190,6 @@ func scaleCounted(w, counts, totals []float64, all float64) {
 			}
 		}
 	})
-}
-
-// centre takes the mean away from values.
-func centre(values []float64) {
-	mean := 0.0
-	for _, v := range values {
-		mean += v / float64(len(values))
-	}
-	for i := range values {
-		values[i] -= mean
-	}
 }
 
 // information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. parts are those of the

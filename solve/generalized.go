@@ -99,15 +99,6 @@ func scaled(size float64, step []float64) []float64 {
 	return floats.ScaleTo(make([]float64, len(step)), size, step)
 }
 
-// narrow returns w in float32.
-func narrow(w []float64) []float32 {
-	out := make([]float32, len(w))
-	for i, x := range w {
-		out[i] = float32(x)
-	}
-	return out
-}
-
 // wide returns w in float64.
 func wide(w []float32) []float64 {
 	out := make([]float64, len(w))

@@ -303,7 +303,7 @@ func (u *Update) canShorten() bool {
 // gradient is known without S. before is the last accepted point; nil: there is none.
 func (u *Update) choose(before *point, t *tangent) {
 	k := u.shape.Classes
-	t.point = &point{w: narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w))}
+	t.point = &point{w: linear.Narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w))}
 	for i, g := range t.gradient {
 		if t.point.gradient[i] = g / u.weight; i < u.shape.Penalised*k {
 			t.point.gradient[i] += u.scale / u.weight * t.w[i]
@@ -402,7 +402,7 @@ func (u *Update) Next() (Step, error) {
 	for i := range target {
 		target[i] = (u.used*(u.before.Scores[i]+u.at.scores[i]) - u.before.Gradient[i] - u.at.gradient[i]) / u.weight
 	}
-	return Step{W: narrow(linear.Solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
+	return Step{W: linear.Narrow(linear.Solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The

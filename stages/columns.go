@@ -52,10 +52,7 @@ func columns() kind {
 			return size, nil
 		},
 		draw: func(m *Map) drawn {
-			chosen := m.choose(m.stream(drawColumns))
-			if len(m.before) > 0 {
-				chosen = m.chooseNext()
-			}
+			chosen := m.choose()
 			return drawn{
 				expand: func(_ *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
 					for i := range x.Rows {
@@ -87,50 +84,32 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("features of kind %s: can't take %d of %d inputs without replacement", e.Kind, e.Size, e.Inputs)
 }
 
-// choose returns the inputs to take.
-func (m *Map) choose(s Stream) []int {
-	chosen := make([]int, m.size)
+// choose returns the inputs to take. Without replacement these are what follows the draws of the stages before: of a list of all inputs,
+// shuffled, and when it ends of another one, each stage takes the first that it does not have yet. So no input is drawn again before all
+// have been, but for those that a stage has when a list ends. A stage that takes all has them in order.
+func (m *Map) choose() (chosen []int) {
 	if m.features.Replacement {
-		for j := range chosen {
-			chosen[j] = s.Below(uint64(j), m.inputs)
+		s := m.stream(drawColumns)
+		for j := range m.size {
+			chosen = append(chosen, s.Below(uint64(j), m.inputs))
 		}
 		return chosen
 	}
-	if m.size < m.inputs {
-		return shuffled(s, m.inputs, m.size)[:m.size]
+	if m.size == m.inputs {
+		return ascending(m.inputs)
 	}
-	for j := range chosen { // where all inputs are taken they stay in order
-		chosen[j] = j
-	}
-	return chosen
-}
-
-// shuffled returns the numbers below n after the shuffle of Fisher and Yates, stopped after so many draws.
-func shuffled(s Stream, n, draws int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	for j := range draws {
-		k := j + s.Below(uint64(j), n-j)
-		all[j], all[k] = all[k], all[j]
-	}
-	return all
-}
-
-// chooseNext returns the inputs to take after those of the stages before: of a list of all inputs, shuffled, and when it ends of another
-// one, each stage takes the first that it does not have yet. So no input is drawn again before all have been, but for those that
-// a stage has when a list ends.
-func (m *Map) chooseNext() (chosen []int) {
 	var queue []int
-	lists := 0
+	next := m.stage // whose draws shuffle the next list
+	if len(m.before) > 0 {
+		next = m.before[0].Stage
+	}
 	for _, draw := range append(slices.Clone(m.before), schemas.Draw{Size: m.size}) {
 		taken, passed := make([]bool, m.inputs), []int(nil)
 		chosen = nil
 		for at := 0; len(chosen) < min(draw.Size, m.inputs); at++ {
 			if at == len(queue) {
-				queue = append(queue, shuffled(NewStream(m.seed, m.before[0].Stage+lists, drawColumns), m.inputs, m.inputs)...)
-				lists++
+				queue = append(queue, shuffled(NewStream(m.seed, next, drawColumns), m.inputs)...)
+				next++
 			}
 			if c := queue[at]; taken[c] {
 				passed = append(passed, c)
@@ -140,26 +119,45 @@ func (m *Map) chooseNext() (chosen []int) {
 		}
 		queue = append(passed, queue[len(chosen)+len(passed):]...)
 	}
-	if m.size == m.inputs {
-		slices.Sort(chosen)
-	}
 	return chosen
+}
+
+// ascending returns the numbers below n.
+func ascending(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// shuffled returns the numbers below n after the shuffle of Fisher and Yates.
+func shuffled(s Stream, n int) []int {
+	all := ascending(n)
+	for j := range all {
+		k := j + s.Below(uint64(j), n-j)
+		all[j], all[k] = all[k], all[j]
+	}
+	return all
 }
 
 // drawsColumns reports whether a stage draws some of the inputs, each at most once.
 func drawsColumns(f schemas.Features) bool { return f.Kind == Columns && f.Size > 0 && !f.Replacement }
 
 // Placed returns stages of a plan, in which stages that draw columns without replacement go on where those before them ended, those of
-// all members included. The stages of an earlier plan, from which weights are taken, draw as they did.
-func Placed(list, earlier []schemas.Stage) []schemas.Stage {
-	placed, drawn := slices.Clone(list), []schemas.Draw(nil)
+// all members included. The stages of an earlier plan, from which weights are taken, draw as they did; nil: there is none.
+func Placed(list []schemas.Stage, earlier *schemas.Plan) []schemas.Stage {
+	placed, drawn, as := slices.Clone(list), []schemas.Draw(nil), []schemas.Stage(nil)
+	if earlier != nil {
+		as = earlier.Stages
+	}
 	for t := range placed {
 		s := &placed[t]
 		if s.Drawn = nil; !drawsColumns(s.Features) {
 			continue
 		}
-		if t < len(earlier) && s.Features == earlier[t].Features {
-			s.Drawn = earlier[t].Drawn
+		if t < len(as) && s.Features == as[t].Features {
+			s.Drawn = as[t].Drawn
 		} else {
 			s.Drawn = slices.Clone(drawn)
 		}

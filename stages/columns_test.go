@@ -80,7 +80,7 @@ func TestPlaced(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if again := Placed(placed, list); again[4].Drawn != nil || again[5].Drawn != nil {
+	if again := Placed(placed, &schemas.Plan{Stages: list}); again[4].Drawn != nil || again[5].Drawn != nil {
 		t.Errorf("stages of an earlier release go on from %v and %v", again[4].Drawn, again[5].Drawn)
 	}
 	for _, drawn := range [][]schemas.Draw{{{Stage: 4, Size: 3}}, {{Stage: 1, Size: 3}, {Stage: 1, Size: 3}}, {{Stage: 1, Size: 0}}, {{Stage: -1, Size: 1}}} {

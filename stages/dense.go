@@ -12,17 +12,12 @@ func NeedDense(p schemas.Prepare, list []schemas.Stage, need bool) bool {
 		return false
 	}
 	need = need || prepare.CheckRows(p, true) != nil
-	sparse := &prepare.Preparation{Factors: &prepare.Factors{}}
 	for _, s := range list {
 		k, ok := find(s.Features.Kind)
 		if !ok || k.onlySparse {
 			return false
 		}
-		scores := 0
-		if s.Scores {
-			scores = 1
-		}
-		need = need || checkSparse(s.Features, sparse, scores) != nil
+		need = need || CheckSparse(s.Features, s.Scores) != nil
 	}
 	return need
 }

@@ -51,7 +51,7 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Prepar
 	if !ok {
 		panic("stages: unknown kind of features " + f.Kind)
 	}
-	if err := checkSparse(f, prepared, scores); err != nil {
+	if err := checkSparse(f, prepared, scores > 0); err != nil {
 		return nil, err
 	}
 	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, products: k.products, grown: k.grown,

@@ -15,16 +15,12 @@ func CheckSparse(f schemas.Features, scores bool) error {
 	if len(Check(f)) > 0 {
 		return nil
 	}
-	n := 0
-	if scores {
-		n = 1
-	}
-	return checkSparse(f, &prepare.Preparation{Factors: &prepare.Factors{}}, n)
+	return checkSparse(f, &prepare.Preparation{Factors: &prepare.Factors{}}, scores)
 }
 
 // checkSparse returns a *[prepare.DenseError] if features can't be made of inputs that are sparse, and a *[prepare.SparseError] if they
 // can't be made of others.
-func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores int) error {
+func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool) error {
 	k, _ := find(f.Kind)
 	switch {
 	case prepared.Factors == nil && k.onlySparse:
@@ -41,7 +37,7 @@ func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores int) 
 		return &prepare.DenseError{What: "features.kind: " + f.Kind, Want: "it to " + strings.Join(names, " or ")}
 	case !k.inBlocks && f.Size > 0 || f.Replacement:
 		return &prepare.DenseError{What: fmt.Sprintf("features.size: %d", f.Size), Want: "it to 0, which is all columns"}
-	case scores > 0:
+	case scores:
 		return &prepare.DenseError{What: "scores: true", Want: "it to false"}
 	}
 	return nil

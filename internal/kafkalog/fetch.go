@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
@@ -40,21 +39,9 @@ type batch struct {
 func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) ([]batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, &fetchapi.Request{
-		ReplicaID:      -1,
-		MaxWaitTime:    int32(poll.Milliseconds()),
-		MinBytes:       1,
-		MaxBytes:       math.MaxInt32, // PartitionMaxBytes is the limit: if this one is, kfake leaves out the aborted transactions
-		IsolationLevel: int8(kafka.ReadCommitted),
-		SessionEpoch:   -1, // no fetch session
-		Topics: []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{{
-			Partition:          int32(partition),
-			CurrentLeaderEpoch: -1,
-			FetchOffset:        offset,
-			LogStartOffset:     -1,
-			PartitionMaxBytes:  maxBytes,
-		}}}},
-	})
+	request := fetchRequest(poll)
+	request.Topics = []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{fetchOf(partition, offset, maxBytes)}}}
+	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, request)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +57,19 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 		return nil, kafka.Error(p.ErrorCode)
 	}
 	return decode(p.RecordSet, p.AbortedTransactions, partition, offset)
+}
+
+// fetchRequest returns a fetch from no partition yet. The limit of bytes is that of each partition: with one of the request, kfake leaves
+// out the aborted transactions. There is no fetch session.
+func fetchRequest(poll time.Duration) *fetchapi.Request {
+	return &fetchapi.Request{ReplicaID: -1, MaxWaitTime: int32(poll.Milliseconds()), MinBytes: 1, MaxBytes: math.MaxInt32,
+		IsolationLevel: int8(kafka.ReadCommitted), SessionEpoch: -1}
+}
+
+// fetchOf returns the part of a fetch that is of a partition.
+func fetchOf(partition int, offset int64, maxBytes int32) fetchapi.RequestPartition {
+	return fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1,
+		PartitionMaxBytes: maxBytes}
 }
 
 // decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
@@ -122,7 +122,7 @@ func decode(set recordbatch.Set, aborted []fetchapi.ResponseTransaction, partiti
 
 // read reads the messages of a batch from an offset on by kafka-go. It sets next to the offset after the last of its records.
 func (b *batch) read(e recordbatch.Batch, partition int, from int64) error {
-	records, err := compressed(e)
+	records, err := e.Records()
 	if err != nil {
 		return err
 	}
@@ -137,10 +137,10 @@ func (b *batch) read(e recordbatch.Batch, partition int, from int64) error {
 		b.next = record.Offset + 1
 		m := Message{Partition: partition, Offset: record.Offset, Time: recordbatch.TimeOf(record.Time.UnixMilli())}
 		wanted := record.Offset >= from
-		if m.Key, err = take(record.Key, wanted); err != nil {
+		if m.Key, err = recordbatch.Take(record.Key, wanted); err != nil {
 			return err
 		}
-		if m.Value, err = take(record.Value, wanted); err != nil {
+		if m.Value, err = recordbatch.Take(record.Value, wanted); err != nil {
 			return err
 		}
 		if !wanted {
@@ -151,16 +151,4 @@ func (b *batch) read(e recordbatch.Batch, partition int, from int64) error {
 		}
 		b.messages = append(b.messages, m)
 	}
-}
-
-// take returns kafka-go's pooled pages of a key or value to their pool, after copying the bytes if they are wanted.
-func take(b protocol.Bytes, wanted bool) ([]byte, error) {
-	if b == nil {
-		return nil, nil
-	}
-	defer b.Close()
-	if !wanted {
-		return nil, nil
-	}
-	return protocol.ReadAll(b)
 }

@@ -2,7 +2,6 @@ package kafkalog
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 
 	"github.com/segmentio/kafka-go/protocol"
@@ -71,17 +70,4 @@ func plain(e recordbatch.Batch, partition int, from int64) ([]Message, error) {
 		messages = append(messages, m)
 	}
 	return messages, nil
-}
-
-// compressed returns a reader of a batch that is compressed, or of an old format.
-func compressed(e recordbatch.Batch) (protocol.RecordReader, error) {
-	var set protocol.RecordSet
-	sent := append(binary.BigEndian.AppendUint32(nil, uint32(len(e))), e...)
-	if _, err := set.ReadFrom(bytes.NewBuffer(sent)); err != nil {
-		return nil, err
-	}
-	if set.Records == nil {
-		return protocol.NewRecordReader(), nil
-	}
-	return set.Records, nil
 }

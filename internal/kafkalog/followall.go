@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -168,10 +167,7 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 func (f *following) request(ctx context.Context, address string, all []*followed) (map[place]*fetchPartitions, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request := &fetchapi.Request{
-		ReplicaID: -1, MaxWaitTime: int32(pollTime.Milliseconds()), MinBytes: 1, MaxBytes: math.MaxInt32,
-		IsolationLevel: int8(kafka.ReadCommitted), SessionEpoch: -1,
-	}
+	request := fetchRequest(pollTime)
 	share := int32(max(fetchBytes/len(all), minShare))
 	for _, s := range all {
 		last := len(request.Topics) - 1
@@ -179,9 +175,7 @@ func (f *following) request(ctx context.Context, address string, all []*followed
 			request.Topics = append(request.Topics, fetchapi.RequestTopic{Topic: s.topic})
 			last++
 		}
-		request.Topics[last].Partitions = append(request.Topics[last].Partitions, fetchapi.RequestPartition{
-			Partition: int32(s.partition), CurrentLeaderEpoch: -1, FetchOffset: s.position, LogStartOffset: -1, PartitionMaxBytes: share,
-		})
+		request.Topics[last].Partitions = append(request.Topics[last].Partitions, fetchOf(s.partition, s.position, share))
 	}
 	message, err := f.log.cluster.Send(ctx, address, request)
 	if err != nil {

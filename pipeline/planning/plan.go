@@ -107,14 +107,12 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.
 	if err != nil {
 		return nil, err
 	}
-	var of []schemas.Stage
+	var from *schemas.Plan
 	if earlier != nil {
-		of = earlier.Plan.Stages
+		from = earlier.Plan
 	}
-	plan.Stages = stages.Placed(plan.Stages, of)
-	if earlier == nil {
-		plan.Prepare, err = PrepareOf(ctx, p, job, nil)
-	} else if plan.Prepare, err = PrepareOf(ctx, p, job, earlier.Plan); err == nil {
+	plan.Stages = stages.Placed(plan.Stages, from)
+	if plan.Prepare, err = PrepareOf(ctx, p, job, from); err == nil && earlier != nil {
 		plan.Warm, err = warmFrom(plan, earlier)
 	}
 	if err != nil {

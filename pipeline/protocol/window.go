@@ -85,3 +85,16 @@ func (c *Client) ReadState(ctx context.Context, place schemas.StatePlace, kind w
 	}
 	return err
 }
+
+// ReadStateRecords is [Client.ReadState] for records of a run's stages, of which there are so many.
+func (c *Client) ReadStateRecords(ctx context.Context, place schemas.StatePlace, kind wire.Kind, stages int,
+	with func(*wire.Record[float64]) (whole bool, err error)) error {
+	collector := wire.Collector[float64]{}
+	return c.ReadState(ctx, place, kind, func(m wire.Message) (bool, error) {
+		r, err := c.Codec.CollectDouble(&collector, m)
+		if err != nil || r == nil || r.Stage < 0 || r.Stage >= stages {
+			return false, err
+		}
+		return with(r)
+	})
+}

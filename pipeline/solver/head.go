@@ -73,35 +73,31 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 // readTerms reads the terms of an increment, by stage.
 func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) ([]solve.Terms, error) {
 	gone := &StateError{What: fmt.Sprintf("the terms of increment %d", number), Topic: s.Topics.State}
-	for i := range w.Increments {
-		if w.Increments[i].Increment.Number != number {
-			continue
-		}
-		place := w.Increments[i].Terms
-		terms := make([]solve.Terms, len(s.plan.Stages))
-		found := 0
-		err := s.readState(ctx, place, statistics.KindTerms, func(r *wire.Record[float64]) (bool, error) {
-			if r.Visit != place.Index || r.Stage < 0 || r.Stage >= len(terms) || terms[r.Stage].Scores != nil {
-				return false, nil
-			}
-			of, err := s.parentShape(r.Stage)
-			if err != nil {
-				return false, err
-			}
-			t, err := statistics.TermsOf(r, of.Columns, of.Classes)
-			if err != nil {
-				return false, err
-			}
-			terms[r.Stage] = solve.Terms{Scores: t.Scores, Gradient: t.Gradient}
-			found++
-			return found == len(terms), nil
-		})
-		if err == nil && found < len(terms) {
-			err = gone
-		}
-		return terms, err
+	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
+	if i < 0 {
+		return nil, gone
 	}
-	return nil, gone
+	place, terms, found := w.Increments[i].Terms, make([]solve.Terms, len(s.plan.Stages)), 0
+	err := s.ReadStateRecords(ctx, place, statistics.KindTerms, len(terms), func(r *wire.Record[float64]) (bool, error) {
+		if r.Visit != place.Index || terms[r.Stage].Scores != nil {
+			return false, nil
+		}
+		of, err := s.parentShape(r.Stage)
+		if err != nil {
+			return false, err
+		}
+		t, err := statistics.TermsOf(r, of.Columns, of.Classes)
+		if err != nil {
+			return false, err
+		}
+		terms[r.Stage] = solve.Terms{Scores: t.Scores, Gradient: t.Gradient}
+		found++
+		return found == len(terms), nil
+	})
+	if err == nil && found < len(terms) {
+		err = gone
+	}
+	return terms, err
 }
 
 // parentShape returns the shape of a stage of the version that the run starts from.
@@ -112,19 +108,6 @@ func (s *Solver) parentShape(stage int) (solve.Shape, error) {
 	}
 	return solve.Shape{Columns: of.Features.Size(), Penalised: of.Features.Penalised(), Classes: of.Classes,
 		Calibration: s.calibrationSplit(), Basis: of.Basis}, nil
-}
-
-// readState calls with for the records of a kind that are at a place of the state topic, until with returns true.
-func (s *Solver) readState(ctx context.Context, place schemas.StatePlace, kind wire.Kind,
-	with func(*wire.Record[float64]) (whole bool, err error)) error {
-	collector := wire.Collector[float64]{}
-	return s.ReadState(ctx, place, kind, func(m wire.Message) (bool, error) {
-		r, err := s.Codec.CollectDouble(&collector, m)
-		if err != nil || r == nil {
-			return false, err
-		}
-		return with(r)
-	})
 }
 
 // readHead reads the sums after the run of a version.
@@ -179,10 +162,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 // readMoments reads the moments of a run: their Gram matrices, or the rest.
 func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
 	found := make(map[int]bool, len(h.moments))
-	return s.readState(ctx, place, statistics.KindMoments, func(r *wire.Record[float64]) (bool, error) {
-		if r.Stage < 0 || r.Stage >= len(h.moments) {
-			return false, nil
-		}
+	return s.ReadStateRecords(ctx, place, statistics.KindMoments, len(h.moments), func(r *wire.Record[float64]) (bool, error) {
 		of, err := s.parentShape(r.Stage)
 		if err != nil {
 			return false, err

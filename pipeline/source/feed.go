@@ -189,18 +189,30 @@ func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
 // add takes a message of the topic into the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
 	value := messageOf(partition, m)
-	full := false
-	put := func() (err error) {
-		full, err = f.values.Add(ctx, value)
+	if err := f.put(ctx, value, func() (bool, error) { return f.values.Add(ctx, value) }); err != nil {
 		return err
 	}
-	flush := func() error { return f.flush(ctx) }
-	err := f.whileAway(ctx, flush, put)
+	f.read[partition] = m
+	if f.full() {
+		return f.flush(ctx)
+	}
+	return nil
+}
+
+// put takes the rows of a message into the batch, as add does that, or puts the message into quarantine. If the batch has no room for them,
+// as add reports, it is written first.
+func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (full bool, err error)) error {
+	full, flush := false, func() error { return f.flush(ctx) }
+	again := func() (err error) {
+		full, err = add()
+		return err
+	}
+	err := f.whileAway(ctx, flush, again)
 	if full {
-		if err := f.flush(ctx); err != nil {
+		if err := flush(); err != nil {
 			return err
 		}
-		err = put()
+		err = again()
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -210,15 +222,14 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 			return err
 		}
 	}
-	f.read[partition] = m
 	if f.since.IsZero() {
 		f.since = f.Clock.Now()
 	}
-	if f.values.Full() || len(f.bad) == maxBad {
-		return f.flush(ctx)
-	}
 	return nil
 }
+
+// full reports whether the batch is to be written.
+func (f *Feed) full() bool { return f.values.Full() || len(f.bad) >= maxBad }
 
 // refuse puts a message into quarantine for a reason, or returns that if it ends ingest.
 func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, reason error) error {

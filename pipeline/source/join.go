@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -21,9 +19,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
-
-// passEvery is how often silent partitions are looked at.
-const passEvery = 5 * time.Second
 
 // joining is what a feed has of rows that wait for their outcomes: see package outcome. What waits is a function of the state of the feed,
 // and is made of both topics when it begins.
@@ -269,104 +264,6 @@ func (f *Feed) followOutcomes() (follow []protocol.Position) {
 	return follow
 }
 
-// partitionReader reads a part of a partition.
-type partitionReader struct {
-	topic     string
-	partition int
-	rows      bool
-	next, to  int64
-	reader    protocol.Reader
-	head      protocol.Message
-	time      int64 // the latest of the messages
-}
-
-// inOrder calls with for the messages of partitions in the order of their times.
-func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with func(*partitionReader, protocol.Message) error) error {
-	defer func() {
-		for _, r := range readers {
-			if r.reader != nil {
-				_ = r.reader.Close() // it was read
-			}
-		}
-	}()
-	var open []*partitionReader
-	for _, r := range readers {
-		more, err := f.readHead(ctx, r)
-		if err != nil {
-			return err
-		}
-		if more {
-			open = append(open, r)
-		}
-	}
-	for len(open) > 0 {
-		first := 0
-		for i, r := range open {
-			if r.before(open[first]) {
-				first = i
-			}
-		}
-		r := open[first]
-		if err := with(r, r.head); err != nil {
-			return err
-		}
-		more, err := f.readHead(ctx, r)
-		if err != nil {
-			return err
-		}
-		if !more {
-			open = append(open[:first], open[first+1:]...)
-		}
-	}
-	return nil
-}
-
-// before reports whether the message of a partition comes before that of another one.
-func (r *partitionReader) before(other *partitionReader) bool {
-	switch {
-	case r.time != other.time:
-		return r.time < other.time
-	case r.rows != other.rows:
-		return r.rows
-	}
-	return r.partition < other.partition
-}
-
-// readHead reads the next message of a partition; false: there is none.
-func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
-	for r.next < r.to {
-		if r.reader == nil {
-			first, _, err := f.Log.Bounds(ctx, r.topic, r.partition)
-			if err != nil {
-				return false, err
-			}
-			if first > r.next && r.next > 0 {
-				event.Notice(f.Recorder, "%d offsets of %s[%d] were deleted before their rows were joined: %d to %d", min(first, r.to)-r.next, r.topic,
-					r.partition, r.next, min(first, r.to)-1)
-			}
-			if r.next = max(r.next, first); r.next >= r.to {
-				return false, nil
-			}
-			r.reader = f.Log.Range(r.topic, r.partition, r.next, r.to)
-		}
-		m, err := r.reader.Next(ctx)
-		if err == nil {
-			r.head, r.next, r.time = m, m.Offset+1, max(r.time, timeOf(m))
-			return true, nil
-		}
-		if err == io.EOF {
-			return false, nil
-		}
-		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-		if !ok || deleted.Wanted >= deleted.First {
-			return false, err
-		}
-		_ = r.reader.Close() // it has ended
-		r.reader = nil
-	}
-	return false, nil
-}
-
 // maxTime is a time that no message has: a clock that counts in other units is to blame.
 const maxTime = 32503680000000 // the year 3000
 
@@ -512,30 +409,11 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 			}
 		}
 		value := unpack(d)
-		full := false
-		put := func() (err error) {
-			full, err = f.values.AddLabelled(ctx, value, label)
+		err := f.put(ctx, value, func() (bool, error) { return f.values.AddLabelled(ctx, value, label) })
+		if err != nil {
 			return err
 		}
-		err := f.whileAway(ctx, func() error { return f.flush(ctx) }, put)
-		if full {
-			if err := f.flushJoined(ctx); err != nil {
-				return err
-			}
-			err = put()
-		}
-		if err != nil && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			if err := f.refuse(ctx, f.Topic, value, err); err != nil {
-				return err
-			}
-		}
-		if f.since.IsZero() {
-			f.since = f.Clock.Now()
-		}
-		f.joining.full = f.values.Full() || len(f.bad) >= maxBad
+		f.joining.full = f.full()
 		return nil
 	}
 }
@@ -596,115 +474,4 @@ func (f *Feed) joinedNow() *examples.Joined {
 		}
 	}
 	return now
-}
-
-// pass takes silent partitions to be past what the others are past: see package outcome.
-func (f *Feed) pass(ctx context.Context) error {
-	j := f.joining
-	j.passed = f.Clock.Now()
-	idle := f.Job.Examples.Outcome.IdleAfter().Milliseconds()
-	latest, err := f.latest(ctx, f.Job.Examples.Outcome.Topic)
-	if err != nil {
-		return err
-	}
-	latestRow, err := f.latest(ctx, f.Topic)
-	if err != nil {
-		return err
-	}
-	// What is read to its end is looked at after the times of the others: what came before them was read.
-	for _, o := range slices.Sorted(maps.Keys(j.of)) {
-		join := j.of[o]
-		if latest == outcome.Never || latest-idle <= join.OutcomeTime(o) {
-			continue
-		}
-		ended, err := f.ended(ctx, f.Job.Examples.Outcome.Topic, o, j.readTo[o])
-		if err != nil {
-			return err
-		}
-		if ended {
-			join.Pass(false, o, latest-idle)
-		}
-	}
-	for _, q := range slices.Sorted(maps.Keys(j.rows)) {
-		join := j.rows[q]
-		next := f.state.Position(q).Next
-		if m, ok := f.read[q]; ok {
-			next = m.Offset + 1
-		}
-		if latestRow == outcome.Never || latestRow-idle <= join.RowTime(q) {
-			continue
-		}
-		ended, err := f.ended(ctx, f.Topic, q, next)
-		if err != nil {
-			return err
-		}
-		if ended {
-			join.Pass(true, q, latestRow-idle)
-		}
-	}
-	for _, join := range j.joins {
-		if err := join.Advance(f.decide(ctx)); err != nil {
-			return err
-		}
-		deadline, waits, err := join.FirstDeadline()
-		if err != nil {
-			return err
-		}
-		if waits && latest < deadline && latestRow > deadline+idle && !f.untilEnd && f.silent.CompareAndSwap(false, true) {
-			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, as %s is silent: without a later message "+
-				"there, nobody knows which outcomes are still to come. A message with an empty value is enough", f.Topic, f.Job.Examples.Outcome.Topic)
-		}
-	}
-	return f.afterEvent(ctx)
-}
-
-// lastOffsets is how many offsets at the end of a partition are looked at for a message.
-const lastOffsets = 16
-
-// latest returns the time of the newest messages of a topic's partitions.
-func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error) {
-	time = outcome.Never
-	spans, err := f.Log.Spans(ctx, topic)
-	if err != nil {
-		return time, err
-	}
-	for _, s := range spans {
-		err := f.Between(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
-			time = max(time, timeOf(m))
-			return nil
-		})
-		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
-			return time, err
-		}
-	}
-	return time, nil
-}
-
-// ended reports whether a partition has no message from an offset on.
-func (f *Feed) ended(ctx context.Context, topic string, partition int, from int64) (bool, error) {
-	_, end, err := f.Log.Bounds(ctx, topic, partition)
-	if err != nil || from >= end {
-		return err == nil, err
-	}
-	r := f.Log.Range(topic, partition, from, end)
-	defer r.Close()
-	if _, err = r.Next(ctx); err == io.EOF {
-		return true, nil
-	}
-	if errors.As(err, new(*kafkalog.DeletedError)) {
-		return false, nil
-	}
-	return false, err
-}
-
-// noticeWaiting says how many rows wait at the end.
-func (f *Following) noticeWaiting() {
-	waits := int64(0)
-	for n := range f.waits {
-		waits += f.waits[n].Load()
-	}
-	if waits > 0 {
-		event.Notice(f.Recorder, "%d messages of %s wait for their outcomes: %s has no message yet that is later than their time and "+
-			"examples.outcome.within. They become examples when the topics are read further", waits, f.Topic, f.Job.Examples.Outcome.Topic)
-	}
 }

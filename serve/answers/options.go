@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Options are the keys under `serve.answers`.
@@ -49,9 +50,6 @@ func (o Options) samples(id string) bool {
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // it never fails
-	// FNV mixes the last bytes badly into the high bits; this is the end of MurmurHash3.
-	x := h.Sum64()
-	x = (x ^ x>>33) * 0xff51afd7ed558ccd
-	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
-	return float64(x^x>>33) < o.Sample*math.MaxUint64
+	// FNV mixes the last bytes badly into the high bits.
+	return float64(wire.Mix(h.Sum64())) < o.Sample*math.MaxUint64
 }

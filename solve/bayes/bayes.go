@@ -70,7 +70,7 @@ func writeRow(row []float32, logs, counts, totals []float64, weight float64, inp
 	for class, n := range counts {
 		logs[class] = math.Log(n + Smoothing)
 	}
-	centre(logs)
+	linear.Centre(logs)
 	for class, v := range logs {
 		if input {
 			v -= totals[class]
@@ -142,19 +142,8 @@ func Logs(totals []float64, inputs int) ([]float64, error) {
 		}
 		logs[class] = math.Log(max(n, 0) + Smoothing*float64(inputs))
 	}
-	centre(logs)
+	linear.Centre(logs)
 	return logs, nil
-}
-
-// centre takes the mean away from values.
-func centre(values []float64) {
-	mean := 0.0
-	for _, v := range values {
-		mean += v / float64(len(values))
-	}
-	for i := range values {
-		values[i] -= mean
-	}
 }
 
 // A Row is a row that is among those that were counted.

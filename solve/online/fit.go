@@ -111,7 +111,7 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 	}
 	here := point{visit: visit, w: w.Rows, objective: losses.Loss, gradient: gradient.Values}
 	if visit == 0 {
-		here.w = narrow(u.start)
+		here.w = linear.Narrow(u.start)
 	} else if !slices.Equal(w.Occurring, u.columns) {
 		return nil, fmt.Errorf("%w: weights of %d columns, expected %d", wire.ErrDamaged, len(w.Occurring), len(u.columns))
 	}
@@ -137,7 +137,7 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 		return evaluation, nil
 	}
 	if visit == 0 {
-		err = u.precondition(sums)
+		err = u.precondition()
 	} else {
 		u.learn(&here)
 	}
@@ -173,8 +173,8 @@ func (u *Update) begin(w solve.Step, gradient statistics.Occurring, losses stati
 	return nil
 }
 
-// precondition computes the metric from the sums of the first visit.
-func (u *Update) precondition(wire.Tensors[float64]) error {
+// precondition computes the metric from the curvature of the first visit.
+func (u *Update) precondition() error {
 	if !slices.Equal(u.terms.Columns, u.columns) {
 		return fmt.Errorf("%w: curvature of %d columns, expected %d", wire.ErrDamaged, len(u.terms.Columns), len(u.columns))
 	}
@@ -273,12 +273,4 @@ func after(sums *Sums, o statistics.Occurring, columns []int32) Terms {
 	terms := sums.Terms(o, columns, 1)
 	sums.Add(1, terms)
 	return terms
-}
-
-func narrow(w []float64) []float32 {
-	out := make([]float32, len(w))
-	for i, v := range w {
-		out[i] = float32(v)
-	}
-	return out
 }

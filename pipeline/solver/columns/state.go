@@ -46,22 +46,10 @@ func (l *Log) gone(what string, args ...any) error {
 	return &StateError{fmt.Sprintf(what, args...), l.Topics.State}
 }
 
-// read calls with for the records of a kind that are at a place of the state topic, until with returns true.
-func (l *Log) read(ctx context.Context, place schemas.StatePlace, kind wire.Kind, with func(*wire.Record[float64]) (bool, error)) error {
-	collector := wire.Collector[float64]{}
-	return l.ReadState(ctx, place, kind, func(m wire.Message) (bool, error) {
-		r, err := l.Codec.CollectDouble(&collector, m)
-		if err != nil || r == nil || r.Stage < 0 || r.Stage >= l.Stages {
-			return false, err
-		}
-		return with(r)
-	})
-}
-
 // Read reads the sums of a window from its terms.
 func (l *Log) Read(ctx context.Context, w *schemas.Window) (*State, error) {
 	s := &State{Sums: make([]*online.Sums, l.Stages)}
-	err := l.read(ctx, w.Moments, statistics.KindMoments, func(r *wire.Record[float64]) (bool, error) {
+	err := l.ReadStateRecords(ctx, w.Moments, statistics.KindMoments, l.Stages, func(r *wire.Record[float64]) (bool, error) {
 		how, err := statistics.OccurringSumsOf(r)
 		if err != nil {
 			return false, err
@@ -116,7 +104,7 @@ func (l *Log) Terms(ctx context.Context, w *schemas.Window, number int) ([]onlin
 		return nil, l.gone("the terms of increment %d", number)
 	}
 	place, terms, found := w.Increments[i].Terms, make([]online.Terms, l.Stages), map[int]bool{}
-	err := l.read(ctx, place, statistics.KindTerms, func(r *wire.Record[float64]) (bool, error) {
+	err := l.ReadStateRecords(ctx, place, statistics.KindTerms, l.Stages, func(r *wire.Record[float64]) (bool, error) {
 		if r.Visit != place.Index || found[r.Stage] {
 			return false, nil
 		}

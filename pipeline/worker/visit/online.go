@@ -117,16 +117,15 @@ func (p *Processor) updateSparse(ctx context.Context, batches []*partition.Batch
 		kernel.MulAddSparse(p.score, block, p.rows)
 		sink.TakeBack(p.score, b.Score)
 		p.measure(sum, b.Rows, p.score)
+		if curved {
+			p.addCurvature(curvature, block, p.score, b.Fitted)
+		}
 		if counts {
 			b.Rows.Write(p.score)
-			kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
 		} else {
-			if curved {
-				p.addCurvature(curvature, block, p.score, b.Fitted)
-			}
 			b.Rows.Residuals(p.score)
-			kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
 		}
+		kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
 		if p.visit.Number == 0 && !counts {
 			kernel.AddDiagonalSparse(squares, reach, block, b.Fitted)
 		}

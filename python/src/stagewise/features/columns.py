@@ -34,17 +34,15 @@ def _choose(setting: Setting, size: int, replacement: bool) -> npt.NDArray[np.in
     """Returns the numbers of the inputs to take."""
     if replacement:
         return setting.stream(_COLUMNS).below(setting.inputs, size)
-    if setting.drawn:
-        return _choose_next(setting, size)
     if size == setting.inputs:
         return np.arange(size)
-    return _shuffled(setting.stream(_COLUMNS), setting.inputs, size)[:size]
+    return _choose_next(setting, size)
 
 
-def _shuffled(stream: Stream, inputs: int, draws: int) -> npt.NDArray[np.int64]:
-    """Returns the numbers of the inputs after the shuffle of Fisher and Yates, stopped after so many draws."""
+def _shuffled(stream: Stream, inputs: int) -> npt.NDArray[np.int64]:
+    """Returns the numbers of the inputs after the shuffle of Fisher and Yates."""
     order = np.arange(inputs)
-    others = np.arange(draws) + stream.below(inputs - np.arange(draws), draws)
+    others = np.arange(inputs) + stream.below(inputs - np.arange(inputs), inputs)
     for j, other in enumerate(others):
         order[j], order[other] = order[other], order[j]
     return order
@@ -54,16 +52,16 @@ def _choose_next(setting: Setting, size: int) -> npt.NDArray[np.int64]:
     """Returns the inputs to take after those of the stages before: see schemas/FORMAT.md."""
     queue: list[int] = []
     chosen: list[int] = []
-    lists = itertools.count(int(setting.drawn[0]["stage"]))
+    lists = itertools.count(int(setting.drawn[0]["stage"]) if setting.drawn else setting.stage)
     for draw in [*(int(d["size"]) for d in setting.drawn), size]:
         chosen, at = [], 0
         passed: list[int] = []
         taken = np.zeros(setting.inputs, dtype=bool)
         while len(chosen) < min(draw, setting.inputs):
             if at == len(queue):
-                queue += _shuffled(Stream(setting.seed, next(lists), _COLUMNS), setting.inputs, setting.inputs).tolist()
+                queue += _shuffled(Stream(setting.seed, next(lists), _COLUMNS), setting.inputs).tolist()
             (passed if taken[queue[at]] else chosen).append(queue[at])
             taken[queue[at]] = True
             at += 1
         queue = passed + queue[at:]
-    return np.array(sorted(chosen) if size == setting.inputs else chosen)
+    return np.array(chosen)

@@ -1,0 +1,109 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+)
+
+// partitionReader reads a part of a partition.
+type partitionReader struct {
+	topic     string
+	partition int
+	rows      bool
+	next, to  int64
+	reader    protocol.Reader
+	head      protocol.Message
+	time      int64 // the latest of the messages
+}
+
+// inOrder calls with for the messages of partitions in the order of their times.
+func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with func(*partitionReader, protocol.Message) error) error {
+	defer func() {
+		for _, r := range readers {
+			if r.reader != nil {
+				_ = r.reader.Close() // it was read
+			}
+		}
+	}()
+	var open []*partitionReader
+	for _, r := range readers {
+		more, err := f.readHead(ctx, r)
+		if err != nil {
+			return err
+		}
+		if more {
+			open = append(open, r)
+		}
+	}
+	for len(open) > 0 {
+		first := 0
+		for i, r := range open {
+			if r.before(open[first]) {
+				first = i
+			}
+		}
+		r := open[first]
+		if err := with(r, r.head); err != nil {
+			return err
+		}
+		more, err := f.readHead(ctx, r)
+		if err != nil {
+			return err
+		}
+		if !more {
+			open = append(open[:first], open[first+1:]...)
+		}
+	}
+	return nil
+}
+
+// before reports whether the message of a partition comes before that of another one.
+func (r *partitionReader) before(other *partitionReader) bool {
+	switch {
+	case r.time != other.time:
+		return r.time < other.time
+	case r.rows != other.rows:
+		return r.rows
+	}
+	return r.partition < other.partition
+}
+
+// readHead reads the next message of a partition; false: there is none.
+func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
+	for r.next < r.to {
+		if r.reader == nil {
+			first, _, err := f.Log.Bounds(ctx, r.topic, r.partition)
+			if err != nil {
+				return false, err
+			}
+			if first > r.next && r.next > 0 {
+				event.Notice(f.Recorder, "%d offsets of %s[%d] were deleted before their rows were joined: %d to %d", min(first, r.to)-r.next, r.topic,
+					r.partition, r.next, min(first, r.to)-1)
+			}
+			if r.next = max(r.next, first); r.next >= r.to {
+				return false, nil
+			}
+			r.reader = f.Log.Range(r.topic, r.partition, r.next, r.to)
+		}
+		m, err := r.reader.Next(ctx)
+		if err == nil {
+			r.head, r.next, r.time = m, m.Offset+1, max(r.time, timeOf(m))
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		if !ok || deleted.Wanted >= deleted.First {
+			return false, err
+		}
+		_ = r.reader.Close() // it has ended
+		r.reader = nil
+	}
+	return false, nil
+}

@@ -1,0 +1,129 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+)
+
+// passEvery is how often silent partitions are looked at.
+const passEvery = 5 * time.Second
+
+// pass takes silent partitions to be past what the others are past: see package outcome.
+func (f *Feed) pass(ctx context.Context) error {
+	j := f.joining
+	j.passed = f.Clock.Now()
+	idle := f.Job.Examples.Outcome.IdleAfter().Milliseconds()
+	latest, err := f.latest(ctx, f.Job.Examples.Outcome.Topic)
+	if err != nil {
+		return err
+	}
+	latestRow, err := f.latest(ctx, f.Topic)
+	if err != nil {
+		return err
+	}
+	// What is read to its end is looked at after the times of the others: what came before them was read.
+	for _, o := range slices.Sorted(maps.Keys(j.of)) {
+		join := j.of[o]
+		if latest == outcome.Never || latest-idle <= join.OutcomeTime(o) {
+			continue
+		}
+		ended, err := f.ended(ctx, f.Job.Examples.Outcome.Topic, o, j.readTo[o])
+		if err != nil {
+			return err
+		}
+		if ended {
+			join.Pass(false, o, latest-idle)
+		}
+	}
+	for _, q := range slices.Sorted(maps.Keys(j.rows)) {
+		join := j.rows[q]
+		next := f.state.Position(q).Next
+		if m, ok := f.read[q]; ok {
+			next = m.Offset + 1
+		}
+		if latestRow == outcome.Never || latestRow-idle <= join.RowTime(q) {
+			continue
+		}
+		ended, err := f.ended(ctx, f.Topic, q, next)
+		if err != nil {
+			return err
+		}
+		if ended {
+			join.Pass(true, q, latestRow-idle)
+		}
+	}
+	for _, join := range j.joins {
+		if err := join.Advance(f.decide(ctx)); err != nil {
+			return err
+		}
+		deadline, waits, err := join.FirstDeadline()
+		if err != nil {
+			return err
+		}
+		if waits && latest < deadline && latestRow > deadline+idle && !f.untilEnd && f.silent.CompareAndSwap(false, true) {
+			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, as %s is silent: without a later message "+
+				"there, nobody knows which outcomes are still to come. A message with an empty value is enough", f.Topic, f.Job.Examples.Outcome.Topic)
+		}
+	}
+	return f.afterEvent(ctx)
+}
+
+// lastOffsets is how many offsets at the end of a partition are looked at for a message.
+const lastOffsets = 16
+
+// latest returns the time of the newest messages of a topic's partitions.
+func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error) {
+	time = outcome.Never
+	spans, err := f.Log.Spans(ctx, topic)
+	if err != nil {
+		return time, err
+	}
+	for _, s := range spans {
+		err := f.Between(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
+			time = max(time, timeOf(m))
+			return nil
+		})
+		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+			return time, err
+		}
+	}
+	return time, nil
+}
+
+// ended reports whether a partition has no message from an offset on.
+func (f *Feed) ended(ctx context.Context, topic string, partition int, from int64) (bool, error) {
+	_, end, err := f.Log.Bounds(ctx, topic, partition)
+	if err != nil || from >= end {
+		return err == nil, err
+	}
+	r := f.Log.Range(topic, partition, from, end)
+	defer r.Close()
+	if _, err = r.Next(ctx); err == io.EOF {
+		return true, nil
+	}
+	if errors.As(err, new(*kafkalog.DeletedError)) {
+		return false, nil
+	}
+	return false, err
+}
+
+// noticeWaiting says how many rows wait at the end.
+func (f *Following) noticeWaiting() {
+	waits := int64(0)
+	for n := range f.waits {
+		waits += f.waits[n].Load()
+	}
+	if waits > 0 {
+		event.Notice(f.Recorder, "%d messages of %s wait for their outcomes: %s has no message yet that is later than their time and "+
+			"examples.outcome.within. They become examples when the topics are read further", waits, f.Topic, f.Job.Examples.Outcome.Topic)
+	}
+}
