@@ -13,40 +13,6 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// A model tells classes apart. So the first increment of a chain that finds its classes goes on until it has rows of two. If forgotten
-// rows leave the window with one class, so does the increment of the full run that is due.
-
-// distinct is the first two labels of some messages.
-type distinct []string
-
-// add adds the labels of a message that counts.
-func (d *distinct) add(c *counted) {
-	if !c.counts {
-		return
-	}
-	for _, label := range c.labels {
-		if len(*d) < 2 && !slices.Contains(*d, label) && !slices.Contains(*d, examples.NewLabels(*d).Spelt(label)) {
-			*d = append(*d, label)
-		}
-	}
-}
-
-// tellApart reports whether a chain can begin with rows of such labels.
-func (b *backlog) tellApart(classes distinct) bool { return b.labels == nil || len(classes) > 1 }
-
-// classesOf returns the labels that are there, and the first ones of spans that were cut and are not taken: two at most.
-func (b *backlog) classesOf(spans coverage.Spans, there distinct) distinct {
-	classes := slices.Clone(there)
-	for _, s := range spans {
-		for i := range b.ahead[s.Partition] {
-			if c := &b.ahead[s.Partition][i]; c.offset < s.To {
-				classes.add(c)
-			}
-		}
-	}
-	return classes
-}
-
 // firstLabels returns what finds the first two labels of a message, of rows that a run can learn from; nil if the job's
 // chain needs none to begin.
 func firstLabels(job topics.Job) func(*examples.Batch) []string {
@@ -83,12 +49,12 @@ func firstLabels(job topics.Job) func(*examples.Batch) []string {
 }
 
 // findsClasses reports whether the next run finds its classes: the first of a chain, and one whose window has one class left.
-func (r *runner) findsClasses() bool { return r.window == nil || len(r.only) > 0 }
+func (r *runner) findsClasses() bool { return r.chain.Window == nil || len(r.only) > 0 }
 
 // waitForClasses says once that the next version needs rows of another class. At the end of the topic, if no more are
 // to come, that is an error.
 func (r *runner) waitForClasses(spans coverage.Spans, rows int64, untilEnd bool) error {
-	classes := r.backlog.classesOf(spans, r.only)
+	classes := r.backlog.LabelsOf(spans, r.only)
 	err := &survey.LabelsError{Classes: len(classes)}
 	if len(classes) > 0 {
 		err.Label = classes[0]
@@ -101,7 +67,7 @@ func (r *runner) waitForClasses(spans coverage.Spans, rows int64, untilEnd bool)
 		return nil
 	case len(r.only) > 0:
 		event.Notice(r.rec, "the version that replaces version %d waits for rows of a second class: without what is forgotten, %v",
-			r.head.Version, err)
+			r.chain.Head.Version, err)
 	default:
 		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v", english.Plural(int(rows), "row", ""), err)
 	}

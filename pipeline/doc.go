@@ -13,4 +13,5 @@
 // is killed and restarted continues where it was.
 //
 // Around the roles, imports run one way: topics, heed, source, planning, erase and dispatch, then this package, replay and versions.
+// What a chain learns next is decided by pipeline/backlog, which cuts new messages into increments, and pipeline/chain.
 package pipeline

@@ -5,8 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/backlog"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -14,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -23,19 +23,14 @@ import (
 // each partition must still be there. Where it is not, the chain goes on from what it can prove by the checksums of its
 // increments.
 
-// markOf returns the mark of a message of the examples topic.
-func markOf(partition int, m protocol.Message) coverage.Mark {
-	return coverage.Mark{Partition: partition, Offset: m.Offset, Checksum: schemas.MessageChecksum(m.Value, m.Time.UnixMilli())}
-}
-
 // prove finds out which partitions no longer hold what the chain has looked at, given the bounds of the examples topic.
 // It takes what it can't prove out of the window, and has the next run be a full one over the rest.
 func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
-	for n := len(bounds); n < len(r.backlog.ends); n++ {
+	for n := len(bounds); n < r.backlog.Partitions(); n++ {
 		bounds = append(slices.Clip(bounds), coverage.Span{Partition: n})
 	}
 	for _, span := range bounds {
-		r.backlog.add(span.Partition, span.From)
+		r.backlog.Add(span.Partition, span.From)
 		replaced, err := r.replaced(ctx, span)
 		if err != nil {
 			return err
@@ -43,15 +38,15 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		if !replaced {
 			continue
 		}
-		before := r.windowRows()
+		before := r.chain.Rows()
 		proven, last, err := r.provenOn(ctx, span)
 		if err != nil {
 			return err
 		}
-		looked := r.backlog.end(span.Partition)
-		r.backlog.replace(span, proven, last)
-		if r.window != nil {
-			cut := everything(span.Partition)
+		looked := r.backlog.End(span.Partition)
+		r.backlog.Replace(span, proven, last)
+		if r.chain.Window != nil {
+			cut := backlog.Everything(span.Partition)
 			if last != nil {
 				cut.From = proven
 			}
@@ -59,14 +54,14 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 			if err != nil {
 				return err
 			}
-			r.leaveOut(coverage.Spans{cut})
-			r.had, r.least = max(r.had, before), max(r.least, offered, before)
+			r.chain.LeaveOut(coverage.Spans{cut})
+			r.chain.Had, r.chain.Least = max(r.chain.Had, before), max(r.chain.Least, offered, before)
 		}
-		if r.window == nil {
-			r.counted = nil
+		if r.chain.Window == nil {
+			r.chain.Counted = nil
 		}
 		r.rec.Record(event.Replaced{Topic: r.Topics.Examples, Partition: span.Partition, Looked: looked, Proven: proven,
-			Rows: before - r.windowRows()})
+			Rows: before - r.chain.Rows()})
 	}
 	return nil
 }
@@ -75,11 +70,11 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 // retention has deleted it may have held.
 func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
 	n := bounds.Partition
-	at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == n })
+	at := slices.IndexFunc(r.backlog.Marks(), func(m coverage.Mark) bool { return m.Partition == n })
 	if at < 0 { // of a chain of an earlier release, or nothing was there
-		return r.backlog.end(n) > bounds.To, nil
+		return r.backlog.End(n) > bounds.To, nil
 	}
-	mark := r.backlog.marks[at]
+	mark := r.backlog.Marks()[at]
 	if mark.Offset < bounds.From || mark.Offset >= bounds.To {
 		return mark.Offset >= bounds.To, nil
 	}
@@ -94,14 +89,14 @@ func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, erro
 	case err != nil:
 		return false, err
 	}
-	return markOf(n, m) != mark, nil
+	return backlog.MarkOf(n, m) != mark, nil
 }
 
 // provenOn returns the offset before which a partition holds what the increments of the window have of it, and the mark of the last message
 // before it. If nothing can be proved, that is where the partition begins, and the mark is nil.
 func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int64, last *coverage.Mark, err error) {
 	proven = bounds.From
-	if r.window == nil {
+	if r.chain.Window == nil {
 		return proven, nil, nil
 	}
 	type part struct {
@@ -109,8 +104,8 @@ func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int
 		coverage.Coverage
 	}
 	var parts []part
-	for i := range r.window.Increments {
-		increment := &r.window.Increments[i].Increment
+	for i := range r.chain.Window.Increments {
+		increment := &r.chain.Window.Increments[i].Increment
 		if covered, any := increment.On(bounds.Partition); any {
 			parts = append(parts, part{increment, covered})
 		}
@@ -141,7 +136,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 	}
 	for _, span := range want.Spans {
 		err := r.Between(ctx, r.Topics.Examples, n, span.From, span.To, func(m protocol.Message) error {
-			mark := markOf(n, m)
+			mark := backlog.MarkOf(n, m)
 			last = &mark
 			if increment.Skips(n, m.Offset) {
 				return nil
@@ -160,83 +155,21 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 	return last, got.Same(want), nil
 }
 
-// windowRows returns how many rows the window has; 0 if there is none.
-func (r *runner) windowRows() int64 {
-	if r.window == nil {
-		return 0
-	}
-	return r.window.Rows()
-}
-
-// leaveOut takes spans out of the window, and what is empty then. The next run must be full. If nothing is left, there
-// is no window: the next version is the first again.
-func (r *runner) leaveOut(spans coverage.Spans) {
-	rest := r.window.Without(spans)
-	for i := range rest.Increments { // how many rows are left of a part is not known
-		c := &rest.Increments[i].Increment
-		for j := range c.Covered {
-			before, _ := r.window.Increments[i].Increment.On(c.Covered[j].Spans[0].Partition)
-			if !slices.Equal(before.Spans, c.Covered[j].Spans) {
-				c.Covered[j] = coverage.Coverage{Spans: c.Covered[j].Spans}
-			}
-		}
-		c.Covered = slices.DeleteFunc(c.Covered, func(left coverage.Coverage) bool { return len(left.Spans.Without(c.Skipped)) == 0 })
-	}
-	rest.Increments = slices.DeleteFunc(rest.Increments, func(c schemas.WindowIncrement) bool { return len(c.Increment.Covered) == 0 })
-	if r.window, r.renews = rest, true; len(rest.Increments) == 0 {
-		r.window = nil
-	}
-	r.oldest = oldestOf(r.window)
-}
-
-// oldestOf returns by partition the first offset that a window has.
-func oldestOf(w *schemas.Window) (oldest []int64) {
-	if w == nil {
-		return nil
-	}
-	for i := range w.Increments {
-		for _, covered := range w.Increments[i].Increment.Covered {
-			first := covered.Spans[0]
-			for len(oldest) <= first.Partition {
-				oldest = append(oldest, math.MaxInt64)
-			}
-			oldest[first.Partition] = min(oldest[first.Partition], first.From)
-		}
-	}
-	return oldest
-}
-
-// deleted returns what of the window is before the beginnings of partitions.
-func (r *runner) deleted(begins []coverage.Span) (spans coverage.Spans) {
-	for _, s := range merged(r.windowWith(nil)) {
-		if s.Partition < len(begins) {
-			s.To = min(s.To, begins[s.Partition].From)
-		}
-		if !s.Empty() {
-			spans = append(spans, s)
-		}
-	}
-	return spans
-}
-
 // keepWhatIsHeld takes out of the window what the examples topic has deleted. Then it takes what retention may delete
 // before a full run has ended, unless that is all of it.
 func (r *runner) keepWhatIsHeld(ctx context.Context, bounds []coverage.Span) error {
-	if r.window == nil || !slices.ContainsFunc(bounds, func(s coverage.Span) bool {
-		return s.Partition < len(r.oldest) &&
-			r.oldest[s.Partition] < s.From
-	}) {
+	if !r.chain.LosesTo(bounds) {
 		return nil
 	}
-	gone, rows := r.deleted(bounds), r.window.Rows()
-	r.had = max(r.had, rows)
+	gone, rows := r.chain.Deleted(bounds), r.chain.Window.Rows()
+	r.chain.Had = max(r.chain.Had, rows)
 	if staying, err := topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
 		return err
-	} else if going := r.deleted(staying); len(r.windowWith(nil).Without(going)) > 0 {
+	} else if going := r.chain.Deleted(staying); len(r.chain.Spans(nil).Without(going)) > 0 {
 		gone = going
 	}
-	r.leaveOut(gone)
+	r.chain.LeaveOut(gone)
 	event.Notice(r.rec, "%s deleted messages of version %d while they were in the window: the next version is "+
-		"fitted to what remains of its %d rows", r.Topics.Examples, r.head.Version, rows)
+		"fitted to what remains of its %d rows", r.Topics.Examples, r.chain.Head.Version, rows)
 	return nil
 }

@@ -28,22 +28,22 @@ func (r *runner) release(ctx context.Context) {
 }
 
 func (r *runner) tryRelease(ctx context.Context) error {
-	if err := r.findEarlier(ctx); err != nil || len(r.earlier) < 2 || r.stored == nil || r.earlier[0].window == nil {
+	if err := r.findEarlier(ctx); err != nil || len(r.earlier) < 2 || r.chain.Stored == nil || r.earlier[0].window == nil {
 		return err
 	}
 	parent, gone := r.earlier[0], r.earlier[1]
 	if gone.window != nil {
-		if err := release.State(ctx, r.Client, gone.window, parent.window, r.stored); err != nil {
+		if err := release.State(ctx, r.Client, gone.window, parent.window, r.chain.Stored); err != nil {
 			return err
 		}
 	}
 	r.earlier = r.earlier[:1]
-	return release.Statistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.head.Plan}, parent.window, r.stored)
+	return release.Statistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.chain.Head.Plan}, parent.window, r.chain.Stored)
 }
 
 // findEarlier reads the two versions before the newest, as far as they are there and not known.
 func (r *runner) findEarlier(ctx context.Context) error {
-	for next := r.head.Plan.Chain.Parent; len(r.earlier) < 2 && next != nil; {
+	for next := r.chain.Head.Plan.Chain.Parent; len(r.earlier) < 2 && next != nil; {
 		if n := len(r.earlier); n > 0 {
 			if next = r.earlier[n-1].plan.Chain.Parent; next == nil {
 				return nil

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stagewise/stagewise/pipeline/chain"
+
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/counting"
@@ -24,13 +26,13 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 		return err
 	}
 	check := func() error { return heed.CheckNewest(ctx, r.Pipeline, l, r.forgotten) }
-	if r.head != nil {
-		check = func() error { return heed.CheckForgotten(r.Pipeline, r.forgotten, r.head) }
+	if r.chain.Head != nil {
+		check = func() error { return heed.CheckForgotten(r.Pipeline, r.forgotten, r.chain.Head) }
 	}
 	if err := check(); err != nil {
 		return err
 	}
-	if len(r.learnt) == 0 || r.head == nil || r.hasLearnt(r.head.Run) {
+	if len(r.learnt) == 0 || r.chain.Head == nil || r.hasLearnt(r.chain.Head.Run) {
 		return nil
 	}
 	// Some may have gone meanwhile, as the oldest do.
@@ -50,7 +52,7 @@ func (r *runner) readForgotten(ctx context.Context) error {
 	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
 		return err
 	}
-	r.backlog.restart(lateSources{}) // it has counted what is forgotten now
+	r.backlog.Restart() // it has counted what is forgotten now
 	r.looksForClasses()
 	r.learnt, err = heed.HaveLearnt(ctx, r.Pipeline, r.forgotten)
 	r.forgotten.Tell(r.Topics.Examples, r.rec)
@@ -62,13 +64,13 @@ func (r *runner) readForgotten(ctx context.Context) error {
 // have been. What a full run has made of rows that it had read, no update takes away. bounds are those of the examples
 // topic.
 func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (bool, error) {
-	if r.window == nil || !r.hasLearnt(r.head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic ||
+	if r.chain.Window == nil || !r.hasLearnt(r.chain.Head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic ||
 		!topics.Updatable(r.job.Stages) {
 		return false, nil
 	}
-	rows := r.forgotten.Rows.Within(r.windowWith(nil))
-	for _, i := range touched(r.window.Increments, rows.Without(r.head.Plan.Forgotten)) {
-		if expires(&r.window.Increments[i].Increment, bounds) { // what it has learnt can't be summed again
+	rows := r.forgotten.Rows.Within(r.chain.Spans(nil))
+	for _, i := range chain.Touched(r.chain.Window.Increments, rows.Without(r.chain.Head.Plan.Forgotten)) {
+		if chain.Expires(&r.chain.Window.Increments[i].Increment, bounds) { // what it has learnt can't be summed again
 			return false, nil
 		}
 	}
@@ -76,7 +78,7 @@ func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (boo
 	if err != nil {
 		return false, err
 	}
-	runs, err := past.Runs(r.head)
+	runs, err := past.Runs(r.chain.Head)
 	if err != nil {
 		return false, nil // a plan is gone: nobody knows what it has read
 	}
@@ -89,35 +91,11 @@ func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (boo
 	return !heed.HaveRead(r.Pipeline, append(heed.PlansOf(runs), without), r.forgotten.Rows), nil
 }
 
-// takeAway adds to the plan of an update the increments of its window that have forgotten rows which the version before has learnt.
-func (r *runner) takeAway(plan *schemas.Plan, window *schemas.Window) {
-	u, at := plan.Chain.Update, touched(window.Increments, plan.Forgotten.Without(r.head.Plan.Forgotten))
-	decayed := func(i int) coverage.Increment {
-		c := window.Increments[i].Increment
-		c.Weight *= u.Decay
-		return c
-	}
-	for _, i := range at {
-		u.Forget = append(u.Forget, decayed(i))
-	}
-	for _, group := range window.Groups() { // merged increments are visited together
-		first := window.Increments[group[0]].Increment.Number
-		if slices.ContainsFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == first }) {
-			continue
-		}
-		if slices.ContainsFunc(group, func(i int) bool { return slices.Contains(at, i) }) {
-			for _, i := range group {
-				u.Refresh = append(u.Refresh, decayed(i))
-			}
-		}
-	}
-}
-
 // classesLeft returns the classes of a full run over the window: without those that only rows have had which were
 // forgotten since the version before.
 func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []string, err error) {
 	classes := r.classes()
-	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.head.Plan.Forgotten)) == 0 {
+	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.chain.Head.Plan.Forgotten)) == 0 {
 		return classes, nil
 	}
 	has, labels := map[string]bool{}, examples.NewLabels(classes)
@@ -196,29 +174,7 @@ func (r *runner) messagesLeft(ctx context.Context, plan *schemas.Plan,
 // errFound ends reading.
 var errFound = errors.New("all is found")
 
-// touched returns the places of the increments that have some of these rows.
-func touched(increments []schemas.WindowIncrement, rows coverage.Forgotten) (at []int) {
-	for i := range increments {
-		for _, covered := range increments[i].Increment.Covered {
-			if len(rows.Within(covered.Spans)) > 0 {
-				at = append(at, i)
-				break
-			}
-		}
-	}
-	return at
-}
-
 // hasLearnt reports whether the version of a run has learnt from what is forgotten.
 func (r *runner) hasLearnt(id string) bool {
 	return slices.ContainsFunc(r.learnt, func(place schemas.Place) bool { return place.Run == id })
-}
-
-// windowWith returns where the rows of the window are, and those of spans.
-func (r *runner) windowWith(spans coverage.Spans) coverage.Spans {
-	all := slices.Clone(spans)
-	if r.window != nil {
-		all = append(all, r.window.Spans()...)
-	}
-	return all
 }

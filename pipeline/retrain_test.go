@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -605,7 +606,7 @@ func TestFullRunWithFewerRowsIsNotOffered(t *testing.T) {
 		"forgotten rows": {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}},
 			Forgotten: coverage.Forgotten{{}}}, 0},
 	} {
-		keepsRows(ledger, &test.plan)
+		chain.KeepRows(ledger, &test.plan)
 		if got := test.plan.Chain.AtLeast; got != test.want {
 			t.Errorf("%s: the plan asks for %d rows, expected %d", name, got, test.want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -19,7 +20,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // standingRows is how many rows a message has in the tests of what a chain stands on. An update takes two messages.
@@ -163,10 +163,11 @@ func TestLostStateIsMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRunner(topics.Open(log, job.Name, nil), job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
-	r.head = manifest
-	increments, ends := r.allLooked()
-	if got := fmt.Sprint(increments[0].Increment.Covered, ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
+	window, err := chain.WindowOfPlans(manifest, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
 		t.Errorf("all that the chain has looked at is %s", got)
 	}
 }
@@ -438,15 +439,5 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 		if err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil); err != nil {
 			t.Fatalf("after %d failures since the last version: %v", r.failures, err)
 		}
-	}
-}
-
-// A chain whose window is gone, as all of its rows were forgotten, does not look for what the log has deleted of it.
-func TestNoWindowLosesNothing(t *testing.T) {
-	r := newRunner(topics.Open(openEmbedded(t), "test", nil), standingJob(t, 1), ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil,
-		event.Ignore{})
-	r.oldest = []int64{0}
-	if err := r.keepWhatIsHeld(t.Context(), []coverage.Span{{Partition: 0, From: 5, To: 9}}); err != nil || r.renews {
-		t.Errorf("error %v, the next run is full: %v", err, r.renews)
 	}
 }

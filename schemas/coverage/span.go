@@ -56,6 +56,19 @@ func (a Spans) Union(b Spans) (Spans, error) {
 	return union, nil
 }
 
+// Merged returns the set of all offsets of a, which may overlap, and sorts a.
+func (a Spans) Merged() (set Spans) {
+	slices.SortFunc(a, func(x, y Span) int { return cmp.Or(cmp.Compare(x.Partition, y.Partition), cmp.Compare(x.From, y.From)) })
+	for _, s := range a {
+		if last := len(set) - 1; last >= 0 && set[last].Partition == s.Partition && s.From <= set[last].To {
+			set[last].To = max(set[last].To, s.To)
+			continue
+		}
+		set = append(set, s)
+	}
+	return set
+}
+
 // Hulls returns the span from the first offset to the last of each partition.
 func (a Spans) Hulls() (hulls Spans) {
 	for _, s := range a {

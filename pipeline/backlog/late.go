@@ -1,7 +1,6 @@
-package pipeline
+package backlog
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -46,7 +45,7 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 			}
 		}
 	}
-	l.left = merged(l.left)
+	l.left = l.left.Merged()
 	return l
 }
 
@@ -58,21 +57,6 @@ func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partiti
 		}
 	}
 	return 0
-}
-
-// merged returns the set of all offsets of spans, which may overlap.
-func merged(spans coverage.Spans) (set coverage.Spans) {
-	slices.SortFunc(spans, func(a, b coverage.Span) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From))
-	})
-	for _, s := range spans {
-		if last := len(set) - 1; last >= 0 && set[last].Partition == s.Partition && s.From <= set[last].To {
-			set[last].To = max(set[last].To, s.To)
-			continue
-		}
-		set = append(set, s)
-	}
-	return set
 }
 
 // next returns a span of up to that many messages of a partition to look at, and takes it from what is left; false if nothing is left.

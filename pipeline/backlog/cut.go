@@ -1,0 +1,112 @@
+package backlog
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// Cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the
+// first, and tell classes apart, of which some may be there; fewer if the topic has no more. whole reports whether it
+// has them. The spans become part of the past with Take.
+func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels) (spans coverage.Spans, found int64, whole bool,
+	err error) {
+	taken := make([]int, len(b.ahead))
+	any, classes := !first, slices.Clone(there)
+	for found < rows || !any || first && !b.TellApart(classes) {
+		next := -1
+		for n := range b.ahead {
+			if taken[n] == len(b.ahead[n]) {
+				if err := b.readMore(ctx, n); err != nil {
+					return nil, 0, false, err
+				}
+			}
+			if taken[n] < len(b.ahead[n]) && (next < 0 || b.distance(n, taken[n]) < b.distance(next, taken[next])) {
+				next = n
+			}
+		}
+		if next < 0 {
+			break
+		}
+		found += int64(b.ahead[next][taken[next]].rows)
+		any = any || b.ahead[next][taken[next]].counts
+		classes.add(&b.ahead[next][taken[next]])
+		taken[next]++
+	}
+	for n, count := range taken {
+		if count > 0 {
+			spans = append(spans, b.spansOf(n, b.ahead[n][:count])...)
+		}
+	}
+	return spans, found, found >= rows && (!first || b.TellApart(classes)), nil
+}
+
+// spansOf returns the spans of messages of a partition that are in no run yet: those of sources that were sealed late, and one of all that
+// no run has looked at up to the last of them.
+func (b *Backlog) spansOf(partition int, messages []counted) (spans coverage.Spans) {
+	end := b.End(partition)
+	for _, m := range messages {
+		span := coverage.Span{Partition: partition, From: m.offset, To: m.offset + 1}
+		if m.offset >= end {
+			span.From = end
+		}
+		if last := len(spans) - 1; last >= 0 && spans[last].To >= span.From {
+			spans[last].To = span.To
+			continue
+		}
+		spans = append(spans, span)
+	}
+	return spans
+}
+
+// AnyCounts reports whether a message of spans counts that were cut and are not taken.
+func (b *Backlog) AnyCounts(spans coverage.Spans) bool {
+	return slices.ContainsFunc(spans, func(s coverage.Span) bool {
+		return slices.ContainsFunc(b.ahead[s.Partition], func(c counted) bool { return c.counts && c.offset < s.To })
+	})
+}
+
+// Times returns when the oldest and the newest message of spans were written that were cut and are not taken. A message
+// that says it was written after the plan was made, or does not say when, counts as written then. future counts those
+// that say so.
+func (b *Backlog) Times(spans coverage.Spans, made int64) (oldest, newest int64, future int) {
+	for _, s := range spans {
+		for _, c := range b.ahead[s.Partition] {
+			if c.offset >= s.To {
+				continue
+			}
+			until := c.until
+			if until > made {
+				future++
+			}
+			if until <= 0 || until > made {
+				until = made
+			}
+			if newest = max(newest, until); oldest == 0 || until < oldest {
+				oldest = until
+			}
+		}
+	}
+	return oldest, newest, future
+}
+
+// MarksAfter returns the marks of the chain after a run over spans that were cut and are not taken.
+func (b *Backlog) MarksAfter(spans coverage.Spans) []coverage.Mark {
+	var more []coverage.Mark
+	for _, hull := range spans.Hulls() {
+		ahead := b.ahead[hull.Partition]
+		for i := len(ahead) - 1; i >= 0; i-- {
+			if ahead[i].offset < hull.To {
+				more = append(more, ahead[i].mark)
+				break
+			}
+		}
+	}
+	return coverage.Marks(b.marks, more)
+}
+
+// distance returns how far the message of a partition is from where the partition began.
+func (b *Backlog) distance(partition, message int) int64 {
+	return b.ahead[partition][message].offset - b.begins[partition]
+}

@@ -1,0 +1,65 @@
+package chain
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// ListIncrements lists in the plan of a full run the increments that it cuts a window into, of at most so many bytes.
+func ListIncrements(chain *schemas.Chain, w *schemas.Window, bytes int64) {
+	for _, c := range w.Shortened(bytes) {
+		chain.Increments = append(chain.Increments, c.Increment)
+		chain.Times = append(chain.Times, coverage.IncrementTime{Number: c.Increment.Number, Until: c.Until})
+	}
+}
+
+// KeepRows has the version of a full run withheld if it has learnt fewer rows than the increments that the plan lists:
+// whatever the reason, subscribers keep the version that they have. Rows that are forgotten, or whose source is
+// removed, are to be missing.
+func KeepRows(l *protocol.Ledger, plan *schemas.Plan) {
+	if len(plan.Forgotten) > 0 || len(plan.Removed) > 0 || plan.Chain.Gate == nil || PinsWithheld(l) {
+		return
+	}
+	rows := int64(0)
+	for i := range plan.Chain.Increments {
+		rows += plan.Chain.Increments[i].Rows()
+	}
+	plan.Chain.AtLeast = max(plan.Chain.AtLeast, rows)
+}
+
+// PinsWithheld reports whether somebody has pinned a version that was withheld.
+func PinsWithheld(l *protocol.Ledger) bool {
+	pinned := l.Pinned()
+	return pinned != nil && pinned.Withheld
+}
+
+// ListSources lists in a plan the sources that have messages in spans, and those of them that are removed.
+func ListSources(plan *schemas.Plan, sealed *protocol.Ledger, sources []schemas.SourceSeal, spans coverage.Spans) {
+	plan.Sources, plan.Removed = nil, nil
+	for _, seal := range sources {
+		if topics.Overlaps(&seal, spans) {
+			seal.Files = nil
+			plan.Sources = append(plan.Sources, seal)
+		}
+	}
+	for _, seal := range sealed.Removed() {
+		if topics.Overlaps(seal, spans) {
+			plan.Removed = append(plan.Removed, seal.Name())
+		}
+	}
+}
+
+// ProgressOf returns the progress of the sources of a plan, and of topics that ingest follows, which no plan names.
+func ProgressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (progress []schemas.SourceProgress) {
+	for _, p := range all {
+		if schemas.IsTopicSource(p.Source) ||
+			slices.ContainsFunc(sources, func(s schemas.SourceSeal) bool { return s.ID == p.Source && s.Attempt == p.Attempt }) {
+			progress = append(progress, p)
+		}
+	}
+	return progress
+}

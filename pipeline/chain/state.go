@@ -1,0 +1,179 @@
+// Package chain decides what the next run of a chain learns: pure functions of what the chain has learnt and of the configuration.
+//
+//	newest version, window, new spans ──▶ plan of an update, or of a full run
+//
+// An update adds an increment to the sums and lets others leave; a full run fits the window anew. Package pipeline reads the log for
+// these decisions, and submits the plans.
+package chain
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// State is what a chain has learnt: its newest version, and the window as far as the log still holds it. The zero value is that of a chain
+// without a version.
+type State struct {
+	Head    *schemas.Manifest        // of the newest version; nil: there is none
+	Stored  *protocol.StoredWindow   // the window after it; nil: it is gone
+	Window  *schemas.Window          // the same, as far as the log still holds it; nil: nothing is left
+	Oldest  []int64                  // by partition: the first offset that the window has
+	Counted []schemas.SourceProgress // how far the chain had counted sources when it began again; see BeginAgain
+	Renews  bool                     // the window is not what the head has learnt: the next run must be full
+	Had     int64                    // rows of the window, before some were found to be gone
+	Least   int64                    // see schemas.Chain.AtLeast
+	Number  int                      // in the chain, of the next run
+	Attempt int                      // how many runs of that number have failed
+}
+
+// SetWindow makes w the window.
+func (s *State) SetWindow(w *schemas.Window) { s.Window, s.Oldest = w, oldest(w) }
+
+// oldest returns by partition the first offset that a window has.
+func oldest(w *schemas.Window) (first []int64) {
+	if w == nil {
+		return nil
+	}
+	for i := range w.Increments {
+		for _, covered := range w.Increments[i].Increment.Covered {
+			span := covered.Spans[0]
+			for len(first) <= span.Partition {
+				first = append(first, math.MaxInt64)
+			}
+			first[span.Partition] = min(first[span.Partition], span.From)
+		}
+	}
+	return first
+}
+
+// Rows returns how many rows the window has; 0 if there is none.
+func (s *State) Rows() int64 {
+	if s.Window == nil {
+		return 0
+	}
+	return s.Window.Rows()
+}
+
+// Spans returns where the rows of the window are, and those of more spans.
+func (s *State) Spans(more coverage.Spans) coverage.Spans {
+	all := slices.Clone(more)
+	if s.Window != nil {
+		all = append(all, s.Window.Spans()...)
+	}
+	return all
+}
+
+// Deleted returns what of the window is before the beginnings of partitions.
+func (s *State) Deleted(begins []coverage.Span) (spans coverage.Spans) {
+	for _, span := range s.Spans(nil).Merged() {
+		if span.Partition < len(begins) {
+			span.To = min(span.To, begins[span.Partition].From)
+		}
+		if !span.Empty() {
+			spans = append(spans, span)
+		}
+	}
+	return spans
+}
+
+// LosesTo reports whether partitions that begin so no longer have all of the window.
+func (s *State) LosesTo(begins []coverage.Span) bool {
+	return s.Window != nil && slices.ContainsFunc(begins, func(b coverage.Span) bool {
+		return b.Partition < len(s.Oldest) && s.Oldest[b.Partition] < b.From
+	})
+}
+
+// LeaveOut takes spans out of the window, and what is empty then. The next run must be full. If nothing is left, there
+// is no window: the next version is the first again.
+func (s *State) LeaveOut(spans coverage.Spans) {
+	rest := s.Window.Without(spans)
+	for i := range rest.Increments { // how many rows are left of a part is not known
+		c := &rest.Increments[i].Increment
+		for j := range c.Covered {
+			before, _ := s.Window.Increments[i].Increment.On(c.Covered[j].Spans[0].Partition)
+			if !slices.Equal(before.Spans, c.Covered[j].Spans) {
+				c.Covered[j] = coverage.Coverage{Spans: c.Covered[j].Spans}
+			}
+		}
+		c.Covered = slices.DeleteFunc(c.Covered, func(left coverage.Coverage) bool { return len(left.Spans.Without(c.Skipped)) == 0 })
+	}
+	rest.Increments = slices.DeleteFunc(rest.Increments, func(c schemas.WindowIncrement) bool { return len(c.Increment.Covered) == 0 })
+	if s.Renews = true; len(rest.Increments) == 0 {
+		rest = nil
+	}
+	s.SetWindow(rest)
+}
+
+// BeginAgain has the chain begin again with what comes next: nothing is left of its window that a version could be
+// fitted to. The head stays until then, and what the chain has counted counts as before.
+func (s *State) BeginAgain() { s.Counted, s.Window = s.Window.Progress, nil }
+
+// Progress returns how far the chain has counted sources.
+func (s *State) Progress() []schemas.SourceProgress {
+	if s.Window == nil {
+		return s.Counted
+	}
+	return s.Window.Progress
+}
+
+// Restarts reports whether the stream has changed, so that what came before the change is to be dropped.
+func (s *State) Restarts(o topics.RetrainOptions) bool {
+	return s.Window.Changed > 0 && o.Full.Drift && s.Attempt == 0 && !s.Renews
+}
+
+// FullIsDue reports whether the window is to be fitted anew.
+func (s *State) FullIsDue(o topics.RetrainOptions) bool {
+	since := s.Window.Chain.Number - s.Window.Full
+	switch {
+	case s.Renews:
+		return true
+	case s.Window.Rows() == 0: // nothing to fit
+		return false
+	case s.Attempt > 0, s.Head.Window == nil:
+		return true
+	case len(s.NewClasses(o)) > 0 && o.OnNewClass == topics.NewClassFull:
+		return true
+	case since == 0:
+		return false
+	case s.Window.Rejected == 1:
+		return true
+	case o.Full.Every > 0 && since >= o.Full.Every:
+		return true
+	}
+	return o.Full.Growth > 0 && float64(s.Window.Rows()) >= o.Full.Growth*float64(s.Window.FullRows)
+}
+
+// NewClasses returns the labels of the window that are no class of the newest version, but have enough rows to be one.
+func (s *State) NewClasses(o topics.RetrainOptions) (labels []string) {
+	for _, unknown := range s.Window.Unknown {
+		if unknown.Rows >= o.NewClassRows {
+			labels = append(labels, unknown.Label)
+		}
+	}
+	return labels
+}
+
+// Classes returns the classes of a full run over the window: those of the newest version and the new ones.
+func (s *State) Classes(o topics.RetrainOptions) []string {
+	labels := slices.Clone(s.Head.Labels)
+	if o.OnNewClass == topics.NewClassFull {
+		labels = append(labels, s.NewClasses(o)...)
+		examples.SortLabels(labels)
+	}
+	return labels
+}
+
+// MostTerms returns how many terms the state topic may have; 0: any number, or none at all.
+func (s *State) MostTerms(job *topics.Job) int {
+	if !topics.Updatable(job.Stages) {
+		return 0
+	}
+	return job.Retrain.MostTerms(cmp.Or(job.Topics, topics.DefaultTopics()).State, s.Window)
+}

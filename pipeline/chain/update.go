@@ -1,0 +1,148 @@
+package chain
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// Leaving decides which increments leave a window.
+type Leaving struct {
+	Retrain topics.RetrainOptions
+	Most    int             // terms that the state topic may have; see [State.MostTerms]
+	Bytes   int64           // of the window; see schemas.WindowBytes
+	Staying []coverage.Span // what retention does not take within the longest run; nil: it takes nothing
+}
+
+// Leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
+func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64) (stays []schemas.WindowIncrement) {
+	o, rows, u := l.Retrain.Window, window.Rows()+found, chain.Update
+	list := *window // what is left of the window
+	left := 0       // increments with rows
+	for i := range window.Increments {
+		if c := &window.Increments[i].Increment; c.Rows() > 0 {
+			left += c.Size()
+		}
+	}
+	for _, group := range window.Groups() {
+		has, with, oldest, gone := int64(0), 0, int64(math.MaxInt64), false // of merged increments, which leave together
+		for _, i := range group {
+			c := &window.Increments[i]
+			if has += c.Increment.Rows(); c.Increment.Rows() > 0 {
+				with += c.Increment.Size()
+			}
+			oldest, gone = min(oldest, c.Until), gone || Expires(&c.Increment, l.Staying)
+		}
+		switch first := len(stays) == 0; {
+		case has == 0: // it pushes no other out
+		case first && o.Increments > 0 && left+1 > o.Increments:
+		case first && o.Rows > 0 && rows-has >= o.Rows:
+		case first && l.Retrain.LeavesByDecay(&list, l.Most, l.Bytes):
+		case o.Time > 0 && oldest < chain.Until-o.Time.Milliseconds():
+		case gone: // also a later one, of a source that was sealed late
+		default:
+			for _, i := range group {
+				stays = append(stays, window.Increments[i])
+			}
+			continue
+		}
+		rows, left = rows-has, left-with
+		if len(stays) == 0 {
+			list.Increments = list.Increments[len(group):]
+		}
+		for _, i := range group {
+			u.Leave = append(u.Leave, decayed(&window.Increments[i], u.Decay))
+		}
+	}
+	return stays
+}
+
+// Expires reports whether retention may take rows of an increment within the longest run. staying is what it does not take.
+func Expires(c *coverage.Increment, staying []coverage.Span) bool {
+	return slices.ContainsFunc(c.Covered, func(covered coverage.Coverage) bool {
+		span := covered.Spans[0]
+		return span.Partition < len(staying) && span.From < staying[span.Partition].From
+	})
+}
+
+// AnyFitted reports whether weights were fitted to rows of some increment.
+func AnyFitted(increments []schemas.WindowIncrement) bool {
+	return slices.ContainsFunc(increments, func(c schemas.WindowIncrement) bool { return c.Fitted > 0 })
+}
+
+// Refresh adds to an update the increments that it visits again beside found rows.
+func Refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions, found int64) {
+	if window.Sparse { // it keeps the past as a quadratic, and visits nothing again
+		return
+	}
+	for _, c := range window.Longest(o.Refresh, max(o.Rows, found)) {
+		c.Increment.Weight *= o.Decay
+		u.Refresh = append(u.Refresh, c.Increment)
+	}
+}
+
+// TakeAway adds to an update the increments of its window that have some of these rows, which were forgotten since the version before.
+func TakeAway(u *schemas.Update, window *schemas.Window, forgotten coverage.Forgotten) {
+	at := Touched(window.Increments, forgotten)
+	for _, i := range at {
+		u.Forget = append(u.Forget, decayed(&window.Increments[i], u.Decay))
+	}
+	for _, group := range window.Groups() { // merged increments are visited together
+		first := window.Increments[group[0]].Increment.Number
+		if slices.ContainsFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == first }) {
+			continue
+		}
+		if slices.ContainsFunc(group, func(i int) bool { return slices.Contains(at, i) }) {
+			for _, i := range group {
+				u.Refresh = append(u.Refresh, decayed(&window.Increments[i], u.Decay))
+			}
+		}
+	}
+}
+
+// Touched returns the places of the increments that have some of these rows.
+func Touched(increments []schemas.WindowIncrement, rows coverage.Forgotten) (at []int) {
+	for i := range increments {
+		for _, covered := range increments[i].Increment.Covered {
+			if len(rows.Within(covered.Spans)) > 0 {
+				at = append(at, i)
+				break
+			}
+		}
+	}
+	return at
+}
+
+// decayed returns an increment with the weight that it has after one more update.
+func decayed(c *schemas.WindowIncrement, decay float64) coverage.Increment {
+	increment := c.Increment
+	increment.Weight *= decay
+	return increment
+}
+
+// restartPasses is how many passes an update makes at least that begins with empty sums: as the first version of a chain.
+const restartPasses = 3
+
+// Restart returns the update after a change of the stream: what came before the change leaves the window, and all that is left
+// is visited.
+func Restart(window *schemas.Window, passes int) *schemas.Update {
+	u := &schemas.Update{Passes: max(passes, restartPasses), Decay: 1, Restart: true}
+	for _, c := range window.Increments {
+		if c.Increment.Number < window.Changed {
+			u.Leave = append(u.Leave, c.Increment)
+			continue
+		}
+		c.Increment.Weight = 1
+		u.Refresh = append(u.Refresh, c.Increment)
+	}
+	return u
+}
+
+// DropChanged takes out of a window what came before a change of the stream.
+func DropChanged(window *schemas.Window) {
+	window.Increments = slices.DeleteFunc(window.Increments,
+		func(c schemas.WindowIncrement) bool { return c.Increment.Number < window.Changed })
+}

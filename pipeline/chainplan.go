@@ -1,0 +1,238 @@
+package pipeline
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/pipeline/chain"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/stages"
+)
+
+// chainPlan returns what all plans of the chain have in common. sources are those that count, as the ledger sealed says.
+func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
+	spans coverage.Spans) (plan *schemas.Plan, err error) {
+	job := r.job
+	plan = &schemas.Plan{
+		Name: job.Name, Input: planning.InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
+		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		OnBadMessage: job.OnBadMessage, Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
+		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: true,
+		Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
+		Chain: &schemas.Chain{
+			Number: r.chain.Number, Attempt: r.chain.Attempt, Begins: r.backlog.Begins(), Open: len(job.Examples.Classes) == 0,
+			Made: r.Clock.Now().UnixMilli(), Lost: r.backlog.Lost(), Marks: r.backlog.Marks(), AtLeast: r.chain.Least,
+		},
+	}
+	if chain.PinsWithheld(l) {
+		plan.Chain.AtLeast = 0 // the operator says so
+	}
+	for _, lost := range r.backlog.Lost() {
+		event.Notice(r.rec, "%s[%d] deleted offsets %d to %d before a version of the chain learnt their messages: these are lost",
+			r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
+	}
+	plan.Arithmetic.Any = job.Arithmetic == planning.ArithmeticAny
+	var earlier *schemas.Plan
+	if r.chain.Head != nil {
+		plan.Chain.Parent, earlier = &schemas.Warm{Run: r.chain.Head.Run, Manifest: r.chain.Head.Digest()}, r.chain.Head.Plan
+	}
+	plan.Stages = stages.Placed(plan.Stages, earlier)
+	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, earlier); err != nil {
+		return nil, err
+	}
+	if r.chain.Head != nil {
+		offered, err := r.offered(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		if offered == nil || r.hasLearnt(offered.Run) {
+			plan.Chain.AtLeast = 0 // nobody has it, or forget says so
+		} else {
+			o := r.job.Retrain.Gate
+			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
+		}
+	}
+	chain.ListSources(plan, sealed, sources, spans)
+	plan.Chain.Progress = chain.ProgressOf(r.chain.Progress(), plan.Sources)
+	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
+		return nil, err
+	}
+	plan.Forgotten, plan.Heeded = r.forgotten.Rows.Within(r.chain.Spans(spans)), r.forgotten.Heeded()
+	if plan.Since, err = r.Now(ctx); err != nil {
+		return nil, err
+	}
+	if r.chain.Window != nil && r.chain.Stored != nil && r.chain.Attempt == 0 { // an attempt that has failed may have surveyed the same
+		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
+	}
+	return plan, err
+}
+
+// adds says in a plan which messages it adds to what the chain has looked at.
+func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
+	future := 0
+	plan.Chain.From, plan.Chain.Until, future = r.backlog.Times(spans, plan.Chain.Made)
+	if plan.Chain.Marks = r.backlog.MarksAfter(spans); future > 0 {
+		event.Notice(r.rec, "%d of the next messages of %s have timestamps in the future: they count as written "+
+			"now. Check the clocks of the producers", future, r.Topics.Examples)
+	}
+}
+
+// firstPlan returns the plan of the first run of a chain: a full run over the first increment.
+func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
+	spans coverage.Spans, rows int64) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
+	if err != nil {
+		return nil, err
+	}
+	if r.choose != nil && r.chain.Head == nil {
+		chosen, err := r.choose(ctx, plan, rows)
+		if err != nil {
+			return nil, err
+		}
+		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, stages.Placed(chosen.Stages, nil), chosen.Prepare
+	}
+	if r.adds(plan, spans); r.chain.Head != nil { // nothing is left of what the chain had
+		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = r.backlog.Ends(), chain.ProgressOf(r.chain.Counted, sources), r.chain.Had
+	}
+	return plan, nil
+}
+
+// fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
+// If there is no row to fit to, as all are forgotten, or their sources are removed or have lost messages, it is nil, and the chain
+// begins again. If one class is left, it is nil, and only is that class.
+func (r *runner) fullPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
+	spans, err := r.chain.Spans(nil).Union(nil)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
+	if err != nil {
+		return nil, err
+	}
+	chain.ListIncrements(plan.Chain, r.chain.Window, r.windowBytes)
+	chain.KeepRows(l, plan)
+	r.keepWhatCounted(plan, sources)
+	plan.Chain.Had = r.chain.Had
+	// A source that has lost messages counts no longer, so that increments that are still there may have no row that does.
+	if len(plan.Forgotten)+len(plan.Removed) > 0 || r.chain.Renews {
+		if any, err := r.anyFits(ctx, plan); err != nil {
+			return nil, err
+		} else if !any {
+			event.Notice(r.rec, "all rows of version %d are forgotten or lost, or their sources removed: the chain begins again "+
+				"with the next examples", r.chain.Head.Version)
+			r.chain.BeginAgain()
+			return nil, nil
+		}
+	}
+	if plan.Classes, err = r.classesLeft(ctx, plan); err != nil {
+		return nil, err
+	}
+	if len(plan.Classes) == 1 && !r.backlog.TellApart(plan.Classes) {
+		r.only = plan.Classes
+		return nil, nil
+	}
+	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.chain.MostTerms(&r.job))
+	return plan, nil
+}
+
+// classes returns the classes of a full run over the window: those that a configuration names, or those of the newest version and the new
+// ones; none if the run finds them.
+func (r *runner) classes() []string {
+	if len(r.job.Examples.Classes) > 0 || len(r.only) > 0 {
+		return r.job.Examples.Classes
+	}
+	return r.chain.Classes(r.job.Retrain)
+}
+
+// keepWhatCounted has a full run go on from what the runs before it have looked at and counted: no update of that is between them.
+func (r *runner) keepWhatCounted(plan *schemas.Plan, sources []schemas.SourceSeal) {
+	plan.Chain.Ends, plan.Chain.Progress = r.backlog.Ends(), chain.ProgressOf(r.chain.Window.Progress, sources)
+}
+
+// fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
+// before.
+func (r *runner) fullWith(plan *schemas.Plan, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
+	window *schemas.Window) (*schemas.Plan, error) {
+	r.keepWhatCounted(plan, sources)
+	increment := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: chain.ByPartition(plan.Spans)}
+	chain.ListIncrements(plan.Chain, window, r.windowBytes)
+	all, err := plan.Spans.Union(window.Spans())
+	if err != nil {
+		return nil, err
+	}
+	plan.Spans, plan.Classes = all, r.classes()
+	chain.ListSources(plan, sealed, sources, all)
+	chain.KeepRows(l, plan)
+	plan.Chain.Increments = append(plan.Chain.Increments, increment)
+	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.chain.MostTerms(&r.job))
+	return plan, nil
+}
+
+// updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
+func (r *runner) updatePlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal, spans coverage.Spans,
+	found int64) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
+	if err != nil {
+		return nil, err
+	}
+	r.adds(plan, spans)
+	o, window := r.job.Retrain, r.chain.Window.Without(spans)
+	if !topics.Updatable(plan.Stages) || plan.Holdout != r.chain.Head.Plan.Holdout ||
+		plan.Threshold != r.chain.Head.Plan.Threshold || !plan.Arithmetic.Admits(r.chain.Head.Plan.Arithmetic) ||
+		planning.CheckFeatures(plan, r.chain.Head.Plan) != nil || len(plan.Stages) != len(r.chain.Head.Plan.Stages) || len(r.only) > 0 {
+		return r.fullWith(plan, l, sealed, sources, window)
+	}
+	plan.Warm = plan.Chain.Parent
+	if r.chain.Restarts(r.job.Retrain) {
+		plan.Chain.AtLeast = 0
+		if window.Sparse { // the weights follow what is left by a full run
+			chain.DropChanged(window)
+			return r.fullWith(plan, l, sealed, sources, window)
+		}
+		plan.Chain.Update = chain.Restart(window, o.Passes)
+		return plan, nil
+	}
+	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse}
+	stays, err := r.leave(ctx, plan.Chain, window, found)
+	if err != nil {
+		return nil, err
+	}
+	if !chain.AnyFitted(stays) {
+		fits, err := r.anyFits(ctx, plan)
+		if err != nil {
+			return nil, err
+		}
+		if !fits { // nothing would be left to fit to, so nothing leaves until rows come
+			stays, plan.Chain.Update.Leave = window.Increments, nil
+		}
+	}
+	window.Increments = stays
+	if len(plan.Chain.Update.Leave) > 0 { // the window says so
+		plan.Chain.AtLeast = 0
+	}
+	chain.Refresh(plan.Chain.Update, window, o, found)
+	chain.TakeAway(plan.Chain.Update, window, plan.Forgotten.Without(r.chain.Head.Plan.Forgotten))
+	return plan, o.Shorten(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
+}
+
+// leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
+func (r *runner) leave(ctx context.Context, update *schemas.Chain, window *schemas.Window,
+	found int64) (stays []schemas.WindowIncrement, err error) {
+	leaving := chain.Leaving{Retrain: r.job.Retrain, Most: r.chain.MostTerms(&r.job), Bytes: r.windowBytes}
+	if r.retention.Time > 0 || r.retention.Bytes > 0 {
+		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
+		if err != nil {
+			return nil, err
+		}
+		if leaving.Staying, err = topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
+			return nil, err
+		}
+	}
+	return leaving.Leave(update, window, found), nil
+}

@@ -1,0 +1,193 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/backlog"
+	"github.com/stagewise/stagewise/pipeline/chain"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// execution works on a run until it has ended, or follows those who do, and returns its report. The ledger has the run's plan.
+type execution func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.Report, error)
+
+// runner submits the runs of a chain, and follows them to their ends.
+type runner struct {
+	*topics.Pipeline
+	job       topics.Job
+	owner     ownership.Owner    // of the plans topic among the runners: who owns it submits
+	here      schemas.Arithmetic // of this process
+	join      func(context.Context) (work execution, leave func(), err error)
+	work      execution                                                       // while this process is the active one
+	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // stages by the rows of the first plan; nil: those of the job
+	rec       event.Recorder
+	retention topics.ExamplesRetention
+	backlog   *backlog.Backlog
+	forgotten *heed.Forgotten
+	learnt    []schemas.Place // versions that have learnt from what is forgotten
+	report    *Retraining
+
+	chain    chain.State
+	proven   bool           // that the examples topic holds what the chain has looked at
+	earlier  []earlier      // the newest versions before the head, the newest first
+	refused  bool           // that what they have left is removed
+	passed   map[int]bool   // versions that are incomplete
+	failures int            // since the last version
+	made     string         // the run that this process has submitted last
+	waits    bool           // for a second class, and has said so
+	only     backlog.Labels // the class that is left in the window without what is forgotten; empty: more, or not known
+
+	windowBytes int64                                      // see schemas.WindowBytes
+	pause       func(context.Context, time.Duration) error // after a run has failed, so that what makes runs fail has time to pass
+}
+
+// newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
+// partitions of one that stands by would wait.
+func newRunner(p *topics.Pipeline, job topics.Job, owner ownership.Owner, here schemas.Arithmetic,
+	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
+	forgotten := heed.NewForgotten()
+	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
+		backlog: backlog.New(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
+		report: &Retraining{Name: job.Name},
+		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
+		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
+}
+
+// examplesTopic is the examples topic of a pipeline without what is forgotten, as its backlog reads it.
+type examplesTopic struct {
+	*topics.Pipeline
+	forgotten *heed.Forgotten
+}
+
+// Range implements [backlog.Topic].
+func (t examplesTopic) Range(s coverage.Span) protocol.Reader {
+	return t.Log.Range(t.Topics.Examples, s.Partition, s.From, s.To)
+}
+
+// Examples implements [backlog.Topic].
+func (t examplesTopic) Examples(partition int, m protocol.Message) (*examples.Batch, error) {
+	batch, err := t.Codec.DecodeExamples(m.Value)
+	if err != nil {
+		return nil, err
+	}
+	return batch.Without(t.forgotten.Rows, partition, m.Offset), nil
+}
+
+func (t examplesTopic) String() string { return t.Topics.Examples }
+
+// run makes one version after the other, while this process is the active one of its group.
+func (r *runner) run(ctx context.Context, untilEnd bool) error {
+	for {
+		if err := r.standBy(ctx); err != nil {
+			return err
+		}
+		work, leave, err := r.join(ctx)
+		if err != nil {
+			return err
+		}
+		r.work = work
+		err = r.ingestAndGoOn(ctx, untilEnd)
+		leave()
+		if !errors.Is(err, errNotActive) {
+			return err
+		}
+		r.rec.Record(event.Behind{}) // what is left is for the other process to say
+	}
+}
+
+// ingestAndGoOn makes one version after the other, and ingests the job's topic beside that. With untilEnd the end of
+// that topic comes first.
+func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
+	switch {
+	case r.job.Examples.FromTopic == "":
+		return r.goOn(ctx, untilEnd)
+	case untilEnd:
+		if err := source.FollowTopic(ctx, r.Pipeline, r.job, true, r.rec); err != nil {
+			return err
+		}
+		return r.goOn(ctx, true)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	ingesting, stop := context.WithCancel(ctx)
+	group.Go(func() error {
+		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r.rec))
+	})
+	group.Go(func() error {
+		defer stop()
+		return r.goOn(ctx, false)
+	})
+	return group.Wait()
+}
+
+// goOn makes one version after the other. The error is errNotActive if another process goes on.
+func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
+	for {
+		if err := r.checkActive(); err != nil {
+			return err
+		}
+		l, err := r.ReadLedger(ctx)
+		if err != nil {
+			return err
+		}
+		waited, err := r.finish(ctx, l)
+		if err != nil {
+			return err
+		}
+		if waited {
+			continue
+		}
+		if again, err := r.announce(ctx, l); err != nil {
+			return err
+		} else if again {
+			continue
+		}
+		if err := r.findHead(ctx, l); err != nil {
+			return err
+		}
+		if err := r.forget(ctx, l); err != nil {
+			return err
+		}
+		plan, err := r.next(ctx, untilEnd)
+		if err != nil || plan == nil {
+			return err
+		}
+		if err := r.checkActive(); err != nil {
+			return err
+		}
+		plan.Since.Plans = l.Next
+		if err := r.submit(ctx, plan); err != nil {
+			return err
+		}
+	}
+}
+
+// errNotActive says that another process retrains the pipeline now.
+var errNotActive = errors.New("another process retrains this pipeline")
+
+// checkActive returns errNotActive unless this process is the active one of its group.
+func (r *runner) checkActive() error {
+	active, err := ownership.Owns(r.owner, 0)
+	if err == nil && !active {
+		err = errNotActive
+	}
+	return err
+}
+
+// standBy waits until this process is the active one of its group.
+func (r *runner) standBy(ctx context.Context) error {
+	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, errNotActive, r.rec)
+}

@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// finish finishes the runs that were submitted before. It reports whether there were any: the ledger is then old.
+func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, err error) {
+	if err := r.endOvertaken(ctx, l); err != nil {
+		return false, err
+	}
+	for id, plan := range l.Unfinished() {
+		event.Notice(r.rec, "run %s was submitted earlier and is not finished: it goes first", id)
+		if err := r.execute(ctx, plan, l); err != nil {
+			return false, err
+		}
+		waited = true
+	}
+	return waited, nil
+}
+
+// endOvertaken writes the ends of runs of the chain that others have overtaken.
+func (r *runner) endOvertaken(ctx context.Context, l *protocol.Ledger) error {
+	for _, overtaken := range l.Overtaken() {
+		end := *overtaken
+		end.Attempt = r.Fresh()
+		if err := dispatch.End(ctx, r.Pipeline, &end); err != nil {
+			return fmt.Errorf("cancel run %s: %w", end.Run, err)
+		}
+		event.Notice(r.rec, "run %s is cancelled: %s", end.Run, end.Reason)
+	}
+	return nil
+}
+
+// submit submits a run and works on it until it has ended, unless another runner was faster.
+func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
+	if err := r.check(plan); err != nil {
+		return err
+	}
+	if err := topics.GrowFor(ctx, r.Pipeline, plan, &r.job); err != nil {
+		return err
+	}
+	messages, err := plan.Messages()
+	if err != nil {
+		return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
+	}
+	r.made = plan.Run()
+	if _, err := r.Log.Append(ctx, r.Topics.Plans, 0, messages...); err != nil {
+		return err
+	}
+	l, err := r.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.endOvertaken(ctx, l); err != nil {
+		return err
+	}
+	submitted := l.Plan(plan.Run())
+	switch {
+	case submitted == nil: // an unclean election has lost it, or it came to the topic damaged
+		event.Notice(r.rec, "the plan of run %s was written, but %s does not have it: planning the run again", plan.Run(), r.Topics.Plans)
+		return r.pause(ctx, firstPause)
+	case l.End(plan.Run()) != nil:
+		return nil // others have the turn, or have made the run meanwhile: what is next is on the topics
+	}
+	return r.execute(ctx, submitted, l)
+}
+
+// check makes the segments of a plan longer if they are too many, and returns an error for any other plan that no
+// process would work on. Nobody reads such a plan, so the chain would write it again and again.
+func (r *runner) check(plan *schemas.Plan) error {
+	configured := plan.Segment
+	for {
+		err := codec.CheckPlan(plan)
+		if errors.As(err, new(*schemas.SegmentsError)) && plan.Segment <= math.MaxInt64/2 {
+			plan.Segment *= 2
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
+		}
+		if plan.Segment > configured {
+			event.Notice(r.rec, "version %d has segments of %d messages: with `segment: %d` they would be more than %d", plan.Chain.Number,
+				plan.Segment, configured, schemas.MaxSegments)
+		}
+		return nil
+	}
+}
+
+// execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
+func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) error {
+	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
+	report, err := r.work(ctx, plan, l)
+	if failed, ok := errors.AsType[*dispatch.RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
+		event.Notice(r.rec, "%v", failed)
+		r.proven = false // it may have failed because of that
+		r.failures++
+		return r.pause(ctx, firstPause<<(r.failures-1))
+	}
+	if plan.Chain != nil && errors.As(err, new(*dispatch.ReportGoneError)) { // this process was slow, and others have made newer versions
+		event.Notice(r.rec, "%v", err)
+		r.failures = 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.failures = 0
+	dispatch.Prune(ctx, r.Pipeline, r.job.Keep, r.rec)
+	if plan.Chain != nil {
+		report.Retrain.Seconds = report.Seconds
+		r.report.add(report)
+		r.rec.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
+	}
+	return nil
+}
+
+// maxFailures is how many runs may fail, without a version between them, before the chain ends.
+const maxFailures = 3
+
+// firstPause is how long the chain waits after a run has failed. Each failure after it doubles that.
+const firstPause = time.Second
