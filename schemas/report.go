@@ -133,7 +133,7 @@ type SplitReport struct {
 type ReliabilityBin struct {
 	Weight     float64 `json:"weight"`     // Σw of the rows
 	Confidence float64 `json:"confidence"` // their mean confidence, from 0 to 1
-	Accuracy   float64 `json:"accuracy"`   // the part of them that is predicted rightly, by weight
+	Accuracy   float64 `json:"accuracy"`   // the fraction of them that is predicted correctly, by weight
 }
 
 // Check returns an error for a report whose counts can't be shown: a confusion matrix has a row and a column for each

@@ -660,7 +660,7 @@ func TestLabelsThatOnlyTestRowsHave(t *testing.T) {
 		"train.csv": strings.Repeat("0,1,2\n1,2,1\n", 20), "test.csv": strings.Repeat("0.0,1,2\n1.0,2,1\n1,2,1\n", 5),
 	})
 	_, stderr := typed(t, exitDone, "train", "-c", "c.yaml")
-	if want := `classes without a training row, so that 10 holdout or test rows can't be predicted rightly: "0.0" (is "0" meant?) and "1.0" (is "1" meant?)`; !strings.Contains(stderr, want) {
+	if want := `classes without training rows, so 10 holdout or test rows can't be predicted: "0.0" (is "0" meant?) and "1.0" (is "1" meant?)`; !strings.Contains(stderr, want) {
 		t.Errorf("%s, expected %s", stderr, want)
 	}
 }

@@ -71,13 +71,16 @@ func settle(roles []Assigned) {
 	has := func(role Role) bool {
 		return slices.ContainsFunc(roles, func(a Assigned) bool { return a.Role == role })
 	}
-	single := has(Number) || has(Category)
+	table := has(Number) || has(Category)
+	single := table
 	for i := range roles {
 		switch a := &roles[i]; {
 		case a.Role == List && single:
-			a.Role, a.Why = Unused, "lists can't stand beside other columns: a list has all features or none"
+			a.Role, a.Why = Unused, "a list of features excludes other columns"
+		case a.Role == Text && single && !table:
+			a.Role, a.Why = Unused, a.Why+": examples.text takes one column"
 		case a.Role == Text && single:
-			a.Role, a.Why = Unused, a.Why+": texts are not read beside other columns"
+			a.Role, a.Why = Unused, a.Why+": trees do not read texts; examples.text and a stage of kind columns do"
 		case a.Role == List || a.Role == Text:
 			single = true
 		}

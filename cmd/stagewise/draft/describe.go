@@ -60,7 +60,7 @@ func (d *Draft) notes() (notes []string) {
 	}
 	words, _ := label.Words()
 	if most, present := words[0], label.Present(); most.Rows*10 >= 9*present {
-		notes = append(notes, fmt.Sprintf("%.3g %% of the rows are %s: an error of %.3g %% is that of always saying so.",
+		notes = append(notes, fmt.Sprintf("%.3g %% of the rows are %s: always predicting it has an error of %.3g %%.",
 			100*float64(most.Rows)/float64(present), most.Text, 100*float64(present-most.Rows)/float64(present)))
 	}
 	if least := words[len(words)-1]; least.Rows < 10 {
@@ -68,7 +68,7 @@ func (d *Draft) notes() (notes []string) {
 		if least.Rows == 1 {
 			rows = "row"
 		}
-		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn or to measure it.", least.Text, least.Rows, rows))
+		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn it or to measure its error.", least.Text, least.Rows, rows))
 	}
 	return notes
 }

@@ -69,7 +69,7 @@ func (d *Draft) Configuration(name, from string) string {
 		l.add("  label: "+scalar(string(d.key(label))), label.Why)
 	}
 	d.features(&l)
-	l.add(fmt.Sprintf("  holdout: %v", holdout), "part of the rows: they measure the error, and are not learnt")
+	l.add(fmt.Sprintf("  holdout: %v", holdout), "fraction of the rows held out from training to measure the error")
 	l.add("", "")
 	d.stages(&l)
 	return l.String()
@@ -104,7 +104,7 @@ func (d *Draft) features(l *lines) {
 	}
 	if dropped := d.with(profile.Role.IsDropped); len(dropped) > 0 {
 		l.add("  columns:", "")
-		l.add("    drop:", "these are not learnt from")
+		l.add("    drop:", "excluded from the features")
 		for _, a := range dropped {
 			why := string(a.Role) + ": " + a.Why
 			switch a.Role {

@@ -46,7 +46,7 @@ func WithoutTraining(labelRows accumulate.LabelSet, untrained map[string]int64) 
 	if more := len(labels) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("%s without a training row, so that %s can't be predicted rightly: %s",
+	return fmt.Sprintf("%s without training rows, so %s can't be predicted: %s",
 		english.PluralWord(len(labels), "a class", "classes"), english.Plural(rows, "holdout or test row", ""), english.WordSeries(named, "and"))
 }
 
