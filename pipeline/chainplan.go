@@ -3,21 +3,20 @@ package pipeline
 import (
 	"context"
 
+	"github.com/stagewise/stagewise/pipeline/backlog"
 	"github.com/stagewise/stagewise/pipeline/chain"
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/stages"
 )
 
-// chainPlan returns what all plans of the chain have in common. sources are those that count, as the ledger sealed says.
-func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
-	spans coverage.Spans) (plan *schemas.Plan, err error) {
+// chainPlan returns what all plans of the chain have in common.
+func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
 	plan = &schemas.Plan{
 		Name: job.Name, Input: planning.InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
@@ -30,7 +29,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 			Made: r.Clock.Now().UnixMilli(), Lost: r.backlog.Lost(), Marks: r.backlog.Marks(), AtLeast: r.chain.Least,
 		},
 	}
-	if chain.PinsWithheld(l) {
+	if chain.PinsWithheld(s.ledger) {
 		plan.Chain.AtLeast = 0 // the operator says so
 	}
 	for _, lost := range r.backlog.Lost() {
@@ -47,7 +46,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 		return nil, err
 	}
 	if r.chain.Head != nil {
-		offered, err := r.offered(ctx, l)
+		offered, err := r.offered(ctx, s.ledger)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +57,7 @@ func (r *runner) chainPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
 		}
 	}
-	chain.ListSources(plan, sealed, sources, spans)
+	chain.ListSources(plan, s.sealed, s.sources, spans)
 	plan.Chain.Progress = chain.ProgressOf(r.chain.Progress(), plan.Sources)
 	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
 		return nil, err
@@ -84,21 +83,20 @@ func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 }
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
-func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
-	spans coverage.Spans, rows int64) (*schemas.Plan, error) {
-	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
+func (r *runner) firstPlan(ctx context.Context, s snapshot, increment backlog.Increment) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, s, increment.Spans)
 	if err != nil {
 		return nil, err
 	}
 	if r.choose != nil && r.chain.Head == nil {
-		chosen, err := r.choose(ctx, plan, rows)
+		chosen, err := r.choose(ctx, plan, increment.Rows)
 		if err != nil {
 			return nil, err
 		}
 		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, stages.Placed(chosen.Stages, nil), chosen.Prepare
 	}
-	if r.adds(plan, spans); r.chain.Head != nil { // nothing is left of what the chain had
-		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = r.backlog.Ends(), chain.ProgressOf(r.chain.Counted, sources), r.chain.Had
+	if r.adds(plan, increment.Spans); r.chain.Head != nil { // nothing is left of what the chain had
+		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = r.backlog.Ends(), chain.ProgressOf(r.chain.Counted, s.sources), r.chain.Had
 	}
 	return plan, nil
 }
@@ -106,18 +104,18 @@ func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 // fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
 // If there is no row to fit to, as all are forgotten, or their sources are removed or have lost messages, it is nil, and the chain
 // begins again. If one class is left, it is nil, and only is that class.
-func (r *runner) fullPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal) (*schemas.Plan, error) {
+func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error) {
 	spans, err := r.chain.Spans(nil).Union(nil)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
+	plan, err := r.chainPlan(ctx, s, spans)
 	if err != nil {
 		return nil, err
 	}
 	chain.ListIncrements(plan.Chain, r.chain.Window, r.windowBytes)
-	chain.KeepRows(l, plan)
-	r.keepWhatCounted(plan, sources)
+	chain.KeepRows(s.ledger, plan)
+	r.keepWhatCounted(plan, s.sources)
 	plan.Chain.Had = r.chain.Had
 	// A source that has lost messages counts no longer, so that increments that are still there may have no row that does.
 	if len(plan.Forgotten)+len(plan.Removed) > 0 || r.chain.Renews {
@@ -157,49 +155,47 @@ func (r *runner) keepWhatCounted(plan *schemas.Plan, sources []schemas.SourceSea
 
 // fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
 // before.
-func (r *runner) fullWith(plan *schemas.Plan, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
-	window *schemas.Window) (*schemas.Plan, error) {
-	r.keepWhatCounted(plan, sources)
-	increment := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: chain.ByPartition(plan.Spans)}
+func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window) (*schemas.Plan, error) {
+	r.keepWhatCounted(plan, s.sources)
+	added := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: chain.ByPartition(plan.Spans)}
 	chain.ListIncrements(plan.Chain, window, r.windowBytes)
 	all, err := plan.Spans.Union(window.Spans())
 	if err != nil {
 		return nil, err
 	}
 	plan.Spans, plan.Classes = all, r.classes()
-	chain.ListSources(plan, sealed, sources, all)
-	chain.KeepRows(l, plan)
-	plan.Chain.Increments = append(plan.Chain.Increments, increment)
+	chain.ListSources(plan, s.sealed, s.sources, all)
+	chain.KeepRows(s.ledger, plan)
+	plan.Chain.Increments = append(plan.Chain.Increments, added)
 	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.chain.MostTerms(&r.job))
 	return plan, nil
 }
 
-// updatePlan returns the plan of an update that adds the rows in spans, of which there are found.
-func (r *runner) updatePlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal, spans coverage.Spans,
-	found int64) (*schemas.Plan, error) {
-	plan, err := r.chainPlan(ctx, l, sealed, sources, spans)
+// updatePlan returns the plan of an update that adds an increment.
+func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.Increment) (*schemas.Plan, error) {
+	plan, err := r.chainPlan(ctx, s, increment.Spans)
 	if err != nil {
 		return nil, err
 	}
-	r.adds(plan, spans)
-	o, window := r.job.Retrain, r.chain.Window.Without(spans)
+	r.adds(plan, increment.Spans)
+	o, window := r.job.Retrain, r.chain.Window.Without(increment.Spans)
 	if !topics.Updatable(plan.Stages) || plan.Holdout != r.chain.Head.Plan.Holdout ||
 		plan.Threshold != r.chain.Head.Plan.Threshold || !plan.Arithmetic.Admits(r.chain.Head.Plan.Arithmetic) ||
 		planning.CheckFeatures(plan, r.chain.Head.Plan) != nil || len(plan.Stages) != len(r.chain.Head.Plan.Stages) || len(r.only) > 0 {
-		return r.fullWith(plan, l, sealed, sources, window)
+		return r.fullWith(plan, s, window)
 	}
 	plan.Warm = plan.Chain.Parent
 	if r.chain.Restarts(r.job.Retrain) {
 		plan.Chain.AtLeast = 0
 		if window.Sparse { // the weights follow what is left by a full run
 			chain.DropChanged(window)
-			return r.fullWith(plan, l, sealed, sources, window)
+			return r.fullWith(plan, s, window)
 		}
 		plan.Chain.Update = chain.Restart(window, o.Passes)
 		return plan, nil
 	}
 	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse}
-	stays, err := r.leave(ctx, plan.Chain, window, found)
+	stays, err := r.leave(ctx, plan.Chain, window, increment.Rows)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +212,7 @@ func (r *runner) updatePlan(ctx context.Context, l, sealed *protocol.Ledger, sou
 	if len(plan.Chain.Update.Leave) > 0 { // the window says so
 		plan.Chain.AtLeast = 0
 	}
-	chain.Refresh(plan.Chain.Update, window, o, found)
+	chain.Refresh(plan.Chain.Update, window, o, increment.Rows)
 	chain.TakeAway(plan.Chain.Update, window, plan.Forgotten.Without(r.chain.Head.Plan.Forgotten))
 	return plan, o.Shorten(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
 }

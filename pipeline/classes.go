@@ -5,10 +5,10 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/pipeline/backlog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve/survey"
 )
@@ -53,8 +53,8 @@ func (r *runner) findsClasses() bool { return r.chain.Window == nil || len(r.onl
 
 // waitForClasses says once that the next version needs rows of another class. At the end of the topic, if no more are
 // to come, that is an error.
-func (r *runner) waitForClasses(spans coverage.Spans, rows int64, untilEnd bool) error {
-	classes := r.backlog.LabelsOf(spans, r.only)
+func (r *runner) waitForClasses(increment backlog.Increment, untilEnd bool) error {
+	classes := r.backlog.LabelsOf(increment.Spans, r.only)
 	err := &survey.LabelsError{Classes: len(classes)}
 	if len(classes) > 0 {
 		err.Label = classes[0]
@@ -69,7 +69,7 @@ func (r *runner) waitForClasses(spans coverage.Spans, rows int64, untilEnd bool)
 		event.Notice(r.rec, "the version that replaces version %d waits for rows of a second class: without what is forgotten, %v",
 			r.chain.Head.Version, err)
 	default:
-		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v", english.Plural(int(rows), "row", ""), err)
+		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v", english.Plural(int(increment.Rows), "row", ""), err)
 	}
 	r.waits = true
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/backlog"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -16,56 +17,31 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
+// snapshot is what the log has when the next run is looked for.
+type snapshot struct {
+	ledger  *protocol.Ledger     // of the pipeline's plans
+	sealed  *protocol.Ledger     // of the plans topic that has the seals of sources: the same, or that of the pipeline that owns the examples
+	bounds  []coverage.Span      // of the examples topic
+	sources []schemas.SourceSeal // that count
+}
+
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
 func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
 	if r.chain.Window != nil && r.job.Retrain.OnNewClass == topics.NewClassStop && len(r.chain.NewClasses(r.job.Retrain)) > 0 {
 		return nil, &NewClassError{r.chain.NewClasses(r.job.Retrain)}
 	}
-	var first time.Time
+	var since time.Time // when something was first there that the newest version should change for
 	for {
-		l, err := r.ReadLedger(ctx)
+		s, err := r.look(ctx)
 		if err != nil {
 			return nil, err
 		}
-		bounds, err := r.Log.Spans(ctx, r.Topics.Examples)
-		if err != nil {
-			return nil, err
+		plan, forgets, err := r.fullIfDue(ctx, s)
+		if err != nil || plan != nil {
+			return plan, err
 		}
-		sealed, err := topics.SealedBy(ctx, r.Pipeline, l)
-		if err != nil {
-			return nil, err
-		}
-		if !r.proven || r.backlog.Shrunk(bounds) {
-			if err := r.prove(ctx, l, bounds); err != nil {
-				return nil, err
-			}
-			r.backlog.Shrink(bounds)
-			r.proven = true
-		}
-		r.backlog.Refresh(bounds)
-		if err := r.keepWhatIsHeld(ctx, bounds); err != nil {
-			return nil, err
-		}
-		sources := r.sources(sealed, bounds)
-		if r.chain.Window != nil && !r.chain.Renews && r.chain.Window.Rows() == 0 && r.hasLearnt(r.chain.Head.Run) {
-			r.chain.BeginAgain() // there is nothing to fit anew
-		}
-		if r.chain.Window == nil && len(r.only) > 0 {
-			r.looksForClasses()
-		}
-		due := r.chain.Window != nil && !r.chain.Restarts(r.job.Retrain) && r.chain.FullIsDue(r.job.Retrain)
-		waits, err := r.waitsToForget(ctx, bounds)
-		if err != nil {
-			return nil, err
-		}
-		if len(r.only) == 0 && (due || r.chain.Window != nil && !r.chain.Restarts(r.job.Retrain) && r.hasLearnt(r.chain.Head.Run) && !waits) {
-			if plan, err := r.fullPlan(ctx, l, sealed, sources); err != nil || plan != nil {
-				return plan, err
-			}
-			waits = false
-		}
-		r.backlog.Follow(sources, r.chain.Progress(), bounds)
-		spans, found, whole, err := r.backlog.Cut(ctx, r.job.Retrain.Rows, r.findsClasses(), r.only)
+		r.backlog.Follow(s.sources, r.chain.Progress(), s.bounds)
+		increment, err := r.backlog.Cut(ctx, r.job.Retrain.Rows, r.findsClasses(), r.only)
 		if errors.As(err, new(*kafkalog.DeletedError)) { // since the bounds were read
 			r.backlog.Restart()
 			continue
@@ -74,38 +50,28 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return nil, err
 		}
 		r.rec.Record(r.backlog.Behind())
-		late := !first.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(first) >= r.job.Retrain.After
-		switch {
-		case len(spans) > 0 && r.chain.Window == nil && !r.backlog.AnyCounts(spans): // the first run needs an example
-		case (found > 0 || r.chain.Window != nil) && r.findsClasses() && !r.backlog.TellApart(r.backlog.LabelsOf(spans, r.only)):
-			if err := r.waitForClasses(spans, found, untilEnd); err != nil {
-				return nil, err
-			}
-		case len(spans) > 0 && (whole || untilEnd || late):
-			if r.chain.Window == nil {
-				return r.firstPlan(ctx, l, sealed, sources, spans, found)
-			}
-			return r.updatePlan(ctx, l, sealed, sources, spans, found)
-		}
-		if waits && untilEnd {
-			plan, err := r.fullPlan(ctx, l, sealed, sources)
-			if err == nil && len(r.only) > 0 {
-				err = r.waitForClasses(nil, 0, true)
-			}
+		if plan, err := r.planWith(ctx, s, increment, untilEnd, r.isLate(since)); err != nil || plan != nil {
 			return plan, err
 		}
 		if untilEnd {
-			return nil, nil
+			if !forgets {
+				return nil, nil
+			}
+			plan, err := r.fullPlan(ctx, s)
+			if err == nil && len(r.only) > 0 {
+				err = r.waitForClasses(backlog.Increment{}, true)
+			}
+			return plan, err
 		}
-		if (len(spans) > 0 || waits) && first.IsZero() {
-			first = r.Clock.Now()
+		if (len(increment.Spans) > 0 || forgets) && since.IsZero() {
+			since = r.Clock.Now()
 		}
-		if waits && (r.job.Retrain.After == 0 || r.Clock.Since(first) >= r.job.Retrain.After) { // no update has come
-			if plan, err := r.fullPlan(ctx, l, sealed, sources); err != nil || plan != nil {
+		if forgets && (r.job.Retrain.After == 0 || r.isLate(since)) { // no update has come
+			if plan, err := r.fullPlan(ctx, s); err != nil || plan != nil {
 				return plan, err
 			}
 		}
-		if err := r.await(ctx, l, sealed, first); err != nil {
+		if err := r.await(ctx, s, since); err != nil {
 			return nil, err
 		}
 		if err := r.checkActive(); err != nil {
@@ -117,12 +83,82 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	}
 }
 
-// await waits for more examples, for what comes on the plans topic after a ledger, for the seal of a source, or for rows to forget; but not
+// look reads what the log has, and takes out of the window, and out of the backlog, what it has no longer.
+func (r *runner) look(ctx context.Context) (s snapshot, err error) {
+	if s.ledger, err = r.ReadLedger(ctx); err != nil {
+		return s, err
+	}
+	if s.bounds, err = r.Log.Spans(ctx, r.Topics.Examples); err != nil {
+		return s, err
+	}
+	if s.sealed, err = topics.SealedBy(ctx, r.Pipeline, s.ledger); err != nil {
+		return s, err
+	}
+	if !r.proven || r.backlog.Shrunk(s.bounds) {
+		if err := r.prove(ctx, s.ledger, s.bounds); err != nil {
+			return s, err
+		}
+		r.backlog.Shrink(s.bounds)
+		r.proven = true
+	}
+	r.backlog.Refresh(s.bounds)
+	if err := r.keepWhatIsHeld(ctx, s.bounds); err != nil {
+		return s, err
+	}
+	s.sources = r.sources(s.sealed, s.bounds)
+	return s, nil
+}
+
+// fullIfDue returns the plan of a full run if one is due before any examples are added. forgets reports that the newest version has learnt
+// from what is forgotten, and that the next update can take it away.
+func (r *runner) fullIfDue(ctx context.Context, s snapshot) (plan *schemas.Plan, forgets bool, err error) {
+	c := &r.chain
+	if c.Window != nil && !c.Renews && c.Window.Rows() == 0 && r.hasLearnt(c.Head.Run) {
+		c.BeginAgain() // there is nothing to fit anew
+	}
+	if c.Window == nil && len(r.only) > 0 {
+		r.looksForClasses()
+	}
+	if forgets, err = r.waitsToForget(ctx, s.bounds); err != nil {
+		return nil, false, err
+	}
+	if c.Window == nil || c.Restarts(r.job.Retrain) || len(r.only) > 0 {
+		return nil, forgets, nil
+	}
+	if c.FullIsDue(r.job.Retrain) || r.hasLearnt(c.Head.Run) && !forgets {
+		plan, err = r.fullPlan(ctx, s)
+		return plan, false, err
+	}
+	return nil, forgets, nil
+}
+
+// planWith returns the plan of the run that adds an increment; nil if more of it is to come.
+func (r *runner) planWith(ctx context.Context, s snapshot, increment backlog.Increment, untilEnd, late bool) (*schemas.Plan, error) {
+	switch any := len(increment.Spans) > 0; {
+	case any && r.chain.Window == nil && !r.backlog.AnyCounts(increment.Spans): // the first run needs an example
+		return nil, nil
+	case (increment.Rows > 0 || r.chain.Window != nil) && r.findsClasses() &&
+		!r.backlog.TellApart(r.backlog.LabelsOf(increment.Spans, r.only)):
+		return nil, r.waitForClasses(increment, untilEnd)
+	case !any || !increment.Whole && !untilEnd && !late:
+		return nil, nil
+	case r.chain.Window == nil:
+		return r.firstPlan(ctx, s, increment)
+	}
+	return r.updatePlan(ctx, s, increment)
+}
+
+// isLate reports whether an update is due although its increment is not whole, of which the first message came at a time.
+func (r *runner) isLate(since time.Time) bool {
+	return !since.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(since) >= r.job.Retrain.After
+}
+
+// await waits for more examples, for what comes on the plans topic after a snapshot, for the seal of a source, or for rows to forget; but not
 // longer than an update may be late.
-func (r *runner) await(ctx context.Context, l, sealed *protocol.Ledger, first time.Time) error {
-	positions := heed.SaidAfter(r.Pipeline, sealed, r.forgotten)
-	if sealed != l {
-		positions = append(positions, protocol.Position{Topic: r.Topics.Plans, Offset: l.Next, Compacted: true})
+func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
+	positions := heed.SaidAfter(r.Pipeline, s.sealed, r.forgotten)
+	if s.sealed != s.ledger {
+		positions = append(positions, protocol.Position{Topic: r.Topics.Plans, Offset: s.ledger.Next, Compacted: true})
 	}
 	for n, to := range r.backlog.Bounds() {
 		positions = append(positions, protocol.Position{Topic: r.Topics.Examples, Partition: n, Offset: to, Compacted: true})
@@ -130,8 +166,8 @@ func (r *runner) await(ctx context.Context, l, sealed *protocol.Ledger, first ti
 	subscription := r.Log.Subscribe(ctx, r.owner.Changed(), positions...)
 	defer subscription.Close()
 	timeout := protocol.MaxPatience
-	if !first.IsZero() && r.job.Retrain.After > 0 {
-		timeout = min(timeout, max(r.Clock.Until(first.Add(r.job.Retrain.After)), 0))
+	if !since.IsZero() && r.job.Retrain.After > 0 {
+		timeout = min(timeout, max(r.Clock.Until(since.Add(r.job.Retrain.After)), 0))
 	}
 	_, _, err := subscription.Next(ctx, timeout)
 	if errors.As(err, new(*kafkalog.DeletedError)) { // the next look at the bounds says what is there
@@ -156,8 +192,7 @@ func (r *runner) sources(l *protocol.Ledger, bounds []coverage.Span) []schemas.S
 	for i := range seals {
 		for _, other := range l.Seals(seals[i].ID) {
 			begun := slices.ContainsFunc(r.chain.Progress(), func(p schemas.SourceProgress) bool {
-				return p.Source == other.ID &&
-					p.Attempt == other.Attempt
+				return p.Source == other.ID && p.Attempt == other.Attempt
 			})
 			if begun && other.Held(bounds) > schemas.HeldNot {
 				seals[i] = *other

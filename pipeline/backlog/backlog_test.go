@@ -72,11 +72,11 @@ func open(topic *fakeTopic) *Backlog {
 // cutAll cuts all that a backlog has. A cut wants more rows than there are, as no message can be decoded.
 func cutAll(t *testing.T, b *Backlog) coverage.Spans {
 	t.Helper()
-	spans, found, whole, err := b.Cut(t.Context(), 1, false, nil)
-	if err != nil || found != 0 || whole {
-		t.Fatalf("cut %v with %d rows, whole: %v, %v", spans, found, whole, err)
+	increment, err := b.Cut(t.Context(), 1, false, nil)
+	if err != nil || increment.Rows != 0 || increment.Whole {
+		t.Fatalf("cut %+v, %v", increment, err)
 	}
-	return spans
+	return increment.Spans
 }
 
 // A cut has every message, whatever gaps are between them, and reads each once.

@@ -7,19 +7,24 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Cut returns the spans of the next increment: messages with at least rows rows, some of which count if it is the
-// first, and tell classes apart, of which some may be there; fewer if the topic has no more. whole reports whether it
-// has them. The spans become part of the past with Take.
-func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels) (spans coverage.Spans, found int64, whole bool,
-	err error) {
+// Increment is messages that a run adds to what the chain has learnt.
+type Increment struct {
+	Spans coverage.Spans
+	Rows  int64 // of its messages
+	Whole bool  // it has as many rows as were asked for, and tells classes apart if it is the first
+}
+
+// Cut returns the next increment: messages with at least rows rows, some of which count if it is the
+// first, and tell classes apart, of which some may be there; fewer if the topic has no more. Its spans become part of the past with Take.
+func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels) (increment Increment, err error) {
 	taken := make([]int, len(b.ahead))
 	any, classes := !first, slices.Clone(there)
-	for found < rows || !any || first && !b.TellApart(classes) {
+	for increment.Rows < rows || !any || first && !b.TellApart(classes) {
 		next := -1
 		for n := range b.ahead {
 			if taken[n] == len(b.ahead[n]) {
 				if err := b.readMore(ctx, n); err != nil {
-					return nil, 0, false, err
+					return Increment{}, err
 				}
 			}
 			if taken[n] < len(b.ahead[n]) && (next < 0 || b.distance(n, taken[n]) < b.distance(next, taken[next])) {
@@ -29,17 +34,18 @@ func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels)
 		if next < 0 {
 			break
 		}
-		found += int64(b.ahead[next][taken[next]].rows)
+		increment.Rows += int64(b.ahead[next][taken[next]].rows)
 		any = any || b.ahead[next][taken[next]].counts
 		classes.add(&b.ahead[next][taken[next]])
 		taken[next]++
 	}
 	for n, count := range taken {
 		if count > 0 {
-			spans = append(spans, b.spansOf(n, b.ahead[n][:count])...)
+			increment.Spans = append(increment.Spans, b.spansOf(n, b.ahead[n][:count])...)
 		}
 	}
-	return spans, found, found >= rows && (!first || b.TellApart(classes)), nil
+	increment.Whole = increment.Rows >= rows && (!first || b.TellApart(classes))
+	return increment, nil
 }
 
 // spansOf returns the spans of messages of a partition that are in no run yet: those of sources that were sealed late, and one of all that
