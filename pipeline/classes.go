@@ -69,7 +69,8 @@ func (r *runner) waitForClasses(increment backlog.Increment, untilEnd bool) erro
 		event.Notice(r.rec, "the version that replaces version %d waits for rows of a second class: without what is forgotten, %v",
 			r.chain.Head.Version, err)
 	default:
-		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v", english.Plural(int(increment.Rows), "row", ""), err)
+		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v",
+			english.Plural(int(increment.Rows), "row", ""), err)
 	}
 	r.waits = true
 	return nil

@@ -153,8 +153,8 @@ func (r *runner) isLate(since time.Time) bool {
 	return !since.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(since) >= r.job.Retrain.After
 }
 
-// await waits for more examples, for what comes on the plans topic after a snapshot, for the seal of a source, or for rows to forget; but not
-// longer than an update may be late.
+// await waits for more examples, for what comes on the plans topic after a snapshot, for the seal of a source, or for rows to forget; but
+// not longer than an update may be late.
 func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
 	positions := heed.SaidAfter(r.Pipeline, s.sealed, r.forgotten)
 	if s.sealed != s.ledger {

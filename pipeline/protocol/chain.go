@@ -1,13 +1,10 @@
 package protocol
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
@@ -16,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
-	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
@@ -158,105 +154,11 @@ func (c *Chain) Has(digest wire.Digest) bool {
 // SurveyDigest returns the digest of the survey's result, which must be accepted.
 func (c *Chain) SurveyDigest() wire.Digest { return c.digests[0] }
 
-// GramVisit returns the visit that the Gram matrices of a stage of an update belong to, which depend on no weights.
-func (c *Chain) GramVisit(stage int) Visit { return Visit{Stage: stage, Parent: c.SurveyDigest()} }
-
 // digest returns the digest of weights[i].
 func (c *Chain) digest(i int) wire.Digest { return c.digests[i+1] }
 
-// Visit is a visit that is due, or was.
-type Visit struct {
-	Stage  int         // schemas.Survey, 0, 1, …
-	Number int         // of the visit in its stage: 0, 1, …
-	Parent wire.Digest // of the record that its statistics are computed from
-}
-
 // NoStage stands for a stage that does not exist.
 const NoStage = -1
-
-// Due returns what a worker must do after the records that are accepted. First it publishes and seals the residuals of stage
-// seal, unless that is [NoStage]. Then it makes visit v. When no visit is left, v.Stage is the number of stages.
-func (c *Chain) Due() (v Visit, seal int) {
-	v.Parent = c.Head()
-	switch {
-	case c.Survey == nil:
-		v.Stage = wire.Survey
-		return v, NoStage
-	case len(c.weights) == 0:
-		v.Number = c.first(0)
-		return v, NoStage
-	}
-	last := c.weights[len(c.weights)-1]
-	if last.Final != nil {
-		v.Stage, v.Number = last.Stage+1, c.first(last.Stage+1)
-		return v, last.Stage
-	}
-	v.Stage, v.Number = last.Stage, last.Visit
-	return v, NoStage
-}
-
-// Grows reports whether a stage begins with a visit that its trees are grown from. The stages of an update have the trees of the
-// version before.
-func (c *Chain) Grows(stage int) bool {
-	return stage < len(c.Plan.Stages) && c.Plan.Update() == nil && stages.Grown(c.Plan.Stages[stage].Features)
-}
-
-// first returns the number of the first visit to a stage.
-func (c *Chain) first(stage int) int {
-	if c.Grows(stage) {
-		return wire.Growth
-	}
-	return 0
-}
-
-// structure returns the record of the trees of a stage; nil if it has none, or none yet. An update has those of the version before it in a
-// record of its own, as its version may be read when the version before is gone.
-func (c *Chain) structure(stage int) *schemas.Weights {
-	if c.Plan.Update() != nil && c.earlier != nil {
-		if tensors := c.earlier.Stage(stage).Features.Structure(); tensors != nil {
-			id := wire.Identity{Kind: schemas.KindStructure, Run: c.Run, Stage: stage, Parent: c.SurveyDigest()}
-			return &schemas.Weights{Identity: id, Tensors: tensors}
-		}
-		return nil
-	}
-	for _, w := range c.weights {
-		if w.Stage == stage && w.Kind == schemas.KindStructure {
-			return w
-		}
-	}
-	return nil
-}
-
-// Began reports whether any weights are accepted.
-func (c *Chain) Began() bool { return len(c.weights) > 0 }
-
-// GrowthVisit returns the visit that the trees of a stage are grown from, and whether it is due: whether the stage has trees that are
-// not accepted yet. What the stage begins at must be accepted.
-func (c *Chain) GrowthVisit(stage int) (v Visit, due bool) {
-	if !c.Grows(stage) || c.structure(stage) != nil {
-		return v, false
-	}
-	return Visit{stage, wire.Growth, c.Head()}, true
-}
-
-// Visits returns the visits of a stage so far, in order, without that of [Chain.GrowthVisit]. The last may be the one that is due.
-func (c *Chain) Visits(stage int) (visits []Visit) {
-	if stage == wire.Survey {
-		return []Visit{{stage, 0, c.Root}}
-	}
-	if stage == 0 && c.Survey != nil && !c.Grows(stage) {
-		visits = append(visits, Visit{stage, 0, c.SurveyDigest()})
-	}
-	for i, w := range c.weights {
-		switch {
-		case w.Stage == stage-1 && w.Final != nil && !c.Grows(stage):
-			visits = append(visits, Visit{stage, 0, c.digest(i)})
-		case w.Stage == stage && w.Final == nil:
-			visits = append(visits, Visit{stage, w.Visit, c.digest(i)})
-		}
-	}
-	return visits
-}
 
 // Final returns the weights that end a stage, and their digest; nil and "" before they are accepted.
 func (c *Chain) Final(stage int) (*schemas.Weights, wire.Digest) {
@@ -304,52 +206,6 @@ func (c *Chain) weightsOf(stage int) (weights []*schemas.Weights) {
 	return weights
 }
 
-// WeightsFor returns the weights that a visit is made with, and the W (p × k) that its stage begins at; both are nil for the
-// visit that begins a stage without a warm start.
-func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
-	for _, w := range c.weights {
-		if w.Stage == v.Stage && w.Visit == v.Number && w.Kind == schemas.KindWeights {
-			return w, nil
-		}
-	}
-	return nil, c.Initial(v.Stage)
-}
-
-// Initial returns the W (p × k) that a stage begins at in a warm start; nil: zeros. In an update on sparse rows the version before may lack
-// some inputs.
-func (c *Chain) Initial(stage int) []float32 {
-	u := c.Plan.Update()
-	if u == nil || !u.Sparse || c.earlier == nil || c.Prepared == nil || c.initial[stage] == nil {
-		return c.initial[stage]
-	}
-	if c.extended == nil {
-		c.extended = map[int][]float32{}
-	}
-	if c.extended[stage] == nil {
-		c.extended[stage] = c.earlier.WeightsOn(stage, c.Prepared)
-	}
-	return c.extended[stage]
-}
-
-// Forget frees the memory of the weights that nobody needs any more who has come to a visit: those of visits before it, except those that
-// end a stage, those of links that are learnt, and those that the visit's weights are a change of.
-func (c *Chain) Forget(v Visit) {
-	whole := 0
-	for _, w := range c.weights {
-		if _, all := w.Tensors.Find(statistics.TensorW); all && w.Stage == v.Stage && w.Visit <= v.Number {
-			whole = w.Visit
-		}
-	}
-	for i, w := range c.weights {
-		if (w.Stage < v.Stage || w.Stage == v.Stage && w.Visit < whole) && w.Final == nil && w.Tensors != nil &&
-			w.Kind == schemas.KindWeights && !link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
-			bare := *w // others may still use the weights
-			bare.Tensors = nil
-			c.weights[i] = &bare
-		}
-	}
-}
-
 // Ridge returns the ridge that a solver has chosen for a stage, as its accepted weights have it. It returns false before that, and if
 // the plan has the ridge.
 func (c *Chain) Ridge(stage int) (schemas.Ridge, bool) {
@@ -365,16 +221,6 @@ func (c *Chain) Ridge(stage int) (schemas.Ridge, bool) {
 func (c *Chain) InitialRidge(stage int) (schemas.Ridge, bool) {
 	ridge, ok := c.ridges[stage]
 	return ridge, ok
-}
-
-// Passes returns how the passes of a stage went, in order, as its accepted weights say.
-func (c *Chain) Passes(stage int) (passes []schemas.PassReport) {
-	for _, w := range c.weightsOf(stage) {
-		if w.Pass != nil {
-			passes = append(passes, *w.Pass)
-		}
-	}
-	return passes
 }
 
 // Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
@@ -422,85 +268,4 @@ func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 		e.Rows[examples.Split(split)] = n
 	}
 	return e
-}
-
-// Read adds what the weights topic has of the run now, and returns the offset at which a subscription goes on. The
-// error is an *[ExpiredError], beside that offset, if the topic has lost the records that the others follow from.
-func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
-	first, next, err := c.read(ctx, client)
-	if err == nil && first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
-		err = &ExpiredError{c.Run, client.Topics.Weights, first}
-	}
-	return next, err
-}
-
-// read is Read, and returns where the topic begins.
-func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err error) {
-	topic := client.Topics.Weights
-	if first, end, err = client.Log.Bounds(ctx, topic, 0); err != nil {
-		return 0, 0, err
-	}
-	from := max(first, c.Plan.Since.Weights)
-	if from > end { // the topic was made anew since the plan was
-		from = first
-	}
-	err = client.Between(ctx, topic, 0, from, end, func(m Message) error {
-		_, err := c.Add(m.Message)
-		return err
-	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
-	}
-	return first, end, nil
-}
-
-// Differs reports whether the weights topic has another chain of the run than this one: whether the newest record that
-// this one has accepted is not in it. A topic that has more records of the same chain does not differ, nor does one
-// whose first records have expired.
-func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
-	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
-	_, err := there.Read(ctx, client)
-	if errors.As(err, new(*ExpiredError)) {
-		return false, nil
-	}
-	return err == nil && !there.Has(c.Head()), err
-}
-
-// Renew compares the chain with the weights topic, whose messages were read long ago. After an unclean election of a
-// leader, accepted records may be gone, and those that others have written since may have offsets that were read
-// already. Whoever has waited for long without a message asks. If the topic differs, he begins again from what is
-// there; otherwise the chain now has what the topic has. The error is an *[ExpiredError] if records have expired that
-// the chain has not accepted.
-func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
-	if differs, err = c.Differs(ctx, client); err != nil || differs {
-		return differs, err
-	}
-	_, err = c.Read(ctx, client)
-	return false, err
-}
-
-// Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if
-// the plan names none.
-func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {
-	if c.Plan.Warm == nil {
-		return nil, nil
-	}
-	earlier, err := client.ModelOf(ctx, c.Plan.Warm)
-	if errors.As(err, new(*NoVersionError)) {
-		return nil, fmt.Errorf("the version of run %s, which this run starts from, is no longer on %s", c.Plan.Warm.Run, client.Topics.Versions)
-	}
-	if err != nil {
-		return nil, err
-	}
-	manifest := earlier.Manifest
-	if digest := manifest.Digest(); digest != c.Plan.Warm.Manifest {
-		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
-	}
-	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
-		if w := earlier.Weights(t); w != nil && !c.Grows(t) { // the weights of other trees are no beginning
-			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
-		}
-	}
-	c.earlier = earlier
-	return earlier, nil
 }

@@ -1,8 +1,11 @@
 package examples
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -98,3 +101,200 @@ func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
 	}
 	return nil, false
 }
+
+// check checks the values of all columns.
+func (e *Batch) check() error {
+	for i := range e.Rows {
+		if e.weights != nil {
+			if e.weights.IsNull(i) {
+				return &ValueError{i, -1, "weight is null: expected a finite number ≥ 0"}
+			}
+			if w := e.weight(i); !(w >= 0) || math.IsInf(float64(float32(w)), 1) {
+				return &ValueError{i, -1, fmt.Sprintf("weight %v: expected a finite number ≥ 0", w)}
+			}
+		}
+		if e.splits.words != nil && !e.splits.isNull(i) {
+			if _, err := ParseSplit(e.splits.words(i)); err != nil {
+				return &ValueError{i, -1, err.Error()}
+			}
+		}
+		if e.sets == nil && e.labels.words != nil && !e.labels.isNull(i) {
+			if label := e.labels.words(i); len(label) > MaxLabel || !utf8.ValidString(label) {
+				return &ValueError{i, -1, fmt.Sprintf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)}
+			}
+		}
+	}
+	if err := e.checkLists(); err != nil {
+		return err
+	}
+	switch {
+	case e.Sparse:
+		return e.checkSparse()
+	case e.floats != nil:
+		return checkDense(e, e.floats, e.floats.Float32Values())
+	case e.doubles != nil:
+		return checkDense(e, e.doubles, e.doubles.Float64Values())
+	}
+	return nil
+}
+
+// checkDense checks that the features are finite, and finds out whether any is missing. One that is too large for
+// float32 is no error of the message: only its row can't be used.
+func checkDense[T float32 | float64](e *Batch, column arrow.Array, features []T) error {
+	nulls := column.NullN() > 0
+	for i, v := range features[e.first : e.first+e.Rows*e.Width] {
+		if nulls && column.IsNull(e.first+i) {
+			e.missing = true
+			continue
+		}
+		if v-v != 0 { // 0 only if v is finite
+			return &ValueError{i / e.Width, i % e.Width, fmt.Sprintf("%v is not a finite number", v)}
+		}
+	}
+	return nil
+}
+
+// checkSparse checks sparse features and finds the width.
+func (e *Batch) checkSparse() error {
+	if text := e.Columns(); text != "" {
+		columns, err := ParseColumns(text)
+		if err != nil {
+			return err
+		}
+		e.leading = columns.Features()
+	}
+	for row := range e.Rows {
+		from, to := e.lists.ValueOffsets(row)
+		last := int64(-1)
+		for i := int(from); i < int(to); i++ {
+			index, v := e.indices(i), e.floats.Value(i)
+			switch {
+			case index <= last || index > math.MaxInt32-1:
+				return &ValueError{row, -1, fmt.Sprintf("index %d after %d: expected ascending indices below 2³¹-1", index, last)}
+			case v != v && index < int64(e.leading):
+				e.missing = true
+			case v-v != 0:
+				return &ValueError{row, int(index), fmt.Sprintf("%v is not a finite number", v)}
+			}
+			last = index
+		}
+		e.Width = max(e.Width, int(last)+1)
+	}
+	return nil
+}
+
+// Columns returns the columns of the table that the features are of, as [Columns.Text] has them; "" if the message does not say. Read
+// them with [ParseColumns].
+func (e *Batch) Columns() string {
+	metadata := e.record.Schema().Metadata()
+	text, _ := metadata.GetValue(metadataColumns)
+	return text
+}
+
+// Image returns the shape of the images that the examples are, as [Image.Text] has it; "" if the message does not say. Read it with
+// [ParseImage].
+func (e *Batch) Image() string {
+	metadata := e.record.Schema().Metadata()
+	text, _ := metadata.GetValue(metadataImage)
+	return text
+}
+
+// Missing reports whether any feature is missing.
+func (e *Batch) Missing() bool { return e.missing }
+
+// Features writes the features into dst, Rows × width, row-major. A missing feature is NaN. The width of dense examples is
+// Width, that of sparse ones at least Width. Features panics on any other width or length.
+func (e *Batch) Features(dst []float32, width int) {
+	if len(dst) != e.Rows*width || width < e.Width || !e.Sparse && width != e.Width {
+		panic(fmt.Sprintf("schemas: features of %d × %d into %d values of width %d", e.Rows, e.Width, len(dst), width))
+	}
+	switch {
+	case e.Sparse:
+		clear(dst)
+		for row := range e.Rows {
+			from, to := e.lists.ValueOffsets(row)
+			for i := int(from); i < int(to); i++ {
+				dst[row*width+int(e.indices(i))] = e.floats.Value(i)
+			}
+		}
+	case e.bytes != nil:
+		for i, v := range e.bytes.Uint8Values()[e.first : e.first+len(dst)] {
+			dst[i] = float32(v)
+		}
+		if e.deltas != nil {
+			e.align(dst)
+		}
+	case e.doubles != nil:
+		for i, v := range e.doubles.Float64Values()[e.first : e.first+len(dst)] {
+			if e.deltas != nil {
+				v += e.deltas[i%e.Width]
+			}
+			dst[i] = float32(v)
+		}
+		e.markMissing(dst, e.doubles)
+	default:
+		copy(dst, e.floats.Float32Values()[e.first:e.first+len(dst)])
+		if e.deltas != nil {
+			e.align(dst)
+		}
+		e.markMissing(dst, e.floats)
+	}
+	for row, forgotten := range e.forgotten {
+		if forgotten {
+			clear(dst[row*width : (row+1)*width])
+		}
+	}
+}
+
+// markMissing writes NaN over the features that are null in their column.
+func (e *Batch) markMissing(dst []float32, column arrow.Array) {
+	if !e.missing {
+		return
+	}
+	for i := range dst {
+		if column.IsNull(e.first + i) {
+			dst[i] = float32(math.NaN())
+		}
+	}
+}
+
+// Bytes returns the features, Rows × Width, row-major, if they are bytes as they are and no row was forgotten, or nil
+// if not. The slice is shared with e.
+func (e *Batch) Bytes() []uint8 {
+	if e.bytes == nil || e.forgotten != nil || e.deltas != nil {
+		return nil
+	}
+	return e.bytes.Uint8Values()[e.first : e.first+e.Rows*e.Width]
+}
+
+// Weight returns the weight of a row, or 1 if the message has no weights. That of a forgotten row is 0.
+func (e *Batch) Weight(row int) float32 {
+	if e.forgot(row) {
+		return 0
+	}
+	if e.weights == nil {
+		return 1
+	}
+	return float32(e.weight(row))
+}
+
+// Split returns the split of a row, or Train if the message does not say.
+func (e *Batch) Split(row int) Split {
+	if e.splits.words == nil || e.splits.isNull(row) {
+		return Train
+	}
+	split, _ := ParseSplit(e.splits.words(row)) // check has seen the errors
+	return split
+}
+
+// Unlabel removes the label and the targets of a row, so that nothing is learnt from it.
+func (e *Batch) Unlabel(row int) {
+	if e.unlabelled == nil {
+		e.unlabelled = map[int]bool{}
+	}
+	e.unlabelled[row] = true
+}
+
+// Label returns the label of a labelled row as text. The text stays valid after Release. Label panics on a row without a
+// label column. It is not for messages with lists of labels.
+func (e *Batch) Label(row int) string { return e.label(row) }

@@ -1,0 +1,91 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+)
+
+// Read adds what the weights topic has of the run now, and returns the offset at which a subscription goes on. The
+// error is an *[ExpiredError], beside that offset, if the topic has lost the records that the others follow from.
+func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
+	first, next, err := c.read(ctx, client)
+	if err == nil && first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
+		err = &ExpiredError{c.Run, client.Topics.Weights, first}
+	}
+	return next, err
+}
+
+// read is Read, and returns where the topic begins.
+func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err error) {
+	topic := client.Topics.Weights
+	if first, end, err = client.Log.Bounds(ctx, topic, 0); err != nil {
+		return 0, 0, err
+	}
+	from := max(first, c.Plan.Since.Weights)
+	if from > end { // the topic was made anew since the plan was
+		from = first
+	}
+	err = client.Between(ctx, topic, 0, from, end, func(m Message) error {
+		_, err := c.Add(m.Message)
+		return err
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+	}
+	return first, end, nil
+}
+
+// Differs reports whether the weights topic has another chain of the run than this one: whether the newest record that
+// this one has accepted is not in it. A topic that has more records of the same chain does not differ, nor does one
+// whose first records have expired.
+func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
+	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
+	_, err := there.Read(ctx, client)
+	if errors.As(err, new(*ExpiredError)) {
+		return false, nil
+	}
+	return err == nil && !there.Has(c.Head()), err
+}
+
+// Renew compares the chain with the weights topic, whose messages were read long ago. After an unclean election of a
+// leader, accepted records may be gone, and those that others have written since may have offsets that were read
+// already. Whoever has waited for long without a message asks. If the topic differs, he begins again from what is
+// there; otherwise the chain now has what the topic has. The error is an *[ExpiredError] if records have expired that
+// the chain has not accepted.
+func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
+	if differs, err = c.Differs(ctx, client); err != nil || differs {
+		return differs, err
+	}
+	_, err = c.Read(ctx, client)
+	return false, err
+}
+
+// Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if
+// the plan names none.
+func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {
+	if c.Plan.Warm == nil {
+		return nil, nil
+	}
+	earlier, err := client.ModelOf(ctx, c.Plan.Warm)
+	if errors.As(err, new(*NoVersionError)) {
+		return nil, fmt.Errorf("the version of run %s, which this run starts from, is no longer on %s", c.Plan.Warm.Run, client.Topics.Versions)
+	}
+	if err != nil {
+		return nil, err
+	}
+	manifest := earlier.Manifest
+	if digest := manifest.Digest(); digest != c.Plan.Warm.Manifest {
+		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
+	}
+	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
+		if w := earlier.Weights(t); w != nil && !c.Grows(t) { // the weights of other trees are no beginning
+			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
+		}
+	}
+	c.earlier = earlier
+	return earlier, nil
+}

@@ -1,0 +1,215 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+func (c *Client) newLedger() *Ledger {
+	return &Ledger{
+		codec: c.Codec, topic: c.Topics.Plans, first: map[wire.Digest]int64{}, ends: map[string]*schemas.End{},
+		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[string]bool{},
+		uncertain: map[string]bool{}, overtaken: map[string]bool{}, passedOver: map[string]bool{},
+	}
+}
+
+// ReadLedger reads what counts on the plans topic now: the latest ledger on it, and what comes after. However long the history is,
+// it reads the same. Of the runs that ended before that ledger it knows only the versions: see [Client.ReadHistory]. It skips
+// damaged messages: see [Ledger.Report].
+func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
+	l, err := c.readLedger(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	return l, nil
+}
+
+func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
+	first, end, err := c.Log.Bounds(ctx, c.Topics.Plans, 0)
+	if err != nil {
+		return nil, err
+	}
+	// The latest ledger is usually among the last messages, with tombstones after it.
+	for window := int64(4 * c.ledgerMessages()); ; window *= 8 {
+		from := max(first, end-window)
+		var messages []Message
+		err := c.Between(ctx, c.Topics.Plans, 0, from, end, func(m Message) error {
+			messages = append(messages, m)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		latest := c.latestLedger(messages)
+		if latest == nil && from > first {
+			continue
+		}
+		l := c.newLedger()
+		if latest != nil {
+			if err := c.restore(ctx, l, latest, from); err != nil {
+				return nil, err
+			}
+		}
+		for _, m := range messages {
+			if latest == nil || m.Offset >= latest.Before {
+				l.fold(m)
+			}
+		}
+		l.Next = end
+		if latest != nil {
+			if err := c.findEnds(ctx, l); err != nil {
+				return nil, err
+			}
+		}
+		return l, nil
+	}
+}
+
+// findEnds finds the ends of runs whose plans are on the topic twice. A client writes again if it got no answer, and by then the run
+// may have ended, and a ledger may cover its end.
+func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
+	for _, run := range slices.Sorted(maps.Keys(l.uncertain)) {
+		err := c.Remaining(ctx, l.topic, 0, l.Plan(run).Since.Plans, l.covered, func(m Message) error {
+			if end := EndOf(m.Message); end != nil && end.Run == run {
+				if known := l.ends[run]; known != nil && !l.overtaken[run] && !outranks(end.State, known.State) {
+					return nil
+				}
+				l.ends[run] = end
+				delete(l.overtaken, run)
+				l.plans[l.index(run)].Plan = l.plans[l.index(run)].written
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	clear(l.uncertain)
+	return nil
+}
+
+// latestLedger returns the ledger among the messages that is complete last; nil if there is none. A ledger that covers what comes after
+// itself is none: its writer had read messages that an unclean election of a leader has lost since.
+func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
+	type written struct {
+		wire.Message
+		offset, before int64
+	}
+	var all []written
+	var documents wire.Documents
+	for _, m := range messages {
+		if m.Kind() != schemas.KindLedger || m.Value == nil {
+			continue
+		}
+		whole, ok, err := c.Codec.Document(&documents, m.Message)
+		if err != nil || !ok {
+			continue
+		}
+		if before, err := schemas.LedgerBefore(whole); err == nil {
+			all = append(all, written{whole, m.Offset, before})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b written) int { return cmp.Compare(a.before, b.before) })
+	for _, w := range slices.Backward(all) { // of many only the latest is decoded whole
+		if l, err := codec.DecodeJSON[schemas.Ledger](c.Codec, w.Message); err == nil && l.Before <= w.offset {
+			return l
+		}
+	}
+	return nil
+}
+
+// restore makes l what a ledger on the topic says, and adds the messages that come after what that covers and before an offset.
+func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, before int64) error {
+	for i := range s.Sources {
+		l.addSeal(&s.Sources[i])
+	}
+	for i := range s.Removed {
+		l.removeSource(&s.Removed[i])
+	}
+	for _, name := range s.Incomplete {
+		l.incomplete[name] = true
+	}
+	l.divisions = s.Divisions
+	l.versions, l.highest, l.completeTo, l.pinned, l.swept, l.versionsSwept = s.Versions, s.Highest, s.Highest, s.Pinned, s.Swept,
+		s.VersionsSwept
+	for _, place := range s.Unfinished {
+		// If the plan was written twice, compaction keeps the second copy, wherever it is.
+		for _, to := range []int64{place.To, math.MaxInt64} {
+			if l.index(place.Run) >= 0 {
+				break
+			}
+			if err := c.readPlan(ctx, l, place.Run, place.From, to); err != nil {
+				return err
+			}
+		}
+		if i := l.index(place.Run); i >= 0 && place.Since != nil {
+			l.setSince(i, *place.Since)
+		}
+	}
+	l.chained = s.Chained
+	l.written, l.bytes, l.Next, l.covered = 0, 0, s.Before, s.Before
+	if s.Before >= before {
+		return nil
+	}
+	return c.Remaining(ctx, c.Topics.Plans, 0, s.Before, before, func(m Message) error {
+		l.fold(m)
+		return nil
+	})
+}
+
+// readPlan adds the plan of a run, in a range of offsets.
+func (c *Client) readPlan(ctx context.Context, l *Ledger, run string, from, to int64) error {
+	return c.Remaining(ctx, c.Topics.Plans, 0, from, to, func(m Message) error {
+		if m.Kind() == schemas.KindPlan && m.Run() == run {
+			l.fold(m)
+		}
+		return nil
+	})
+}
+
+// ReadHistory returns a ledger that also knows all plans and ends of the past that the plans topic still has.
+func (c *Client) ReadHistory(ctx context.Context) (*Ledger, error) {
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	past := c.newLedger()
+	err = c.Remaining(ctx, l.topic, 0, 0, l.Next, func(m Message) error {
+		past.fold(m)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read plans: %w", err)
+	}
+	for _, p := range past.plans { // plans of the past without an end are left out: their ends were removed
+		if end := past.ends[p.place.Run]; end != nil && l.index(p.place.Run) < 0 {
+			l.plans = append(l.plans, p)
+			l.ends[p.place.Run] = end
+		}
+	}
+	return l, nil
+}
+
+// GoesOn reports whether it is a run's turn: it was submitted, no run before it goes on, it has not ended, and it begins to read where
+// its plan says. A role that has waited for long without a message asks: after an unclean election of a leader, the
+// message that it waits for may have an offset that it has read already, or the run's plan may be gone, or the end of
+// the run before it, which has said where this one begins. Roles of which one works on another run, or reads from
+// another place, would wait for each other for ever.
+func (c *Client) GoesOn(ctx context.Context, run string, since schemas.Since) (bool, error) {
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return false, err
+	}
+	for id, plan := range l.Unfinished() {
+		return id == run && plan.Since.Weights == since.Weights && slices.Equal(plan.Since.Statistics, since.Statistics), nil
+	}
+	return false, nil
+}

@@ -1,0 +1,153 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// version is what was read of a version.
+type version struct {
+	*Client
+	place     schemas.Place
+	documents wire.Documents
+	collector wire.Collector[float32]
+	manifest  *schemas.Manifest                     // nil: not read yet
+	written   time.Time                             // the manifest
+	report    *schemas.Report                       // nil: not read yet, or an earlier release has made the version
+	records   map[wire.Digest]*wire.Record[float32] // by their digests
+}
+
+func (c *Client) newVersion(place schemas.Place) *version {
+	return &version{Client: c, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
+}
+
+// read reads the version's messages in a range of offsets. It skips damaged ones.
+func (v *version) read(ctx context.Context, from, to int64) error {
+	err := v.Remaining(ctx, v.Topics.Versions, 0, from, to, func(m Message) error {
+		if m.Run() == v.place.Run && m.Value != nil {
+			v.take(m)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read version %d: %w", v.place.Version, err)
+	}
+	return nil
+}
+
+// readAll reads the version's messages wherever they are. A message that was written again, by another solver or by a client that got
+// no answer, may stand behind the place of the version, and compaction keeps the last copy. An error says that there is no manifest.
+func (v *version) readAll(ctx context.Context) error {
+	if err := v.read(ctx, 0, math.MaxInt64); err != nil {
+		return err
+	}
+	if v.manifest == nil {
+		return v.gone("its manifest is")
+	}
+	return nil
+}
+
+func (v *version) take(m Message) {
+	switch m.Kind() {
+	case schemas.KindManifest:
+	case schemas.KindReport:
+		if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok && v.report == nil {
+			v.report, _ = codec.DecodeJSON[schemas.Report](v.Codec, whole) // a damaged one is none
+		}
+		return
+	default:
+		if r, err := v.Codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
+			v.records[m.Digest()] = r
+		}
+		return
+	}
+	if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok {
+		if manifest, err := codec.DecodeManifest(v.Codec, whole); err == nil {
+			v.manifest, v.written = manifest, m.Time
+		}
+	}
+}
+
+// GoneError means that a part of a version is no longer on the versions topic.
+type GoneError struct {
+	Version int
+	What    string // the part, with its verb, as in "its manifest is"
+	Topic   string
+}
+
+// Error returns what is gone.
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("version %d: %s no longer on %s", e.Version, e.What, e.Topic)
+}
+
+// IsIncomplete reports whether an error of reading a version means that a part of it is gone or damaged.
+func IsIncomplete(err error) bool {
+	return errors.As(err, new(*GoneError)) || errors.Is(err, wire.ErrDamaged)
+}
+
+// gone returns the error that a part of the version is not on the topic.
+func (v *version) gone(what string) error {
+	return &GoneError{v.place.Version, what, v.Topics.Versions}
+}
+
+// survey returns the survey's result of the version.
+func (v *version) survey() (*statistics.SurveyResult, error) {
+	prepare := v.records[v.manifest.Prepare]
+	if prepare == nil {
+		return nil, v.gone("the survey's result is")
+	}
+	return v.Codec.SurveyResult(prepare)
+}
+
+// model returns the version as a model, which shares what is the same with the one before it.
+func (v *version) model(before *model.Model) (*model.Model, error) {
+	survey, err := v.survey()
+	if err != nil {
+		return nil, err
+	}
+	weights := make([][]*schemas.Weights, len(v.manifest.Blocks))
+	for t, block := range v.manifest.Blocks {
+		if v.records[block.Digest] == nil {
+			return nil, v.gone(fmt.Sprintf("the weights of stage %d are", t))
+		}
+		// A learnt link needs the records before the final one too. Each names the one before it as its parent.
+		for r := v.records[block.Digest]; r != nil && r.Kind == schemas.KindWeights && r.Stage == t; r = v.records[r.Parent] {
+			w, err := schemas.WeightsOf(r)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = append(weights[t], w)
+		}
+		if block.Structure != "" {
+			r := v.records[block.Structure]
+			if r == nil || r.Kind != schemas.KindStructure {
+				return nil, v.gone(fmt.Sprintf("the trees of stage %d are", t))
+			}
+			w, err := schemas.WeightsOf(r)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = append(weights[t], w)
+		}
+		slices.Reverse(weights[t])
+	}
+	m, err := before.Successor(v.manifest, survey.Preparation, weights)
+	if err != nil {
+		return nil, fmt.Errorf("version %d: %w", v.place.Version, err)
+	}
+	if digest := m.Digest(); digest != v.manifest.WeightsDigest {
+		return nil, fmt.Errorf("version %d: its weights have digest %s, its manifest says %s: %w", v.place.Version, digest.Short(),
+			v.manifest.WeightsDigest.Short(), wire.ErrDamaged)
+	}
+	return m, nil
+}

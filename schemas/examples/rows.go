@@ -1,0 +1,210 @@
+package examples
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+)
+
+// Rows holds the rows of an examples message as plain columns. Exactly one of Floats, Bytes and Sparse is set. The first two have
+// Rows × Cols features, row-major; with the last, Cols is 0. At most one of Words and Numbers is set; without both, the
+// rows have no labels.
+type Rows struct {
+	Rows, Cols int
+	Floats     []float32 // features; a missing one is NaN
+	Bytes      []uint8   // features that are small whole numbers, as in images; they take a quarter of the space
+	Sparse     *SparseRows
+	Words      []string   // labels that are text
+	Numbers    []int64    // labels that are whole numbers
+	NoLabel    []bool     // rows of Words or Numbers that have no label; nil: all have one
+	LabelLists [][]string // labels of rows that may have several, in place of Words and Numbers; a row that is nil has none that are known
+	Targets    []float64  // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
+	Weights    []float32  // nil: every row has weight 1
+	Splits     []Split    // nil: every row is Train
+	Served     []Served   // what was answered for the rows; nil: nothing is known of any
+	// of the messages of a topic that the rows are of; "": of one without a key; nil: none has one, or they are of no
+	// topic
+	SourceKeys []string
+	Origins    RowOrigins // of the rows, of a topic that ingest follows: Origin.TopicMessage writes them to a header
+	Columns    Columns    // of the table that the features are of, with Cols features; nil: not known
+	Image      Image      // of the images that the rows are, with Cols features; zero: they are none, or it is not known
+}
+
+// Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length, or have other features.
+func (r *Rows) Record(mem memory.Allocator) arrow.Record {
+	if r.Sparse != nil && r.Sparse.Len() != r.Rows {
+		panic(fmt.Sprintf("schemas: %d sparse rows for %d", r.Sparse.Len(), r.Rows))
+	}
+	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
+		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
+	}
+	metadata := r.metadata()
+	fields := []arrow.Field{{Name: columnFeatures, Type: r.featuresType()}}
+	switch {
+	case r.Words != nil:
+		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.BinaryTypes.String, Nullable: true})
+	case r.Numbers != nil:
+		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.PrimitiveTypes.Int64, Nullable: true})
+	case r.LabelLists != nil:
+		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.ListOf(arrow.BinaryTypes.String), Nullable: true})
+	}
+	if r.Targets != nil {
+		k := int32(len(r.Targets) / max(r.Rows, 1))
+		fields = append(fields, arrow.Field{Name: columnTargets, Type: arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64), Nullable: true})
+	}
+	if r.Weights != nil {
+		fields = append(fields, arrow.Field{Name: columnWeight, Type: arrow.PrimitiveTypes.Float32})
+	}
+	if r.Splits != nil {
+		fields = append(fields, arrow.Field{Name: columnSplit, Type: arrow.BinaryTypes.String})
+	}
+	if r.Served != nil {
+		fields = append(fields, servedFields()...)
+	}
+	if r.SourceKeys != nil {
+		fields = append(fields, arrow.Field{Name: columnSourceKey, Type: arrow.BinaryTypes.Binary, Nullable: true})
+	}
+	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, metadata))
+	defer b.Release()
+
+	switch lists := b.Field(0).(type) {
+	case *array.ListBuilder:
+		r.Sparse.appendTo(lists)
+	case *array.FixedSizeListBuilder:
+		r.appendDense(lists)
+	}
+	next := 1
+	switch {
+	case r.Words != nil:
+		b.Field(next).(*array.StringBuilder).AppendValues(r.Words, r.labelled())
+		next++
+	case r.Numbers != nil:
+		b.Field(next).(*array.Int64Builder).AppendValues(r.Numbers, r.labelled())
+		next++
+	case r.LabelLists != nil:
+		r.appendLists(b.Field(next).(*array.ListBuilder))
+		next++
+	}
+	if r.Targets != nil {
+		r.appendTargets(b.Field(next).(*array.FixedSizeListBuilder))
+		next++
+	}
+	if r.Weights != nil {
+		b.Field(next).(*array.Float32Builder).AppendValues(r.Weights, nil)
+		next++
+	}
+	if r.Splits != nil {
+		splits := b.Field(next).(*array.StringBuilder)
+		for _, s := range r.Splits {
+			splits.Append(s.String())
+		}
+		next++
+	}
+	if r.Served != nil {
+		r.appendServed(b.Field(next).(*array.StringBuilder), b.Field(next+1).(*array.Int64Builder))
+		next += 2
+	}
+	if r.SourceKeys != nil {
+		keys := b.Field(next).(*array.BinaryBuilder)
+		for _, key := range r.SourceKeys {
+			if key == "" {
+				keys.AppendNull()
+				continue
+			}
+			keys.Append([]byte(key))
+		}
+	}
+	return b.NewRecord()
+}
+
+// Labelled returns how many rows have a label, or a list of labels.
+func (r *Rows) Labelled() (n int) {
+	for row := range r.Rows {
+		switch {
+		case len(r.LabelLists) > 0 && r.LabelLists[row] != nil, len(r.Words)+len(r.Numbers) > 0 && (len(r.NoLabel) == 0 || !r.NoLabel[row]):
+			n++
+		}
+	}
+	return n
+}
+
+// labelled returns which rows have a label; nil if all have.
+func (r *Rows) labelled() []bool {
+	if !slices.Contains(r.NoLabel, true) {
+		return nil
+	}
+	has := make([]bool, len(r.NoLabel))
+	for i, none := range r.NoLabel {
+		has[i] = !none
+	}
+	return has
+}
+
+// featuresType returns the type of the column of features.
+func (r *Rows) featuresType() arrow.DataType {
+	switch {
+	case r.Sparse != nil:
+		return sparseType()
+	case r.Bytes != nil:
+		return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Uint8)
+	}
+	return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Float32)
+}
+
+// appendDense appends the features of all rows.
+func (r *Rows) appendDense(lists *array.FixedSizeListBuilder) {
+	lists.Reserve(r.Rows)
+	for range r.Rows {
+		lists.Append(true)
+	}
+	switch values := lists.ValueBuilder().(type) {
+	case *array.Float32Builder:
+		values.AppendValues(r.Floats, present(r.Floats))
+	case *array.Uint8Builder:
+		values.AppendValues(r.Bytes, nil)
+	}
+}
+
+// metadata returns what the schema of the rows says about the features; nil if that is nothing.
+func (r *Rows) metadata() *arrow.Metadata {
+	var keys, values []string
+	if r.Columns != nil {
+		if n := r.Columns.Features(); n != r.Cols && r.Sparse == nil {
+			panic(fmt.Sprintf("schemas: columns of %d features for %d", n, r.Cols))
+		}
+		keys, values = append(keys, metadataColumns), append(values, r.Columns.Text())
+	}
+	if r.Image != (Image{}) {
+		if n := r.Image.Size(); n != r.Cols {
+			panic(fmt.Sprintf("schemas: images of %d features for %d", n, r.Cols))
+		}
+		keys, values = append(keys, metadataImage), append(values, r.Image.Text())
+	}
+	if keys == nil {
+		return nil
+	}
+	known := arrow.NewMetadata(keys, values)
+	return &known
+}
+
+// present returns which floats are not NaN, or nil if all are not.
+func present(floats []float32) []bool {
+	if !slices.ContainsFunc(floats, func(v float32) bool { return v != v }) {
+		return nil
+	}
+	valid := make([]bool, len(floats))
+	for i, v := range floats {
+		valid[i] = v == v
+	}
+	return valid
+}
+
+// Encode encodes a record, as of [Rows.Record], as the value of an examples message.
+func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
+	return stream.Encode(record, mem)
+}
