@@ -63,7 +63,7 @@ func (r *reader) summary(s *State) Summary {
 		if recent == maxBad {
 			some = fmt.Sprintf("At least %d", recent)
 		}
-		need(Notice, aboutQuarantine, "%s could not be used in the last hour. First reason: %s.",
+		need(Notice, aboutQuarantine, "%s could not be used in the last hour. Most common reason: %s.",
 			english.PluralWord(recent, some+" message", some+" messages"), s.Quarantine.Reasons[0].Reason)
 	}
 	slices.SortStableFunc(m.Needs, func(a, b Need) int {
@@ -87,12 +87,19 @@ func verdict(needs []Need, s *State) (Level, string) {
 			return Trouble, "One problem needs action."
 		}
 		return Trouble, fmt.Sprintf("%d problems need action.", trouble)
+	case s.Run == nil && len(s.Versions) == 0:
+		level, text := Good, "Nothing has run yet."
+		if trouble > 0 {
+			level = Notice
+		}
+		if len(s.Staff.Runners) > 0 {
+			text = "Waiting for the first examples."
+		}
+		return level, text
 	case trouble == 1:
 		return Notice, "Working, with one warning."
 	case trouble > 1:
 		return Notice, fmt.Sprintf("Working, with %d warnings.", trouble)
-	case s.Run == nil && len(s.Versions) == 0:
-		return Good, "Nothing has run yet."
 	}
 	return Good, "All is well."
 }
@@ -131,13 +138,14 @@ func needsOfRun(s *State, r *reader, need func(level Level, about, format string
 // needsOfProcesses adds what a pipeline needs whose processes are gone.
 func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format string, values ...any)) {
 	staff := &s.Staff
-	if !r.knows(staff) {
+	if !r.polled || staff.Unknown != "" {
 		return
 	}
 	lag, _ := r.topics.allBehind()
 	chain := s.Run != nil && s.Run.Kind != kindTrain
 	switch left := r.gone(protocol.RoleRun); {
 	case len(staff.Runners) > 0:
+	case staff.Embedded && left == "": // the broker's own process may do it, as a member of no group
 	case chain && lag > 0:
 		need(Trouble, aboutStaff, "No process runs stagewise run, and %s.", waiting(lag))
 	case chain && s.Run.underWay():
@@ -145,7 +153,8 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	case left != "":
 		need(Notice, aboutStaff, "No process runs stagewise run: the last one was seen %s ago.", left)
 	}
-	if r.topics.waits > 0 && len(staff.Ingesters)+len(staff.Runners) == 0 && !slices.Contains(staff.Hidden, protocol.RoleIngest) {
+	ingested := staff.Embedded || len(staff.Ingesters)+len(staff.Runners) > 0 || slices.Contains(staff.Hidden, protocol.RoleIngest)
+	if r.topics.waits > 0 && !ingested {
 		need(Trouble, aboutStaff, "%s on %s, and no process ingests them.", waiting(r.topics.waits), r.options.Source)
 	}
 	for _, role := range []struct {
@@ -330,13 +339,16 @@ func (r *reader) offeredOf(s *State) Fact {
 
 // underWay says what goes on.
 func underWay(s *State) Fact {
-	f := Fact{Question: "What is running?", Answer: "Nothing", Detail: "no active run", About: aboutRun}
+	f := Fact{Question: "What is running?", Answer: "No active run", Detail: "no run has started", About: aboutRun}
 	run := s.Run
+	if len(s.Staff.Runners) > 0 {
+		f.Answer = "Waiting for examples"
+	}
 	if run == nil {
 		return f
 	}
 	if !run.underWay() {
-		f.Detail, f.When, f.Since = fmt.Sprintf("run %s is %s", run.ID, run.State), "ended", run.News
+		f.Detail, f.When, f.Since = fmt.Sprintf("last run %s is %s", run.ID, run.State), "ended", run.News
 		return f
 	}
 	switch {
