@@ -142,7 +142,7 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 		return
 	}
 	lag, _ := r.topics.allBehind()
-	chain := s.Run != nil && s.Run.Kind != kindTrain
+	chain := s.isChain()
 	switch left := r.gone(protocol.RoleRun); {
 	case len(staff.Runners) > 0:
 	case staff.Embedded && left == "": // the broker's own process may do it, as a member of no group
@@ -165,6 +165,17 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 			need(Trouble, aboutStaff, "No process runs stagewise %s: the last one was seen %s ago.", role.name, left)
 		}
 	}
+}
+
+// isChain reports whether stagewise run makes the versions. Plans of its past runs may be gone.
+func (s *State) isChain() bool {
+	switch {
+	case s.Run != nil:
+		return s.Run.Kind != kindTrain
+	case len(s.Versions) > 0:
+		return s.Versions[len(s.Versions)-1].Kind != kindTrain
+	}
+	return false
 }
 
 // gone returns for how long no process of a role was seen, in words; empty if none ever was.
@@ -343,6 +354,9 @@ func underWay(s *State) Fact {
 	run := s.Run
 	if len(s.Staff.Runners) > 0 {
 		f.Answer = "Waiting for examples"
+	}
+	if len(s.Versions) > 0 {
+		f.Detail = "no run since this page started"
 	}
 	if run == nil {
 		return f

@@ -131,7 +131,7 @@ const draw = {
   run(r) {
     const words = byId("run-words");
     if (!r) {
-      words.textContent = "No run has started yet.";
+      words.textContent = "No run is under way.";
       byId("passes").hidden = byId("stages").closest(".scrolls").hidden = true;
       return;
     }
