@@ -81,25 +81,32 @@ func (r *reader) summary(s *State) Summary {
 
 // verdict says in a sentence whether all is well.
 func verdict(needs []Need, s *State) (Level, string) {
-	switch trouble := len(needs); {
-	case trouble > 0 && needs[0].Level == Trouble:
-		if trouble == 1 {
-			return Trouble, "One problem needs action."
+	problems, warnings := 0, 0
+	for _, n := range needs {
+		if n.Level == Trouble {
+			problems++
+		} else {
+			warnings++
 		}
-		return Trouble, fmt.Sprintf("%d problems need action.", trouble)
+	}
+	switch {
+	case problems == 1:
+		return Trouble, "One problem needs action."
+	case problems > 1:
+		return Trouble, fmt.Sprintf("%d problems need action.", problems)
 	case s.Run == nil && len(s.Versions) == 0:
 		level, text := Good, "Nothing has run yet."
-		if trouble > 0 {
+		if warnings > 0 {
 			level = Notice
 		}
 		if len(s.Staff.Runners) > 0 {
 			text = "Waiting for the first examples."
 		}
 		return level, text
-	case trouble == 1:
+	case warnings == 1:
 		return Notice, "Working, with one warning."
-	case trouble > 1:
-		return Notice, fmt.Sprintf("Working, with %d warnings.", trouble)
+	case warnings > 1:
+		return Notice, fmt.Sprintf("Working, with %d warnings.", warnings)
 	}
 	return Good, "All is well."
 }
@@ -267,13 +274,14 @@ func (r *reader) recentlyBad(s *State) (n int) {
 func (r *reader) behind(s *State) Fact {
 	f := Fact{Question: "How far behind?", Answer: "Not known", About: aboutFlow}
 	var parts []string
+	waits, uningested := "to be learnt", int64(0)
 	lag, known, rate := int64(0), false, 0.0
 	for _, t := range s.Topics { // the source topic comes before the examples
 		if t.Role != roleSource && t.Role != roleExamples || t.Lag == nil {
 			continue
 		}
 		if *t.Lag > 0 && t.Role == roleSource {
-			parts = append(parts, humanize.Comma(*t.Lag)+" of them not ingested yet")
+			uningested = *t.Lag
 		}
 		if !known {
 			rate = t.Rate
@@ -287,7 +295,13 @@ func (r *reader) behind(s *State) Fact {
 		f.Answer = "Up to date"
 	default:
 		f.Answer = humanize.Comma(lag) + " " + english.PluralWord(int(lag), "message", "")
-		parts = append([]string{english.PluralWord(int(lag), "waits", "wait") + " to be learnt"}, parts...)
+		if uningested == lag {
+			waits = "to be ingested"
+		}
+		parts = append(parts, english.PluralWord(int(lag), "waits", "wait")+" "+waits)
+		if uningested > 0 && uningested < lag {
+			parts = append(parts, humanize.Comma(uningested)+" of them not ingested yet")
+		}
 	}
 	f.Detail = strings.Join(append(parts, coming(rate)), "; ")
 	return f
