@@ -53,13 +53,13 @@ const frame = { width: 560, height: 210, left: 46, right: 22, top: 12, bottom: 3
 // widthOf is how wide a chart may be: its texts are then as large as others.
 const widthOf = (id) => Math.max(300, Math.min(1120, byId(id).clientWidth || 560));
 
-// ticks are round values from 0 or from low to high.
-function ticks(low, high, about) {
+// ticks are round values from 0 or from low to high, at least so far from each other.
+function ticks(low, high, about, least = 0) {
   const span = high - low || 1;
   const raw = span / about, magnitude = Math.pow(10, Math.floor(Math.log10(raw)));
-  const step = [1, 2, 5, 10].map((m) => m * magnitude).find((s) => s >= raw);
+  const step = [1, 2, 5, 10].map((m) => m * magnitude).find((s) => s >= raw && s >= least) || least;
   const list = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  for (let n = Math.ceil(low / step), v = n * step; v <= high + step * 1e-9; v = ++n * step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return list;
 }
 const short = (v) => (Math.abs(v) >= 1000 ? count(v) : String(Number(v.toPrecision(3))));
@@ -79,11 +79,11 @@ function plot(title, description, xName, series, size, more) {
   const y = (v) => f.height - f.bottom - (v / yHigh) * (f.height - f.top - f.bottom);
   const svg = g("svg", { viewBox: `0 0 ${f.width} ${f.height}`, role: "img" }, g("title", {}, title), g("desc", {}, description));
   if (more && more.below) svg.append(...more.below(x, y, f));
-  for (const v of ticks(0, yHigh, 4)) {
+  for (const v of ticks(0, yHigh, 5)) {
     svg.append(g("path", { class: "grid", d: `M${f.left} ${y(v)}H${f.width - f.right}` }), g("text", { class: "small", x: f.left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v)));
   }
   if (!more || !more.ownAxis) {
-    for (const v of ticks(xLow, xHigh, 6).filter((v) => Number.isInteger(v))) {
+    for (const v of ticks(xLow, xHigh, 6, 1)) { // versions, passes and rows are whole
       svg.append(g("text", { class: "small", x: x(v), y: f.height - f.bottom + 14, "text-anchor": "middle" }, count(v)));
     }
     svg.append(g("text", { class: "small", x: f.width - f.right, y: f.height - 3, "text-anchor": "end" }, xName));
@@ -299,12 +299,11 @@ function drawStages(r) {
   for (const field of ["error", "loss"]) {
     const [all, starts] = series(field);
     const last = all.map((s) => `${s.name} ${measured(s.points[s.points.length - 1][1])}`).join(", ");
-    const room = (frame.width - frame.left - frame.right) / Math.max(1, starts.length);
     byId("run-" + field).replaceChildren(plot(`${field === "error" ? "Error" : "Loss"} by pass, stage by stage`, "Last: " + last, "pass", all, { width: widthOf("run-" + field) }, {
       below: (x, y, f) => starts.flatMap(([from, n, stage], i) => {
         const left = Math.max(f.left, x(from + 0.5)), right = Math.min(f.width - f.right, x(from + n + 0.5));
         return [i % 2 ? g("rect", { class: "band", x: left, y: f.top, width: Math.max(0, right - left), height: f.height - f.top - f.bottom }) : null,
-          room > 52 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
+          right - left > 48 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
       }),
     }), all.length ? legend(all.map((s) => [s.kind, s.name])) : "");
   }
@@ -383,6 +382,7 @@ function drawQuality(q) {
     curve.append(h("figure", {}, h("figcaption", {}, `Prequential error of version ${q.version} in log order, in percent`), plot(`Error of the new rows of version ${q.version}`, "By row, in log order", "rows", [{ kind: "", name: "error", points: q.curve.map((b) => [b.rows, b.error]) }], { width: widthOf("error-chart"), height: 130 })));
     curve.classList.add("chart");
   }
+  table.classList.toggle("few", (q.labels || []).length <= 5);
   if (q.confusion) {
     const top = Math.max(1, ...q.confusion.flat()), worst = Math.max(1, ...q.confusion.flatMap((row, i) => row.filter((_, j) => i !== j)));
     const rates = [["precision", q.precision], ["recall", q.recall], ["F1", q.f1]].filter(([, values]) => values);
