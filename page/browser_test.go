@@ -213,7 +213,7 @@ func TestPageFits(t *testing.T) {
 }
 
 // Ticks are round, whole where versions and passes are counted, and at least four of a scale from 0.
-func TestTicksAreRound(t *testing.T) {
+func TestPageHasRoundTicks(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(2, 1, 0))
 	url, ctx := serving(t, board), tab(t)

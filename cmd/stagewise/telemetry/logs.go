@@ -124,7 +124,8 @@ func (l *logs) Record(e event.Event) {
 	case event.Sealed:
 		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "seconds", rounded(e.Elapsed.Seconds()))
 	case event.Solved:
-		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", rounded(e.Waited.Seconds()), "seconds", rounded(e.Elapsed.Seconds()))
+		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", rounded(e.Waited.Seconds()),
+			"seconds", rounded(e.Elapsed.Seconds()))
 	case event.Advanced:
 		l.Info("advanced", "stage", e.Stage, "visit", e.Visit)
 	case event.Waiting:
