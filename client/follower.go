@@ -19,6 +19,7 @@ import (
 type Follower struct {
 	options  Options
 	client   *protocol.Client
+	log      *kafkalog.Log
 	close    func() error // stops following, and closes the log if it is the follower's own
 	now      func() time.Time
 	retry    time.Duration // the first wait after an error
@@ -60,8 +61,8 @@ func Follow(ctx context.Context, o Options) (*Follower, error) {
 // FollowOn is [Follow] on a log that is open, and stays open. It is for the commands of this module: of the options it needs no brokers.
 func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, error) {
 	o.Brokers, o.DataDir = log.Addr(), ""
-	if o.Name == "" || o.checkTimes() != nil {
-		return nil, fmt.Errorf("follow versions: %w", o.Check())
+	if err := o.checkValues(); err != nil {
+		return nil, fmt.Errorf("follow versions: %w", err)
 	}
 	f := newFollower(o)
 	f.follow(ctx, log, func() error { return nil })
@@ -76,7 +77,7 @@ func newFollower(o Options) *Follower {
 
 // follow starts to follow.
 func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) {
-	f.client = protocol.NewClient(log, f.options.Name, nil)
+	f.client, f.log = protocol.NewClient(log, f.options.Name, nil), log
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() {

@@ -259,8 +259,8 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s := awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
-	if s.Version != 0 || f.Stale() == nil || !strings.Contains(f.Stale().Error(), "there is no version: ") {
+	s := awaitStatus(t, f, func(s Status) bool { return errors.Is(s.Err, errNoTopics) })
+	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: the pipeline has no topics yet") {
 		t.Errorf("the status is %+v, stale: %v", s, f.Stale())
 	}
 	for range 2 {
@@ -330,11 +330,12 @@ func TestFollowerEndsWithItsContext(t *testing.T) {
 
 func TestOptionsThatAreWrong(t *testing.T) {
 	for want, o := range map[string]Options{
-		"Name: not set: expected the name of a pipeline": {Brokers: []string{"a:1"}},
-		"Brokers: not set: expected the addresses":       {Name: "p"},
-		"DataDir: d: expected no value":                  {Name: "p", Brokers: []string{"a:1"}, DataDir: "d"},
-		"MaxAge: -1s: expected a time of at least 0":     {Name: "p", DataDir: "d", MaxAge: -time.Second},
-		"MaxSilence: -1s: expected a time of at least 0": {Name: "p", DataDir: "d", MaxSilence: -time.Second},
+		"Name: not set: expected the name of a pipeline":                    {Brokers: []string{"a:1"}},
+		"Brokers: not set: expected the addresses":                          {Name: "p"},
+		"DataDir: d: expected no value":                                     {Name: "p", Brokers: []string{"a:1"}, DataDir: "d"},
+		"version: x: expected a version number, the id of a run, or latest": {Name: "p", Brokers: []string{"a:1"}, Version: "x"},
+		"MaxAge: -1s: expected a time of at least 0":                        {Name: "p", DataDir: "d", MaxAge: -time.Second},
+		"MaxSilence: -1s: expected a time of at least 0":                    {Name: "p", DataDir: "d", MaxSilence: -time.Second},
 	} {
 		if _, err := Follow(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "follow versions: "+want) {
 			t.Errorf("got %v, expected %q", err, want)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"time"
 
@@ -49,18 +50,25 @@ const (
 // Check returns what is wrong with the options; nil: nothing.
 func (o *Options) Check() error {
 	switch {
-	case o.Name == "":
-		return option.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
 	case len(o.Brokers) == 0 && o.DataDir == "":
 		return option.Problem{Key: "Brokers", Value: "not set",
 			Want: "the addresses of brokers, or the directory of an embedded broker in DataDir"}
 	case len(o.Brokers) > 0 && o.DataDir != "":
 		return option.Problem{Key: "DataDir", Value: o.DataDir, Want: "no value: Brokers has " + strings.Join(o.Brokers, ", ")}
 	}
-	return o.checkTimes()
+	return o.checkValues()
 }
 
-func (o *Options) checkTimes() error {
+// versionName is how a version is called: its number, or the id of its run.
+var versionName = regexp.MustCompile(`^([0-9]+|[0-9a-f]{12})$`)
+
+func (o *Options) checkValues() error {
+	switch {
+	case o.Name == "":
+		return option.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
+	case o.version() != protocol.Latest && !versionName.MatchString(o.Version): // no version will ever be that
+		return option.Problem{Key: "version", Value: o.Version, Want: "a version number, the id of a run, or " + protocol.Latest}
+	}
 	for key, limit := range map[string]time.Duration{"MaxSilence": o.MaxSilence, "MaxAge": o.MaxAge} {
 		if limit < 0 {
 			return option.Problem{Key: key, Value: limit.String(), Want: "a time of at least 0"}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -44,7 +46,7 @@ func Measures(runs []Run) (rows []Row) {
 	}
 	rows = append(rows, states)
 	for _, split := range splits() {
-		add(split+" rows", of(split, func(s schemas.SplitReport) string { return strconv.FormatInt(s.Rows, 10) }))
+		add(split+" rows", of(split, func(s schemas.SplitReport) string { return humanize.Comma(s.Rows) }))
 	}
 	for _, split := range splits() {
 		add(split+" error", of(split, func(s schemas.SplitReport) string { return fmt.Sprintf("%.2f %%", s.Error) }))

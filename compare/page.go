@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -102,13 +105,19 @@ func WritePage(w io.Writer, about About, runs []Run) error {
 	functions := template.FuncMap{
 		"center": func(a, b int) int { return (a + b) / 2 }, "sub": func(a, b int) int { return a - b },
 		"add":    func(a, b int) int { return a + b },
-		"breaks": breaks,
+		"breaks": breaks, "title": capital,
 	}
 	t, err := template.New("page").Funcs(functions).Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("parse the page: %w", err)
 	}
 	return t.Execute(w, p)
+}
+
+// capital begins a title with a capital letter.
+func capital(title string) string {
+	first, size := utf8.DecodeRuneInString(title)
+	return string(unicode.ToUpper(first)) + title[size:]
 }
 
 // breaks lets a key be broken behind its dots and underscores.
@@ -214,7 +223,7 @@ func confusionOf(title, split string, labels []string, of schemas.SplitReport) c
 		}
 		if rates {
 			for _, v := range []float64{of.Precision[truth], of.Recall[truth], of.F1[truth]} {
-				r.Rates = append(r.Rates, number(v))
+				r.Rates = append(r.Rates, strconv.FormatFloat(v, 'f', 4, 64)) // below each other, with as many digits
 			}
 		}
 		c.Rows = append(c.Rows, r)

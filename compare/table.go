@@ -3,6 +3,8 @@ package compare
 import (
 	"slices"
 	"strings"
+
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // table has a row for each run, and a column for each thing in which they differ.
@@ -63,7 +65,7 @@ func tablesOf(runs []Run, by Order) (first, more table) {
 		case row.same():
 			first.Same = append(first.Same, row.Name+" "+row.Values[0])
 		default:
-			if decides(row.Name) || strings.HasSuffix(row.Name, " "+by.Measure()) {
+			if decides(row.Name, measures) || isMeasure(row.Name, by.Measure()) {
 				to = &first
 			}
 			to.add(column{Name: row.Name, Number: row.Name != "state"}, row.Values, best)
@@ -72,15 +74,24 @@ func tablesOf(runs []Run, by Order) (first, more table) {
 	return first, more
 }
 
-// decides reports whether people choose a run by a measure.
-func decides(measure string) bool {
-	for _, suffix := range []string{"state", "seconds", " loss", " AUC", " RMSE", " R²"} {
-		if strings.HasSuffix(measure, suffix) {
-			return true
+// decides reports whether people choose a run by a measure. Of training rows the error is enough where others were measured.
+func decides(measure string, all []Row) bool {
+	if measure == "state" || measure == "seconds" {
+		return true
+	}
+	train := examples.Train.String()
+	others := slices.ContainsFunc(all, func(r Row) bool { return strings.HasSuffix(r.Name, " error") && !strings.HasPrefix(r.Name, train) })
+	for _, what := range []string{"error", "loss", "AUC", "RMSE", "R²"} {
+		if isMeasure(measure, what) {
+			return what == "error" || !others || !strings.HasPrefix(measure, train)
 		}
 	}
-	return strings.HasSuffix(measure, " error") && !strings.HasSuffix(measure, " calibration error") &&
-		!strings.HasSuffix(measure, " balanced error")
+	return false
+}
+
+// isMeasure reports whether a measure of some split is what: "train balanced error" is no error.
+func isMeasure(measure, what string) bool {
+	return slices.ContainsFunc(splits(), func(split string) bool { return measure == split+" "+what })
 }
 
 // add adds a column, given the number of the best run, or −1.

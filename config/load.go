@@ -19,24 +19,25 @@ import (
 
 // Load reads the file at path, applies the environment and then the settings (key=value) in their order, and checks the
 // result. If anything is wrong with what they say it returns an *[Error] that lists all of it. If the file cannot be read
-// the error wraps that of [os.ReadFile].
+// the error wraps that of [os.ReadFile]. What is wrong with over, settings that a search tries, is called so.
 //
 // A configuration without stages is accepted: see [Config.CheckStages].
-func Load(path string, settings []string) (*Config, error) {
+func Load(path string, settings []string, over ...string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return load(path, content, os.Environ(), settings)
+	return load(path, content, os.Environ(), settings, over...)
 }
 
-func load(path string, content []byte, environ, set []string) (*Config, error) {
+func load(path string, content []byte, environ, set []string, over ...string) (*Config, error) {
 	s := newSettings(path)
 	if !s.file(content) {
 		return nil, s.failure()
 	}
 	s.environment(environ)
-	s.commandLine(set)
+	s.commandLine("--set", set)
+	s.commandLine("--over", over)
 
 	c, err := s.decode()
 	if err != nil {

@@ -312,7 +312,7 @@ security:
 			t.Fatal(s.failure())
 		}
 		s.environment(environ)
-		s.commandLine(set)
+		s.commandLine("--set", set)
 		c, err := s.decode()
 		if err := errors.Join(err, s.failure()); err != nil {
 			t.Fatal(err)

@@ -126,15 +126,15 @@ func (s *settings) unknownVariable(name, value string) {
 	s.wrong(quoted(name), quoted(value), want, origin{source: "environment"})
 }
 
-// commandLine applies settings of the form key=value.
-func (s *settings) commandLine(set []string) {
+// commandLine applies settings of the form key=value, which a flag has.
+func (s *settings) commandLine(flag string, set []string) {
 	for _, assignment := range set {
 		key, value, ok := strings.Cut(assignment, "=")
 		if !ok {
-			s.wrong(quoted(assignment), "no value", "key=value", origin{source: "--set"})
+			s.wrong(quoted(assignment), "no value", "key=value", origin{source: flag})
 			continue
 		}
-		s.assign(key, value, origin{source: "--set"})
+		s.assign(key, value, origin{source: flag})
 	}
 }
 

@@ -75,7 +75,7 @@ func (c *column) ranges(sorted []float32) (bounds []float32, texts []string) {
 		case i == len(bounds)-1:
 			texts = append(texts, "above "+c.number(bounds[i-1]))
 		default:
-			texts = append(texts, "to "+c.number(v))
+			texts = append(texts, c.number(bounds[i-1])+" to "+c.number(v))
 		}
 	}
 	return bounds, texts

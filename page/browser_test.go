@@ -212,6 +212,37 @@ func TestPageFits(t *testing.T) {
 	}
 }
 
+// Ticks are round, whole where versions and passes are counted, and at least four of a scale from 0.
+func TestPageHasRoundTicks(t *testing.T) {
+	board := NewBoard()
+	board.Put(simulated(2, 1, 0))
+	url, ctx := serving(t, board), tab(t)
+	do(t, ctx, chromedp.Navigate(url))
+	awaitVersion(t, ctx, 2)
+	for script, want := range map[string]string{
+		`ticks(1, 2, 6, 1)`: "1,2", `ticks(1, 14, 6, 1)`: "5,10", `ticks(0, 97, 5)`: "0,20,40,60,80", `ticks(0, 0.7, 5)`: "0,0.2,0.4,0.6",
+		`ticks(0, 33, 5)`: "0,10,20,30",
+	} {
+		if got := value[string](t, ctx, script+`.map(short).join(",")`); got != want {
+			t.Errorf("%s: %s, expected %s", script, got, want)
+		}
+	}
+	if hidden := value[bool](t, ctx, `document.getElementById("more-versions").getClientRects().length === 0`); !hidden {
+		t.Error("two versions have buttons for more of them")
+	}
+}
+
+// A pipeline without versions shows no titles of empty charts and tables.
+func TestPageOfNothing(t *testing.T) {
+	url, ctx := serving(t, reading(t, openLog(t), "digits")), tab(t)
+	do(t, ctx, chromedp.Navigate(url),
+		chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "Nothing has run yet."`))
+	if seen := value[[]string](t, ctx, `[...document.querySelectorAll("figcaption, thead, caption, button")].filter((e) => e.getClientRects().length && !e.closest("details"))
+		.map((e) => e.textContent)`); len(seen) > 0 {
+		t.Errorf("the page shows %q", seen)
+	}
+}
+
 // Whoever has no mouse reaches all that can be pressed, sees where the focus is, and hears the news.
 func TestPageByKeyboard(t *testing.T) {
 	board := NewBoard()

@@ -3,7 +3,9 @@ package page
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -12,9 +14,9 @@ import (
 
 // quarantine is what is kept of the messages that could not be used.
 type quarantine struct {
-	recent  []BadMessage // the newest first
-	reasons map[string]*Reason
-	read    map[place]int64 // the offset after the last message of a partition that is there
+	recent  []BadMessage       // the newest first
+	reasons map[string]*Reason // by kind
+	read    map[place]int64    // the offset after the last message of a partition that is there
 }
 
 // place is a partition of a topic.
@@ -61,7 +63,8 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 	}
 	from := place{m.Topic, m.Partition}
 	q.read[from] = max(q.read[from], m.Offset+1)
-	if q.reasons[m.Reason] == nil {
+	kind := reasonKind(m.Reason)
+	if q.reasons[kind] == nil {
 		if len(q.reasons) >= maxReasons {
 			oldest := ""
 			for text, reason := range q.reasons {
@@ -71,11 +74,24 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 			}
 			delete(q.reasons, oldest)
 		}
-		q.reasons[m.Reason] = &Reason{Reason: m.Reason}
+		q.reasons[kind] = &Reason{}
 	}
-	reason := q.reasons[m.Reason]
+	reason := q.reasons[kind]
 	reason.Messages++
-	reason.Last = max(reason.Last, bad.At)
+	reason.Last, reason.Reason = max(reason.Last, bad.At), m.Reason
+}
+
+// particulars are the columns that a reason names, and what differs from message to message: values, sizes, offsets.
+var particulars = regexp.MustCompile(`column (?:"(?:[^"\\]|\\.)*"|[^\s:,]+)|"(?:[^"\\]|\\.)*"|[0-9]+`)
+
+// reasonKind returns a reason without the values of its message: messages with a word in place of a number have one kind for each column.
+func reasonKind(reason string) string {
+	return particulars.ReplaceAllStringFunc(reason, func(found string) string {
+		if strings.HasPrefix(found, "column ") {
+			return found
+		}
+		return "…"
+	})
 }
 
 // state returns the quarantine for the page, given how many messages the topic has.

@@ -155,7 +155,7 @@ func TestRunIsShown(t *testing.T) {
 		}
 		if s.Summary.Verdict != "All is well." || s.Summary.Facts[0].Answer != "Up to date" ||
 			s.Summary.Facts[1].Answer != percent(*report.TestError) || s.Summary.Facts[2].Answer != "Version 1" ||
-			s.Summary.Facts[3].Answer != "Nothing" {
+			s.Summary.Facts[3].Answer != "No active run" {
 			t.Errorf("%s: summary %+v", when, s.Summary)
 		}
 	}
@@ -337,11 +337,31 @@ func TestManyVersionsAreRead(t *testing.T) {
 func TestQuarantineIsBounded(t *testing.T) {
 	var q quarantine
 	for i := range 10 * maxBad {
-		q.add(&schemas.Quarantined{Offset: int64(i), Reason: fmt.Sprint("reason ", i%(2*maxReasons))}, time.UnixMilli(int64(i)))
+		q.add(&schemas.Quarantined{Offset: int64(i), Reason: fmt.Sprintf("column %d: no value", i%(2*maxReasons))}, time.UnixMilli(int64(i)))
 	}
 	s := q.state(int64(10 * maxBad))
 	if len(s.Recent) != maxBad || s.Recent[0].Offset != 10*maxBad-1 || len(s.Reasons) != maxReasons {
 		t.Errorf("%d messages, the newest at %d, %d reasons", len(s.Recent), s.Recent[0].Offset, len(s.Reasons))
+	}
+}
+
+// Messages that differ only in their values have one reason, that of the newest. Columns differ.
+func TestReasonsAreOfAKind(t *testing.T) {
+	var q quarantine
+	for i, reason := range []string{
+		`column "length": "about 428" is not a number`, `column "length": "about \"9\"" is not a number`, `column "width": "about 9" is not a number`,
+		"column 3: 7 is no class", "column 4: 7 is no class", "49 columns: expected 50", "48 columns: expected 50",
+	} {
+		q.add(&schemas.Quarantined{Offset: int64(i), Reason: reason}, time.UnixMilli(int64(i)))
+	}
+	var got []string
+	for _, r := range q.state(7).Reasons {
+		got = append(got, fmt.Sprint(r.Messages, " ", r.Reason))
+	}
+	want := []string{"2 48 columns: expected 50", `2 column "length": "about \"9\"" is not a number`, "1 column 4: 7 is no class",
+		"1 column 3: 7 is no class", `1 column "width": "about 9" is not a number`}
+	if !slices.Equal(got, want) {
+		t.Errorf("reasons %q, expected %q", got, want)
 	}
 }
 

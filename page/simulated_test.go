@@ -151,7 +151,7 @@ func summaryOf(s *State) Summary {
 	needsOfVersions(s, func(level Level, about, format string, values ...any) {
 		m.Needs = append(m.Needs, Need{level, fmt.Sprintf(format, values...), about})
 	})
-	m.Needs = append(m.Needs, Need{Notice, "2 messages could not be used in the last hour. First reason: " +
+	m.Needs = append(m.Needs, Need{Notice, "2 messages could not be used in the last hour. Most common reason: " +
 		s.Quarantine.Reasons[0].Reason + ".", aboutQuarantine})
 	m.Level, m.Verdict = verdict(m.Needs, s)
 	return m

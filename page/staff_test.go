@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // A page beside a worker and a solver in other processes shows them, what they own, and what was missing before they came.
@@ -65,6 +68,21 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	if !slices.Equal(w.Partitions, []int{0, 1, 2, 3}) || w.Waits != "waits for a run" || w.Host == "" || w.ID == "" ||
 		!slices.Equal(v.Partitions, []int{0}) || s.Staff.Embedded {
 		t.Errorf("staff %+v", s.Staff)
+	}
+}
+
+// A page that begins when the runner is gone knows by the versions that one is missing.
+func TestRunnerIsMissedByItsVersions(t *testing.T) {
+	for kind, want := range map[string]string{schemas.RunUpdate: "No process runs stagewise run, and 9 messages wait.", kindTrain: ""} {
+		r := &reader{client: &protocol.Client{}, now: time.Now, polled: true}
+		r.topics.poll(time.UnixMilli(0), []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}})
+		got := ""
+		r.needsOfProcesses(&State{Versions: []Version{{Version: 1, Kind: kind}}}, func(_ Level, _, format string, values ...any) {
+			got += fmt.Sprintf(format, values...)
+		})
+		if got != want {
+			t.Errorf("%s: %q, expected %q", kind, got, want)
+		}
 	}
 }
 

@@ -159,7 +159,7 @@ type Pair struct {
 
 // Staff are the processes of a pipeline.
 type Staff struct {
-	Embedded  bool     `json:"embedded"` // the brokers are those of a process, which works too, as a member of no group
+	Embedded  bool     `json:"embedded"` // the brokers are those of a process, which may work too, as a member of no group
 	Unknown   string   `json:"unknown"`  // why the rest is not known
 	Hidden    []string `json:"hidden"`   // roles whose processes brokers do not show to this page
 	Ingesters []Worker `json:"ingesters"`
@@ -182,13 +182,13 @@ type Worker struct {
 // Quarantine is the messages that could not be used.
 type Quarantine struct {
 	Held    int64        `json:"held"`    // messages on the topic
-	Reasons []Reason     `json:"reasons"` // of those that were read, the most frequent first
+	Reasons []Reason     `json:"reasons"` // one for each kind of those that were read, the most frequent first
 	Recent  []BadMessage `json:"recent"`  // the newest first
 }
 
-// Reason is why messages could not be used.
+// Reason is why messages could not be used. Messages that differ only in their values have one.
 type Reason struct {
-	Reason   string `json:"reason"`
+	Reason   string `json:"reason"` // of the newest of them
 	Messages int    `json:"messages"`
 	Last     int64  `json:"last"` // when the last of them came
 }

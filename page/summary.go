@@ -63,7 +63,7 @@ func (r *reader) summary(s *State) Summary {
 		if recent == maxBad {
 			some = fmt.Sprintf("At least %d", recent)
 		}
-		need(Notice, aboutQuarantine, "%s could not be used in the last hour. First reason: %s.",
+		need(Notice, aboutQuarantine, "%s could not be used in the last hour. Most common reason: %s.",
 			english.PluralWord(recent, some+" message", some+" messages"), s.Quarantine.Reasons[0].Reason)
 	}
 	slices.SortStableFunc(m.Needs, func(a, b Need) int {
@@ -81,18 +81,32 @@ func (r *reader) summary(s *State) Summary {
 
 // verdict says in a sentence whether all is well.
 func verdict(needs []Need, s *State) (Level, string) {
-	switch trouble := len(needs); {
-	case trouble > 0 && needs[0].Level == Trouble:
-		if trouble == 1 {
-			return Trouble, "One problem needs action."
+	problems, warnings := 0, 0
+	for _, n := range needs {
+		if n.Level == Trouble {
+			problems++
+		} else {
+			warnings++
 		}
-		return Trouble, fmt.Sprintf("%d problems need action.", trouble)
-	case trouble == 1:
-		return Notice, "Working, with one warning."
-	case trouble > 1:
-		return Notice, fmt.Sprintf("Working, with %d warnings.", trouble)
+	}
+	switch {
+	case problems == 1:
+		return Trouble, "One problem needs action."
+	case problems > 1:
+		return Trouble, fmt.Sprintf("%d problems need action.", problems)
 	case s.Run == nil && len(s.Versions) == 0:
-		return Good, "Nothing has run yet."
+		level, text := Good, "Nothing has run yet."
+		if warnings > 0 {
+			level = Notice
+		}
+		if len(s.Staff.Runners) > 0 {
+			text = "Waiting for the first examples."
+		}
+		return level, text
+	case warnings == 1:
+		return Notice, "Working, with one warning."
+	case warnings > 1:
+		return Notice, fmt.Sprintf("Working, with %d warnings.", warnings)
 	}
 	return Good, "All is well."
 }
@@ -131,13 +145,14 @@ func needsOfRun(s *State, r *reader, need func(level Level, about, format string
 // needsOfProcesses adds what a pipeline needs whose processes are gone.
 func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format string, values ...any)) {
 	staff := &s.Staff
-	if !r.knows(staff) {
+	if !r.polled || staff.Unknown != "" {
 		return
 	}
 	lag, _ := r.topics.allBehind()
-	chain := s.Run != nil && s.Run.Kind != kindTrain
+	chain := s.isChain()
 	switch left := r.gone(protocol.RoleRun); {
 	case len(staff.Runners) > 0:
+	case staff.Embedded && left == "": // the broker's own process may do it, as a member of no group
 	case chain && lag > 0:
 		need(Trouble, aboutStaff, "No process runs stagewise run, and %s.", waiting(lag))
 	case chain && s.Run.underWay():
@@ -145,7 +160,8 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	case left != "":
 		need(Notice, aboutStaff, "No process runs stagewise run: the last one was seen %s ago.", left)
 	}
-	if r.topics.waits > 0 && len(staff.Ingesters)+len(staff.Runners) == 0 && !slices.Contains(staff.Hidden, protocol.RoleIngest) {
+	ingested := staff.Embedded || len(staff.Ingesters)+len(staff.Runners) > 0 || slices.Contains(staff.Hidden, protocol.RoleIngest)
+	if r.topics.waits > 0 && !ingested {
 		need(Trouble, aboutStaff, "%s on %s, and no process ingests them.", waiting(r.topics.waits), r.options.Source)
 	}
 	for _, role := range []struct {
@@ -156,6 +172,17 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 			need(Trouble, aboutStaff, "No process runs stagewise %s: the last one was seen %s ago.", role.name, left)
 		}
 	}
+}
+
+// isChain reports whether stagewise run makes the versions. Plans of its past runs may be gone.
+func (s *State) isChain() bool {
+	switch {
+	case s.Run != nil:
+		return s.Run.Kind != kindTrain
+	case len(s.Versions) > 0:
+		return s.Versions[len(s.Versions)-1].Kind != kindTrain
+	}
+	return false
 }
 
 // gone returns for how long no process of a role was seen, in words; empty if none ever was.
@@ -247,13 +274,14 @@ func (r *reader) recentlyBad(s *State) (n int) {
 func (r *reader) behind(s *State) Fact {
 	f := Fact{Question: "How far behind?", Answer: "Not known", About: aboutFlow}
 	var parts []string
+	waits, uningested := "to be learnt", int64(0)
 	lag, known, rate := int64(0), false, 0.0
 	for _, t := range s.Topics { // the source topic comes before the examples
 		if t.Role != roleSource && t.Role != roleExamples || t.Lag == nil {
 			continue
 		}
 		if *t.Lag > 0 && t.Role == roleSource {
-			parts = append(parts, humanize.Comma(*t.Lag)+" of them not ingested yet")
+			uningested = *t.Lag
 		}
 		if !known {
 			rate = t.Rate
@@ -267,7 +295,13 @@ func (r *reader) behind(s *State) Fact {
 		f.Answer = "Up to date"
 	default:
 		f.Answer = humanize.Comma(lag) + " " + english.PluralWord(int(lag), "message", "")
-		parts = append([]string{english.PluralWord(int(lag), "waits", "wait") + " to be learnt"}, parts...)
+		if uningested == lag {
+			waits = "to be ingested"
+		}
+		parts = append(parts, english.PluralWord(int(lag), "waits", "wait")+" "+waits)
+		if uningested > 0 && uningested < lag {
+			parts = append(parts, humanize.Comma(uningested)+" of them not ingested yet")
+		}
 	}
 	f.Detail = strings.Join(append(parts, coming(rate)), "; ")
 	return f
@@ -330,13 +364,19 @@ func (r *reader) offeredOf(s *State) Fact {
 
 // underWay says what goes on.
 func underWay(s *State) Fact {
-	f := Fact{Question: "What is running?", Answer: "Nothing", Detail: "no active run", About: aboutRun}
+	f := Fact{Question: "What is running?", Answer: "No active run", Detail: "no run has started", About: aboutRun}
 	run := s.Run
+	if len(s.Staff.Runners) > 0 {
+		f.Answer = "Waiting for examples"
+	}
+	if len(s.Versions) > 0 {
+		f.Detail = "no run since this page started"
+	}
 	if run == nil {
 		return f
 	}
 	if !run.underWay() {
-		f.Detail, f.When, f.Since = fmt.Sprintf("run %s is %s", run.ID, run.State), "ended", run.News
+		f.Detail, f.When, f.Since = fmt.Sprintf("last run %s is %s", run.ID, run.State), "ended", run.News
 		return f
 	}
 	switch {

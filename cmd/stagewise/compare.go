@@ -21,7 +21,7 @@ func newRunsShow() *cobra.Command {
 		html string
 	)
 	cmd := &cobra.Command{
-		Use: "show -c FILE RUN", Short: "Show the plan and the results of a run", Args: cobra.ExactArgs(1),
+		Use: "show -c FILE RUN", Short: "Show the plan and the results of a run", Args: exactly("RUN"),
 		Long: "Show a run, given its id or version number: its results, its stages, and the fields of its plan.\n--html writes a page " +
 			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
 			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",

@@ -41,7 +41,7 @@ func TestRunsAreCompared(t *testing.T) {
 		}
 	}
 	if page, err := os.ReadFile("compared.html"); err != nil || !strings.Contains(string(page), "Loss of the test rows by pass") ||
-		!strings.Contains(string(page), "reader version 1: test rows") {
+		!strings.Contains(string(page), "Test rows of reader version 1 by") {
 		t.Errorf("%v: the page lacks a diagram or a confusion matrix: %.300s", err, page)
 	}
 	if code, stdout, stderr := stagewise("runs", "show", "-c", "good.yaml", "1"); code != exitDone || !strings.Contains(stdout,

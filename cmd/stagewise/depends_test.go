@@ -77,7 +77,7 @@ func TestPageOfRunWithoutTestRows(t *testing.T) {
 	if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages.0.repeat=1", "--set", "examples.holdout=0", "--quiet"); code != exitDone {
 		t.Fatal(stderr)
 	}
-	if page := pageOfRun(t); strings.Contains(page, "what predictions depend on") || !strings.Contains(page, "Results") {
+	if page := pageOfRun(t); strings.Contains(page, "What predictions depend on") || !strings.Contains(page, "Results") {
 		t.Error("the page has the importance for no rows, or is no page")
 	}
 }

@@ -122,7 +122,7 @@ func newExplain() *cobra.Command {
 	cmd.Flags().IntVar(&top, "top", 10, "show so many columns, and `rows` that are most wrong")
 	cmd.Flags().IntVar(&o.Curves, "curves", o.Curves, "show the partial dependence on the most important `columns`")
 	cmd.Flags().StringArrayVar(&o.Slices, "slice", nil, "show the errors by the values of a `column`; repeatable; default: as --curves")
-	cmd.Flags().IntVar(&o.Shuffles, "permutations", o.Shuffles, "permutations of each column")
+	cmd.Flags().IntVar(&o.Shuffles, "permutations", o.Shuffles, "permute each column so many `times`")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "`seed` of the permutations, and of --rows")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&page, "html", "", "write a page to a `file` (-: standard output)")

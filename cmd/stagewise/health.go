@@ -15,7 +15,7 @@ import (
 func newHealth() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "health URL", Short: "Check the health of a process", Args: cobra.ExactArgs(1),
+		Use: "health URL", Short: "Check the health of a process", Args: exactly("URL"),
 		Long: "Check /live or /ready of a process, at its metrics address or the address of serve. The exit code is\n0 if the status " +
 			"is 200. Otherwise it is 1, and the answer is on standard error.",
 		Example: "  stagewise health http://127.0.0.1:9464/ready",

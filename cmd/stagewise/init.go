@@ -23,7 +23,7 @@ func newInit() *cobra.Command {
 	)
 	o := ingest.Defaults()
 	cmd := &cobra.Command{
-		Use: "init FILE --label COLUMN", Short: "Write a commented configuration for a table", Args: cobra.ExactArgs(1),
+		Use: "init FILE --label COLUMN", Short: "Write a commented configuration for a table", Args: exactly("FILE"),
 		Long: "Read a table, say what each column holds, and write a configuration that trains as it is: the label or the\n" +
 			"number to predict, the columns of words, what is dropped and why, and words for missing values.",
 		Example: "  stagewise init flowers.csv --label kind\n  stagewise train -c stagewise.yaml --model flowers.model",

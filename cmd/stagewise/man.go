@@ -11,7 +11,7 @@ import (
 // newMan returns the command that packagers call: make release does.
 func newMan() *cobra.Command {
 	return &cobra.Command{
-		Use: "man FOLDER", Short: "Write a manual page for each command into a folder", Args: cobra.ExactArgs(1),
+		Use: "man FOLDER", Short: "Write a manual page for each command into a folder", Args: exactly("FOLDER"),
 		Long: "Write a manual page for each command into a folder, which is created if needed. The environment\nvariable " +
 			"SOURCE_DATE_EPOCH sets the date of the pages, for reproducible builds.",
 		Example: "  stagewise man /usr/local/share/man/man1",

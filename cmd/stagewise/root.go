@@ -22,6 +22,16 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
+// exactly accepts one argument, of which it has the name that the usage has: a URL, a FILE.
+func exactly(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return fmt.Errorf("expected one argument, %s, found %d; see %s --help", name, len(args), cmd.CommandPath())
+	}
+}
+
 // newGroup returns a command that does nothing itself: the given commands are below it.
 func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

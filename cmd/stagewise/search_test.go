@@ -27,7 +27,7 @@ func TestSearch(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	rows := strings.Split(stdout, "\n")
-	if len(rows) != 1+8+3 || strings.Join(strings.Fields(rows[0])[:3], " ") != "stages.0.ridge prepare.scale seed" {
+	if len(rows) != 1+8+3 || strings.Join(strings.Fields(rows[0])[:4], " ") != "run stages.0.ridge prepare.scale seed" {
 		t.Fatalf("expected a title and eight rows:\n%s", stdout)
 	}
 	train := func(args ...string) (r schemas.Report) {
@@ -40,7 +40,7 @@ func TestSearch(t *testing.T) {
 	}
 	best := ""
 	for _, row := range rows[1:9] {
-		fields := strings.Fields(row)
+		fields := strings.Fields(row)[1:]
 		r := train("-c", "good.yaml", "--set", "examples.holdout=0.2", "--set", "stages.0.ridge="+fields[0], "--set", "prepare.scale="+
 			fields[1], "--set", "seed="+fields[2])
 		if got := fields[len(fields)-1]; got != r.WeightsDigest.Short() {
@@ -48,13 +48,13 @@ func TestSearch(t *testing.T) {
 		}
 		key := func(row string) string { // an error below ten percent, then the loss
 			f := strings.Fields(row)
-			return f[3] + f[5]
+			return f[4] + f[6]
 		}
 		if best == "" || key(row) < key(best) {
 			best = row
 		}
 	}
-	fields := strings.Fields(best)
+	fields := strings.Fields(best)[1:]
 	if want := "best: --set stages.0.ridge=" + fields[0] + " --set prepare.scale=" + fields[1] + " --set seed=" + fields[2]; rows[9] != want {
 		t.Errorf("%s\nexpected %s in\n%s", rows[9], want, stdout)
 	}

@@ -53,13 +53,13 @@ const frame = { width: 560, height: 210, left: 46, right: 22, top: 12, bottom: 3
 // widthOf is how wide a chart may be: its texts are then as large as others.
 const widthOf = (id) => Math.max(300, Math.min(1120, byId(id).clientWidth || 560));
 
-// ticks are round values from 0 or from low to high.
-function ticks(low, high, about) {
+// ticks are round values from 0 or from low to high, at least so far from each other.
+function ticks(low, high, about, least = 0) {
   const span = high - low || 1;
   const raw = span / about, magnitude = Math.pow(10, Math.floor(Math.log10(raw)));
-  const step = [1, 2, 5, 10].map((m) => m * magnitude).find((s) => s >= raw);
+  const step = [1, 2, 5, 10].map((m) => m * magnitude).find((s) => s >= raw && s >= least) || least;
   const list = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9; v += step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  for (let n = Math.ceil(low / step), v = n * step; v <= high + step * 1e-9; v = ++n * step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return list;
 }
 const short = (v) => (Math.abs(v) >= 1000 ? count(v) : String(Number(v.toPrecision(3))));
@@ -79,11 +79,11 @@ function plot(title, description, xName, series, size, more) {
   const y = (v) => f.height - f.bottom - (v / yHigh) * (f.height - f.top - f.bottom);
   const svg = g("svg", { viewBox: `0 0 ${f.width} ${f.height}`, role: "img" }, g("title", {}, title), g("desc", {}, description));
   if (more && more.below) svg.append(...more.below(x, y, f));
-  for (const v of ticks(0, yHigh, 4)) {
+  for (const v of ticks(0, yHigh, 5)) {
     svg.append(g("path", { class: "grid", d: `M${f.left} ${y(v)}H${f.width - f.right}` }), g("text", { class: "small", x: f.left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v)));
   }
   if (!more || !more.ownAxis) {
-    for (const v of ticks(xLow, xHigh, 6).filter((v) => Number.isInteger(v))) {
+    for (const v of ticks(xLow, xHigh, 6, 1)) { // versions, passes and rows are whole
       svg.append(g("text", { class: "small", x: x(v), y: f.height - f.bottom + 14, "text-anchor": "middle" }, count(v)));
     }
     svg.append(g("text", { class: "small", x: f.width - f.right, y: f.height - 3, "text-anchor": "end" }, xName));
@@ -131,7 +131,8 @@ const draw = {
   run(r) {
     const words = byId("run-words");
     if (!r) {
-      words.textContent = "No run is known.";
+      words.textContent = "No run is under way.";
+      byId("passes").hidden = byId("stages").closest(".scrolls").hidden = true;
       return;
     }
     const kind = { full: "full run", update: "update", train: "run" }[r.kind] || r.kind;
@@ -150,6 +151,7 @@ const draw = {
     } else {
       visit.replaceChildren();
     }
+    byId("passes").hidden = byId("stages").closest(".scrolls").hidden = false;
     drawStages(r);
   },
   versions() { drawVersions(); drawErrors(); },
@@ -197,15 +199,15 @@ function spark(t, x, y, wide) {
 // processes says how many processes a role has, if that is known.
 function processes(role, otherwise) {
   const staff = state.staff;
-  if (!staff || staff.embedded || staff.unknown || staff.hidden.includes(role)) return otherwise;
+  if (!staff || staff.unknown || staff.hidden.includes(role)) return otherwise;
   const own = { ingest: staff.ingesters, work: staff.workers, solve: staff.solvers, score: staff.scorers, serve: staff.servers }[role];
-  return own.length ? plural(own.length, "process", "processes") : "no process";
+  return own.length ? plural(own.length, "process", "processes") : staff.embedded ? otherwise : "no process"; // that of the broker is in no group
 }
 
 // The flow: the roles, what they do, and which topics they read and write, in the order of the flow.
 const roles = [
   ["ingest", "ingest", "reads events", "source", "examples, quarantine"], ["work", "workers", "visit rows", "examples, weights, residuals", "statistics, residuals, quarantine"],
-  ["solve", "solver", "fits stages", "statistics", "weights, versions, state, plans"], ["serve", "servers", "answer requests", "versions", ""], ["score", "scorers", "predict", "examples, versions", "predictions"],
+  ["solve", "solver", "fits stages", "statistics", "weights, versions, state, plans"], ["serve", "servers", "answer", "versions", ""], ["score", "scorers", "predict", "examples, versions", "predictions"],
 ];
 
 function drawFlow() {
@@ -297,12 +299,11 @@ function drawStages(r) {
   for (const field of ["error", "loss"]) {
     const [all, starts] = series(field);
     const last = all.map((s) => `${s.name} ${measured(s.points[s.points.length - 1][1])}`).join(", ");
-    const room = (frame.width - frame.left - frame.right) / Math.max(1, starts.length);
     byId("run-" + field).replaceChildren(plot(`${field === "error" ? "Error" : "Loss"} by pass, stage by stage`, "Last: " + last, "pass", all, { width: widthOf("run-" + field) }, {
       below: (x, y, f) => starts.flatMap(([from, n, stage], i) => {
         const left = Math.max(f.left, x(from + 0.5)), right = Math.min(f.width - f.right, x(from + n + 0.5));
         return [i % 2 ? g("rect", { class: "band", x: left, y: f.top, width: Math.max(0, right - left), height: f.height - f.top - f.bottom }) : null,
-          room > 52 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
+          right - left > 48 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
       }),
     }), all.length ? legend(all.map((s) => [s.kind, s.name])) : "");
   }
@@ -322,7 +323,10 @@ function drawVersions() {
   page.size = window.innerWidth < 1000 ? 5 : 15; // there a version is a block of several lines
   page.from = Math.max(0, Math.min(page.from, n - 1));
   const shown = all.slice(Math.max(0, n - page.from - page.size), n - page.from).reverse();
-  byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version} of ${count(n)}, the newest first: errors in percent` : "No version yet";
+  byId("versions-words").hidden = n > 0;
+  byId("version-rows").closest(".scrolls").hidden = n === 0;
+  byId("more-versions").hidden = n <= page.size;
+  byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version} of ${count(n)}, the newest first: errors in percent` : "";
   byId("newer").disabled = page.from === 0;
   byId("older").disabled = page.from + page.size >= n;
   fill("version-rows", shown.map((v) => {
@@ -337,8 +341,8 @@ function drawErrors() {
   const all = state.versions;
   const series = [["prequential_error", "", "new rows, before they were learnt"], ["served_error", "served", "what the version answered, once labels came"], ["holdout_error", "holdout", "holdout rows"], ["test_error", "test", "test rows"]]
     .map(([field, kind, name]) => ({ kind, name, points: all.filter((v) => v[field] !== null).map((v) => [v.version, v[field]]) })).filter((s) => s.points.length);
-  const at = (v) => (v.prequential_error !== null ? v.prequential_error : v.served_error !== null ? v.served_error : v.holdout_error !== null ? v.holdout_error : v.test_error !== null ? v.test_error : 0);
-  const alarms = all.filter((v) => v.drift), withheld = all.filter((v) => !v.offered), out = all.find((v) => v.latest), full = all.filter((v) => v.kind === "full");
+  const at = (v) => (v.prequential_error !== null ? v.prequential_error : v.served_error !== null ? v.served_error : v.holdout_error !== null ? v.holdout_error : v.test_error);
+  const alarms = all.filter((v) => v.drift), withheld = all.filter((v) => !v.offered), measuredWithheld = withheld.filter((v) => at(v) !== null), latest = all.find((v) => v.latest), out = latest && at(latest) !== null ? latest : null; // a full version of a chain has no rows that are new
   const words = [plural(all.length, "version")];
   if (alarms.length) words.push(plural(alarms.length, "alarm"));
   words.push(withheld.length ? `${count(withheld.length)} withheld by the gate` : "none withheld by the gate");
@@ -349,23 +353,23 @@ function drawErrors() {
     above: (x, y, f) => {
       const floor = f.height - f.bottom;
       return [
-        full.length ? g("path", { class: "grid", d: full.map((v) => `M${x(v.version).toFixed(1)} ${floor}v5`).join("") }) : null,
         alarms.length ? g("path", { class: "alarm", d: alarms.map((v) => `M${x(v.version).toFixed(1)} ${f.top}V${floor}`).join("") }) : null,
         alarms.length ? g("path", { class: "alarm filled", d: alarms.map((v) => triangleAt(x(v.version), f.top + 2, 4)).join("") }) : null,
-        withheld.length ? g("path", { class: "withheld", d: withheld.map((v) => crossAt(x(v.version), y(at(v)), 4)).join("") }) : null,
+        measuredWithheld.length ? g("path", { class: "withheld", d: measuredWithheld.map((v) => crossAt(x(v.version), y(at(v)), 4)).join("") }) : null,
         out ? g("path", { class: "out", d: circle(x(out.version), y(at(out)), 5) }) : null,
       ].filter(Boolean);
     },
   }), legend([...series.map((s) => [s.kind, s.name]),
     ...(out ? [["", `in use: version ${out.version}`, () => g("path", { class: "out", d: circle(13, 5, 4) })]] : []),
     ...(alarms.length ? [["", "alarm", () => g("path", { class: "alarm filled", d: triangleAt(13, 4, 4) })]] : []),
-    ...(withheld.length ? [["", "withheld by the gate", () => g("path", { class: "withheld", d: crossAt(13, 5, 4) })]] : [])]));
+    ...(measuredWithheld.length ? [["", "withheld by the gate", () => g("path", { class: "withheld", d: crossAt(13, 5, 4) })]] : [])]));
 }
 
 function drawQuality(q) {
   const words = byId("quality-words"), table = byId("confusion");
   const curve = byId("curve");
   curve.replaceChildren();
+  byId("measures").hidden = !q;
   if (!q) {
     words.textContent = "No version has a report yet.";
     table.replaceChildren(); byId("reliability").replaceChildren(); byId("reliability-rows").replaceChildren();
@@ -378,6 +382,7 @@ function drawQuality(q) {
     curve.append(h("figure", {}, h("figcaption", {}, `Prequential error of version ${q.version} in log order, in percent`), plot(`Error of the new rows of version ${q.version}`, "By row, in log order", "rows", [{ kind: "", name: "error", points: q.curve.map((b) => [b.rows, b.error]) }], { width: widthOf("error-chart"), height: 130 })));
     curve.classList.add("chart");
   }
+  table.classList.toggle("few", (q.labels || []).length <= 5);
   if (q.confusion) {
     const top = Math.max(1, ...q.confusion.flat()), worst = Math.max(1, ...q.confusion.flatMap((row, i) => row.filter((_, j) => i !== j)));
     const rates = [["precision", q.precision], ["recall", q.recall], ["F1", q.f1]].filter(([, values]) => values);
@@ -426,9 +431,9 @@ function ranges(list) {
 function drawStaff(s) {
   const all = [["ingester", s.ingesters], ["worker", s.workers], ["solver", s.solvers], ["runner", s.runners], ["scorer", s.scorers], ["server", s.servers]];
   const words = [];
-  if (s.embedded) words.push("The broker is embedded in one process, which does all the work.");
   if (s.unknown) words.push("The processes are unknown: " + s.unknown + ".");
   const present = all.filter(([, list]) => list.length).map(([role, list]) => plural(list.length, role));
+  if (s.embedded) words.push(present.length ? "The broker is embedded in a process, whose own roles are not listed here." : "The broker is embedded in one process, which does all the work.");
   if (present.length || !s.embedded && !s.unknown) words.push(present.length ? present.join(", ") + "." : "No process of the pipeline is running.");
   if (s.hidden.length) words.push("The brokers do not list the processes of stagewise " + s.hidden.join(", ") + ".");
   byId("staff-words").textContent = words.join(" ");

@@ -49,13 +49,17 @@ func (s *Search) Conclude(w io.Writer) error {
 	for _, set := range best.Set {
 		fmt.Fprintf(w, " --set %s", set)
 	}
-	fmt.Fprintf(w, "\ntest error %s\n", Percent(best.Report.TestError))
+	fmt.Fprintln(w)
+	if best.Report.TestError != nil {
+		fmt.Fprintf(w, "test error %s\n", Percent(best.Report.TestError))
+	}
 	return nil
 }
 
 // table writes a row for each candidate, the best first.
 func (s *Search) table(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprint(table, "run\t") // in the order of the values, as the page numbers them
 	for _, set := range s.Candidates[0].Set {
 		key, _, _ := strings.Cut(set, "=")
 		fmt.Fprintf(table, "%s\t", key)
@@ -71,6 +75,7 @@ func (s *Search) table(w io.Writer) error {
 	fmt.Fprintf(table, "holdout error\tholdout log loss\ttrain error\tseconds\t%s\n", last)
 	for _, n := range s.order().Ranks(s.Compared()) {
 		candidate := &s.Candidates[n]
+		fmt.Fprintf(table, "%d\t", n+1)
 		for _, set := range candidate.Set {
 			_, value, _ := strings.Cut(set, "=")
 			fmt.Fprintf(table, "%s\t", value)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"strconv"
 
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -67,7 +68,7 @@ func (l *logs) Record(e event.Event) {
 		l.Warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
 	case event.Surveyed:
 		l.Info("surveyed", "rows", e.Rows[examples.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes,
-			"passed_over", e.PassedOver, "seconds", e.Elapsed.Seconds())
+			"passed_over", e.PassedOver, "seconds", rounded(e.Elapsed.Seconds()))
 	case event.Passed:
 		train := e.Metrics[examples.Train]
 		attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective,
@@ -80,7 +81,7 @@ func (l *logs) Record(e event.Event) {
 		}
 		l.Info("passed", attributes...)
 	case event.StageEnded:
-		attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", e.Seconds, "train_error", e.TrainError,
+		attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", rounded(e.Seconds), "train_error", e.TrainError,
 			"train_loss", e.TrainLoss}
 		if e.Member > 0 {
 			attributes = append(attributes, "member", e.Member)
@@ -98,7 +99,7 @@ func (l *logs) Record(e event.Event) {
 			level = slog.LevelWarn
 		}
 		l.Log(context.Background(), level, "follows", "behind", e.Behind, "stage", e.Stage, "visit", e.Visit,
-			"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded, "waited_seconds", e.Quiet.Seconds())
+			"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded, "waited_seconds", rounded(e.Quiet.Seconds()))
 	case event.StoodAside:
 		if e.Over {
 			l.Info("no longer stands aside", "for", e.Run)
@@ -119,21 +120,22 @@ func (l *logs) Record(e event.Event) {
 	case event.Owned:
 		l.Info("owns", "partitions", e.Partitions)
 	case event.Visited:
-		l.Info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "seconds", e.Elapsed.Seconds())
+		l.Info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "seconds", rounded(e.Elapsed.Seconds()))
 	case event.Sealed:
-		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "seconds", e.Elapsed.Seconds())
+		l.Info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "seconds", rounded(e.Elapsed.Seconds()))
 	case event.Solved:
-		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", e.Waited.Seconds(), "seconds", e.Elapsed.Seconds())
+		l.Info("solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", rounded(e.Waited.Seconds()),
+			"seconds", rounded(e.Elapsed.Seconds()))
 	case event.Advanced:
 		l.Info("advanced", "stage", e.Stage, "visit", e.Visit)
 	case event.Waiting:
 		switch {
 		case e.Over && e.Err == nil:
-			l.Info("resumed", "after", e.What, "seconds", e.Since.Seconds())
+			l.Info("resumed", "after", e.What, "seconds", rounded(e.Since.Seconds()))
 		case e.Over:
-			l.Error("gave up", "after", e.What, "seconds", e.Since.Seconds(), "because", e.Err)
+			l.Error("gave up", "after", e.What, "seconds", rounded(e.Since.Seconds()), "because", e.Err)
 		default:
-			l.Warn("waiting", "for", e.What, "seconds", e.Since.Seconds(), "because", e.Err)
+			l.Warn("waiting", "for", e.What, "seconds", rounded(e.Since.Seconds()), "because", e.Err)
 		}
 	case event.Noticed:
 		l.Warn(e.Text)
@@ -145,7 +147,7 @@ func (l *logs) retrained(e event.Retrained) {
 	attributes := []any{
 		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten,
 		"unknown_rows", e.UnknownRows, "overflow", e.Overflow, "no_label", e.NoLabel, "lost", e.Lost, "gone", e.Gone,
-		"offered", e.Offered, "drift", e.Drift, "seconds", e.Seconds,
+		"offered", e.Offered, "drift", e.Drift, "seconds", rounded(e.Seconds),
 	}
 	for _, measured := range []struct {
 		name  string
@@ -194,3 +196,6 @@ func appendMeasured(attributes []any, split string, wrong, loss *float64) []any 
 	}
 	return append(attributes, split+"_error", *wrong, split+"_loss", *loss)
 }
+
+// rounded returns seconds in whole microseconds: clocks measure no more, and people need not read nine digits.
+func rounded(seconds float64) float64 { return math.Round(1e6*seconds) / 1e6 }

@@ -43,7 +43,7 @@ func List(file string, set, over []string, random int, seed uint64) (list []scre
 			n /= len(key.Values)
 		}
 		slices.Reverse(tried)
-		c, err := config.Load(file, slices.Concat(set, tried))
+		c, err := config.Load(file, set, tried...)
 		if err != nil {
 			return nil, err
 		}
