@@ -440,7 +440,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	r.looksForClasses()
 	r.head, r.window, r.counted, r.renews, r.had, r.least = head, nil, nil, false, 0, 0
 	if r.choose != nil {
-		r.job.Stages = head.Plan.Stages
+		r.keepChoice(head.Plan.Stages, head.Plan.Prepare)
 	}
 	if r.stored, err = r.readWindow(ctx, *head, known); err != nil {
 		return err
@@ -842,6 +842,13 @@ func progressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (pro
 	return progress
 }
 
+// keepChoice keeps what was chosen for the first version of the chain: its stages, and how sparse rows are prepared.
+func (r *runner) keepChoice(list []schemas.Stage, how schemas.Prepare) {
+	if r.job.Stages = list; r.job.Untuned {
+		r.job.Prepare = how
+	}
+}
+
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
 func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sources []schemas.SourceSeal,
 	spans coverage.Spans, rows int64) (*schemas.Plan, error) {
@@ -854,7 +861,8 @@ func (r *runner) firstPlan(ctx context.Context, l, sealed *protocol.Ledger, sour
 		if err != nil {
 			return nil, err
 		}
-		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, stages.Placed(chosen.Stages, nil), chosen.Prepare
+		plan.Stages, plan.Prepare = stages.Placed(chosen.Stages, nil), chosen.Prepare
+		r.keepChoice(chosen.Stages, chosen.Prepare)
 	}
 	if r.adds(plan, spans); r.head != nil { // nothing is left of what the chain had
 		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = slices.Clone(r.backlog.ends), progressOf(r.counted, sources), r.had

@@ -158,7 +158,8 @@ func LossesOf(t wire.Tensors[float64]) (losses [examples.Splits]Losses) {
 func OfPreparation(name string) bool {
 	of, _, _ := strings.Cut(name, "/")
 	switch of {
-	case TensorFactors, TensorFactorColumns, TensorFactorValues, TensorCenter, TensorScale, TensorBasis, TensorSpread, TensorImage, TensorClassWeight, TensorTargetCenter,
+	case TensorFactors, TensorFactorColumns, TensorFactorValues,
+		TensorCenter, TensorScale, TensorBasis, TensorSpread, TensorImage, TensorClassWeight, TensorTargetCenter,
 		TensorTargetRest,
 		TensorTargetScale, TensorLabels,
 		TensorBins, TensorEdges, TensorKnotCounts, TensorKnots, TensorMissing,
