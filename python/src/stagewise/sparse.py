@@ -129,7 +129,7 @@ class SparsePreparation(Answers):
             lengths = np.sqrt(rows.sums(wide * wide))
             scales = 1 / np.where(lengths == 0, 1, lengths)
             values = (wide * np.repeat(scales, np.diff(rows.starts))).astype(np.float32)
-        return SparseRows(rows.starts, self._inputs[rows.columns], values)
+        return SparseRows(rows.starts, self._inputs[rows.columns].astype(np.int64), values)
 
 
 def _beside(numbers: Matrix, rest: SparseRows) -> SparseRows:
