@@ -17,14 +17,9 @@ func (o *Occurring) Table(sum *Sum, name string, parts ...[]float64) {
 	for _, part := range parts {
 		width += len(part) / m
 	}
-	order := make([]int32, m)
-	for i := range order {
-		order[i] = int32(i)
-	}
 	columns := o.of.columns
-	slices.SortFunc(order[:len(columns)], func(a, b int32) int { return int(columns[a]) - int(columns[b]) })
 	data := make([]float64, 0, m*width)
-	for _, i := range order {
+	for _, i := range o.ascending() {
 		column := o.of.width - 1 // of ones
 		if int(i) < len(columns) {
 			column = int(columns[i])
@@ -36,6 +31,19 @@ func (o *Occurring) Table(sum *Sum, name string, parts ...[]float64) {
 		}
 	}
 	sum.fields = append(sum.fields, wire.Matrix(name, m, width, data))
+}
+
+// ascending returns the order in which columns ascend, that of ones last. All fields of the batches have it.
+func (o *Occurring) ascending() []int32 {
+	if m := o.Width(); len(o.order) != m {
+		columns := o.of.columns
+		o.order = slices.Grow(o.order[:0], m)[:m]
+		for i := range o.order {
+			o.order[i] = int32(i)
+		}
+		slices.SortFunc(o.order[:len(columns)], func(a, b int32) int { return int(columns[a]) - int(columns[b]) })
+	}
+	return o.order
 }
 
 // Columns returns the columns of the block that occur, in the order of [Occurring.Batch]. The column of ones is not among them. The slice

@@ -16,6 +16,7 @@ type Occurring struct {
 	number  []int32         // of each column of the block, from 1; 0: it does not occur
 	values  []int32         // the number of the column of each value, from 0
 	batches []kernel.Sparse // with these numbers
+	order   []int32         // in which columns ascend; empty: not known
 	of      occurring
 }
 
@@ -28,7 +29,7 @@ type occurring struct {
 
 // Begin numbers the columns that occur in batches of one block (each n × width).
 func (o *Occurring) Begin(batches []kernel.Sparse) {
-	o.values, o.batches, o.of = o.values[:0], o.batches[:0], occurring{}
+	o.values, o.batches, o.order, o.of = o.values[:0], o.batches[:0], o.order[:0], occurring{}
 	for _, b := range batches {
 		o.of.width, o.of.ones = b.Width(), b.Ones
 		if len(o.number) < b.Cols {

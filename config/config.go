@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -120,6 +121,16 @@ func (c *Config) Log() kafkalog.Options {
 	return kafkalog.Options{Brokers: c.Brokers, DataDir: c.DataDir, Sync: c.Fsync, Listen: c.Listen, Security: c.Security}
 }
 
+// countingKey returns the key, with its value, of a stage that counts what occurs in rows; empty: none does.
+func (c *Config) countingKey() string {
+	for i, s := range c.Stages {
+		if stages.Counts(s.Features) {
+			return fmt.Sprintf("stages.%d.features.kind: %s", i, s.Features.Kind)
+		}
+	}
+	return ""
+}
+
 // Job returns the job of the pipeline, in which every repeated stage is listed as often as it repeats.
 func (c *Config) Job() topics.Job {
 	var resolved []schemas.Stage
@@ -140,7 +151,8 @@ func (c *Config) Job() topics.Job {
 		return slices.ContainsFunc(link.All(), func(l link.Link) bool { return l.Learnt && l.Name == string(s.Link) })
 	}
 	read := c.Examples
-	read.Options = read.WithHash(c.Prepare.Hash).NeedingDense(stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt)))
+	read.Options = read.WithHash(c.Prepare.Hash).NeedingDense(stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt))).
+		Counting(c.countingKey())
 	return topics.Job{
 		Name:         c.Name,
 		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),

@@ -82,6 +82,13 @@ func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 	}
 }
 
+// keepChoice keeps what was chosen for the first version of the chain: its stages, and how sparse rows are prepared.
+func (r *runner) keepChoice(list []schemas.Stage, how schemas.Prepare) {
+	if r.job.Stages = list; r.job.Untuned {
+		r.job.Prepare = how
+	}
+}
+
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
 func (r *runner) firstPlan(ctx context.Context, s snapshot, increment backlog.Increment) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, s, increment.Spans)
@@ -93,7 +100,8 @@ func (r *runner) firstPlan(ctx context.Context, s snapshot, increment backlog.In
 		if err != nil {
 			return nil, err
 		}
-		r.job.Stages, plan.Stages, plan.Prepare = chosen.Stages, stages.Placed(chosen.Stages, nil), chosen.Prepare
+		plan.Stages, plan.Prepare = stages.Placed(chosen.Stages, nil), chosen.Prepare
+		r.keepChoice(chosen.Stages, chosen.Prepare)
 	}
 	if r.adds(plan, increment.Spans); r.chain.Head != nil { // nothing is left of what the chain had
 		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = r.backlog.Ends(), chain.ProgressOf(r.chain.Counted, s.sources), r.chain.Had

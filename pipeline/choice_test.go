@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
@@ -218,6 +219,79 @@ func TestSearchChoosesStages(t *testing.T) {
 		}
 		if c.Err != nil || !reflect.DeepEqual(c.Plan.Stages, want) {
 			t.Errorf("candidate %d: %v, stages %+v, expected %+v", i, c.Err, c.Plan.Stages, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A chain whose keys say nothing of how its sparse rows are prepared and fitted chooses it by the rows of its first version. Later
+// versions, and processes that start later, have the same.
+func TestChainChoosesPreparation(t *testing.T) {
+	job := sparseChainJob(t, link.Softmax)
+	job.Stages = job.Stages[:1]
+	job.Stages[0].Ridge, job.Stages[0].Passes = schemas.RidgeAuto, solve.Defaults().Passes
+	job.Prepare, job.Untuned = schemas.Prepare{Scale: prepare.ScaleAuto}, true
+	job.Retrain.Rows, job.Retrain.Window.Increments, job.Retrain.Full.Every = 400, 0, 2
+	log, told := openEmbedded(t), &eventRecorder{}
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told)
+	if err != nil || len(report.Updates) < 4 {
+		t.Fatalf("%v, updates %+v", err, report)
+	}
+	said := func(told *eventRecorder) (tried int) {
+		for _, notice := range eventsOf[event.Noticed](told) {
+			if strings.HasPrefix(notice.Text, "stages: tried") {
+				tried++
+			}
+		}
+		return tried
+	}
+	if n := said(told); n != 3 {
+		t.Errorf("%d preparations were tried, expected 3", n)
+	}
+	p := topics.Open(log, job.Name, nil)
+	first, err := p.Version(t.Context(), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == prepare.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
+		first.Plan.Holdout != 0 || first.Plan.Chain == nil {
+		t.Errorf("the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
+	}
+	later := &eventRecorder{}
+	job.Examples.Train = append(job.Examples.Train, wordCounts(t, 900))
+	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later); err != nil || len(report.Updates) == 0 || said(later) > 0 {
+		t.Fatalf("%v, updates %+v, %d preparations were tried", err, report, said(later))
+	}
+	last, err := p.Version(t.Context(), protocol.Latest)
+	if err != nil || !reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) || last.Plan.Prepare != first.Plan.Prepare {
+		t.Errorf("%v: the first version has %+v, %+v, the last %+v, %+v", err, first.Plan.Stages, first.Plan.Prepare, last.Plan.Stages,
+			last.Plan.Prepare)
+	}
+}
+
+// The jobs of a search whose keys say nothing of how sparse rows are prepared and fitted have what train chooses.
+func TestSearchChoosesPreparation(t *testing.T) {
+	job := sparseChainJob(t, link.Softmax)
+	job.Stages = job.Stages[:1]
+	job.Prepare, job.Untuned = schemas.Prepare{Scale: prepare.ScaleAuto}, true
+	_, m := train(t, openEmbedded(t), job)
+	listed := job
+	listed.Untuned, listed.Prepare = false, schemas.Prepare{Scale: prepare.ScaleNone}
+	jobs := []topics.Job{job, listed, job}
+	jobs[2].Seed = 2
+	for i := range jobs {
+		jobs[i].Examples.Holdout = 0.2
+	}
+	err := Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
+		want := m.Manifest.Plan
+		if i == 1 {
+			want = &schemas.Plan{Stages: listed.Stages, Prepare: listed.Prepare}
+		}
+		if c.Err != nil || !reflect.DeepEqual(c.Plan.Stages, want.Stages) || c.Plan.Prepare != want.Prepare {
+			t.Errorf("candidate %d: %v, %+v, %+v, expected %+v, %+v", i, c.Err, c.Plan.Stages, c.Plan.Prepare, want.Stages, want.Prepare)
 		}
 		return nil
 	})

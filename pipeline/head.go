@@ -62,7 +62,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	r.looksForClasses()
 	r.chain = chain.State{Head: head, Number: r.chain.Number, Attempt: r.chain.Attempt}
 	if r.choose != nil {
-		r.job.Stages = head.Plan.Stages
+		r.keepChoice(head.Plan.Stages, head.Plan.Prepare)
 	}
 	if r.chain.Stored, err = r.readWindow(ctx, *head, known); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,31 @@ func TestKafkaChainOfAnyNumberOfWorkers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// On real Kafka a chain on sparse rows has the versions that it has on the embedded broker, with one worker and with four, and however
+// often its process ends.
+func TestKafkaSparseChain(t *testing.T) {
+	job := sparseChainJob(t, "softmax")
+	job.Examples.Partitions, job.Examples.BatchRows, job.Retrain.Rows = 4, 25, 200
+	want := chainAlone(t, job)
+	for _, workers := range []int{1, 4} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			log, name := openKafka(t)
+			job := job
+			job.Name = name
+			checkChainOfWorkers(t, log, job, workers, want)
+		})
+	}
+	t.Run("interrupted", func(t *testing.T) {
+		log, name := openKafka(t)
+		job := job
+		job.Name = name
+		retrainInterrupted(t, log, job, 40, 53)
+		if got := digests(t, log, name); !slices.Equal(got, want) {
+			t.Errorf("interrupted\n%v\nexpected\n%v", got, want)
+		}
+	})
 }
 
 // On real Kafka the weights are the same as on the embedded broker, for any number of workers.

@@ -11,11 +11,13 @@ import (
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs that list no stages have those that are
-// chosen for the first of them.
+// chosen for the first of them. Jobs of sparse rows, of which no key says how they are prepared and fitted, have what is chosen for the
+// first of their link.
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
 	with func(int, *replay.Candidate) error) error {
 	rec = event.Serialised(rec)
@@ -31,8 +33,21 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 		return err
 	}
 	var chosen *topics.Job
+	tuned := map[schemas.Link]topics.Job{}
 	for i := range jobs {
 		job := &jobs[i]
+		if job.Untuned {
+			link := job.Stages[0].Link
+			of, known := tuned[link]
+			if !known {
+				if of, err = choice.Resolve(ctx, p, log, blas, *job, files, rec); err != nil {
+					return err
+				}
+				tuned[link] = of
+			}
+			job.Stages, job.Prepare = of.Stages, of.Prepare
+			continue
+		}
 		if len(job.Stages) > 0 {
 			continue
 		}

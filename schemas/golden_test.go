@@ -346,6 +346,11 @@ func samples(t testing.TB) map[string]wire.Message {
 			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
 				wire.Vector(statistics.TensorFactors, []float32{0, 1.5, 0.5}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"})},
 			Covered: []coverage.Coverage{covered}}).Record(),
+		"prepare-occurring": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0),
+			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
+				statistics.InputsTensor(statistics.TensorFactorColumns, []int32{1, 16777215}), wire.Vector(statistics.TensorFactorValues,
+					[]float32{1.5, 0.5}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"})},
+			Covered: []coverage.Coverage{covered}}).Record(),
 		"prepare-ranks": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0), PassedOver: coverage.PassedOver{},
 			Preparation: wire.Tensors[float32]{
 				wire.Vector(statistics.TensorCenter, arrowtest.Numbered[float32](2)), wire.Vector(statistics.TensorScale, []float32{1, 1}),

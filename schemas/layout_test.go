@@ -117,6 +117,8 @@ func layouts() []layout {
 			kind: statistics.KindPrepare, topic: "weights", writer: "solver", reader: "worker, subscribers",
 			tensors: []part{
 				{statistics.TensorFactors, "[d], sparse rows: the factor of each column; 0: it is left out. There is then neither basis nor spread, and centre and scale are of the numbers of mixed rows, which are the first columns; absent without"},
+				{statistics.TensorFactorColumns, "[m, 2], sparse rows of a chain, in place of `factors`: the columns that have a factor, ascending, each as a and b of 4096·a + b"},
+				{statistics.TensorFactorValues, "[m], with that: their factors"},
 				{statistics.TensorCenter, "[d]: the mean of each scaled feature"}, {statistics.TensorScale, "[d]: the factor of each centred feature; 0 for a constant feature"},
 				{statistics.TensorBasis, "[d, m]: principal directions; absent without PCA"}, {statistics.TensorSpread, "[1]: the median squared distance between inputs"},
 				{statistics.TensorTargetCenter, "[k], plan with targets: the mean of each number"}, {statistics.TensorTargetRest, "[k], plan with targets: what `target_center`, being float32, leaves of the mean, which is the sum of both in float64; absent: 0"}, {statistics.TensorTargetScale, "[k], plan with targets: its standard deviation; 1 if it does not change. Scores and predictions of stages are of standardised numbers"},

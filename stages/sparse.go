@@ -49,6 +49,12 @@ func OnlySparse(f schemas.Features) bool {
 	return ok && k.onlySparse
 }
 
+// Counts reports whether the weights of features are made of counts, so that no input may be below 0.
+func Counts(f schemas.Features) bool {
+	k, _ := find(f.Kind)
+	return k.counted
+}
+
 // InUpdates reports whether updates of a chain on sparse rows can go on from a stage of these features: they fit its weights, which are of
 // all inputs, or count them.
 func InUpdates(f schemas.Features) (fits, counts bool) {

@@ -81,3 +81,28 @@ stages: [{features: {kind: columns}, link: softmax, passes: 30}]
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
+
+// A stage that counts what occurs is refused beside a column of numbers before anything is ingested, and by check; without that column it
+// trains.
+func TestCountsOfNumbersAreRefused(t *testing.T) {
+	train, _ := clicks(300, 1)
+	inFolder(t, map[string]string{"train.csv": train, "e.yaml": `name: events
+data_dir: d
+examples: {train: train.csv, label: click, categorical: [site, ad]}
+prepare: {hash: {columns: 2^12}}
+stages: [{features: {kind: columns}, link: softmax}, {features: {kind: class_counts}}]
+`})
+	const want = `stages.1.features.kind: class_counts: column "age" has numbers`
+	for _, command := range []string{"check", "train", "run"} {
+		args := []string{command, "-c", "e.yaml"}
+		if command == "run" {
+			args = append(args, "--until", "end")
+		}
+		if code, _, stderr := stagewise(args...); code == exitDone || !strings.Contains(stderr, want) || strings.Contains(stderr, "300 train") {
+			t.Errorf("%s: exit code %d: %s, expected %q", command, code, stderr, want)
+		}
+	}
+	if code, _, stderr := stagewise("train", "-c", "e.yaml", "--set", "examples.columns.drop=[age, price, message]"); code != exitDone {
+		t.Errorf("without numbers: exit code %d: %s", code, stderr)
+	}
+}

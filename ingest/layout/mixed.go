@@ -91,6 +91,12 @@ func (o Options) Mixed() bool {
 	return o.hash.Columns > 0 || o.Text != "" && len(o.Columns.Use)+len(o.Columns.Drop)+len(o.Categorical)+len(o.Times) > 0
 }
 
+// Counting returns the options for stages of which one counts what occurs in rows: the key that says so, with its value; empty: none does.
+func (o Options) Counting(key string) Options {
+	o.counting = key
+	return o
+}
+
 // mixed is what a layout of mixed rows has beside the roles of columns. Zero: rows are not mixed.
 type mixed struct {
 	hasher  *vocabulary.Hasher // nil: there are no hashed words
@@ -133,6 +139,10 @@ func (l *Layout) firstHashed() int {
 func (l *Layout) finishMixed() error {
 	l.TableText = l.Table.Text()
 	l.mixed.numbers = make([]float32, l.Features)
+	if key := l.Options.counting; key != "" && l.Features > 0 {
+		return l.Locate(-1, fmt.Errorf("%s: column %s has numbers, which are centred, and counts can't be negative: set another kind, or add "+
+			"the column to examples.columns.drop or examples.categorical", key, value.Quote(l.Table[0].Name)))
+	}
 	if n := l.firstHashed() + int(l.Options.Hash().Columns); n > examples.MaxColumns {
 		return l.Locate(-1, fmt.Errorf("%d columns of numbers, words and hashes: expected at most %d: set examples.words.columns or "+
 			"prepare.hash.columns to less", n, examples.MaxColumns))

@@ -73,6 +73,7 @@ type Options struct {
 	later      bool                // the label comes from another message: a column that messages lack has it
 	predicts   bool                // rows to predict are read, and flags set what keys set elsewhere
 	needsDense bool                // the stages need dense rows
+	counting   string              // the key of a stage that counts what occurs in rows
 	hash       Hash                // of the columns under Categorical
 	extent     Extent              // of sparse rows that become dense; zero: none do
 }

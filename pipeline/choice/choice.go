@@ -21,9 +21,10 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Needed reports whether the stages of a job are to be chosen: it has none, or a stop rule that ends its stages.
+// Needed reports whether the stages of a job are to be chosen, or how they are prepared and fitted: it has none, or a stop rule that ends
+// its stages, or no key says how its columns are prepared and fitted.
 func Needed(job topics.Job) bool {
-	return len(job.Stages) == 0 || slices.ContainsFunc(job.Stages, endsStages)
+	return len(job.Stages) == 0 || job.Untuned || slices.ContainsFunc(job.Stages, endsStages)
 }
 
 func endsStages(s schemas.Stage) bool { return s.Stop != nil && s.Stop.Stages }
@@ -42,7 +43,7 @@ type candidate struct {
 func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
 	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
-		return tuned(ctx, p, log, blas, job, ingested, rec)
+		return tunedToFiles(ctx, p, log, blas, job, ingested, rec)
 	}
 	if !Needed(job) {
 		return job, nil
@@ -62,11 +63,14 @@ func sealedRows(ingested *source.Ingested) (rows int64) {
 	return rows
 }
 
-// ResolvePlanned is as [Resolve], of a job whose rows are those of a plan of a full run: so many.
+// ResolvePlanned is as [Resolve], of a job of a chain whose rows are those of the plan of its first run: so many.
 func ResolvePlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
+	if job.Untuned {
+		return tunedToPlan(ctx, p, log, blas, job, plan, rows, rec)
+	}
 	return resolve(ctx, p, job, rows, rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
-		return replay.SearchPlanned(ctx, p, log, blas, jobs, plan, &notices{rec}, with)
+		return replay.SearchPlanned(ctx, p, log, blas, jobs[0], slices.All(jobs), plan, 0, &notices{rec}, with)
 	})
 }
 

@@ -55,52 +55,94 @@ func sparsePreparations() []schemas.Prepare {
 	}
 }
 
-// tuned returns a job whose one stage is the columns of examples, if these are sparse, with the preparation, the passes and the ridge that
-// predict held-out rows best: first a preparation, and with it a ridge. The link is the identity if nobody says another, as that of one
-// label has the lowest error in few passes. A job that starts from a version has what that was fitted with.
-func tuned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, ingested *source.Ingested,
+// tunedToFiles returns a job whose one stage is the columns of examples, if these are sparse, with the preparation, the passes and the
+// ridge that predict held-out rows of its files best: see tuned. The link is the identity if nobody says another, as that of one label has
+// the lowest error in few passes. A job that starts from a version has what that was fitted with.
+func tunedToFiles(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, ingested *source.Ingested,
 	rec event.Recorder) (topics.Job, error) {
 	if job.Warm != "" {
 		return asBefore(ctx, p, job)
 	}
-	sparse, err := areSparse(ctx, p, job, ingested)
-	if err != nil {
-		return job, err
+	sparse := ingested.Sparse
+	if len(ingested.Seals) == 0 {
+		var err error
+		if sparse, err = areSparse(ctx, p, job); err != nil {
+			return job, err
+		}
 	}
-	switch rows := sealedRows(ingested); {
-	case !sparse, rows > 0 && float64(rows)*cmp.Or(job.Examples.Holdout, sparseHoldout) < leastHeldOut:
+	if !sparse {
 		return job, nil
 	}
-	s := &sparseSearch{recorder: rec, best: math.Inf(1), nearly: 1}
-	stage := solve.Defaults()
-	stage.Features, stage.Link = job.Stages[0].Features, job.Stages[0].Link
-	if job.Unlinked && job.Examples.Task() == examples.OneLabel {
-		stage.Link = quadraticLink(job.Examples.Task())
-	}
-	stage.Passes = sparsePasses
 	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
 		return job, err
 	}
-	partitions := (len(spans) + 1) / 2
-	if rows := sealedRows(ingested); rows > 0 {
-		partitions = min(len(spans), int((enoughSparse*int64(len(spans))+rows-1)/rows))
+	rows, partitions := sealedRows(ingested), (len(spans)+1)/2
+	if rows > 0 {
+		partitions = enough(len(spans), rows)
 	}
+	identity := job
+	if job.Unlinked && job.Examples.Task() == examples.OneLabel {
+		identity.Stages = slices.Clone(job.Stages)
+		identity.Stages[0].Link = quadraticLink(job.Examples.Task())
+	}
+	found, chosen, err := tuned(identity, rows, rec, func(trial topics.Job, jobs iter.Seq2[int, topics.Job], with seen) error {
+		return replay.SearchSome(ctx, p, log, blas, trial, jobs, ingested, partitions, &notices{rec}, with)
+	})
+	if !chosen {
+		return job, err
+	}
+	return found, err
+}
+
+// tunedToPlan is as tunedToFiles, by the rows of the first run of a chain: so many. The link stays, as updates on sparse rows can't have
+// the identity.
+func tunedToPlan(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, plan *schemas.Plan,
+	rows int64, rec event.Recorder) (topics.Job, error) {
+	if job.Prepare = plan.Prepare; len(model.CheckOccurring(job.Stages)) > 0 {
+		return job, nil // the run says why it is refused
+	}
+	if sparse, err := areSparse(ctx, p, job); err != nil || !sparse {
+		return job, err
+	}
+	partitions := enough(len(plan.Spans), max(rows, 1))
+	found, _, err := tuned(job, rows, rec, func(trial topics.Job, jobs iter.Seq2[int, topics.Job], with seen) error {
+		return replay.SearchPlanned(ctx, p, log, blas, trial, jobs, plan, partitions, &notices{rec}, with)
+	})
+	return found, err
+}
+
+// enough returns how many of some spans have enough rows to choose by, if all have so many.
+func enough(spans int, rows int64) int {
+	return min(spans, int((enoughSparse*int64(spans)+rows-1)/rows))
+}
+
+// seen is told of each run of a search.
+type seen func(int, *replay.Candidate) error
+
+// tuned returns a job with the preparation, the passes and the ridge of its one stage that predict held-out rows best: first a preparation,
+// and with it a ridge. rows is how many there are; 0 if that is not known. chosen is false if they are too few, or nothing could be
+// trained: the job is then as it was. try trains jobs that are like the first.
+func tuned(job topics.Job, rows int64, rec event.Recorder, try func(topics.Job, iter.Seq2[int, topics.Job], seen) error) (_ topics.Job,
+	chosen bool, err error) {
 	trial := job
-	trial.Examples.Holdout = cmp.Or(job.Examples.Holdout, sparseHoldout)
-	err = replay.SearchSome(ctx, p, log, blas, trial, s.trials(trial, stage), ingested, partitions, &notices{rec},
-		func(_ int, c *replay.Candidate) error { return s.see(c) })
-	switch {
+	if trial.Examples.Holdout = cmp.Or(job.Examples.Holdout, sparseHoldout); rows > 0 && float64(rows)*trial.Examples.Holdout < leastHeldOut {
+		return job, false, nil
+	}
+	s := &sparseSearch{recorder: rec, best: math.Inf(1), nearly: 1}
+	stage := solve.Defaults()
+	stage.Features, stage.Link, stage.Passes = job.Stages[0].Features, job.Stages[0].Link, sparsePasses
+	switch err := try(trial, s.trials(trial, stage), func(_ int, c *replay.Candidate) error { return s.see(c) }); {
 	case err != nil:
-		return job, fmt.Errorf("choose a preparation: %w", err)
+		return job, false, fmt.Errorf("choose a preparation: %w", err)
 	case math.IsInf(s.best, 1):
-		return job, nil // the run says why
+		return job, false, nil // the run says why
 	}
 	job.Prepare, job.Stages = s.prepare, []schemas.Stage{s.stage}
 	job.Stages[0].Stop = nil
 	event.Notice(rec, "stages: no key says how sparse rows are prepared and fitted: of %s, held-out rows are predicted best with %s, and now "+
 		"learns from all rows", english.Plural(s.tried, "way", ""), described(s.prepare, s.stage, s.stage.Passes))
-	return job, nil
+	return job, true, nil
 }
 
 // quadraticLink returns the link of a task whose loss is quadratic, which takes the fewest passes; if there is none the first of the task.
@@ -110,11 +152,8 @@ func quadraticLink(task examples.Task) schemas.Link {
 	return schemas.Link(names[max(i, 0)])
 }
 
-// areSparse reports whether the examples of a job are sparse rows: those of its files, or of the first message of the topic.
-func areSparse(ctx context.Context, p *topics.Pipeline, job topics.Job, ingested *source.Ingested) (bool, error) {
-	if len(ingested.Seals) > 0 {
-		return ingested.Sparse, nil
-	}
+// areSparse reports whether the examples of a job are sparse rows, by the first message of the topic.
+func areSparse(ctx context.Context, p *topics.Pipeline, job topics.Job) (bool, error) {
 	first, err := planning.LookAt(ctx, p, job)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return false, nil // the run says what is wrong with the messages

@@ -76,11 +76,15 @@ func plansOf(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, files *
 // planner returns the plan of the run of a job that is trained for a number of times.
 type planner func(number int, job topics.Job) (*schemas.Plan, error)
 
-// SearchPlanned is as [SearchIngested], over the rows of a plan of a full run, which may be of a chain, without folds.
-func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
-	plan *schemas.Plan, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, log, blas, jobs[0], slices.All(jobs), 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
+// SearchPlanned is as [SearchSome], over the rows of a plan of a full run, which may be of a chain. partitions is how many of the first
+// spans are read; 0: all.
+func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+	jobs iter.Seq2[int, topics.Job], plan *schemas.Plan, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
+	return search(ctx, p, log, blas, job, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
 		own := *plan
+		if partitions > 0 {
+			own.Spans = plan.Spans[:min(partitions, len(plan.Spans))]
+		}
 		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), job.Prepare, job.Examples.Holdout
 		return &own, nil
 	}, with)

@@ -155,7 +155,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 		err := s.checkKept(found, earlier)
 		if err == nil && s.updatesSparse() {
 			rows := s.chained.start.window.Rows() + int64(statistics.LossesOf(sum.Tensors())[examples.Train].Rows)
-			return survey.Extend(s.plan.Prepare, earlier.Preparation(), found.columnRows.Record(), rows), nil
+			return survey.Extend(s.plan.Prepare, earlier.Preparation(), found.columnRows.Record(), rows)
 		}
 		return earlier.Preparation(), err
 	}
@@ -200,6 +200,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 		}
 	}
 	if found.sparse {
+		preparation.Occurring = s.plan.Chain != nil
 		return preparation.Tensors(0), nil
 	}
 	sample := found.sample.Rows()

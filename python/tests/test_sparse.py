@@ -6,7 +6,8 @@ import polars
 import pyarrow as pa
 from scipy.sparse import csr_matrix
 
-from stagewise.sparse import SparseLayout, SparseRows
+from stagewise.errors import DamagedError
+from stagewise.sparse import SparseLayout, SparsePreparation, SparseRows
 from stagewise.words import Words
 
 
@@ -96,3 +97,25 @@ class Rows(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class Factors(unittest.TestCase):
+    plan = {"prepare": {"scale": "unit", "values": "log1p"}}
+
+    def test_those_of_columns_that_occur_are_those_of_all(self) -> None:
+        every = np.zeros(9001, np.float32)
+        every[[2, 3, 9000]] = 3, 0.5, 2
+        numbers = {"center": np.array([1, 2], np.float32), "scale": np.array([2, 1], np.float32), "labels": ["a", "b"]}
+        occurring = {"factor_columns": np.array([[0, 2], [0, 3], [2, 808]], np.float32), "factor_values": np.array([3, 0.5, 2], np.float32)}
+        rows = SparseLayout(manifest()).features(csr_matrix(([2.0, -4, 3, 7, 1], ([0, 0, 0, 2, 2], [0, 3, 9000, 2, 9])), shape=(3, 9002)))
+        for rest in (numbers, {"labels": ["a", "b"]}):
+            want, got = SparsePreparation(self.plan, {"factors": every, **rest}), SparsePreparation(self.plan, {**occurring, **rest})
+            self.assertEqual((got.width, got.inputs), (want.width, want.inputs))
+            for field in ("starts", "columns", "values"):
+                np.testing.assert_array_equal(getattr(got.apply(rows), field), getattr(want.apply(rows), field))
+
+    def test_columns_out_of_order_are_damaged(self) -> None:
+        for digits in ([[0, 3], [0, 2]], [[0, 2], [0, 2]], [[-1, 0], [0, 2]], [[0, 2], [1 << 14, 0]]):
+            tensors = {"factor_columns": np.array(digits, np.float32), "factor_values": np.ones(2, np.float32), "labels": ["a", "b"]}
+            with self.subTest(digits), self.assertRaises(DamagedError):
+                SparsePreparation(self.plan, tensors)

@@ -64,30 +64,33 @@ const PartAverage = "average"
 
 // Names of the tensors of weights, of the survey's result and of a report.
 const (
-	TensorFactors      = "factors"       // [d], survey of sparse rows: the factor of each column; 0: it is left out
-	TensorCenter       = "center"        // [d], survey: the mean of each scaled feature
-	TensorScale        = "scale"         // [d], survey: the factor of each centred feature; 0 for a constant feature
-	TensorBasis        = "basis"         // [d, m], survey: principal directions; absent without PCA
-	TensorSpread       = "spread"        // [1], survey: the median squared distance between inputs
-	TensorClassWeight  = "class_weight"  // [k], survey: the factor of the weights of training rows of each class; absent: 1
-	TensorTargetCenter = "target_center" // [k], survey: the mean of each number that is predicted
-	TensorTargetRest   = "target_rest"   // [k], survey: what target_center, being float32, leaves of the mean; absent: 0
-	TensorTargetScale  = "target_scale"  // [k], survey: its standard deviation: a stage predicts the standardised number
-	TensorImage        = "image"         // [3], survey: height, width and channels of the images; absent if the examples are none
-	TensorWhitening    = "whitening"     // [q, q], survey, of a stage of patches: see [OfStage]
-	TensorOffset       = "offset"        // [q], as whitening: the whitened mean of patches
-	TensorFilters      = "filters"       // [q, f], as whitening: one a column
-	TensorContrast     = "contrast"      // [1], as whitening: what is added to the variance of a patch
-	TensorMean         = "mean"          // [p], as whitening: of each pooled response
-	TensorFactor       = "factor"        // [p], as whitening: of each centred pooled response
-	TensorBins         = "bins"          // [c, 2], survey, for trees: of each column how many features and how many edges it has
-	TensorEdges        = "edges"         // [e], as bins: the edges of all columns
-	TensorKnotCounts   = "knot_counts"   // [d], survey, scale ranks: how many knots each feature has
-	TensorKnots        = "knots"         // [e, 2], as knot_counts: the knots of all features, a number and its normal score each
-	TensorMissing      = "missing"       // [q, 3], as knot_counts: features with an input for missing values, its mean and its factor
-	TensorLabels       = "labels"        // text, survey: the classes
-	TensorCovered      = "covered"       // text, survey: the coverage of each span of the plan, as JSON
-	TensorW            = "W"             // [p, k], a visit's weights
+	TensorFactors = "factors" // [d], survey of sparse rows: the factor of each column; 0: it is left out
+	// In place of factors in a chain: the columns that have one, as block, and their factors
+	TensorFactorColumns = "factor_columns" // [m, 2]
+	TensorFactorValues  = "factor_values"  // [m]
+	TensorCenter        = "center"         // [d], survey: the mean of each scaled feature
+	TensorScale         = "scale"          // [d], survey: the factor of each centred feature; 0 for a constant feature
+	TensorBasis         = "basis"          // [d, m], survey: principal directions; absent without PCA
+	TensorSpread        = "spread"         // [1], survey: the median squared distance between inputs
+	TensorClassWeight   = "class_weight"   // [k], survey: the factor of the weights of training rows of each class; absent: 1
+	TensorTargetCenter  = "target_center"  // [k], survey: the mean of each number that is predicted
+	TensorTargetRest    = "target_rest"    // [k], survey: what target_center, being float32, leaves of the mean; absent: 0
+	TensorTargetScale   = "target_scale"   // [k], survey: its standard deviation: a stage predicts the standardised number
+	TensorImage         = "image"          // [3], survey: height, width and channels of the images; absent if the examples are none
+	TensorWhitening     = "whitening"      // [q, q], survey, of a stage of patches: see [OfStage]
+	TensorOffset        = "offset"         // [q], as whitening: the whitened mean of patches
+	TensorFilters       = "filters"        // [q, f], as whitening: one a column
+	TensorContrast      = "contrast"       // [1], as whitening: what is added to the variance of a patch
+	TensorMean          = "mean"           // [p], as whitening: of each pooled response
+	TensorFactor        = "factor"         // [p], as whitening: of each centred pooled response
+	TensorBins          = "bins"           // [c, 2], survey, for trees: of each column how many features and how many edges it has
+	TensorEdges         = "edges"          // [e], as bins: the edges of all columns
+	TensorKnotCounts    = "knot_counts"    // [d], survey, scale ranks: how many knots each feature has
+	TensorKnots         = "knots"          // [e, 2], as knot_counts: the knots of all features, a number and its normal score each
+	TensorMissing       = "missing"        // [q, 3], as knot_counts: features with an input for missing values, its mean and its factor
+	TensorLabels        = "labels"         // text, survey: the classes
+	TensorCovered       = "covered"        // text, survey: the coverage of each span of the plan, as JSON
+	TensorW             = "W"              // [p, k], a visit's weights
 	// [n, 2], of the weights of a stage that is fitted in blocks: the inputs that the next step is about, ascending, as
 	// 4096·a + b
 	TensorBlock   = "block"
@@ -155,7 +158,8 @@ func LossesOf(t wire.Tensors[float64]) (losses [examples.Splits]Losses) {
 func OfPreparation(name string) bool {
 	of, _, _ := strings.Cut(name, "/")
 	switch of {
-	case TensorFactors, TensorCenter, TensorScale, TensorBasis, TensorSpread, TensorImage, TensorClassWeight, TensorTargetCenter,
+	case TensorFactors, TensorFactorColumns, TensorFactorValues,
+		TensorCenter, TensorScale, TensorBasis, TensorSpread, TensorImage, TensorClassWeight, TensorTargetCenter,
 		TensorTargetRest,
 		TensorTargetScale, TensorLabels,
 		TensorBins, TensorEdges, TensorKnotCounts, TensorKnots, TensorMissing,

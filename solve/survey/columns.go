@@ -3,7 +3,6 @@ package survey
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -49,17 +48,15 @@ func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 			return nil, err
 		}
 	}
-	factors := make([]float32, d)
+	factors := &statistics.Factors{Width: d}
 	for _, n := range s.Columns {
 		if int(n.Rows) < p.MinRows || int(n.Column) < d {
 			continue
 		}
-		for len(factors) <= int(n.Column) {
-			factors = append(factors, 0)
-		}
-		factors[n.Column] = factorOf(p, n, s.Rows)
+		factors.Columns, factors.Values = append(factors.Columns, n.Column), append(factors.Values, factorOf(p, n, s.Rows))
+		factors.Width = int(n.Column) + 1
 	}
-	if len(factors) == 0 {
+	if factors.Width == 0 {
 		return nil, &NoColumnsError{p.MinRows}
 	}
 	return &Preparation{Factors: factors, Center: numbers.Center, Scale: numbers.Scale, Labels: s.Labels}, nil
@@ -71,27 +68,40 @@ func factorOf(p schemas.Prepare, n examples.ColumnRows, rows int64) float32 {
 }
 
 // Extend returns the preparation of an update: that of the version before it, with factors for columns that it does not have, but the new
-// rows have. rows are those of the window, with the new ones. The factors of others stay, as weights are of inputs that they make.
-func Extend(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows, rows int64) wire.Tensors[float32] {
-	known, _ := before.Find(statistics.TensorFactors)
-	factors, grown := known.Data, false
+// rows have. rows are those of the window, with the new ones. The factors of others stay, as weights are of inputs that they make. The
+// error is that of [statistics.FactorsOf].
+func Extend(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows, rows int64) (wire.Tensors[float32], error) {
+	known, _, err := statistics.FactorsOf(before)
+	if err != nil {
+		return nil, err
+	}
+	var all statistics.Factors
+	at, grown := 0, false
+	add := func(column int32, value float32) {
+		all.Columns, all.Values = append(all.Columns, column), append(all.Values, value)
+	}
 	for _, n := range found {
-		if int(n.Rows) < p.MinRows || int(n.Column) < len(known.Data) && known.Data[n.Column] != 0 {
-			continue
+		for ; at < len(known.Columns) && known.Columns[at] < n.Column; at++ {
+			add(known.Columns[at], known.Values[at])
 		}
-		if !grown {
-			factors, grown = slices.Clone(factors), true
-		}
-		for len(factors) <= int(n.Column) {
-			factors = append(factors, 0)
-		}
-		factors[n.Column] = factorOf(p, n, rows)
-	}
-	after := slices.Clone(before)
-	for i := range after {
-		if after[i].Name == statistics.TensorFactors {
-			after[i] = wire.Vector(statistics.TensorFactors, factors)
+		if int(n.Rows) >= p.MinRows && (at == len(known.Columns) || known.Columns[at] != n.Column) {
+			add(n.Column, factorOf(p, n, rows))
+			grown = true
 		}
 	}
-	return after
+	if !grown {
+		return before, nil
+	}
+	for ; at < len(known.Columns); at++ {
+		add(known.Columns[at], known.Values[at])
+	}
+	after := all.Tensors(true)
+	for _, t := range before {
+		switch t.Name {
+		case statistics.TensorFactors, statistics.TensorFactorColumns, statistics.TensorFactorValues:
+		default:
+			after = append(after, t)
+		}
+	}
+	return after, nil
 }

@@ -27,7 +27,8 @@ type DenseSums struct {
 // Preparation is what a survey finds: each feature is centred and scaled, and then projected on the basis if there is one. A feature of
 // sparse rows has a factor in place of all that.
 type Preparation struct {
-	Factors []float32 // of sparse rows: the factor of each column (d); 0: it is left out. nil: rows are dense
+	Factors   *statistics.Factors // of the columns of sparse rows; nil: rows are dense
+	Occurring bool                // write only the columns that have a factor
 
 	Center []float32 // mean of each feature (d)
 	Scale  []float32 // factor of each centred feature (d); 0 for a constant one
@@ -46,7 +47,7 @@ type Preparation struct {
 func (p *Preparation) Tensors(spread float32) wire.Tensors[float32] {
 	var t wire.Tensors[float32]
 	if p.Factors != nil {
-		t = append(t, wire.Vector(statistics.TensorFactors, p.Factors))
+		t = append(t, p.Factors.Tensors(p.Occurring)...)
 		if p.Center != nil {
 			t = append(t, wire.Vector(statistics.TensorCenter, p.Center), wire.Vector(statistics.TensorScale, p.Scale))
 		}

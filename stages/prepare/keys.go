@@ -58,7 +58,8 @@ func Keys() []option.Key {
 			"out"},
 		{Name: "values", Meaning: "sparse rows: transformation of each value, such as a word count: `none`, `log1p` (log(1 + value)), " +
 			"`sqrt` or `binary` (1). If no key under `prepare` is set, and of the only stage only `features: {kind: columns}` and the link, " +
-			"`train` chooses `values`, `idf`, `scale`, and the link, `ridge` and `passes` of the stage by the loss of held-out rows"},
+			"`train` and `search` choose `values`, `idf`, `scale`, and the link, `ridge` and `passes` of the stage by the loss of held-out " +
+			"rows; so does `run` by the rows of its first version, but not the link"},
 		{Name: "idf", Meaning: "sparse rows: multiply a column that is not 0 in r of n training rows by (log((n+1)/(r+1))+1) to this " +
 			"power, before `scale: unit`"},
 	}

@@ -50,7 +50,9 @@ type Preparation struct {
 // New reads the survey's result. Its error is a *[wire.ShapeError] for a tensor that is absent or has another
 // shape, or wraps [wire.ErrDamaged] for labels that can't be a set of classes.
 func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
-	if factors, sparse := t.Find(statistics.TensorFactors); sparse {
+	if factors, sparse, err := statistics.FactorsOf(t); err != nil {
+		return nil, err
+	} else if sparse {
 		return newSparse(p, factors, t)
 	}
 	center, ok := t.Find(statistics.TensorCenter)
@@ -138,16 +140,16 @@ func (p *Preparation) readClassWeights(t wire.Tensors[float32]) (err error) {
 }
 
 // newSparse reads the survey's result of sparse rows.
-func newSparse(p schemas.Prepare, t wire.Tensor[float32], all wire.Tensors[float32]) (*Preparation, error) {
+func newSparse(p schemas.Prepare, found statistics.Factors, all wire.Tensors[float32]) (*Preparation, error) {
 	labels, err := labelsOf(all)
 	if err != nil {
 		return nil, err
 	}
-	numbers, err := newNumbers(len(t.Data), all)
+	numbers, err := newNumbers(examples.MaxColumns, all)
 	if err != nil {
 		return nil, err
 	}
-	factors, err := newFactors(p, t.Data, numbers)
+	factors, err := newFactors(p, found, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +213,7 @@ func Sample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32
 // Width returns d, the number of raw features.
 func (p *Preparation) Width() int {
 	if p.Factors != nil {
-		return len(p.Factors.factors)
+		return p.Factors.width
 	}
 	return len(p.Center)
 }

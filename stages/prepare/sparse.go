@@ -26,10 +26,11 @@ const (
 type Factors struct {
 	values  string
 	unit    bool
-	factors []float32 // of each column (d); 0: it is left out
-	groups  []group
-	kept    int     // m
-	numbers numbers // that come first, and are kept
+	factors []float32 // of each input (m); 0 for numbers
+	groups  []group   // of columns
+	width   int       // d
+	kept    int       // m
+	numbers numbers   // that come first, and are kept
 }
 
 // numbers are the columns of mixed rows that come first: they are centred and scaled as those of dense rows, and so are never left out.
@@ -71,7 +72,7 @@ type group struct {
 
 // input returns the input that a column becomes; -1: none.
 func (f *Factors) input(column int32) int32 {
-	if int(column) >= len(f.factors) {
+	if int(column) >= f.width {
 		return -1
 	}
 	g, bit := f.groups[column/64], uint64(1)<<(column%64)
@@ -95,26 +96,44 @@ func (f *Factors) Columns() []int32 {
 	return columns
 }
 
-// newFactors reads the factors of columns (d) that the survey has found.
-func newFactors(p schemas.Prepare, factors []float32, n numbers) (*Factors, error) {
-	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, factors: factors, numbers: n, groups: make([]group, (len(factors)+63)/64)}
-	for j, factor := range factors {
-		g := &f.groups[j/64]
-		if j%64 == 0 {
-			g.before = int32(f.kept)
-		}
-		if factor != 0 || j < len(n.center) {
-			g.kept |= 1 << (j % 64)
-			f.kept++
-		}
+// newFactors takes the factors of columns that the survey has found.
+func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factors, error) {
+	width := max(found.Width, len(n.center))
+	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, numbers: n, width: width, groups: make([]group, (width+63)/64)}
+	f.factors = make([]float32, 0, len(n.center)+len(found.Columns))
+	keep := func(column int32, factor float32) {
+		f.groups[column/64].kept |= 1 << (column % 64)
+		f.factors = append(f.factors, factor)
+	}
+	for j := range n.center {
+		keep(int32(j), 0)
+	}
+	for i, column := range found.Columns {
+		factor := found.Values[i]
 		if !(factor >= 0) || math.IsInf(float64(factor), 1) {
-			return nil, fmt.Errorf("%w: the factor of column %d is %v", wire.ErrDamaged, j, factor)
+			return nil, fmt.Errorf("%w: the factor of column %d is %v", wire.ErrDamaged, column, factor)
 		}
+		if int(column) >= len(n.center) {
+			keep(column, factor)
+		}
+	}
+	for i := range f.groups {
+		f.groups[i].before = int32(f.kept)
+		f.kept += bits.OnesCount64(f.groups[i].kept)
 	}
 	if f.kept == 0 {
 		return nil, fmt.Errorf("%w: no column of the sparse rows has a factor", wire.ErrDamaged)
 	}
 	return f, nil
+}
+
+// all returns the factor of each column (d); 0: it is left out, or a number.
+func (f *Factors) all() []float32 {
+	all := make([]float32, f.width)
+	for input, column := range f.Columns() {
+		all[column] = f.factors[input]
+	}
+	return all
 }
 
 // ApplySparse writes the inputs of sparse rows (n × m) into dst. Columns that the survey has not found, or left out,
@@ -139,7 +158,7 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 			if input < 0 {
 				continue
 			}
-			v := change(f.values, values[at]) * f.factors[j]
+			v := change(f.values, values[at]) * f.factors[input]
 			square += float64(v) * float64(v)
 			dst.Columns, dst.Values = append(dst.Columns, input), append(dst.Values, v)
 		}

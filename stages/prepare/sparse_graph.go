@@ -16,9 +16,9 @@ type SparseInputs struct {
 // has). An index that is no column, such as -1, fills up a row. Of mixed rows all numbers must be among the values, also those that are 0.
 func (p *Preparation) AddSparse(g *onnx.Graph, indices, values onnx.Value) *SparseInputs {
 	f, d := p.Factors, len(p.Factors.numbers.center)
-	inside := g.Node("And", g.Node("GreaterOrEqual", indices, g.Integer(0)), g.Node("Less", indices, g.Integer(int64(len(f.factors)))))
+	inside := g.Node("And", g.Node("GreaterOrEqual", indices, g.Integer(0)), g.Node("Less", indices, g.Integer(int64(f.width))))
 	at := g.Node("Where", inside, indices, g.Integer(0))
-	x := g.Node("Mul", addChange(g, f.values, values), g.Node("Gather", g.Row(f.factors), at))
+	x := g.Node("Mul", addChange(g, f.values, values), g.Node("Gather", g.Row(f.all()), at))
 	isNumber := g.Node("And", inside, g.Node("Less", indices, g.Integer(int64(d))))
 	x = g.Node("Where", g.Node("And", inside, g.Node("Not", isNumber)), x, g.Number(0))
 	if f.unit {
@@ -51,7 +51,7 @@ func addChange(g *onnx.Graph, values string, x onnx.Value) onnx.Value {
 // AddProduct adds the products of the inputs and weights (m × k, or with those of a column of ones one row more): the sum of the weights of
 // a row's columns, each times its value.
 func (s *SparseInputs) AddProduct(g *onnx.Graph, w kernel.Dense) onnx.Value {
-	table := kernel.NewDense(len(s.factors.factors), w.Cols)
+	table := kernel.NewDense(s.factors.width, w.Cols)
 	for column := range table.Rows {
 		if input := s.factors.input(int32(column)); input >= 0 {
 			copy(table.Row(column), w.Row(int(input)))

@@ -72,6 +72,45 @@ func TestKeptColumnsBecomeInputs(t *testing.T) {
 	}
 }
 
+// Factors of only the columns that have one prepare rows as those of all columns do.
+func TestFactorsOfOccurringColumns(t *testing.T) {
+	rows := &examples.SparseRows{Ends: []int{4, 4, 6}, Indices: []int32{0, 1, 3, 9000, 2, 9}, Values: []float32{2, 5, -4, 3, 7, 1}}
+	all := make([]float32, 9001)
+	all[2], all[3], all[9000] = 3, 0.5, 2
+	rest := wire.Tensors[float32]{wire.Vector(statistics.TensorCenter, []float32{1, 2}), wire.Vector(statistics.TensorScale, []float32{2, 1}),
+		wire.Words[float32](statistics.TensorLabels, []string{"a", "b"})}
+	var want kernel.Sparse
+	for _, occurring := range []bool{false, true} {
+		found, there, err := statistics.FactorsOf(wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, all)})
+		if err != nil || !there {
+			t.Fatal(there, err)
+		}
+		prepared, err := New(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prepared.Width() != 9001 || prepared.Inputs() != 5 || !slices.Equal(prepared.Factors.Columns(), []int32{0, 1, 2, 3, 9000}) {
+			t.Errorf("%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Columns())
+		}
+		var got kernel.Sparse
+		prepared.ApplySparse(&got, rows)
+		if !occurring {
+			want = got
+		} else if !slices.Equal(got.Starts, want.Starts) || !slices.Equal(got.Columns, want.Columns) || !slices.Equal(got.Values, want.Values) {
+			t.Errorf("got %+v, expected %+v", got, want)
+		}
+	}
+	for name, damaged := range map[string]wire.Tensors[float32]{
+		"a factor of 0":      {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7}), wire.Vector(statistics.TensorFactorValues, []float32{0})},
+		"a factor below 0":   {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7}), wire.Vector(statistics.TensorFactorValues, []float32{-1})},
+		"columns descending": {statistics.InputsTensor(statistics.TensorFactorColumns, []int32{7, 5}), wire.Vector(statistics.TensorFactorValues, []float32{1, 1})},
+	} {
+		if _, err := New(schemas.Prepare{}, append(damaged, rest...)); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%s: %v, expected ErrDamaged", name, err)
+		}
+	}
+}
+
 // What sparse rows can't be prepared with is refused, and what dense rows can't.
 func TestRowsAreRefused(t *testing.T) {
 	for _, p := range []schemas.Prepare{{Scale: ScaleStandard}, {Scale: ScaleNone, PCA: 3}} {
@@ -85,7 +124,10 @@ func TestRowsAreRefused(t *testing.T) {
 		}
 	}
 	for _, factors := range [][]float32{{}, {0, 0}, {1, -1}, {1, float32(math.NaN())}, {float32(math.Inf(1))}} {
-		if _, err := newFactors(schemas.Prepare{}, factors, numbers{}); !errors.Is(err, wire.ErrDamaged) {
+		_, err := New(schemas.Prepare{}, wire.Tensors[float32]{
+			wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a"}),
+		})
+		if !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("factors %v: %v, expected ErrDamaged", factors, err)
 		}
 	}

@@ -196,7 +196,7 @@ func preparation(c *config.Config) []string {
 		lines = append(lines, line)
 	}
 	if job.Untuned {
-		lines = append(lines, "of sparse rows, train chooses values, idf, scale, ridge and passes by held-out rows")
+		lines = append(lines, "of sparse rows, train, run and search choose values, idf, scale, ridge and passes by held-out rows")
 	}
 	return lines
 }

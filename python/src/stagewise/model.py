@@ -14,7 +14,7 @@ from .errors import DamagedError
 from .members import Members
 from .preparation import Preparation
 from .mixed import MixedLayout
-from .sparse import SparseBlock, SparseLayout, SparsePreparation
+from .sparse import SparseBlock, SparseLayout, SparsePreparation, is_sparse
 from .stage import Block, Pass, Stage
 from .table import Layout
 from .task import Task
@@ -60,7 +60,7 @@ class Model(Classifier):
             self._preparation: Preparation | SparsePreparation = before._preparation
             self._coder = before._coder
             blocks = [stage.block for stage in before._stages]
-        elif "factors" in preparation:
+        elif is_sparse(preparation):
             self._preparation = sparse = SparsePreparation(plan, preparation)
             blocks = [SparseBlock(plan, number, sparse, links.named(stage["link"])) for number, stage in enumerate(plan["stages"])]
         else:
@@ -78,7 +78,7 @@ class Model(Classifier):
         classes = len(self._preparation.labels)
         self._stages: list[Stage] = [Stage(block, classes, stage) for block, stage in zip(blocks, passes, strict=True)]
         mixed = "center" in preparation or "hash" in plan["input"]
-        if "factors" not in preparation:
+        if not is_sparse(preparation):
             self._layout: Any = Layout(manifest, self._preparation.width)
         else:
             self._layout = MixedLayout(manifest) if mixed else SparseLayout(manifest)

@@ -13,7 +13,7 @@ from .ranks import Ranks
 from .tensors import Matrix, Tensor, shaped
 
 NAMES = (
-    *("factors", "center", "scale", "basis", "spread", "class_weight"),
+    *("factors", "factor_columns", "factor_values", "center", "scale", "basis", "spread", "class_weight"),
     *("target_center", "target_rest", "target_scale"),
     *("image", "labels", "bins", "edges", "knot_counts", "knots", "missing"),
     *("whitening", "offset", "filters", "contrast", "mean", "factor"),  # of a stage of patches: followed by its number

@@ -18,6 +18,8 @@ from .words import Words
 
 _EXPECTED = "expected a sparse matrix of scipy, or rows of numbers, as the model was trained on sparse rows"
 
+_MAX_COLUMNS = 1 << 26
+
 # Kinds of features that are all inputs in their order.
 _KINDS = ("columns", "gradient", "class_counts")
 
@@ -60,6 +62,24 @@ class SparseRows:
         return SparseRows(kept[self.starts], self.columns[which], self.values[which], self.ones)
 
 
+def is_sparse(tensors: Mapping[str, Tensor]) -> bool:
+    """Tells whether a survey found sparse rows."""
+    return "factors" in tensors or "factor_columns" in tensors
+
+
+def _factors(tensors: Mapping[str, Tensor], numbers: int) -> npt.NDArray[np.float32]:
+    """Returns the factor of each column (d); 0: it is left out, or one of the numbers, which come first."""
+    if "factors" in tensors:
+        return shaped(tensors, "factors", -1)
+    digits = shaped(tensors, "factor_columns", -1, 2).astype(np.int64)
+    columns = 4096 * digits[:, 0] + digits[:, 1]
+    if len(columns) and (columns[0] < 0 or (np.diff(columns) <= 0).any() or columns[-1] >= _MAX_COLUMNS):
+        raise DamagedError("the columns that have factors are not in ascending order")
+    factors = np.zeros(max([numbers, *(columns[-1:] + 1)]), np.float32)
+    factors[columns] = shaped(tensors, "factor_values", len(columns))
+    return factors
+
+
 class SparsePreparation(Answers):
     """What the survey of a run over sparse rows has found."""
 
@@ -70,12 +90,12 @@ class SparsePreparation(Answers):
         if self._change not in ("none", "log1p", "sqrt", "binary") or options["scale"] not in ("none", "unit"):
             raise DamagedError(f"prepare has values {self._change!r} and scale {options['scale']!r} for sparse rows")
         self._unit = options["scale"] == "unit"
-        self._factors = shaped(tensors, "factors", -1)
-        self.width = len(self._factors)  # d
         self._center = shaped(tensors, "center", -1) if "center" in tensors else np.zeros(0, np.float32)  # of numbers, which come first
         self._scale = shaped(tensors, "scale", len(self._center)) if len(self._center) else self._center
+        self._factors = _factors(tensors, len(self._center))
+        self.width = len(self._factors)  # d
         kept = (self._factors != 0) | (np.arange(self.width) < len(self._center))
-        self._inputs = np.cumsum(kept) - 1
+        self._inputs = np.cumsum(kept, dtype=np.int32) - 1
         self.inputs = int(np.count_nonzero(kept))  # m
         if not self.inputs:
             raise DamagedError("the columns are absent")
@@ -109,7 +129,7 @@ class SparsePreparation(Answers):
             lengths = np.sqrt(rows.sums(wide * wide))
             scales = 1 / np.where(lengths == 0, 1, lengths)
             values = (wide * np.repeat(scales, np.diff(rows.starts))).astype(np.float32)
-        return SparseRows(rows.starts, self._inputs[rows.columns], values)
+        return SparseRows(rows.starts, self._inputs[rows.columns].astype(np.int64), values)
 
 
 def _beside(numbers: Matrix, rest: SparseRows) -> SparseRows:

@@ -1,0 +1,64 @@
+package statistics
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Factors are the factors of the columns of sparse rows, as a survey finds them. A column without a factor is left out.
+type Factors struct {
+	Columns []int32   // m, ascending
+	Values  []float32 // m, positive
+	Width   int       // d, of a vector of all columns
+}
+
+// FactorsOf reads factors in either form: a vector of all columns, or in a chain only the columns that have one, so that a version takes
+// space by the columns that it has met. there is false without any. An error says what is wrong with a tensor.
+func FactorsOf(t wire.Tensors[float32]) (f Factors, there bool, err error) {
+	if all, ok := t.Find(TensorFactors); ok {
+		return factorsOfAll(all.Data), true, nil
+	}
+	if f.Columns, err = InputsOf(t, TensorFactorColumns, examples.MaxColumns); err != nil || f.Columns == nil {
+		return f, err != nil, err
+	}
+	if f.Values, err = t.Shaped(TensorFactorValues, len(f.Columns)); err != nil {
+		return f, true, err
+	}
+	if i := slices.Index(f.Values, 0); i >= 0 {
+		return f, true, fmt.Errorf("%w: column %d has factor 0 in the tensor %s", wire.ErrDamaged, f.Columns[i], TensorFactorValues)
+	}
+	if n := len(f.Columns); n > 0 {
+		f.Width = int(f.Columns[n-1]) + 1
+	}
+	return f, true, nil
+}
+
+func factorsOfAll(all []float32) Factors {
+	f := Factors{Width: len(all)}
+	for j, v := range all {
+		if v != 0 {
+			f.Columns, f.Values = append(f.Columns, int32(j)), append(f.Values, v)
+		}
+	}
+	return f
+}
+
+// All returns the factor of each column (d); 0: it is left out.
+func (f *Factors) All() []float32 {
+	all := make([]float32, f.Width)
+	for i, column := range f.Columns {
+		all[column] = f.Values[i]
+	}
+	return all
+}
+
+// Tensors returns the factors as a vector of all columns, or only of those that have one.
+func (f *Factors) Tensors(occurring bool) wire.Tensors[float32] {
+	if !occurring {
+		return wire.Tensors[float32]{wire.Vector(TensorFactors, f.All())}
+	}
+	return wire.Tensors[float32]{InputsTensor(TensorFactorColumns, f.Columns), wire.Vector(TensorFactorValues, f.Values)}
+}
