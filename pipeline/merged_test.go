@@ -83,17 +83,23 @@ func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 					records[id] = true
 				}
 			}
-			visits, grams := 0, 0
+			counts := map[string]int{"visit": 0, "Gram matrix": 0, "survey": 0, "seal": 0}
 			for id := range records {
-				if id.Kind == statistics.KindVisit && id.Stage == 0 && id.Visit == 1 {
-					visits++
-				}
-				if id.Kind == statistics.KindGram && id.Stage == wire.Survey {
-					grams++
+				switch {
+				case id.Kind == statistics.KindVisit && id.Stage == 0 && id.Visit == 1:
+					counts["visit"]++
+				case id.Kind == statistics.KindGram && id.Stage == wire.Survey:
+					counts["Gram matrix"]++
+				case id.Kind == statistics.KindVisit && id.Stage == wire.Survey:
+					counts["survey"]++
+				case id.Kind == statistics.KindSeal && id.Stage == 0:
+					counts["seal"]++
 				}
 			}
-			if visits != test.visits || grams != test.visits {
-				t.Errorf("%d records of a visit and %d Gram matrices, expected %d", visits, grams, test.visits)
+			for what, n := range counts {
+				if n != test.visits {
+					t.Errorf("%d records of a %s, expected %d", n, what, test.visits)
+				}
 			}
 		})
 	}

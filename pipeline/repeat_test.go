@@ -245,8 +245,8 @@ func TestWorkerRepeatsWhatTheLogHasLost(t *testing.T) {
 		},
 	} {
 		for _, of := range []wire.Identity{
-			{Kind: statistics.KindVisit, Stage: wire.Survey, Partition: 1}, {Kind: statistics.KindGram, Merged: 2},
-			{Kind: statistics.KindVisit, Visit: 1, Merged: 2}, {Kind: statistics.KindSeal, Partition: 1},
+			{Kind: statistics.KindVisit, Stage: wire.Survey, Merged: 2}, {Kind: statistics.KindGram, Merged: 2},
+			{Kind: statistics.KindVisit, Visit: 1, Merged: 2}, {Kind: statistics.KindSeal, Merged: 2},
 		} {
 			if of.Kind == statistics.KindSeal && how != "truncated" {
 				continue // the next visit comes behind it, so the solver knows that it is gone, and the run fails

@@ -149,6 +149,10 @@ func samples(t testing.TB) map[string]wire.Message {
 		merged.Merged = 32
 		return merged
 	}
+	seals := merged(statistics.KindSeal)
+	seals.Merged = 2
+	surveyed := seals
+	surveyed.Kind, surveyed.Stage = statistics.KindVisit, wire.Survey
 	covered := coverage.Coverage{Spans: coverage.Spans{{Partition: 1, From: 0, To: 9}}, Messages: 9, Rows: 90, Checksum: 7}
 	final := wire.Tensors[float64]{
 		wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
@@ -185,6 +189,10 @@ func samples(t testing.TB) map[string]wire.Message {
 				wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12))}}, Shift: []float32{0.5, 2},
 			Labels: []string{"a", "<b>"}, Quarantined: 1,
 			PassedOver: coverage.PassedOver{coverage.Repeated: 3}, Columns: examples.Columns{{Name: "size"}, {Name: "colour"}}}).Record(),
+		"visit-survey-merged": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: surveyed, Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12))}},
+			Shift: []float32{0.5, 1.5}, Labels: []string{"no", "yes"}, LabelRows: []int64{50, 40}, Quarantined: 1,
+			Parts: []coverage.Coverage{covered, {}}}).Record(),
 		"visit-survey-balanced": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: id(statistics.KindVisit, wire.Survey, 0, 1),
 			Covered: covered, Sums: wire.Tensors[float64]{
 				wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12))}}, Shift: []float32{0.5},
@@ -290,6 +298,9 @@ func samples(t testing.TB) map[string]wire.Message {
 		"moments-occurring": (&statistics.OccurringSums{Identity: id(statistics.KindMoments, 0, 0, 0), Prior: 0.125, Grid: 0.0625}).Record(),
 		"gram-exact": (&statistics.Gram{Identity: id(statistics.KindGram, wire.Survey, 0, 1),
 			Matrix: arrowtest.Numbered[float64](3)}).ExactRecord(),
+		"seal-merged": statistics.MergedSeal(seals, covered, final, []*statistics.Seal{
+			{Identity: wire.Identity{Partition: 0}, Attempt: "2", From: 0, To: 9, Rows: 90, Scores: "digest"},
+			{Identity: wire.Identity{Partition: 1}, Attempt: "2", From: 3, To: 5, Rows: 20, Scores: "other"}}).Record(),
 		"seal": (&statistics.Seal{Identity: id(statistics.KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90,
 			Scores: "digest", Covered: covered, Sums: final}).Record(),
 	} {

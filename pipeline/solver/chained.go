@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"github.com/stagewise/stagewise/pipeline/solver/findings"
 	"github.com/stagewise/stagewise/pipeline/solver/gate"
 	"github.com/stagewise/stagewise/pipeline/solver/prequential"
 	"github.com/stagewise/stagewise/pipeline/solver/report"
@@ -14,7 +15,7 @@ import (
 // its fits, and what it leaves to the next one.
 type chained struct {
 	start    start
-	found    surveyed
+	found    findings.Surveyed
 	fits     fits
 	left     left
 	compared *gate.Comparison // with the version that subscribers have; nil: the gate has no rows to compare them by
@@ -24,8 +25,8 @@ type chained struct {
 func (s *Solver) visitedNumbers() (numbers []int) {
 	chain := s.plan.Chain
 	if chain.Update == nil {
-		for i := range s.chained.found.increments {
-			numbers = append(numbers, s.chained.found.increments[i].Number)
+		for i := range s.chained.found.Increments {
+			numbers = append(numbers, s.chained.found.Increments[i].Number)
 		}
 		return numbers
 	}
@@ -50,23 +51,23 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	retrain.Spans, retrain.From, retrain.Until = plan.Added().Hulls(), plan.Chain.From, plan.Chain.Until
 	if plan.Update() != nil {
 		retrain.Kind = schemas.RunUpdate
-		if losses := statistics.LossesOf(c.found.sum.Tensors())[examples.Train]; losses.Weight > 0 {
+		if losses := statistics.LossesOf(c.found.Sum.Tensors())[examples.Train]; losses.Weight > 0 {
 			retrain.PrequentialError, retrain.PrequentialLoss = report.Finite(losses.ErrorPercent()), report.Finite(losses.MeanLoss())
-			retrain.Curve = prequential.Curve(c.found.messages, plan.Chain)
-			retrain.Served = report.Served(c.found.served)
+			retrain.Curve = prequential.Curve(c.found.Messages, plan.Chain)
+			retrain.Served = report.Served(c.found.Served)
 			split := r.Splits[examples.Train.String()]
 			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss,
 				split.Brier, split.ECE, split.RMSE
 		}
 	} else if plan.Chain.Number > 1 { // it adds rows only if no update could
 		retrain.Rows = 0
-		if last := len(c.found.increments) - 1; last >= 0 && c.found.increments[last].Number == plan.Chain.Number {
-			retrain.Rows = c.found.increments[last].Rows()
+		if last := len(c.found.Increments) - 1; last >= 0 && c.found.Increments[last].Number == plan.Chain.Number {
+			retrain.Rows = c.found.Increments[last].Rows()
 		}
 	}
-	retrain.MostlyBad = c.found.mostlyBad(plan)
+	retrain.MostlyBad = c.found.MostlyBad(plan)
 	if len(plan.Added()) > 0 { // else those of the window, which reports of earlier versions have
-		for _, u := range c.found.unknown {
+		for _, u := range c.found.Unknown {
 			retrain.UnknownRows += u.Rows
 		}
 	}

@@ -11,7 +11,7 @@ func (s *Solver) hasGateRows() bool {
 	if s.plan.Chain.Gate == nil {
 		return false
 	}
-	offered, ok := s.chained.found.sum.Tensors().Find(statistics.FieldOffered)
+	offered, ok := s.chained.found.Sum.Tensors().Find(statistics.FieldOffered)
 	return ok && len(offered.Data) > 0 && offered.Data[0] > 0
 }
 
@@ -20,5 +20,5 @@ func (s *Solver) compare(sum *accumulate.Sum) {
 	if s.chained.compared = nil; s.plan.Chain == nil || !s.hasGateRows() {
 		return
 	}
-	s.chained.compared = gate.CompareSums(s.chained.found.sum.Tensors(), sum.Tensors(), s.chain.Prepared.TargetScale)
+	s.chained.compared = gate.CompareSums(s.chained.found.Sum.Tensors(), sum.Tensors(), s.chain.Prepared.TargetScale)
 }

@@ -102,7 +102,7 @@ func (s *Solver) exactGram() *part {
 
 // sealSum gathers the sums that the seals of a stage have.
 func (s *Solver) sealSum(v protocol.Visit) *part {
-	p := &part{kind: statistics.KindSeal, alone: true}
+	p := &part{kind: statistics.KindSeal, alone: s.plan.Chain != nil}
 	terms := s.sealsTerms(v.Stage)
 	if terms {
 		p.further = func(id wire.Identity) []wire.Identity {
@@ -117,7 +117,7 @@ func (s *Solver) sealSum(v protocol.Visit) *part {
 		if err != nil {
 			return nil, err
 		}
-		sum, err := s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Sums: seal.Sums}, spans)
+		sum, err := s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, spans)
 		if err != nil || !terms {
 			return sum, err
 		}
@@ -432,5 +432,6 @@ func (s *Solver) isGone(id wire.Identity) bool {
 	if !passed(id.Partition) {
 		return false
 	}
-	return seals || !slices.ContainsFunc(s.merging(id), func(merged wire.Identity) bool { return !passed(merged.Partition) })
+	alone := seals && s.plan.Chain != nil
+	return alone || !slices.ContainsFunc(s.merging(id), func(merged wire.Identity) bool { return !passed(merged.Partition) })
 }

@@ -52,23 +52,23 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		s.mergeTerms()
 		s.beginEncoding(f.number)
 		if f.number == len(s.plan.Stages)-1 {
-			s.last = c.found.sum // how the rows were predicted before they were learnt
+			s.last = c.found.Sum // how the rows were predicted before they were learnt
 		}
 		return nil
 	case f.stage.Link.Learnt:
 		return nil // every version is full
 	}
-	p, k, m := f.shape.Columns, f.shape.Classes, len(c.found.increments)
+	p, k, m := f.shape.Columns, f.shape.Classes, len(c.found.Increments)
 	moments := &solve.Moments{Gram: c.fits.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
 	terms := make([]solve.Terms, m)
 	c.left.fitted = make([]float64, m)
 	for i := range m {
 		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
-		w := c.found.increments[i].Weight
+		w := c.found.Increments[i].Weight
 		if visited := stack.TakeVisited(sum, i); visited != nil {
 			c.left.fitted[i] = visited[0] / w
 		}
-		if c.found.termsPlaces[i] != i {
+		if c.found.TermsPlaces[i] != i {
 			continue // those of the increment that it is merged with have them
 		}
 		at, any := sum.Take(statistics.Increment(i).Terms())

@@ -56,12 +56,12 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 		c.left.columns.Keep(s.plan.Chain.Number, terms)
 		c.left.of.Add([]online.Terms{terms}, f.shape.Classes)
 		if f.number == len(s.plan.Stages)-1 {
-			s.last = c.found.sum // how the rows were predicted before they were learnt
+			s.last = c.found.Sum // how the rows were predicted before they were learnt
 		}
 		return nil
 	}
-	c.left.of.OwnTerms = func(place int) bool { return c.found.termsPlaces[place] == place }
-	sums, fitted, err := c.left.of.AddFull(sum, c.found.increments, f.shape, s.blockColumns(), solve.Prior(f.fit))
+	c.left.of.OwnTerms = func(place int) bool { return c.found.TermsPlaces[place] == place }
+	sums, fitted, err := c.left.of.AddFull(sum, c.found.Increments, f.shape, s.blockColumns(), solve.Prior(f.fit))
 	if err != nil {
 		return err
 	}

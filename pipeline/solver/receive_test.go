@@ -135,7 +135,7 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 
 // The seal of a later stage says that the records of earlier stages which have not come are gone, also if no later visit is left.
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
-	s := &Solver{inbox: inbox.New()}
+	s := &Solver{inbox: inbox.New(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
 	if missing, err := s.missing([]wire.Identity{seal}); err != nil || missing == nil {
 		t.Errorf("missing is %v, %v; expected the seal", missing, err)

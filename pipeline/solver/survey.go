@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/findings"
 	"github.com/stagewise/stagewise/pipeline/solver/notice"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -47,18 +48,18 @@ func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 // publishSurvey gathers the survey's statistics and publishes its result.
 func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
 	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, untrained: map[string]int64{},
-		covered: map[int]coverage.Coverage{}}
+	found := findings.New()
 	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found)...))
 	if err != nil {
 		return err
 	}
-	s.chained.found = newSurveyed(s.plan, sum, found)
+	found.Fold(s.plan)
+	s.chained.found = found.Surveyed(s.plan, sum)
 	if s.chain.Survey != nil { // of a chain: another solver has published it
 		return nil
 	}
 	preparation, err := s.preparation(sum, found, earlier)
-	if forgotten := found.passedOver[coverage.ForgottenRow]; err != nil && forgotten > 0 && errors.As(err, new(*survey.LabelsError)) {
+	if forgotten := found.PassedOver[coverage.ForgottenRow]; err != nil && forgotten > 0 && errors.As(err, new(*survey.LabelsError)) {
 		return fmt.Errorf("%w (%d rows are forgotten)", err, forgotten)
 	}
 	if err != nil {
@@ -67,12 +68,12 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if _, images := preparation.Find(statistics.TensorImage); !images && s.plan.Augment != (schemas.Augment{}) {
 		return errNothingToAugment
 	}
-	if notice := notice.WithoutTraining(found.labels, found.untrained); notice != "" {
+	if notice := notice.WithoutTraining(found.Labels, found.Untrained); notice != "" {
 		event.Notice(s.rec, "%s", notice)
 	}
 	result := statistics.SurveyResult{
 		Identity:    wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: v.Parent},
-		Quarantined: found.quarantined, PassedOver: found.passedOver, Preparation: preparation, Columns: found.columns,
+		Quarantined: found.Quarantined, PassedOver: found.PassedOver, Preparation: preparation, Columns: found.Columns,
 	}
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(coverage.Expiring, cut.Len())
@@ -83,9 +84,9 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if s.plan.Chain == nil {
 		result.PassedOver.Count(coverage.Expired, counting.New(s.plan).WithoutSpan())
 	}
-	result.Skipped, result.Increments = found.skipped, found.increments
+	result.Skipped, result.Increments = found.Skipped, found.Increments
 	for _, span := range s.plan.Spans.Hulls() {
-		result.Covered = append(result.Covered, found.covered[span.Partition])
+		result.Covered = append(result.Covered, found.Covered[span.Partition])
 	}
 	for split, losses := range statistics.LossesOf(sum.Tensors()) {
 		result.Rows[split] = int64(losses.Rows)
@@ -93,54 +94,27 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	return s.publishWeights(ctx, result.Record())
 }
 
-// findings is what the survey found beside its sums, in all partitions so far.
-type findings struct {
-	labels      accumulate.LabelSet
-	sample      *accumulate.Sample
-	shift       []float32
-	targets     []float64 // the point that the moments of numbers are about
-	sparse      bool
-	columnRows  accumulate.ColumnRows
-	image       examples.Image
-	columns     examples.Columns
-	covered     map[int]coverage.Coverage // of each partition
-	quarantined int64
-	passedOver  coverage.PassedOver
-	untrained   map[string]int64 // rows of labels of which a partition has holdout and test rows alone
-	chainFindings
-}
-
 // surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal
 // components. It puts what is no sum into found.
-func (s *Solver) surveySum(found *findings) []*part {
-	visits := &part{kind: statistics.KindVisit, alone: true}
-	visits.sum = func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+func (s *Solver) surveySum(found *findings.Findings) []*part {
+	visits := &part{kind: statistics.KindVisit, alone: s.plan.Chain != nil}
+	visits.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		visit, err := statistics.SurveyVisitOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err
 		}
-		found.shift, found.targets, found.columns, found.image = visit.Shift, visit.TargetShift, visit.Columns, visit.Image
-		found.sparse = visit.Sparse
-		found.columnRows.MergeRecord(visit.ColumnRows)
-		for i, label := range visit.Labels {
-			rows := int64(0)
-			if visit.LabelRows != nil {
-				rows = visit.LabelRows[i]
-			}
-			found.labels.Add(label, rows)
+		found.Take(visit, spans)
+		covered := visit.Covered
+		for _, part := range visit.Parts {
+			covered.Spans = append(covered.Spans, part.Spans...)
 		}
-		for _, u := range visit.Untrained {
-			found.untrained[u.Label] += u.Rows
-		}
-		found.quarantined += visit.Quarantined
-		found.passedOver.Add(visit.PassedOver)
-		found.covered[id.Partition] = visit.Covered
-		found.chainFindings.add(s.plan, id.Partition, visit)
-		return accumulate.NewSum(visit.Covered, visit.Sums), nil
+		sum := accumulate.NewSum(covered, visit.Sums)
+		visit.Sums = nil
+		return sum, nil
 	}
 	parts := []*part{visits}
 	if s.plan.Prepares() {
-		parts = append(parts, s.samples(found.sample))
+		parts = append(parts, s.samples(found.Sample))
 	}
 	if s.plan.Prepares() && s.plan.Prepare.PCA > 0 {
 		parts = append(parts, s.exactGram())
@@ -150,12 +124,12 @@ func (s *Solver) surveySum(found *findings) []*part {
 
 // preparation returns the preparation that the survey's sums give, or that of the version that the run starts from. Then the examples
 // must fit it.
-func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *model.Model) (wire.Tensors[float32], error) {
+func (s *Solver) preparation(sum *accumulate.Sum, found *findings.Findings, earlier *model.Model) (wire.Tensors[float32], error) {
 	if earlier != nil {
 		err := s.checkKept(found, earlier)
 		if err == nil && s.updatesSparse() {
 			rows := s.chained.start.window.Rows() + int64(statistics.LossesOf(sum.Tensors())[examples.Train].Rows)
-			return survey.Extend(s.plan.Prepare, earlier.Preparation(), found.columnRows.Record(), rows)
+			return survey.Extend(s.plan.Prepare, earlier.Preparation(), found.ColumnRows.Record(), rows)
 		}
 		return earlier.Preparation(), err
 	}
@@ -164,7 +138,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	case s.plan.Task() == examples.Numbers:
 		labels = s.plan.Targets
 	case len(labels) == 0:
-		labels = found.labels.Text()
+		labels = found.Labels.Text()
 	}
 	if n := len(labels); !s.plan.Threshold.IsZero() && n != 2 {
 		return nil, fmt.Errorf("threshold: %v: expected no value, because there are %d classes: a threshold decides between two",
@@ -176,18 +150,18 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 		}
 	}
 	open := s.plan.Chain != nil && s.plan.Chain.Open
-	classWeights, err := survey.ClassWeights(s.plan.ClassWeight, labels, found.labels, open)
+	classWeights, err := survey.ClassWeights(s.plan.ClassWeight, labels, found.Labels, open)
 	if err != nil {
 		return nil, err
 	}
 	how, sums := s.plan.Prepare, sum.Tensors()
 	var preparation *survey.Preparation
-	if found.sparse {
+	if found.Sparse {
 		rows := int64(statistics.LossesOf(sums)[examples.Train].Rows)
-		preparation, err = survey.Sparse(how, survey.ColumnSums{Columns: found.columnRows.Record(), Rows: rows, Labels: labels,
-			Task: s.plan.Task(), Numbers: survey.DenseSums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()}})
+		preparation, err = survey.Sparse(how, survey.ColumnSums{Columns: found.ColumnRows.Record(), Rows: rows, Labels: labels,
+			Task: s.plan.Task(), Numbers: survey.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()}})
 	} else {
-		preparation, err = survey.Dense(survey.DenseSums{Sums: sums, Shift: found.shift, Labels: labels, Task: s.plan.Task()},
+		preparation, err = survey.Dense(survey.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()},
 			how.Scale == prepare.ScaleStandard || how.Scale == prepare.ScaleRanks, how.PCA)
 	}
 	if err != nil {
@@ -195,21 +169,21 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	}
 	preparation.ClassWeights = classWeights
 	if s.plan.Task() == examples.Numbers {
-		if preparation.TargetCenter, preparation.TargetScale, err = survey.Targets(sums, found.targets, labels); err != nil {
+		if preparation.TargetCenter, preparation.TargetScale, err = survey.Targets(sums, found.Targets, labels); err != nil {
 			return nil, err
 		}
 	}
-	if found.sparse {
+	if found.Sparse {
 		preparation.Occurring = s.plan.Chain != nil
 		return preparation.Tensors(0), nil
 	}
-	sample := found.sample.Rows()
-	for _, notice := range notice.Features(s.plan.Task(), preparation, found.columns, sample) {
+	sample := found.Sample.Rows()
+	for _, notice := range notice.Features(s.plan.Task(), preparation, found.Columns, sample) {
 		event.Notice(s.rec, "%s", notice)
 	}
-	learnt, ranks := stages.LearnBins(s.plan.Stages, found.columns, sample), wire.Tensors[float32](nil)
+	learnt, ranks := stages.LearnBins(s.plan.Stages, found.Columns, sample), wire.Tensors[float32](nil)
 	if how.Scale == prepare.ScaleRanks {
-		ranks = prepare.LearnRanks(found.columns, sample, preparation.Center, preparation.Scale)
+		ranks = prepare.LearnRanks(found.Columns, sample, preparation.Center, preparation.Scale)
 		learnt = append(learnt, ranks...)
 	}
 	rows := prepare.Sample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
@@ -219,14 +193,14 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings, earlier *mode
 	}
 	tensors := preparation.Tensors(spread)
 	if s.plan.Input.Image != (examples.Image{}) {
-		found.image = s.plan.Input.Image
+		found.Image = s.plan.Input.Image
 	}
-	if found.image != (examples.Image{}) {
-		if n := found.image.Size(); n != len(found.shift) {
-			return nil, fmt.Errorf("the examples have %d features, but examples.image is %v, which has %d", len(found.shift), found.image, n)
+	if found.Image != (examples.Image{}) {
+		if n := found.Image.Size(); n != len(found.Shift) {
+			return nil, fmt.Errorf("the examples have %d features, but examples.image is %v, which has %d", len(found.Shift), found.Image, n)
 		}
 		tensors = append(tensors, wire.Vector(statistics.TensorImage,
-			[]float32{float32(found.image[0]), float32(found.image[1]), float32(found.image[2])}))
+			[]float32{float32(found.Image[0]), float32(found.Image[1]), float32(found.Image[2])}))
 	}
 	return s.learn(append(tensors, learnt...), rows)
 }
@@ -254,29 +228,29 @@ func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.T
 
 // checkKept returns an error if the examples do not fit the preparation of an earlier version: if they have another number of
 // features, other columns, or other classes. Examples that do not say their columns are taken to have those of the version.
-func (s *Solver) checkKept(found *findings, earlier *model.Model) error {
+func (s *Solver) checkKept(found *findings.Findings, earlier *model.Model) error {
 	classes := earlier.Labels()
-	if found.sparse != earlier.Sparse() {
+	if found.Sparse != earlier.Sparse() {
 		return errors.New("the version that this run starts from was trained on rows of the other kind, sparse or dense")
 	}
-	if s.plan.Update() == nil && !found.sparse && earlier.Width() != len(found.shift) {
-		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.shift), earlier.Width())
+	if s.plan.Update() == nil && !found.Sparse && earlier.Width() != len(found.Shift) {
+		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.Shift), earlier.Width())
 	}
-	if found.columns == nil {
-		found.columns = earlier.Columns()
+	if found.Columns == nil {
+		found.Columns = earlier.Columns()
 	}
 	if earlier.Columns() != nil {
-		if difference := found.columns.Difference(earlier.Columns()); difference != "" {
+		if difference := found.Columns.Difference(earlier.Columns()); difference != "" {
 			return fmt.Errorf("%s, as in the version that this run starts from", difference)
 		}
-		found.columns = earlier.Columns() // with the offsets that the preparation is for
+		found.Columns = earlier.Columns() // with the offsets that the preparation is for
 	}
 	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes) {
 		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes)
 	}
 	var others []string
 	known := examples.NewLabels(classes)
-	for label := range found.labels {
+	for label := range found.Labels {
 		if !slices.Contains(classes, known.Spelt(label)) {
 			others = append(others, label)
 		}

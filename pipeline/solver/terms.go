@@ -39,7 +39,7 @@ func (s *Solver) sealsTerms(stage int) bool {
 
 // termsIdentities returns the identities of the records that have the terms of a partition.
 func (s *Solver) termsIdentities(v protocol.Visit, partition int) (list []wire.Identity) {
-	for _, v.Number = range s.plan.Chain.TermsOn(partition, s.chained.found.termsPlaces) {
+	for _, v.Number = range s.plan.Chain.TermsOn(partition, s.chained.found.TermsPlaces) {
 		list = append(list, s.identity(statistics.KindIncrement, v, partition))
 	}
 	return list

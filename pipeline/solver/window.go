@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stagewise/stagewise/pipeline/solver/findings"
 	"github.com/stagewise/stagewise/pipeline/solver/prequential"
 	"github.com/stagewise/stagewise/pipeline/solver/statewriter"
 	"github.com/stagewise/stagewise/schemas"
@@ -162,19 +163,19 @@ func (s *Solver) window() *schemas.Window {
 				w.Increments = append(w.Increments, increment)
 			}
 		}
-		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.covered, Skipped: c.found.skipped}
+		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.Covered, Skipped: c.found.Skipped}
 		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.left.fitted[0],
-			Messages: int64(len(c.found.messages)), Until: chain.Until})
+			Messages: int64(len(c.found.Messages)), Until: chain.Until})
 		if !u.Restart {
 			w.Errors = before.Errors
 		}
 		if u.Restart {
 			w.FullRows = w.Rows()
 		}
-		prequential.Detect(c.found.messages, w)
+		prequential.Detect(c.found.Messages, w)
 	} else {
 		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
-		for i, increment := range c.found.increments {
+		for i, increment := range c.found.Increments {
 			wi := schemas.WindowIncrement{Increment: increment, Until: untilOf(chain, increment.Number)}
 			if i < len(c.left.fitted) {
 				wi.Fitted = c.left.fitted[i]
@@ -184,14 +185,14 @@ func (s *Solver) window() *schemas.Window {
 		w.FullRows = w.Rows()
 	}
 	w.Sparse = s.sparse()
-	w.MostlyBad, w.Unknown = c.found.mostlyBad(s.plan), c.found.unknown
+	w.MostlyBad, w.Unknown = c.found.MostlyBad(s.plan), c.found.Unknown
 	if c.start.head != nil {
-		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.unknown)
+		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.Unknown)
 	}
-	for _, p := range c.found.progress {
+	for _, p := range c.found.Progress {
 		for partition, next := range p.Next {
 			if next > 0 {
-				w.Progress = advance(w.Progress, partition, statistics.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
+				w.Progress = findings.Advance(w.Progress, partition, statistics.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
 			}
 		}
 	}

@@ -27,6 +27,9 @@ type block struct {
 	gram, leave, rest *merging
 	sample            *accumulate.Sample
 	samples           int // partitions whose samples are in it
+	// of the survey
+	found   *survey.Findings
+	covered []coverage.Coverage // of each partition
 }
 
 // merging reduces sums of the partitions of a block, in their order, whatever order they come in.
@@ -241,26 +244,35 @@ func gramOf(id wire.Identity, sum *accumulate.Sum) *statistics.Gram {
 	return g
 }
 
-// survey takes the records of what the survey found in a partition, and returns what writes those that are whole.
-func (b *block) survey(p *partition.State, r survey.Records) (func(context.Context) error, error) {
+// survey takes what the survey found in a partition, and returns what writes the records that are whole. A chain needs what was found in
+// each partition.
+func (b *block) survey(of *survey.Survey, p *partition.State, found *survey.Findings) (func(context.Context) error, error) {
 	var all writes
-	add(&all, b.Worker, r.Visit)
-	if r.Sample != nil {
-		rows, err := statistics.SampleOf(r.Sample)
+	at, sums := b.at[p], of.Sums(found)
+	if b.plan.Chain != nil {
+		add(&all, b.Worker, of.Visit(found, b.Worker.identity(statistics.KindVisit, b.visit, p), sums.Sum))
+	} else {
+		if b.covered == nil {
+			b.covered, b.found = make([]coverage.Coverage, len(b.at)), &survey.Findings{}
+		}
+		b.covered[at] = sums.Sum.Coverage
+		b.found.Join(found)
+		whole, err := b.rest.add(at, sums.Sum)
 		if err != nil {
 			return nil, err
 		}
-		b.sample.MergeRecord(rows, nil)
-		if sample := b.addSample(nil); sample != nil {
+		if whole != nil {
+			add(&all, b.Worker, of.Visit(b.found, b.identity(statistics.KindVisit), whole, b.covered...))
+		}
+	}
+	if sums.Sample != nil {
+		if sample := b.addSample(sums.Sample); sample != nil {
 			add(&all, b.Worker, sample)
 		}
 	}
-	if r.Gram == nil {
-		return all.write(), nil
-	}
-	g, err := statistics.ExactGramOf(r.Gram)
-	if err == nil {
-		err = b.mergeGram(&all, p, g)
+	var err error
+	if sums.Gram != nil {
+		err = b.mergeGram(&all, p, &statistics.Gram{Matrix: sums.Gram})
 	}
 	return all.write(), err
 }

@@ -67,6 +67,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 		p.BeginPublication()
 	}
 	attempt := w.Fresh()
+	blocks := w.sealBlocks(current.Visit, partitions)
 	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, map[*partition.State]*visit.IncrementTerms{}
 	s := &scan.Scan[*visit.Outcome]{
 		Source:    &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
@@ -107,7 +108,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				if whole == nil {
 					return nil
 				}
-				return w.seal(ctx, current, p, seal, whole)
+				return w.seal(ctx, current, p, seal, whole, blocks[p])
 			}, nil
 		},
 	}
@@ -136,8 +137,9 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *visit.Ou
 	return nil
 }
 
-// seal publishes the seal of a partition's residuals, all of which are acknowledged. sum covers the partition.
-func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, open *openSeal, sum *accumulate.Sum) error {
+// seal publishes the seal of a partition's residuals, all of which are acknowledged, or that of its block, once that is whole. sum covers
+// the partition.
+func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, open *openSeal, sum *accumulate.Sum, of *sealBlock) error {
 	seal := open.Seal
 	seal.Scores = open.digester.Digest()
 	if w.plan.Chain != nil {
@@ -145,7 +147,7 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 	}
 	sum.Pack()
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
-	end, err := w.endResiduals(ctx, &seal)
+	end, err := w.endResiduals(ctx, &seal, of != nil)
 	if err != nil {
 		return err
 	}
@@ -153,12 +155,22 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 		seal.From = end
 	}
 	seal.To = end
+	if of != nil {
+		return of.add(ctx, p, &seal, sum)
+	}
+	return w.publishSeal(ctx, &seal, []*partition.State{p}, []*statistics.Seal{&seal})
+}
+
+// publishSeal publishes the seal of partitions, given that of each.
+func (w *Worker) publishSeal(ctx context.Context, seal *statistics.Seal, partitions []*partition.State, each []*statistics.Seal) error {
 	if err := publish(ctx, w, seal.Record()); err != nil {
 		return err
 	}
-	w.seals.add(&seal)
-	if !visit.EndsMember(w.plan, seal.Stage) { // the next member begins at other scores, and at the votes that are published
-		p.Published(seal.Stage)
+	for i, p := range partitions {
+		w.seals.add(each[i])
+		if !visit.EndsMember(w.plan, seal.Stage) { // the next member begins at other scores, and at the votes that are published
+			p.Published(seal.Stage)
+		}
 	}
 	return nil
 }

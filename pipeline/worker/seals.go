@@ -59,9 +59,13 @@ type sealDigest struct {
 }
 
 // endResiduals writes a seal behind the residuals that it is of too, without where these are: who takes over the partition finds it there,
-// and need not read the statistics for it. It returns the offset after the residuals.
-func (w *Worker) endResiduals(ctx context.Context, seal *statistics.Seal) (end int64, err error) {
+// and need not read the statistics for it. If its sums are merged with those of other partitions, it has none there. It returns the offset
+// after the residuals.
+func (w *Worker) endResiduals(ctx context.Context, seal *statistics.Seal, merged bool) (end int64, err error) {
 	behind := *seal
+	if merged {
+		behind.Sums = nil
+	}
 	behind.From, behind.To = max(seal.From, 0), 0
 	messages, err := w.Codec.EncodeDouble(behind.Record())
 	if err != nil {
@@ -142,6 +146,9 @@ func (w *Worker) lastSeal(ctx context.Context, all coverage.Span) (found bool, e
 		seal.From = seal.To
 	}
 	if ofSeal(seal.Identity, v, due) {
+		if seal.Sums == nil { // which are merged, or lost with the worker that has not merged them yet
+			return false, nil
+		}
 		if err := publish(ctx, w, seal.Record()); err != nil {
 			return false, err
 		}
@@ -186,10 +193,18 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
 			return nil
 		}
-		if seal, err := statistics.SealOf(r); err == nil {
-			w.seals.add(seal)
-			w.written.add(whole)
+		seal, err := statistics.SealOf(r)
+		if err != nil {
+			return nil
 		}
+		each, err := seal.Each()
+		if err != nil {
+			return nil
+		}
+		for _, of := range each {
+			w.seals.add(of)
+		}
+		w.written.add(whole)
 		return nil
 	})
 	if err != nil {

@@ -61,7 +61,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 			}
 			whole, identity := found[p], func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
 			if b := blocks[p]; b != nil {
-				return b.survey(p, current.Records(whole, identity))
+				return b.survey(current, p, whole)
 			}
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, current.Records(whole, identity)) }, nil
 		},

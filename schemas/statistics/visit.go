@@ -52,7 +52,7 @@ func VisitOf(r *wire.Record[float64]) (*Visit, error) {
 	return v, nil
 }
 
-// SurveyVisit holds what the survey found in one partition's span.
+// SurveyVisit holds what the survey found in one partition's span, or in those of merged partitions.
 type SurveyVisit struct {
 	Visit
 	Shift       []float32 // d: the point that the moments are taken about
@@ -60,12 +60,14 @@ type SurveyVisit struct {
 	Labels      []string  // of its rows, sorted; none if the plan names the classes and does not balance them
 	LabelRows   []int64   // how many training rows each of Labels has; nil if the run keeps the classes of a version
 	Quarantined int64     // messages in quarantine
-	PassedOver  coverage.PassedOver
-	Columns     examples.Columns // of the run's first message; nil: it doesn't say
-	Sparse      bool             // whether the rows are sparse; then there is no Shift
-	ColumnRows  []examples.ColumnRows
-	Image       examples.Image // of the run's first message; zero: it doesn't say
-	Skipped     coverage.Spans // of a chain: messages in the span that do not count
+	// Parts is what the sums cover of each of merged partitions, in order; nil: the record is of one.
+	Parts      []coverage.Coverage
+	PassedOver coverage.PassedOver
+	Columns    examples.Columns // of the run's first message; nil: it doesn't say
+	Sparse     bool             // whether the rows are sparse; then there is no Shift
+	ColumnRows []examples.ColumnRows
+	Image      examples.Image // of the run's first message; zero: it doesn't say
+	Skipped    coverage.Spans // of a chain: messages in the span that do not count
 	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
 	Progress []PartitionProgress
 	Unknown  []examples.LabelRows // rows of labels that are no class
@@ -119,6 +121,13 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	r := v.Visit.Record()
 	r.Notes = append(r.Notes, wire.Header{Key: noteQuarantined, Value: strconv.FormatInt(v.Quarantined, 10)}, v.PassedOver.Note())
 	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], wire.Vector(tensorShift, shift), wire.Words[float64](FieldLabels, v.Labels))
+	if v.Merged > 0 {
+		covered := make([]string, len(v.Parts))
+		for i, c := range v.Parts {
+			covered[i] = c.Text()
+		}
+		r.Tensors = append(r.Tensors, wire.Words[float64](TensorCovered, covered))
+	}
 	if v.TargetShift != nil {
 		r.Tensors = append(r.Tensors, wire.Vector(tensorTargets, v.TargetShift))
 	}
@@ -218,6 +227,14 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 			}
 		case tensorTargets:
 			v.TargetShift = t.Data
+		case TensorCovered:
+			for _, text := range t.Text {
+				c, err := coverage.Parse(text)
+				if err != nil {
+					return nil, r.Damaged(err)
+				}
+				v.Parts = append(v.Parts, c)
+			}
 		case FieldLabels:
 			v.Labels = t.Text
 		case FieldLabelRows:
@@ -253,6 +270,9 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 		default:
 			v.Sums = append(v.Sums, t)
 		}
+	}
+	if len(v.Parts) != v.Merged {
+		return nil, r.Damaged(&wire.ShapeError{Tensor: TensorCovered, Got: []int{len(v.Parts)}, Want: []int{v.Merged}})
 	}
 	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {
 		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}})

@@ -167,12 +167,12 @@ func (c *Cluster) give(conn *connection) {
 		conn.Close()
 		return
 	}
-	// The one that was unused for longest is the first.
-	if list := c.idle[conn.address]; len(list) > 0 && (list[0].stale(conn.used) || conn.used.Sub(list[0].used) > spareTime) {
+	list := c.idle[conn.address] // the one that was unused for longest is the first
+	for len(list) > 0 && (list[0].stale(conn.used) || conn.used.Sub(list[0].used) > spareTime) {
 		list[0].Close()
-		c.idle[conn.address] = list[1:]
+		list = list[1:]
 	}
-	c.idle[conn.address] = append(c.idle[conn.address], conn)
+	c.idle[conn.address] = append(list, conn)
 }
 
 // broke forgets the layout, and closes what is idle to an address: its broker does not answer, and others may lead its partitions by now.

@@ -119,3 +119,26 @@ func TestWriteIsNotAbandoned(t *testing.T) {
 		})
 	}
 }
+
+// Connections that a burst of requests has opened are closed by the first request that comes when they were unused for a while.
+func TestSpareConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Options{})
+		defer l.Close()
+		connect := func() *connection {
+			here, there := net.Pipe()
+			t.Cleanup(func() { there.Close() })
+			return &connection{Conn: protocol.NewConn(here, "test"), address: "a:1"}
+		}
+		used := connect()
+		for range 100 {
+			l.give(connect())
+		}
+		time.Sleep(spareTime + time.Second) // of the test's own clock
+		l.give(connect())
+		l.give(used)
+		if n := len(l.idle["a:1"]); n != 2 {
+			t.Errorf("%d connections are kept, expected the two that were used", n)
+		}
+	})
+}

@@ -85,30 +85,70 @@ type Records struct {
 
 // Records returns the records of what was found in a partition. identity returns the identity of the record of a kind.
 func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r Records) {
-	prepares, first := s.Plan.Prepares(), s.first
-	if prepares {
-		r.Sample = f.sample.Record(identity(statistics.KindSample)).Record()
+	sums := s.Sums(f)
+	if sums.Sample != nil {
+		r.Sample = sums.Sample.Record(identity(statistics.KindSample)).Record()
 	}
-	if prepares && s.Plan.Prepare.PCA > 0 {
+	if sums.Gram != nil {
+		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: sums.Gram}
+		r.Gram = g.ExactRecord()
+	}
+	r.Visit = s.Visit(f, identity(statistics.KindVisit), sums.Sum)
+	return r
+}
+
+// Sums are what merges in order.
+type Sums struct {
+	Sum    *accumulate.Sum
+	Sample *accumulate.Sample // nil: the run keeps the preparation of a version
+	Gram   []float64          // nil: the plan asks for no principal components
+}
+
+// Sums takes the sums out of what was found in a partition.
+func (s *Survey) Sums(f *Findings) (sums Sums) {
+	first := s.first
+	if s.Plan.Prepares() {
+		sums.Sample = f.sample
+	}
+	if s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
 		f.sum.Field(statistics.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
 	}
 	if gram, has := f.sum.Take(statistics.FieldGram); has {
-		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: gram.Data}
-		r.Gram = g.ExactRecord()
+		sums.Gram = gram.Data
 	}
 	f.sum.Pack()
+	sums.Sum, f.sum, f.sample = f.sum, nil, nil
+	return sums
+}
+
+// Join adds what was found in another partition, whose sums are taken, but for what only the run of a chain finds.
+func (f *Findings) Join(o *Findings) {
+	if f.labels == nil {
+		f.labels, f.untrained = accumulate.LabelSet{}, map[string]int64{}
+	}
+	f.labels.Merge(o.labels)
+	f.columns.Merge(&o.columns)
+	f.bad += o.bad
+	f.passedOver.Add(o.passedOver)
+	for label, rows := range o.untrained {
+		f.untrained[label] += rows
+	}
+}
+
+// Visit returns the record of what was found in a partition, given its sum, or in merged ones, given what it covers of each.
+func (s *Survey) Visit(f *Findings, id wire.Identity, sum *accumulate.Sum, parts ...coverage.Coverage) *wire.Record[float64] {
+	first := s.first
 	visit := statistics.SurveyVisit{
-		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.sum.Coverage, Sums: f.sum.Tensors()},
+		Visit: statistics.Visit{Identity: id, Covered: sum.Coverage, Sums: sum.Tensors()}, Parts: parts,
 		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.columns.Record(),
 		Columns: first.columns, Image: first.image, Labels: f.labels.Text(), Quarantined: int64(f.bad), PassedOver: f.passedOver,
 		Skipped: f.skipped, Progress: f.progress, Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(),
 		Bad: f.unusable, Messages: f.messages, Served: f.served, Increments: f.increments,
 	}
-	if prepares && len(f.labels) > 0 {
+	if s.Plan.Prepares() && len(f.labels) > 0 {
 		visit.LabelRows = f.labels.Rows()
 	}
-	r.Visit = visit.Record()
-	return r
+	return visit.Record()
 }
 
 // skippedSpans returns the messages of a segment that do not count: those that were passed over, and those in quarantine.

@@ -1,0 +1,112 @@
+package findings
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/solver/prequential"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// Chain is what the survey of a run of a chain finds beside what any survey finds, in all partitions so far.
+type Chain struct {
+	Skipped    coverage.Spans
+	Progress   []schemas.SourceProgress
+	Unknown    []examples.LabelRows
+	Bad        coverage.BadMessages  // of the newest increment
+	Messages   []prequential.Message // of an update
+	Served     []statistics.ServedLosses
+	Increments []coverage.Increment // of a full run
+}
+
+// add adds what the survey of a run of a chain found in a partition.
+func (f *Chain) add(plan *schemas.Plan, partition int, visit *statistics.SurveyVisit) {
+	if plan.Chain == nil {
+		return
+	}
+	f.Skipped = append(f.Skipped, visit.Skipped...)
+	f.Unknown = examples.AddLabelRows(f.Unknown, visit.Unknown)
+	f.Bad.Merge(visit.Bad)
+	for _, p := range visit.Progress {
+		f.Progress = Advance(f.Progress, partition, p)
+	}
+	for _, m := range visit.Messages {
+		f.Messages = append(f.Messages, prequential.Message{Partition: partition, MessageLosses: m})
+	}
+	f.Served = statistics.AddServed(f.Served, visit.Served...)
+	if plan.Update() != nil {
+		return
+	}
+	if f.Increments == nil {
+		f.Increments = slices.Clone(plan.Chain.Increments)
+		if len(f.Increments) == 0 {
+			f.Increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
+		}
+		for i := range f.Increments {
+			f.Increments[i].Covered, f.Increments[i].Skipped, f.Increments[i].Uncounted = nil, nil, false
+		}
+	}
+	for i, covered := range visit.Increments {
+		if len(covered.Spans) > 0 && i < len(f.Increments) {
+			f.Increments[i].Covered = append(f.Increments[i].Covered, covered)
+		}
+	}
+}
+
+// Advance notes how far a source is counted in a partition.
+func Advance(progress []schemas.SourceProgress, partition int, p statistics.PartitionProgress) []schemas.SourceProgress {
+	i := slices.IndexFunc(progress, func(s schemas.SourceProgress) bool { return s.Source == p.Source && s.Attempt == p.Attempt })
+	if i < 0 {
+		progress, i = append(progress, schemas.SourceProgress{Source: p.Source, Attempt: p.Attempt}), len(progress)
+	}
+	next := slices.Clone(progress[i].Next)
+	for len(next) <= partition {
+		next = append(next, 0)
+	}
+	next[partition] = max(next[partition], p.Next)
+	progress[i].Next = next
+	return progress
+}
+
+// Surveyed is what the survey of a run of a chain has found in all partitions.
+type Surveyed struct {
+	Chain
+	Sum         *accumulate.Sum
+	Covered     []coverage.Coverage // of the new increment, by partition
+	TermsPlaces []int               // of a full run: see [schemas.Chain.TermsPlaces]
+}
+
+// Surveyed returns what the survey of a run has found, given its sums, and notes in the increments what each has skipped; nothing if
+// the run is of no chain.
+func (f *Findings) Surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s Surveyed) {
+	if plan.Chain == nil {
+		return s
+	}
+	s.Chain, s.Sum = f.Chain, sum
+	if plan.Update() == nil {
+		s.TermsPlaces = plan.Chain.TermsPlaces()
+	}
+	for _, span := range plan.Spans.Hulls() {
+		s.Covered = append(s.Covered, f.Covered[span.Partition])
+	}
+	for i := range s.Increments {
+		for _, skipped := range s.Skipped {
+			covered, _ := s.Increments[i].On(skipped.Partition)
+			if slices.ContainsFunc(covered.Spans, func(c coverage.Span) bool { return c.From <= skipped.From && skipped.To <= c.To }) {
+				s.Increments[i].Skipped = append(s.Increments[i].Skipped, skipped)
+			}
+		}
+	}
+	return s
+}
+
+// MostlyBad returns the messages with the new rows if most of them can't be used, otherwise nil.
+func (s *Surveyed) MostlyBad(plan *schemas.Plan) *coverage.BadMessages {
+	if !s.Bad.Most() || len(plan.Added()) == 0 {
+		return nil
+	}
+	return &s.Bad
+}

@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// sealBlock is a block whose partitions are sealed. Their residuals are written at the same time, so add is safe for concurrent use.
+type sealBlock struct {
+	*block
+	mutex  sync.Mutex
+	states []*partition.State // by ordinal
+	seals  []*statistics.Seal
+}
+
+// sealBlocks divides partitions into the blocks that are sealed by one record; of blocks of one partition there is none. A chain needs
+// the terms of each partition with its seal.
+func (w *Worker) sealBlocks(v protocol.Visit, partitions []*partition.State) map[*partition.State]*sealBlock {
+	if w.plan.Chain != nil {
+		return nil
+	}
+	all, of := map[*partition.State]*sealBlock{}, map[*block]*sealBlock{}
+	for p, b := range w.blocks(v, partitions, 0) {
+		if of[b] == nil {
+			of[b] = &sealBlock{block: b, states: make([]*partition.State, len(b.at)),
+				seals: make([]*statistics.Seal, len(b.at))}
+		}
+		of[b].states[b.at[p]], all[p] = p, of[b]
+	}
+	return all
+}
+
+// add adds the seal of a partition, and its sum. The last one publishes the seal of all.
+func (b *sealBlock) add(ctx context.Context, p *partition.State, seal *statistics.Seal, sum *accumulate.Sum) error {
+	whole, err := b.merge(b.at[p], seal, sum)
+	if err != nil || whole == nil {
+		return err
+	}
+	merged := statistics.MergedSeal(b.identity(statistics.KindSeal), whole.Coverage, whole.Tensors(), b.seals)
+	return b.publishSeal(ctx, merged, b.states, b.seals)
+}
+
+// merge returns the sum of all partitions once it is whole; otherwise nil.
+func (b *sealBlock) merge(at int, seal *statistics.Seal, sum *accumulate.Sum) (*accumulate.Sum, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	alone := *seal
+	alone.Sums = nil
+	b.seals[at] = &alone
+	return b.rest.add(at, sum)
+}
