@@ -38,7 +38,7 @@ type Options struct {
 	// pipeline, or any topic with examples. Nothing is written there; "": the
 	// pipeline's own. There are no files otherwise.
 	Topic string `mapstructure:"topic" yaml:"topic"`
-	// From and To bound what a run reads of the topic: see Bound. None: all that
+	// From and To bound what a run reads of the topic: see package bound. None: all that
 	// the topic has.
 	From []string `mapstructure:"from" yaml:"from" single:"true"`
 	To   []string `mapstructure:"to" yaml:"to" single:"true"`
