@@ -68,12 +68,15 @@ func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) 
 		if err := o.addExtent(ctx, file, found, digests); err != nil {
 			return o, err
 		}
+		if err := found.Follows(o.Learnt()); err != nil {
+			return o, input.WholeFile(shown(file), err)
+		}
 	}
 	extent, ok := found.Extent()
 	if !ok || o.density() == rowsAuto && extent.Width > maxDense {
 		return o, nil
 	}
-	o.Options = o.WithExtent(extent)
+	o.Options = o.WithExtent(extent.After(o.Learnt()))
 	return o, nil
 }
 

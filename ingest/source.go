@@ -86,6 +86,7 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	if o, err = o.findOffsets(ctx, o.Train); err != nil {
 		return nil, err
 	}
+	o.Options = o.After(o.Learnt())
 	train, err := sources(ctx, o, examples.Train, o.Train, digests)
 	if err != nil {
 		return nil, err
@@ -99,6 +100,9 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	}
 	all := append(train, test...)
 	for i, s := range all {
+		if err := o.Learnt().Check(s.Width, s.Columns); err != nil {
+			return nil, input.WholeFile(s.Files[0], err)
+		}
 		if first := all[0]; s.Width != first.Width {
 			return nil, input.WholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
 		}

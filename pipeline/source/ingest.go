@@ -25,7 +25,11 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Re
 	if err := topics.Create(ctx, p, &job); err != nil {
 		return err
 	}
-	_, err := IngestFiles(ctx, p, job, rec)
+	var err error
+	if job.Examples, err = AfterChain(ctx, p, job.Examples); err != nil {
+		return err
+	}
+	_, err = IngestFiles(ctx, p, job, rec)
 	return err
 }
 
