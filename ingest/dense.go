@@ -62,7 +62,7 @@ func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) 
 	}
 	found := layout.NewFoundExtent()
 	if o.digests == nil {
-		o.digests = map[string]wire.Digest{}
+		o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
 	}
 	for _, file := range slices.Concat(o.Train, o.Test) {
 		if err := o.addExtent(ctx, file, found, digests); err != nil {

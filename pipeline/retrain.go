@@ -57,7 +57,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		return nil, err
 	}
 	var err error
-	if job.Examples, err = source.AfterChain(ctx, p, job.Examples); err != nil {
+	if job.Examples, err = source.AfterChain(ctx, p, job.Examples.CountingOnce()); err != nil {
 		return nil, err
 	}
 	files, err := source.IngestFiles(ctx, p, job, rec)
@@ -796,8 +796,7 @@ func listSources(plan *schemas.Plan, sealed *protocol.Ledger, sources []schemas.
 	plan.Sources, plan.Removed = nil, nil
 	for _, seal := range sources {
 		if topics.Overlaps(&seal, spans) {
-			seal.Files = nil
-			plan.Sources = append(plan.Sources, seal)
+			plan.Sources = append(plan.Sources, seal.InPlan())
 		}
 	}
 	for _, seal := range sealed.Removed() {

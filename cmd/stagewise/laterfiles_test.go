@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -130,4 +132,82 @@ func TestRunTakesNarrowerSparseFiles(t *testing.T) {
 		!strings.Contains(printed, want) {
 		t.Errorf("exit code %d: %s", code, printed)
 	}
+}
+
+// A chain learns of a file that has grown what was added to it, however often it grows. Rows that it would learn twice are refused.
+func TestRunLearnsWhatAFileHasGrown(t *testing.T) {
+	whole := day(0, 400, "size", "colour", "time", "kind")
+	upTo := func(rows int) string { return strings.Join(strings.SplitAfter(whole, "\n")[:1+rows], "") }
+	inFolder(t, map[string]string{"days.yaml": daysConfiguration, "day.csv": upTo(120)})
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	learn := func(file string, want int64) {
+		t.Helper()
+		if rows, code, printed := runUntilEnd(t, "days.yaml", file); code != exitDone || rows != want || strings.Contains(printed, "quarantine") {
+			t.Fatalf("exit code %d, %d rows, expected %d: %s", code, rows, want, printed)
+		}
+	}
+	learn("day.csv", 120)
+	learn("day.csv", 0)
+	write("day.csv", upTo(200))
+	learn("day.csv", 80)
+	write("copy.csv", upTo(200))
+	learn("copy.csv", 0)
+	write("day.csv", strings.TrimSuffix(upTo(260), "\n"))
+	learn("day.csv", 60)
+	write("day.csv", upTo(300))
+	learn("day.csv", 40)
+	code, stdout, stderr := stagewise("run", "-c", "days.yaml", "--until", "end", "--set", "examples.train=day.csv", "--set",
+		"examples.missing_values=none")
+	if code != exitFailed || !strings.Contains(stderr, "read in another way") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = stagewise("train", "-c", "days.yaml", "--set", "examples.train=day.csv", "--report", "-", "--set",
+		"examples.missing_values=none") // a run of these files alone
+	if code != exitDone || !strings.Contains(stdout, `"rows": 300`) && !strings.Contains(stdout, `"rows":300`) {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = stagewise("run", "-c", "days.yaml", "--until", "end", "--set", "examples.train=day.csv")
+	if code != exitFailed || !strings.Contains(stderr, "would learn them twice") || !strings.Contains(stderr, "stagewise sources remove") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// What was added to a file is not ingested alone if its last row was cut, or if it is compressed.
+func TestGrownFilesThatAreRefused(t *testing.T) {
+	whole := day(0, 120, "kind", "colour", "size", "time")
+	for want, contents := range map[string][2]string{
+		"its last row was not whole": {whole[:len(whole)-5], whole},
+		"in a compressed file":       {packed(t, whole), packed(t, whole) + packed(t, "a,red,1,1764000000000\n")},
+	} {
+		inFolder(t, map[string]string{"days.yaml": daysConfiguration, "day.csv": contents[0]})
+		if rows, code, printed := runUntilEnd(t, "days.yaml", "day.csv"); code != exitDone || rows != 120 {
+			t.Fatalf("exit code %d, %d rows: %s", code, rows, printed)
+		}
+		if err := os.WriteFile("day.csv", []byte(contents[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, code, printed := runUntilEnd(t, "days.yaml", "day.csv")
+		if code != exitFailed || !strings.Contains(printed, want) || !strings.Contains(printed, "sources remove") {
+			t.Errorf("exit code %d: %s; expected %s", code, printed, want)
+		}
+	}
+}
+
+// packed compresses a text.
+func packed(t *testing.T, text string) string {
+	t.Helper()
+	var into bytes.Buffer
+	w := gzip.NewWriter(&into)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return into.String()
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // AfterChain returns the options of files whose rows a chain of versions learns after others: they are laid out like those. Without a
-// chain, or without files, it returns the options as they are.
+// chain, or without files, it returns the options as they are. No row of a chain may be on the topic twice, as a chain learns all of it.
 func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
 	if len(o.Train)+len(o.Test) == 0 {
 		return o, nil
@@ -26,6 +26,7 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 	case m.Manifest.Plan.Chain == nil:
 		return o, nil
 	}
+	o = o.CountingOnce()
 	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
 		First: m.Manifest.Plan.Input.FirstIndex})
 	return o, nil
