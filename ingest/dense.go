@@ -62,18 +62,21 @@ func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) 
 	}
 	found := layout.NewFoundExtent()
 	if o.digests == nil {
-		o.digests = map[string]wire.Digest{}
+		o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
 	}
 	for _, file := range slices.Concat(o.Train, o.Test) {
 		if err := o.addExtent(ctx, file, found, digests); err != nil {
 			return o, err
+		}
+		if err := found.Follows(o.Learnt()); err != nil {
+			return o, input.WholeFile(shown(file), err)
 		}
 	}
 	extent, ok := found.Extent()
 	if !ok || o.density() == rowsAuto && extent.Width > maxDense {
 		return o, nil
 	}
-	o.Options = o.WithExtent(extent)
+	o.Options = o.WithExtent(extent.After(o.Learnt()))
 	return o, nil
 }
 

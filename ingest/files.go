@@ -1,17 +1,30 @@
 package ingest
 
 import (
-	"cmp"
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/paths"
 )
+
+// withFiles returns the options with the files that the names stand for.
+func (o Options) withFiles() (_ Options, err error) {
+	o.parts = map[string][]input.Partition{}
+	part := func(table string, values []input.Partition) { o.parts[table] = values }
+	if o.Train, err = filesOf(o.Train, part); err != nil {
+		return o, err
+	}
+	o.Test, err = filesOf(o.Test, part)
+	return o, err
+}
+
+// isPart reports whether a file is one of the tables in a folder.
+func (o Options) isPart(file string) bool {
+	_, is := o.parts[file]
+	return is
+}
 
 // Files returns the files that names stand for, in the order of the names. A
 // name with *, ? or [ in it is a pattern, as filepath.Match has it, and stands
@@ -27,7 +40,7 @@ func Files(names []string) ([]string, error) {
 func filesOf(names []string, part func(table string, values []input.Partition)) ([]string, error) {
 	var files []string
 	for _, name := range names {
-		found, err := glob(name)
+		found, err := paths.Glob(name)
 		if err != nil {
 			return nil, err
 		}
@@ -51,57 +64,26 @@ func filesOf(names []string, part func(table string, values []input.Partition)) 
 	return files, nil
 }
 
-// folderTables is tablesIn; there are none if the name is no folder's.
+// folderTables is [paths.Tables]; there are none if the name is no folder's.
 func folderTables(name string) (tables []string, values map[string][]input.Partition, err error) {
 	if info, err := os.Stat(name); name == StandardInput || err != nil || !info.IsDir() {
 		return nil, nil, nil
 	}
-	tables, values, err = tablesIn(name)
+	tables, values, err = paths.Tables(name, kindOf)
 	if _, placed := errors.AsType[*input.Error](err); err != nil && !placed {
 		err = input.WholeFile(name, err)
 	}
 	return tables, values, err
 }
 
-// isPattern reports whether a name may stand for other files than the one that
-// is called so.
-func isPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
-
-// glob is filepath.Glob, but what has exactly the name wins, in each folder of
-// the path. So a folder's own brackets don't spoil the pattern of a file in it.
-func glob(name string) ([]string, error) {
-	if !isPattern(name) {
-		return []string{name}, nil
-	}
-	if _, err := os.Lstat(name); err == nil {
-		return []string{name}, nil
-	}
-	folder, pattern := filepath.Split(name)
-	if _, err := filepath.Match(pattern, ""); err != nil {
-		return nil, input.WholeFile(name, errors.New("no such file, nor a valid pattern: [ without ]"))
-	}
-	folders := []string{folder}
-	if isPattern(folder) {
-		var err error
-		if folders, err = glob(filepath.Clean(folder)); err != nil {
-			return nil, err
+// kindOf says what a file in a folder is, by its name.
+func kindOf(name string) paths.Kind {
+	f, told := Options{}.formatByName(name)
+	if !told {
+		for _, compressed := range []string{".gz", ".bz2", ".zst"} {
+			name = strings.TrimSuffix(name, compressed)
 		}
+		return paths.Kind{IsTable: strings.HasSuffix(name, ".json")} // lines of it, as Spark calls them: the content tells
 	}
-	var found []string
-	for _, folder := range folders {
-		entries, err := os.ReadDir(cmp.Or(folder, "."))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-			continue
-		} else if err != nil {
-			return nil, input.WholeFile(name, err)
-		}
-		for _, e := range entries {
-			hidden := strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(pattern, ".")
-			if matches, _ := filepath.Match(pattern, e.Name()); matches && !hidden {
-				found = append(found, filepath.Join(folder, e.Name()))
-			}
-		}
-	}
-	slices.Sort(found)
-	return found, nil
+	return paths.Kind{IsTable: !f.ReadsFolders && f.Files == 1, HasPath: !f.IsText}
 }

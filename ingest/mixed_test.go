@@ -119,6 +119,16 @@ func TestMixedRows(t *testing.T) {
 			check(name+" to predict", rows)
 		}
 	}
+	for _, err := range File(t.Context(), f.write(t, "bare.csv", []byte("3,1,a,x,buy\n")), o, layout.Features{Sparse: true}) {
+		const want = "bare.csv: line 1: the first row does not name the columns that the model needs: expected a header with "
+		if err == nil || !strings.HasPrefix(f.text(err), want) {
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
+	trained.Options = trained.After(&layout.Learnt{Version: 1, Sparse: true, Columns: examples.Columns{{Name: "age"}, {Name: "price", Offset: 8}}})
+	if sources, err := Sources(t.Context(), trained); err != nil || sources[0].Columns[1].Offset != 8 {
+		t.Errorf("%v: mixed rows after others have other offsets than these", err)
+	}
 	r, err := layout.NewMixedRow(o.Options, layout.Features{Columns: examples.Columns{{Name: "age"}, {Name: "price"}}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/ingest/paths"
 	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/schemas"
@@ -38,7 +39,7 @@ type Options struct {
 	// pipeline, or any topic with examples. Nothing is written there; "": the
 	// pipeline's own. There are no files otherwise.
 	Topic string `mapstructure:"topic" yaml:"topic"`
-	// From and To bound what a run reads of the topic: see Bound. None: all that
+	// From and To bound what a run reads of the topic: see package bound. None: all that
 	// the topic has.
 	From []string `mapstructure:"from" yaml:"from" single:"true"`
 	To   []string `mapstructure:"to" yaml:"to" single:"true"`
@@ -70,7 +71,9 @@ type Options struct {
 	Partitions int `mapstructure:"partitions" yaml:"partitions"`
 
 	digests map[string]wire.Digest       // of the files that were read whole to find them
+	sizes   map[string]size              // of the same files
 	parts   map[string][]input.Partition // the tables in folders of Train and Test, and what their paths say; they may have no rows
+	once    bool                         // see CountingOnce
 	spooled *os.File                     // what the standard input had; nil: it was not read
 }
 
@@ -193,7 +196,7 @@ func (o Options) checkFiles(key string, files []string) []option.Problem {
 	if slices.Contains(files, "") {
 		return []option.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
 	}
-	if slices.ContainsFunc(files, isPattern) {
+	if slices.ContainsFunc(files, paths.IsPattern) {
 		return nil // which files there are is not known
 	}
 	for rest := files; len(rest) > 0; {

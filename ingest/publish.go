@@ -44,7 +44,11 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
 	there := make([]int64, partitions) // how many messages each partition has already
-	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans)}
+	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans),
+		After: s.after}
+	if s.isFile() {
+		seal.Content, seal.Bytes = s.digests[0], s.sizes[0].bytes
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	queues := make([]chan wire.Message, partitions)
 	for p := range queues {

@@ -37,9 +37,21 @@ type Source struct {
 
 	format  format.Format
 	options Options
-	opened  []string      // the names of Files in the options
-	digests []wire.Digest // of Files
+	opened  []string       // the names of Files in the options
+	digests []wire.Digest  // of Files
+	sizes   []size         // of Files
+	reading layout.Reading // how their columns are read
+	after   int64          // first rows that belong to other sources: see Grown
 }
+
+// size is how many bytes a file has.
+type size struct {
+	bytes      int64
+	compressed bool
+}
+
+// sizeOf returns the size of a file that was read to its end.
+func sizeOf(c *input.Content) size { return size{c.Bytes(), c.Kind != ""} }
 
 // errNoLabels is the error of a source of which no row has a label.
 var errNoLabels = errors.New("no row has a label: check examples.label (the label column) and examples.missing_values " +
@@ -51,6 +63,7 @@ type identity struct {
 	Files  []wire.Digest
 	Format string
 	layout.Reading
+	After int64 `json:",omitempty"`
 }
 
 // Sources returns the sources that the files of the options make, in their
@@ -86,6 +99,7 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	if o, err = o.findOffsets(ctx, o.Train); err != nil {
 		return nil, err
 	}
+	o.Options = o.After(o.Learnt())
 	train, err := sources(ctx, o, examples.Train, o.Train, digests)
 	if err != nil {
 		return nil, err
@@ -99,6 +113,9 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	}
 	all := append(train, test...)
 	for i, s := range all {
+		if err := o.Learnt().Check(s.Width, s.Columns); err != nil {
+			return nil, input.WholeFile(s.Files[0], err)
+		}
 		if first := all[0]; s.Width != first.Width {
 			return nil, input.WholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
 		}
@@ -196,7 +213,7 @@ func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, 
 func (s *Source) digest(ctx context.Context) error {
 	for _, name := range s.opened {
 		if known, ok := s.options.digests[name]; ok {
-			s.digests = append(s.digests, known)
+			s.digests, s.sizes = append(s.digests, known), append(s.sizes, s.options.sizes[name])
 			continue
 		}
 		c, err := s.options.openContent(ctx, name)
@@ -208,7 +225,7 @@ func (s *Source) digest(ctx context.Context) error {
 		if err != nil {
 			return input.WholeFile(c.Name, err)
 		}
-		s.digests = append(s.digests, c.Digest())
+		s.digests, s.sizes = append(s.digests, c.Digest()), append(s.sizes, sizeOf(c))
 	}
 	return nil
 }
@@ -222,12 +239,12 @@ func (s *Source) describe(ctx context.Context) error {
 	}
 	defer closeAll(opened)
 	if s.digests != nil {
-		how := r.Reading()
-		how.Encoding = s.options.Encoding
+		s.reading = r.Reading()
+		s.reading.Encoding = s.options.Encoding
 		for _, v := range s.options.parts[s.opened[0]] {
-			how.Path = append(how.Path, v.Column+"="+v.Text)
+			s.reading.Path = append(s.reading.Path, v.Column+"="+v.Text)
 		}
-		s.ID = string(wire.DigestJSON(identity{s.digests, s.format.Name, how}))
+		s.ID = s.idOf(0, s.digests...)
 	}
 	s.Width, s.Columns = r.Width(), r.Columns()
 	if shape := s.options.Shape(); shape != (examples.Image{}) && shape.Size() != s.Width {
@@ -300,6 +317,11 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 				rows.Image = shape
 			}
 			counted, labelled = counted+rows.Rows, labelled+rows.Labelled()
+			if before := int(s.after) - (counted - rows.Rows); before >= rows.Rows {
+				continue
+			} else if before > 0 {
+				rows = rows.After(before)
+			}
 			if s.Split != examples.Train {
 				for len(splits) < rows.Rows {
 					splits = append(splits, s.Split)

@@ -70,6 +70,21 @@ func TestTextsToPredict(t *testing.T) {
 			t.Errorf("%q: %d rows: %v", content, rows.Rows, err)
 		}
 	}
+	for content, wrong := range map[string]string{
+		"text\nbuy now\n":           `rows.csv: line 1: "text" may be a header or a text: set --header or --header=false, or call the column "message"`,
+		"kind,text\nspam,Buy now\n": `rows.csv: line 1: the first row does not name the columns that the model needs: expected a header with "message"`,
+	} {
+		_, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
+		if err == nil || f.text(err) != wrong {
+			t.Errorf("%q: %v, expected %s", content, err, wrong)
+		}
+	}
+	for content, rows := range map[string]int{"spam\nham\n": 2, "Buy now!\nham\n": 2} {
+		found, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
+		if err != nil || found.Rows != rows {
+			t.Errorf("%q: %d rows: %v", content, found.Rows, err)
+		}
+	}
 	name := f.write(t, "rows.csv", []byte("buy now\n"))
 	if _, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 3})); err == nil ||
 		f.text(err) != "rows.csv: texts: the model was trained on rows of 3 features" {

@@ -20,7 +20,7 @@ func (o Options) FindsWords() bool {
 // of their texts. With digests it also has the digests of these files, so that they are not read again for them.
 func (o Options) findWords(ctx context.Context, files []string, digests bool) (Options, error) {
 	found := layout.NewFoundWords(o.Options)
-	o.digests = map[string]wire.Digest{}
+	o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
 	for _, file := range files {
 		err := o.addWords(ctx, file, found, digests)
 		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
@@ -66,7 +66,7 @@ func (o Options) readAhead(ctx context.Context, file string, digest bool,
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		return input.WholeFile(c.Name, err)
 	}
-	o.digests[file] = c.Digest()
+	o.digests[file], o.sizes[file] = c.Digest(), sizeOf(c)
 	return nil
 }
 

@@ -44,10 +44,15 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	if err := checkWords(ctx, p, job); err != nil {
 		return nil, err
 	}
+	var err error
+	if job.Examples, err = source.AfterChain(ctx, p, job.Examples.CountingOnce()); err != nil {
+		return nil, err
+	}
 	files, err := source.IngestFiles(ctx, p, job, rec)
 	if err != nil {
 		return nil, err
 	}
+	job.Examples.Options = job.Examples.WithExtent(files.Extent)
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err

@@ -69,7 +69,8 @@ func samples(t testing.TB) map[string]wire.Message {
 	averaged.Average = &AverageReport{Members: 2, TrainError: 0.25, TestError: stage.TestError, TrainLoss: 0.03125,
 		TestLoss: stage.TestLoss, HoldoutError: stage.HoldoutError, HoldoutLoss: stage.HoldoutLoss}
 	place := Place{Run: p.Run(), Version: 2, From: 30, Manifest: 34, To: 35, Withheld: true}
-	removed := p.Sources[0]
+	ingested, removed := p.Sources[0], p.Sources[0]
+	ingested.Content, ingested.Bytes, ingested.After = "content", 4096, 20
 	removed.ID, removed.Files = "removed", []string{"old.csv"}
 	ledger := &Ledger{Before: 64, Unfinished: []Place{{Run: "next", From: 60, To: 61, Since: &p.Since}}, Sources: p.Sources,
 		Removed: []SourceSeal{removed}, Incomplete: []string{"other/1"}, Versions: []Place{place}, Highest: 2,
@@ -135,7 +136,7 @@ func samples(t testing.TB) map[string]wire.Message {
 			Reason: "offsets 0 to 9 are gone"}).Message(),
 		"failure-expired": (&Failure{Run: p.Run(), Parent: "plan", Partitions: []int{1, 3}, Expired: true,
 			Reason: "the first weights were deleted"}).Message(),
-		"source":         p.Sources[0].Message(),
+		"source":         ingested.Message(),
 		"manifest":       arrowtest.Must(manifest.Messages())(t)[0],
 		"manifest-whole": arrowtest.Must(whole.Messages())(t)[0],
 		"quarantine":     bad.Message(),

@@ -21,6 +21,17 @@ type SourceSeal struct {
 	Messages   int64          `json:"messages"`        // their number
 	Rows       int64          `json:"rows"`            // their number
 	Spans      coverage.Spans `json:"spans"`           // of the offsets of its messages
+	// Content is the digest of the file's bytes when it was ingested, if the source is of one file. A file that has grown since begins with
+	// them. A plan does not have it.
+	Content wire.Digest `json:"content,omitempty"`
+	Bytes   int64       `json:"bytes,omitempty"` // the number of these bytes
+	After   int64       `json:"after,omitempty"` // first rows of the file that other sources have: those it had before it grew
+}
+
+// InPlan returns the seal as a plan has it, without what says which file it is.
+func (s SourceSeal) InPlan() SourceSeal {
+	s.Files, s.Content, s.Bytes, s.After = nil, "", 0, 0
+	return s
 }
 
 // Name returns the source's name: see [SourceName].

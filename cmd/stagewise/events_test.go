@@ -192,9 +192,14 @@ func TestFeatureThatNoMessageHas(t *testing.T) {
 		messages = append(messages, kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":"k%d","length":%d,"width":%d,"user":{"age":1}}`, i%2, i%2, i%3)})
 	}
 	writeTopic(t, "events", messages...)
-	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end")
-	want := `column "user.aeg" of events: none of the first rows has a value. Is it called so under examples.columns.use?`
-	if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 1 {
-		t.Errorf("%s, expected %s", stderr, want)
+	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end", "--set", "examples.served.label=answer.lable", "--set",
+		"examples.served.version=answer.version")
+	for _, want := range []string{
+		`column "user.aeg" of events: none of the first rows has a value. Is it called so under examples.columns.use?`,
+		`column "answer.lable" of events: none of the first rows has a value. Is it called so under examples.served?`,
+	} {
+		if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 3 {
+			t.Errorf("%s, expected %s", stderr, want)
+		}
 	}
 }

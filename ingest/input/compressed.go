@@ -109,6 +109,9 @@ func (c *Content) Digest() wire.Digest {
 	return wire.Digest(hex.EncodeToString(c.File.sum.Sum(nil)))
 }
 
+// Bytes is how many bytes of the file were read: see Digest.
+func (c *Content) Bytes() int64 { return c.File.read }
+
 const (
 	gzipMagic  = "\x1f\x8b" // RFC 1952, 2.3.1
 	bzip2First = "BZh9\x31\x41\x59\x26\x53\x59"

@@ -291,6 +291,7 @@ func (l *Layout) Reading() (how Reading) {
 			}
 		}
 	}
+	how.Order = l.placed()
 	return how
 }
 

@@ -69,6 +69,7 @@ type Options struct {
 
 	categories map[string][]string // of the columns under Categorical, by their names; they are found in the files to train on
 	offsets    Offsets             // of columns whose numbers float32 does not hold; found there too
+	learnt     *Learnt             // rows that a chain has learnt before; nil: none
 	unlabelled bool                // the label is not read, as it is in order or its trouble is known
 	later      bool                // the label comes from another message: a column that messages lack has it
 	predicts   bool                // rows to predict are read, and flags set what keys set elsewhere

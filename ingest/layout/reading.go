@@ -45,6 +45,8 @@ type Reading struct {
 	Dense *Extent `json:",omitempty"` // the columns of sparse rows that were made dense
 
 	Times map[int][]examples.Column `json:",omitempty"` // the parts of columns of times, by the numbers of the columns
+
+	Order []int `json:",omitempty"` // numbers of the columns that are features, if their places are not in that of the file
 }
 
 // Hashing says how the words of columns become columns of sparse rows.

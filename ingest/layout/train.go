@@ -138,7 +138,7 @@ func (l *Layout) AssignText() (err error) {
 func (l *Layout) Lay() error {
 	var table examples.Columns
 	named := l.Names != nil
-	for at := range l.Cells {
+	for _, at := range l.inOrder() {
 		c, name := &l.Cells[at], l.NameOf(at)
 		switch {
 		case !c.Role.IsFeature() || c.Role == Hashed:

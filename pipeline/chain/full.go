@@ -42,8 +42,7 @@ func ListSources(plan *schemas.Plan, sealed *protocol.Ledger, sources []schemas.
 	plan.Sources, plan.Removed = nil, nil
 	for _, seal := range sources {
 		if topics.Overlaps(&seal, spans) {
-			seal.Files = nil
-			plan.Sources = append(plan.Sources, seal)
+			plan.Sources = append(plan.Sources, seal.InPlan())
 		}
 	}
 	for _, seal := range sealed.Removed() {

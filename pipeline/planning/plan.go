@@ -73,8 +73,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.
 		}
 	}
 	for _, seal := range sources {
-		seal.Files = nil
-		plan.Sources = append(plan.Sources, seal)
+		plan.Sources = append(plan.Sources, seal.InPlan())
 	}
 	plan.Spans = slices.DeleteFunc(coverage.Spans(slices.Clone(bounds)), coverage.Span.Empty)
 	if !plan.Foreign {

@@ -348,7 +348,13 @@ func (f *Feed) quarantine(ctx context.Context) error {
 // noticeColumns names the columns that need an offset, and those that may be misspelt, each once.
 func (f *Feed) noticeColumns() {
 	for _, name := range f.values.Absent() {
-		if _, said := f.absent.LoadOrStore(name, true); !said {
+		if _, said := f.absent.LoadOrStore(name, true); said {
+			continue
+		}
+		if served := f.Job.Examples.Served; name == string(served.Label) || name == string(served.Version) {
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Is it called so under examples.served? Rows without "+
+				"it count as not served", name, f.Topic)
+		} else {
 			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Is it called so under examples.columns.use? Missing "+
 				"values are learnt as examples.missing says", name, f.Topic)
 		}

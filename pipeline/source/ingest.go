@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,11 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Re
 	if err := topics.Create(ctx, p, &job); err != nil {
 		return err
 	}
-	_, err := IngestFiles(ctx, p, job, rec)
+	var err error
+	if job.Examples, err = AfterChain(ctx, p, job.Examples); err != nil {
+		return err
+	}
+	_, err = IngestFiles(ctx, p, job, rec)
 	return err
 }
 
@@ -63,37 +68,93 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	if err != nil {
 		return nil, err
 	}
-	last := &lastMessages{Pipeline: p, ledger: ledger, bounds: bounds}
+	f := &filesOf{Pipeline: p, job: job, rec: rec, staying: staying, forgotten: forgotten,
+		last: &lastMessages{Pipeline: p, ledger: ledger, bounds: bounds}}
 	for _, s := range sources {
-		if forgotten.Sources[s.ID] {
-			return nil, &heed.ForgottenError{Files: s.Files, Source: s.ID, Topic: p.Topics.Forget}
-		}
-		seal, err := SealOf(ctx, p, ledger, staying, s.ID)
+		seals, known, err := f.ingest(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		if seal != nil && seal.Split != s.Split.String() {
-			return nil, &SplitError{Topic: p.Topics.Examples, Files: s.Files, Split: s.Split.String(), KnownFiles: seal.Files,
-				KnownSplit: seal.Split}
+		rows := int64(0)
+		for _, seal := range seals {
+			rows += seal.Rows
+			files.Seals = append(files.Seals, *seal)
 		}
-		if seal == nil {
-			if seal, err = bringBack(ctx, p, ledger, staying, s, rec); err != nil {
-				return nil, err
-			}
-		}
-		known := seal != nil
-		if !known {
-			if seal, err = publishSource(ctx, p, s, job.Examples, last, rec); err != nil {
-				return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
-			}
-			if last.bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil { // the next source comes after this one
-				return nil, err
-			}
-		}
-		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: seal.Rows, Done: true, Known: known})
-		files.Seals = append(files.Seals, *seal)
+		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows, Done: true, Known: known})
 	}
 	return files, nil
+}
+
+// filesOf ingests the files of a job.
+type filesOf struct {
+	*topics.Pipeline
+	job       topics.Job
+	rec       event.Recorder
+	staying   []coverage.Span // of the examples topic
+	forgotten *heed.Forgotten
+	last      *lastMessages
+}
+
+// ingest returns the seals of a source: one, or of a file that has grown several. known says that all its rows are on the topic already.
+func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas.SourceSeal, known bool, err error) {
+	if f.forgotten.Sources[s.ID] {
+		return nil, false, &heed.ForgottenError{Files: s.Files, Source: s.ID, Topic: f.Topics.Forget}
+	}
+	seal, err := f.present(ctx, s)
+	if err != nil {
+		return nil, false, err
+	}
+	var begun []*schemas.SourceSeal
+	if seal == nil || f.job.Examples.CountsOnce() {
+		if begun, err = f.begun(ctx, s); err != nil {
+			return nil, false, err
+		}
+	}
+	own := map[string]bool{s.ID: true}
+	if seal == nil {
+		for _, part := range s.Parts(begun) {
+			own[part.ID] = true
+		}
+	}
+	if err := f.checkOnce(ctx, s, begun, own); err != nil {
+		return nil, false, err
+	}
+	if seal != nil {
+		return []*schemas.SourceSeal{seal}, true, nil
+	}
+	bounds := f.last.bounds
+	if seals, err = f.grown(ctx, s, begun); err != nil || len(seals) > 0 {
+		return seals, slices.Equal(bounds, f.last.bounds), err
+	}
+	if seal, err = f.publish(ctx, s); err != nil {
+		return nil, false, err
+	}
+	return []*schemas.SourceSeal{seal}, false, nil
+}
+
+// present returns the seal of a source whose messages are on the topic, and brings back one that was removed; nil: it is neither.
+func (f *filesOf) present(ctx context.Context, s ingest.Source) (*schemas.SourceSeal, error) {
+	seal, err := SealOf(ctx, f.Pipeline, f.last.ledger, f.staying, s.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case seal == nil:
+		return bringBack(ctx, f.Pipeline, f.last.ledger, f.staying, s, f.rec)
+	case seal.Split != s.Split.String():
+		return nil, &SplitError{Topic: f.Topics.Examples, Files: s.Files, Split: s.Split.String(), KnownFiles: seal.Files,
+			KnownSplit: seal.Split}
+	}
+	return seal, nil
+}
+
+// publish ingests a source.
+func (f *filesOf) publish(ctx context.Context, s ingest.Source) (*schemas.SourceSeal, error) {
+	seal, err := publishSource(ctx, f.Pipeline, s, f.job.Examples, f.last, f.rec)
+	if err != nil {
+		return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
+	}
+	f.last.bounds, err = f.Log.Spans(ctx, f.Topics.Examples) // the next source comes after this one
+	return seal, err
 }
 
 // SplitError says that files are on the topic already, but for another split. An example is in one split only.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/bound"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -170,7 +171,7 @@ func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverag
 
 // offsetsOf returns the offset of each partition that a bound of the configuration means; nil if it says nothing.
 func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bounds []coverage.Span) (offsets []int64, err error) {
-	b, ok := ingest.ParseBound(values)
+	b, ok := bound.Parse(values)
 	switch {
 	case !ok:
 		return nil, nil

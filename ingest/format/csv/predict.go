@@ -1,9 +1,11 @@
 package csv
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +31,8 @@ func openCSVFeatures(c *input.Content, o layout.Options, want layout.Features) (
 // openFeatureRows reads rows without their labels and weights. A file with a header has the model's columns in any order; one without
 // has them in the order of training.
 func openFeatureRows(c *input.Content, o layout.Options, want layout.Features) (*csvReader, error) {
+	first, _ := input.FirstRows(c) // newCSVReader returns the error
+	first = bytes.Clone(first)
 	r, err := newCSVReader(c, o)
 	if err != nil {
 		return nil, err
@@ -40,7 +44,7 @@ func openFeatureRows(c *input.Content, o layout.Options, want layout.Features) (
 		if o.Mixed() {
 			return r, r.layMixed(want)
 		}
-		return r, r.layText(want)
+		return r, r.layText(want, first)
 	}
 	header, err := r.findHeader(want)
 	if err != nil {
@@ -66,8 +70,8 @@ func (r *csvReader) checkTextModel(want layout.Features) error {
 }
 
 // layText finds the column of texts among rows to predict: the only one, or that with the name or the number of
-// training. In a file without a header the label may be left out, but nothing else.
-func (r *csvReader) layText(want layout.Features) error {
+// training. In a file without a header the label may be left out, but nothing else. first are the first rows of the file.
+func (r *csvReader) layText(want layout.Features, first []byte) error {
 	header := r.Options.Header != nil && *r.Options.Header
 	if r.Options.Header == nil && r.Options.Text.IsName() {
 		header = slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == string(r.Options.Text) })
@@ -77,9 +81,16 @@ func (r *csvReader) layText(want layout.Features) error {
 			return err
 		}
 	}
+	if !header && r.Options.Header == nil && r.Options.Text.IsName() && r.mayBeHeader(first) {
+		return r.fail(-1, fmt.Errorf("%s may be a header or a text: set --header or --header=false, or call the column %s",
+			value.Quote(strings.TrimSpace(r.record[0])), value.Quote(string(r.Options.Text))))
+	}
 	r.IgnoreAll()
 	at := 0
 	if len(r.Cells) > 1 {
+		if !header && r.Options.Text.IsName() {
+			return r.noHeader([]string{string(r.Options.Text)})
+		}
 		var err error
 		if at, err = r.Column(r.Options.Text); err != nil {
 			return err
@@ -172,11 +183,20 @@ func (r *csvReader) findHeader(want layout.Features) (bool, error) {
 func (r *csvReader) layMixed(want layout.Features) error {
 	header := r.Options.Header != nil && *r.Options.Header
 	if r.Options.Header == nil && hasHeader(r.Options) {
-		header = true
+		var named, lacking []string
 		for _, c := range append(slices.Clone(r.Options.Categorical), string(r.Options.Text)) {
-			named := slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == c })
-			header = header && (named || !layout.Column(c).IsName())
+			switch {
+			case !layout.Column(c).IsName():
+			case slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == c }):
+				named = append(named, c)
+			default:
+				lacking = append(lacking, c)
+			}
 		}
+		if len(named) == 0 && len(lacking) > 0 {
+			return r.noHeader(lacking)
+		}
+		header = true // which says what it lacks
 	}
 	if header {
 		if err := r.takeHeader(); err != nil {
@@ -185,3 +205,24 @@ func (r *csvReader) layMixed(want layout.Features) error {
 	}
 	return r.LayMixed(want)
 }
+
+// noHeader returns the error of a file whose first row has none of the names of columns that the model needs.
+func (r *csvReader) noHeader(names []string) error {
+	return r.fail(-1, fmt.Errorf("the first row does not name the columns that the model needs: expected a header with %s",
+		layout.SomeNames(names)))
+}
+
+// mayBeHeader reports whether the first row of a file of one column looks like a name, and the second one does not.
+func (r *csvReader) mayBeHeader(first []byte) bool {
+	if len(r.record) != 1 || !isName.MatchString(strings.TrimSpace(r.record[0])) {
+		return false
+	}
+	parser := newParser(bytes.NewReader(first), r.parser.Comma)
+	parser.ReuseRecord = false
+	_, err := parser.Read()
+	second, again := parser.Read()
+	return err == nil && again == nil && len(second) == 1 && !isName.MatchString(strings.TrimSpace(second[0]))
+}
+
+// isName matches names as programs give them to columns.
+var isName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)

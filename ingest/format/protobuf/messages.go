@@ -111,8 +111,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 		return nil, p.err
 	}
 	read := dynamicpb.NewMessage(p.of)
-	// A required field that is not set is a missing value; looking for those takes a third of the time.
-	if err := (proto.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true}).Unmarshal(m.Value, read); err != nil {
+	if err := unmarshal(m.Value, read); err != nil {
 		err = fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
 		if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
 			err = fmt.Errorf("%w It begins as the serializers of a schema registry write it, with the schema ID %s: set "+
@@ -138,4 +137,15 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 		}
 	}
 	return r.all, r.err
+}
+
+// unmarshal decodes a message. The library panics for some bytes, as for an entry of a map that has a second key with another wire type.
+func unmarshal(value []byte, into proto.Message) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("proto: cannot parse invalid wire-format data: %v", cause)
+		}
+	}()
+	// A required field that is not set is a missing value; looking for those takes a third of the time.
+	return proto.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true}.Unmarshal(value, into)
 }

@@ -222,6 +222,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte{114, 9, 9, 0, 0, 0, 0, 0, 0, 4, 64, 122, 5, 10, 1, 'b', 16, 2})
 	f.Add([]byte{162, 1, 8, 10, 2, 255, 255, 24, 128, 128, 64})
 	f.Add([]byte{0, 0, 0, 0, 7, 10, 1, 'b'})
+	f.Add([]byte("z\x05\n\x010\b0")) // an entry of a map with two keys, the second of another wire type
 	var readers []message.Reader
 	for _, rows := range []string{"", "items"} {
 		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}

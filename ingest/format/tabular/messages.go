@@ -28,7 +28,8 @@ const enoughRows = 100
 // Absent returns the names of the features of which none of the first rows has a value, if there were enough of them.
 func (m *Messages) Absent() (names []string) {
 	for at, present := range m.present {
-		if m.seen >= enoughRows && !present && m.Cells[at].Role.IsFeature() {
+		role := m.Cells[at].Role
+		if m.seen >= enoughRows && !present && (role.IsFeature() || role == layout.ServedLabel || role == layout.ServedVersion) {
 			names = append(names, m.NameOf(at))
 		}
 	}

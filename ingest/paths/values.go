@@ -1,4 +1,4 @@
-package ingest
+package paths
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 const noPartition = "__HIVE_DEFAULT_PARTITION__"
 
 // valuesInPaths returns the values that the folders in a folder have for the tables in them.
-func valuesInPaths(folder string, tables []string) (map[string][]input.Partition, error) {
+func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind) (map[string][]input.Partition, error) {
 	values, words := map[string][]input.Partition{}, map[string]bool{} // columns with a value that is no whole number
 	for _, table := range tables {
 		values[table] = nil
@@ -28,7 +28,7 @@ func valuesInPaths(folder string, tables []string) (map[string][]input.Partition
 			if !partitioned {
 				continue
 			}
-			if f, told := (Options{}).formatByName(table); !told || f.IsText {
+			if !kindOf(table).HasPath {
 				return nil, input.WholeFile(folder, fmt.Errorf("folders such as %s hold the values of the column %s, which only Parquet "+
 					"and Arrow support: write the table without partitions", part, value.Quote(column)))
 			}

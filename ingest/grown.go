@@ -1,0 +1,140 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// CountingOnce returns the options for a topic of which all is learnt, whatever files are named: a row may not come to it twice.
+func (o Options) CountingOnce() Options {
+	o.once = true
+	return o
+}
+
+// CountsOnce reports whether a row may not come to the topic twice.
+func (o Options) CountsOnce() bool { return o.once }
+
+// idOf returns the ID of the source if its files had those digests, and so many of their first rows belonged to other sources.
+func (s *Source) idOf(after int64, digests ...wire.Digest) string {
+	return string(wire.DigestJSON(identity{digests, s.format.Name, s.reading, after}))
+}
+
+// isFile reports whether the source is of one file, and not of several, or of images, which are in a folder or an archive.
+func (s *Source) isFile() bool { return len(s.digests) == 1 && !s.format.ReadsFolders }
+
+// Begun returns those of the seals whose files are the source's file, or its beginning: a log file has grown since it was ingested. It
+// reads the file once.
+func (s *Source) Begun(ctx context.Context, seals []*schemas.SourceSeal) (begun []*schemas.SourceSeal, err error) {
+	if !s.isFile() {
+		return nil, nil
+	}
+	var lengths []int64
+	for _, seal := range seals {
+		if seal.Bytes > 0 && seal.Bytes <= s.sizes[0].bytes && seal.Split == s.Split.String() {
+			begun, lengths = append(begun, seal), append(lengths, seal.Bytes)
+		}
+	}
+	if len(begun) == 0 {
+		return nil, nil
+	}
+	slices.Sort(lengths)
+	digests, err := s.digestsUntil(ctx, slices.Compact(lengths))
+	if err != nil {
+		return nil, input.WholeFile(s.Files[0], err)
+	}
+	return slices.DeleteFunc(begun, func(seal *schemas.SourceSeal) bool { return digests[seal.Bytes] != seal.Content }), nil
+}
+
+// digestsUntil returns the digests of the first bytes of the source's file, of several lengths, which are sorted.
+func (s *Source) digestsUntil(ctx context.Context, lengths []int64) (map[int64]wire.Digest, error) {
+	file, err := s.options.open(s.opened[0])
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	digests, sum, read := map[int64]wire.Digest{}, sha256.New(), int64(0)
+	for _, length := range lengths {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		n, err := io.CopyN(sum, file, length-read)
+		if read += n; err != nil {
+			return nil, err
+		}
+		digests[length] = wire.Digest(hex.EncodeToString(sum.Sum(nil)))
+	}
+	return digests, nil
+}
+
+// Parts returns the seals of the sources that the source's file begins with, if they were read as the source is, in the order of their
+// rows: that of the file as it was first ingested, and those of what was added to it. begun are those of Begun. It returns nothing if
+// there are none, or if some are missing.
+func (s *Source) Parts(begun []*schemas.SourceSeal) (parts []*schemas.SourceSeal) {
+	own := func(seal *schemas.SourceSeal) bool { return seal.ID == s.idOf(seal.After, seal.Content) }
+	longest := int64(0)
+	for _, seal := range begun {
+		if own(seal) {
+			longest = max(longest, seal.Bytes)
+		}
+	}
+	ends := func(seal *schemas.SourceSeal) bool { return own(seal) && seal.Bytes == longest }
+	for {
+		i := slices.IndexFunc(begun, ends)
+		if i < 0 {
+			return nil
+		}
+		parts = append(parts, begun[i])
+		at := begun[i]
+		if at.After == 0 {
+			slices.Reverse(parts)
+			return parts
+		}
+		ends = func(seal *schemas.SourceSeal) bool {
+			return own(seal) && seal.Bytes < at.Bytes && seal.After+seal.Rows == at.After
+		}
+	}
+}
+
+// Rest returns the source of what the file has after the rows of the sources that it begins with, of which last is the seal of the last.
+// ok is false if it has nothing more. Rows that were cut when they were ingested can't be told from those after them: that is a
+// *input.Error, as is a file that is compressed.
+func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error) {
+	if last.Bytes == s.sizes[0].bytes {
+		return rest, false, nil
+	}
+	begins := fmt.Sprintf("the file begins with the bytes of %s, which is ingested already as source %s", last.Files,
+		wire.Digest(last.ID).Short())
+	advice := "exclude that source with `stagewise sources remove`, and its rows count once"
+	switch {
+	case s.sizes[0].compressed:
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: what follows in a compressed file can't be ingested alone: "+
+			"decompress it, or %s", begins, advice))
+	case !s.format.IsText:
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: what follows in the format %s can't be ingested alone: "+
+			"write it to another file, or %s", begins, s.format.Name, advice))
+	}
+	file, err := s.options.open(s.opened[0])
+	if err != nil {
+		return rest, false, input.WholeFile(s.Files[0], err)
+	}
+	defer file.Close()
+	whole, err := input.EndsRow(file, last.Bytes)
+	if err != nil {
+		return rest, false, input.WholeFile(s.Files[0], err)
+	}
+	if !whole {
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: its last row was not whole: %s", begins, advice))
+	}
+	rest = *s
+	rest.after = last.After + last.Rows
+	rest.ID = rest.idOf(rest.after, s.digests[0])
+	return rest, true, nil
+}

@@ -1,0 +1,169 @@
+package layout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Learnt is what rows have that a chain of versions has learnt. Rows of files that come later are laid out like them: columns with names
+// have the same places, whatever their order in a file, and the same words and offsets.
+type Learnt struct {
+	Version int              // that has learnt them, for people
+	Sparse  bool             // the rows are sparse
+	Width   int              // number of features of dense rows
+	Columns examples.Columns // that the features are of; nil: not known
+	First   *int64           // the index of the first column of sparse rows that were made dense; nil: they were not, or it is not known
+}
+
+// After returns the options for rows that come after those that a chain has learnt.
+func (o Options) After(l *Learnt) Options {
+	o.learnt = l
+	if l == nil || l.Columns == nil {
+		return o
+	}
+	words, offsets := map[string][]string{}, Offsets{}
+	for name, of := range o.categories {
+		words[name] = of
+	}
+	for _, c := range l.Columns {
+		if len(c.Categories) > 0 {
+			words[c.Name] = c.Categories
+		} else {
+			offsets[c.Name] = c.Offset
+		}
+	}
+	o.categories, o.offsets = words, offsets
+	return o
+}
+
+// Learnt returns what the rows have that a chain has learnt before; nil: nothing, or it is not known.
+func (o Options) Learnt() *Learnt { return o.learnt }
+
+// After returns the columns of sparse rows that become dense after the rows that a chain has learnt: those of the chain, of which rows may
+// have fewer.
+func (e Extent) After(l *Learnt) Extent {
+	if l == nil || l.Sparse {
+		return e
+	}
+	if e.Width = l.Width; l.First != nil {
+		e.First = *l.First
+	}
+	return e
+}
+
+// Follows returns an error if there are indices beyond the columns that a chain has learnt.
+func (f *FoundExtent) Follows(l *Learnt) error {
+	found, ok := f.Extent()
+	if !ok || l == nil || l.Sparse {
+		return nil
+	}
+	learnt := found.After(l)
+	if last := learnt.First + int64(learnt.Width) - 1; f.Last > last || found.First < learnt.First {
+		return fmt.Errorf("indices from %d to %d, but version %d of the chain has learnt rows with indices from %d to %d: %s",
+			f.First, f.Last, l.Version, learnt.First, last, anotherName)
+	}
+	return nil
+}
+
+// anotherName is the advice if rows can't follow those that a chain has learnt.
+const anotherName = "give the pipeline another name to begin a chain with these rows"
+
+// Check returns an error if rows of that width and with those columns can't follow what a chain has learnt. Rows are sparse if the width
+// is 0.
+func (l *Learnt) Check(width int, columns examples.Columns) error {
+	if l == nil {
+		return nil
+	}
+	but := func(what string) error {
+		return fmt.Errorf("%s, unlike the rows that version %d of the chain has learnt: %s", what, l.Version, anotherName)
+	}
+	switch sparse := width == 0; {
+	case sparse && !l.Sparse:
+		return but("sparse rows")
+	case !sparse && l.Sparse:
+		return but("dense rows")
+	}
+	if columns != nil && l.Columns != nil {
+		lacks, more := columnsWithout(l.Columns, columns), columnsWithout(columns, l.Columns)
+		switch {
+		case len(lacks) > 0 && len(more) > 0:
+			return but(fmt.Sprintf("the file lacks %s and has %s", columnsNamed(lacks), SomeNames(more)))
+		case len(lacks) > 0:
+			return but("the file lacks " + columnsNamed(lacks))
+		case len(more) > 0:
+			return fmt.Errorf("%w, or list the columns to use under examples.columns.use", but("the file also has "+columnsNamed(more)))
+		}
+		if difference := columns.Difference(l.Columns); difference != "" {
+			return but(difference)
+		}
+	}
+	if !l.Sparse && width != l.Width {
+		return but(fmt.Sprintf("%d features, not %d", width, l.Width))
+	}
+	return nil
+}
+
+// columnsNamed names columns for people.
+func columnsNamed(names []string) string {
+	if len(names) == 1 {
+		return "the column " + SomeNames(names)
+	}
+	return "the columns " + SomeNames(names)
+}
+
+// columnsWithout returns the names of the columns of a table whose columns have values that those of another have not.
+func columnsWithout(columns, others examples.Columns) (names []string) {
+	has := map[string]bool{}
+	for _, c := range others {
+		has[c.Source()] = true
+	}
+	for _, c := range columns {
+		if name := c.Source(); !has[name] {
+			has[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// inOrder returns the numbers of the columns in the order in which their features get places: those of the file, or of columns with names
+// that of the columns that a chain has learnt. Those that it has not learnt come last.
+func (l *Layout) inOrder() []int {
+	order := make([]int, len(l.Cells))
+	for at := range order {
+		order[at] = at
+	}
+	if l.Names == nil || l.Options.learnt == nil {
+		return order
+	}
+	places := map[string]int{}
+	for i, c := range slices.Backward(l.Options.learnt.Columns) {
+		places[c.Source()] = i
+	}
+	place := func(at int) int {
+		if i, ok := places[l.Names[at]]; ok {
+			return i
+		}
+		return len(l.Options.learnt.Columns)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(place(a), place(b)) })
+	return order
+}
+
+// placed returns the numbers of the columns that are features, in the order of their places; nil if that is the order of the file.
+func (l *Layout) placed() []int {
+	var order []int
+	for at, c := range l.Cells {
+		if c.Role.IsFeature() && c.Role != Hashed {
+			order = append(order, at)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.Cells[a].At, l.Cells[b].At) })
+	if slices.IsSorted(order) {
+		return nil
+	}
+	return order
+}

@@ -1,0 +1,57 @@
+package paths
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// IsPattern reports whether a name may stand for other files than the one that
+// is called so.
+func IsPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// Glob is filepath.Glob, but what has exactly the name wins, in each folder of
+// the path. So a folder's own brackets don't spoil the pattern of a file in it.
+func Glob(name string) ([]string, error) {
+	if !IsPattern(name) {
+		return []string{name}, nil
+	}
+	if _, err := os.Lstat(name); err == nil {
+		return []string{name}, nil
+	}
+	folder, pattern := filepath.Split(name)
+	if _, err := filepath.Match(pattern, ""); err != nil {
+		return nil, input.WholeFile(name, errors.New("no such file, nor a valid pattern: [ without ]"))
+	}
+	folders := []string{folder}
+	if IsPattern(folder) {
+		var err error
+		if folders, err = Glob(filepath.Clean(folder)); err != nil {
+			return nil, err
+		}
+	}
+	var found []string
+	for _, folder := range folders {
+		entries, err := os.ReadDir(cmp.Or(folder, "."))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue
+		} else if err != nil {
+			return nil, input.WholeFile(name, err)
+		}
+		for _, e := range entries {
+			hidden := strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(pattern, ".")
+			if matches, _ := filepath.Match(pattern, e.Name()); matches && !hidden {
+				found = append(found, filepath.Join(folder, e.Name()))
+			}
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
