@@ -3,6 +3,7 @@ package solve
 import (
 	"slices"
 
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -34,6 +35,8 @@ func (r *rated) Next() (Step, error) {
 const (
 	grownPasses = 5
 	grownRate   = 0.5
+	// grownRidgeRows is the default of ridge_rows of a stage of trees.
+	grownRidgeRows = 1
 	// GrownRidge is the ridge of a stage of trees that is auto. Generalized cross-validation would choose the smallest: the rows that
 	// the structure was chosen by are among those that are fitted.
 	GrownRidge = 1
@@ -42,11 +45,25 @@ const (
 // GrownDefaults sets how a stage of trees is fitted if its configuration does not say it. The link of the stage is not known yet: see
 // [WholeSteps].
 func GrownDefaults(s *schemas.Stage) {
-	s.Passes, s.Rate = grownPasses, grownRate
+	s.Passes, s.Rate, s.RidgeRows = grownPasses, grownRate, grownRidgeRows
 }
 
 // WholeSteps reports whether the weights of stages with a link can't be multiplied by a rate: the link is learnt of the predictions that
 // the whole weights give.
 func WholeSteps(l schemas.Link) bool {
 	return slices.Contains(link.Names(), string(l)) && link.Named(l).Learnt
+}
+
+// leastRidge returns the λ of a block of trees below which [common.ridge] does not fall, though the curvature of its rows does when
+// earlier blocks predict them well. It then is as if each leaf of each tree had so many rows more, with even odds: of all rows of equal
+// leaves, these are RidgeRows·h·T/n, where h is the curvature of a row with score 0. It is never more than the ridge of a stage whose rows
+// all have even odds, which also holds for weights in any unit.
+func (c *common) leastRidge(weight float64) float64 {
+	if !c.shape.Curved || c.stage.RidgeRows == 0 {
+		return 0
+	}
+	even := kernel.NewDense(1, c.shape.Classes)
+	c.link.Predict(even)
+	h := float64(c.link.Curvature(nil, even)[0])
+	return h * float64(c.shape.Trees) * min(c.stage.RidgeRows/weight, float64(c.stage.Ridge)/float64(c.shape.Penalised))
 }
