@@ -139,8 +139,8 @@ func Keys() []option.Key {
 		{Name: "stop.split", Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
 			"under `stop`, `passes` and `method` end the stage"},
 		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
-		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (a tenth of the " +
-			"training rows if `examples.holdout` is 0), and then, from all rows, as many stages as predicted them best"},
+		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (if " +
+			"`examples.holdout` is 0 a tenth of the training rows, of fewer than 10,000 up to a quarter), and then, from all rows, as many stages as predicted them best"},
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of what is left over; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
 		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`, λ is at least as if each leaf had so many rows more, all of even odds: "+
