@@ -86,8 +86,8 @@ func TestTrainChoosesStages(t *testing.T) {
 	}
 }
 
-// A stop rule for stages ends them after the last block of trees whose loss of held-out rows is at most 2 % above the lowest: the version has
-// these stages, without the rule. Of few rows a quarter is held out.
+// A stop rule for stages ends them after the last block of trees whose loss of held-out rows is at most 2 % above the lowest: the version
+// has these stages, without the rule. Of few rows a quarter is held out.
 func TestStopEndsStages(t *testing.T) {
 	stage := treesStage(link.Softmax, 3)
 	stage.Rate, stage.Ridge = 1, 0.01 // which overfit soon

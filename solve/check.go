@@ -140,11 +140,13 @@ func Keys() []option.Key {
 			"under `stop`, `passes` and `method` end the stage"},
 		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
 		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (if " +
-			"`examples.holdout` is 0 a tenth of the training rows, of fewer than 10,000 up to a quarter), and then, from all rows, as many stages as predicted them best"},
+			"`examples.holdout` is 0 a tenth of the training rows, of fewer than 10,000 up to a quarter), and then, from all rows, " +
+			"as many stages as predicted them best"},
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of what is left over; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
-		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`, λ is at least as if each leaf had so many rows more, all of even odds: "+
-			"late stages, which predict most rows well, then overfit less; %d by default, 0: no such bound", grownRidgeRows)},
+		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`, λ is at least as if each leaf had so many rows more, of even odds "+
+			"between two classes, and with k classes 2/k of them. So late stages, which predict most rows well, overfit less. %d by "+
+			"default; 0: no such bound", grownRidgeRows)},
 	}
 }
 

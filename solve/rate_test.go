@@ -8,9 +8,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// The λ of trees falls with the curvature of their rows until it is that of so many rows of even odds in each leaf of each tree. If all rows
-// have even odds, or weigh next to nothing, it is that of the ridge. Plans that don't say a number of rows have no bound, and other blocks
-// have none.
+// The λ of trees falls with the curvature of their rows until it is that of so many rows of even odds in each leaf of each tree, with k
+// classes 2/k of them. If all rows have even odds, or weigh next to nothing, it is that of the ridge. Plans that don't say a number of
+// rows have no bound, and other blocks have none.
 func TestRidgeOfTreesCountsRows(t *testing.T) {
 	const trees, leaves, classes, rows = 8, 16, 4, 1000.
 	trace := func(curvature float64) float64 { return curvature * trees * rows }
@@ -27,8 +27,8 @@ func TestRidgeOfTreesCountsRows(t *testing.T) {
 		want                     float64
 	}{
 		"even odds":            {1, even, 1, rows, true, even / leaves},
-		"nearly sure":          {1, 1e-9, 1, rows, true, even * trees / rows},
-		"nearly sure, 3 rows":  {1, 1e-9, 3, rows, true, even * trees * 3 / rows},
+		"nearly sure":          {1, 1e-9, 1, rows, true, even * trees * (2. / classes) / rows},
+		"nearly sure, 3 rows":  {1, 1e-9, 3, rows, true, even * trees * (6. / classes) / rows},
 		"no bound":             {1, 1e-9, 0, rows, true, 1e-9 / leaves},
 		"a block of features":  {1, 1e-9, 1, rows, false, 1e-9 / leaves},
 		"few rows":             {1, 1e-9, 1, 10, true, even / leaves},

@@ -59,7 +59,7 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 			ranks.Scale = prepare.ScaleStandard
 		}
 	}
-	if opening := stages.Opening(); rows > 0 && float64(rows)*cmp.Or(job.Examples.Holdout, stages.DefaultHoldout) < leastHeldOut && len(opening) > 0 {
+	if opening := stages.Opening(); rows > 0 && float64(rows)*heldOut(job, 0) < leastHeldOut && len(opening) > 0 {
 		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1}}, nil
 	}
 	list := suiting(job, stages.Tables, standard)

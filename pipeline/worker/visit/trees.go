@@ -65,8 +65,8 @@ func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*part
 	return sum
 }
 
-// countsPairs reports whether a Gram matrix of batches, that of unweighted leaves, is counted by pairs of them: the rows' weights are 0 or 1,
-// so each number is that of a product of blocks, in float32, to the bit.
+// countsPairs reports whether a Gram matrix of batches, that of unweighted leaves, is counted by pairs of them: the rows' weights are 0 or
+// 1, so each number is that of a product of blocks, in float32, to the bit.
 func (p *Processor) countsPairs(batches []*partition.Batch) bool {
 	if p.visit.Of.Features.Leaves() == 0 || p.visit.ByLeaves() {
 		return false
