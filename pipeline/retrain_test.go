@@ -384,16 +384,18 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 func TestGateJudgesTheVersion(t *testing.T) {
 	const rows, tested, margin = 160, 60, 0.01
 	trees := stages.DefaultsOf(stages.Trees)
-	trees.Size, trees.Leaves, trees.Sample = 32, 8, 100
+	trees.Leaves, trees.Sample = 8, 100
 	for _, test := range []struct {
 		passes int
 		grown  bool
-	}{{1, false}, {2, false}, {1, true}} {
+		size   int // leaves of all trees
+	}{{1, false, 0}, {2, false, 0}, {1, true, 32}, {1, true, 64}} {
 		passes := test.passes
 		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 		job.Stages, job.Keep, job.Retrain = job.Stages[:1], 1000, topics.DefaultRetrain()
 		if test.grown {
-			job.Stages[0].Features = trees
+			trees.Size = test.size
+			job.Stages[0].Features, job.Stages[0].RidgeRows = trees, 1
 		}
 		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, topics.FullOptions{}
 		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}

@@ -31,6 +31,9 @@ type Stage struct {
 	// not configurations. None: the stage draws by itself, as the first one does, and all in plans of earlier releases.
 	Drawn []Draw  `json:"drawn,omitempty" mapstructure:"-"`
 	Rate  float64 `json:"rate,omitempty"` // multiplies the fitted weights, except those of the intercept; 0: 1
+	// RidgeRows is how many rows of even odds the ridge of a block of trees stands for in each leaf, at least. 0: that is not said, as in
+	// plans of earlier releases.
+	RidgeRows float64 `json:"ridge_rows,omitempty" mapstructure:"ridge_rows"`
 }
 
 // Draw is columns that a stage of a plan has drawn.

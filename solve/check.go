@@ -2,6 +2,7 @@ package solve
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,6 +83,9 @@ func Check(s schemas.Stage) (problems []option.Problem) {
 	case WholeSteps(s.Link) && s.Rate != 0 && s.Rate != 1:
 		bad("rate", s.Rate, "1, because the link "+string(s.Link)+" is learnt of the predictions that the whole weights give")
 	}
+	if !(s.RidgeRows >= 0 && s.RidgeRows <= math.MaxFloat32) {
+		bad("ridge_rows", s.RidgeRows, "a number ≥ 0")
+	}
 	if s.Stop != nil {
 		switch s.Stop.Split {
 		case examples.Holdout.String(), examples.Test.String():
@@ -135,10 +139,14 @@ func Keys() []option.Key {
 		{Name: "stop.split", Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
 			"under `stop`, `passes` and `method` end the stage"},
 		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
-		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (a tenth of the " +
-			"training rows if `examples.holdout` is 0), and then, from all rows, as many stages as predicted them best"},
+		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (if " +
+			"`examples.holdout` is 0 a tenth of the training rows, of fewer than 10,000 up to a quarter), and then, from all rows, " +
+			"as many stages as predicted them best"},
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of what is left over; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
+		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`, λ is at least as if each leaf had so many rows more, of even odds "+
+			"between two classes, and with k classes 2/k of them. So late stages, which predict most rows well, overfit less. %g by "+
+			"default; 0: no such bound", grownRidgeRows)},
 	}
 }
 

@@ -23,6 +23,8 @@ type Shape struct {
 	Sparse bool
 	// Curved says that the Gram matrix multiplies each row by its curvature: it needs no bound of that.
 	Curved bool
+	// Trees is how many trees the block has: each row has one feature of each. 0: the block is of another kind.
+	Trees int
 	// AtATime is how many inputs are fitted at a time; 0: all.
 	AtATime int
 	// Rounds is how often each of them has its turn, at most; 0: as often as the passes allow.
@@ -314,7 +316,7 @@ func (c *common) ridge(trace, weight float64) float64 {
 	if trace == 0 {
 		return float64(c.stage.Ridge)
 	}
-	return float64(c.stage.Ridge) * trace / weight / float64(c.shape.Penalised)
+	return max(float64(c.stage.Ridge)*trace/weight/float64(c.shape.Penalised), c.leastRidge(weight))
 }
 
 // open reads the losses of a visit, and in the first visit computes λ and the preconditioner. A loss that is not finite is an

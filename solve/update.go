@@ -334,7 +334,7 @@ func (u *Update) begin() error {
 	if trace == 0 { // see common.ridge
 		trace = u.weight * p
 	}
-	u.scale = float64(u.stage.Ridge) * max(1, earlyRidge*p/u.weight) * trace / p
+	u.scale = float64(u.stage.Ridge) * u.early() * trace / p
 	u.used = u.most
 	if !u.link.Quadratic {
 		// Where the curvature is h·S_c, a pass multiplies the error of the visited rows by ρ(1 − h/L): below hρ/(1+ρ) it oscillates.
@@ -348,6 +348,15 @@ func (u *Update) begin() error {
 		}
 	}
 	return u.refactor()
+}
+
+// early returns what multiplies the ridge while rows are few. The ridge of trees, which has [schemas.Stage.RidgeRows], is that of few rows:
+// ten times as much of it took back what the version before had learnt, so that a gate withheld the updates.
+func (u *Update) early() float64 {
+	if u.shape.Trees > 0 && u.stage.RidgeRows > 0 {
+		return 1
+	}
+	return max(1, earlyRidge*float64(u.shape.Penalised)/u.weight)
 }
 
 // refactor factors (L·S + nλI)/n.

@@ -25,11 +25,11 @@ func TestLargerTrees(t *testing.T) {
 		job topics.Job
 		try bool
 	}{
-		"falls until the end":     {found{candidate: candidate{stages: blocks}, end: 30}, topics.Job{}, true},
-		"falls until nearly then": {found{candidate: candidate{stages: blocks}, end: 28}, topics.Job{}, true},
-		"rises before":            {found{candidate: candidate{stages: blocks}, end: 27}, topics.Job{}, false},
-		"stages are listed":       {found{candidate: candidate{stages: blocks}, end: 30}, topics.Job{Stages: blocks}, false},
-		"no trees":                {found{candidate: candidate{stages: blocks[:1]}, end: 1}, topics.Job{}, false},
+		"falls until the end":     {found{candidate: candidate{stages: blocks}, lowest: 30}, topics.Job{}, true},
+		"falls until nearly then": {found{candidate: candidate{stages: blocks}, lowest: 28}, topics.Job{}, true},
+		"rises before":            {found{candidate: candidate{stages: blocks}, lowest: 27}, topics.Job{}, false},
+		"stages are listed":       {found{candidate: candidate{stages: blocks}, lowest: 30}, topics.Job{Stages: blocks}, false},
+		"no trees":                {found{candidate: candidate{stages: blocks[:1]}, lowest: 1}, topics.Job{}, false},
 	} {
 		larger := c.larger(c.job)
 		if (larger != nil) != c.try {
@@ -42,7 +42,7 @@ func TestLargerTrees(t *testing.T) {
 			f.Size != 2*trees.Features.Size || blocks[1].Features != trees.Features {
 			t.Errorf("%s: stages %+v", name, larger.stages[:2])
 		}
-		again := found{candidate: *larger, end: 30}
+		again := found{candidate: *larger, lowest: 30}
 		if again.larger(c.job) != nil {
 			t.Errorf("%s: trees of %d leaves are made larger", name, larger.stages[1].Features.Leaves)
 		}

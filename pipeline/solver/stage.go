@@ -101,6 +101,7 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 		Rounds: stage.Features.Rounds(), Calibration: s.calibrationSplit(), Basis: stage.Basis,
 		Chained: s.plan.Chain != nil && stage.Features.Sparse(),
 		Curved:  stage.Features.Leaves() > 0 && s.plan.Chain == nil && !stage.Link.Learnt,
+		Trees:   stage.Features.Trees(),
 	}, nil
 }
 

@@ -271,8 +271,10 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 	if !rest {
 		classes = 0
 	}
-	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram)
+	counted := gram && p.countsPairs(batches)
+	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram && !counted)
 	sum := p.accumulator.Sum()
+	var pairs []float64
 	update := p.Plan.Update() != nil
 	if update {
 		gram, rest = p.partsOf(l.Segment(), gram, rest)
@@ -290,6 +292,12 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
 		if !sampled && !rest {
 			continue
+		}
+		if sampled && counted {
+			pairs = p.countPairs(sum, pairs, b)
+			if sampled = false; !rest {
+				continue
+			}
 		}
 		block, made := p.blockOf(b)
 		for from, to := range model.Tiles(b.Inputs.Rows) {
@@ -312,6 +320,9 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 		}
 	}
 	whole := p.accumulator.End()
+	if pairs != nil {
+		whole.AddGram(pairs)
+	}
 	if update {
 		p.nameSums(whole, l.Segment(), rest)
 	}

@@ -2,6 +2,7 @@ package visit
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -62,6 +63,32 @@ func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*part
 		sum.AddGram(matrix)
 	}
 	return sum
+}
+
+// countsPairs reports whether a Gram matrix of batches, that of unweighted leaves, is counted by pairs of them: the rows' weights are 0 or
+// 1, so each number is that of a product of blocks, in float32, to the bit.
+func (p *Processor) countsPairs(batches []*partition.Batch) bool {
+	if p.visit.Of.Features.Leaves() == 0 || p.visit.ByLeaves() {
+		return false
+	}
+	return !slices.ContainsFunc(batches, func(b *partition.Batch) bool {
+		return slices.ContainsFunc(b.Fitted, func(w float32) bool { return w != 0 && w != 1 })
+	})
+}
+
+// countPairs counts the pairs of leaves of a batch's rows into a packed Gram matrix, which it makes of the first rows that count.
+func (p *Processor) countPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch) []float64 {
+	sum.Field(statistics.FieldGramRows, 1)
+	if n := p.visit.Of.Features.Size(); matrix == nil && slices.Contains(b.Fitted, 1) {
+		matrix = p.Buffers.Get(n * (n + 1) / 2)
+		clear(matrix)
+	}
+	if matrix != nil {
+		p.visit.Of.Features.FindLeaves(&p.leaves, b.Codes)
+		p.curvature = append(p.curvature[:0], b.Fitted...)
+		p.addPairs(sum, matrix, b, p.leaves)
+	}
+	return matrix
 }
 
 // gradientOfLeaves sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace of that of all
