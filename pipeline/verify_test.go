@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -46,7 +47,7 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) {
 	t.Helper()
 	before := ends(t, log)
-	same, err := replay.Verify(t.Context(), log, openBLAS(t), job, version, event.Ignore{})
+	same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
 	job.Examples.Partitions = 2
 	verify := func(log *kafkalog.Log) error {
-		_, err := replay.Verify(t.Context(), log, openBLAS(t), job, protocol.Latest, event.Ignore{})
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
 		return err
 	}
 	t.Run("no version", func(t *testing.T) {
@@ -228,7 +229,7 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	train(t, log, job)
 	before := ends(t, log)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := replay.Verify(ctx, log, openBLAS(t), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, expected an interruption", err)
 	}
 	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {

@@ -10,8 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -39,16 +38,16 @@ type candidate struct {
 // Resolve returns the job with the stages that predict held-out rows best, by the loss of the last link: a candidate, up to one of its
 // stages. The run of the job then learns from all rows. A job whose stages are not to be chosen it returns as it is. The files of the
 // job must be ingested.
-func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
-		return tuned(ctx, p, log, blas, job, ingested, rec)
+		return tuned(ctx, p, by, job, ingested, rec)
 	}
 	if !Needed(job) {
 		return job, nil
 	}
 	return resolve(ctx, p, job, sealedRows(ingested), rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
-		return replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, with)
+		return replay.SearchIngested(ctx, p, by, jobs, ingested, 0, &notices{rec}, with)
 	})
 }
 
@@ -63,10 +62,10 @@ func sealedRows(ingested *source.Ingested) (rows int64) {
 }
 
 // ResolvePlanned is as [Resolve], of a job whose rows are those of a plan of a full run: so many.
-func ResolvePlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, plan *schemas.Plan,
+func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	return resolve(ctx, p, job, rows, rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
-		return replay.SearchPlanned(ctx, p, log, blas, jobs, plan, &notices{rec}, with)
+		return replay.SearchPlanned(ctx, p, by, jobs, plan, &notices{rec}, with)
 	})
 }
 

@@ -11,10 +11,9 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -58,7 +57,7 @@ func sparsePreparations() []schemas.Prepare {
 // tuned returns a job whose one stage is the columns of examples, if these are sparse, with the preparation, the passes and the ridge that
 // predict held-out rows best: first a preparation, and with it a ridge. The link is the identity if nobody says another, as that of one
 // label has the lowest error in few passes. A job that starts from a version has what that was fitted with.
-func tuned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, ingested *source.Ingested,
+func tuned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, ingested *source.Ingested,
 	rec event.Recorder) (topics.Job, error) {
 	if job.Warm != "" {
 		return asBefore(ctx, p, job)
@@ -88,7 +87,7 @@ func tuned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *ker
 	}
 	trial := job
 	trial.Examples.Holdout = cmp.Or(job.Examples.Holdout, sparseHoldout)
-	err = replay.SearchSome(ctx, p, log, blas, trial, s.trials(trial, stage), ingested, partitions, &notices{rec},
+	err = replay.SearchSome(ctx, p, by, trial, s.trials(trial, stage), ingested, partitions, &notices{rec},
 		func(_ int, c *replay.Candidate) error { return s.see(c) })
 	switch {
 	case err != nil:
