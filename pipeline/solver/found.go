@@ -22,11 +22,8 @@ type chainFindings struct {
 	increments []coverage.Increment // of a full run
 }
 
-// add adds what the survey of a run of a chain found in a partition.
+// add adds what the survey found in a partition. The order of partitions is in the result.
 func (f *chainFindings) add(plan *schemas.Plan, partition int, visit *statistics.SurveyVisit) {
-	if plan.Chain == nil {
-		return
-	}
 	f.skipped = append(f.skipped, visit.Skipped...)
 	f.unknown = examples.AddLabelRows(f.unknown, visit.Unknown)
 	f.bad.Merge(visit.Bad)
@@ -85,12 +82,14 @@ func newSurveyed(plan *schemas.Plan, sum *accumulate.Sum, found *findings) (s su
 	if plan.Chain == nil {
 		return s
 	}
+	for _, span := range plan.Spans.Hulls() {
+		visit := found.visits[span.Partition]
+		found.chainFindings.add(plan, span.Partition, &visit)
+		s.covered = append(s.covered, visit.Covered)
+	}
 	s.chainFindings, s.sum = found.chainFindings, sum
 	if plan.Update() == nil {
 		s.termsPlaces = plan.Chain.TermsPlaces()
-	}
-	for _, span := range plan.Spans.Hulls() {
-		s.covered = append(s.covered, found.covered[span.Partition])
 	}
 	for i := range s.increments {
 		for _, skipped := range s.skipped {

@@ -48,7 +48,7 @@ func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
 	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 	found := &findings{labels: accumulate.LabelSet{}, sample: &accumulate.Sample{}, untrained: map[string]int64{},
-		covered: map[int]coverage.Coverage{}}
+		visits: map[int]statistics.SurveyVisit{}}
 	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found)...))
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	}
 	result.Skipped, result.Increments = found.skipped, found.increments
 	for _, span := range s.plan.Spans.Hulls() {
-		result.Covered = append(result.Covered, found.covered[span.Partition])
+		result.Covered = append(result.Covered, found.visits[span.Partition].Covered)
 	}
 	for split, losses := range statistics.LossesOf(sum.Tensors()) {
 		result.Rows[split] = int64(losses.Rows)
@@ -103,7 +103,7 @@ type findings struct {
 	columnRows  accumulate.ColumnRows
 	image       examples.Image
 	columns     examples.Columns
-	covered     map[int]coverage.Coverage // of each partition
+	visits      map[int]statistics.SurveyVisit // of each partition, without its sums
 	quarantined int64
 	passedOver  coverage.PassedOver
 	untrained   map[string]int64 // rows of labels of which a partition has holdout and test rows alone
@@ -134,8 +134,10 @@ func (s *Solver) surveySum(found *findings) []*part {
 		}
 		found.quarantined += visit.Quarantined
 		found.passedOver.Add(visit.PassedOver)
-		found.covered[id.Partition] = visit.Covered
-		found.chainFindings.add(s.plan, id.Partition, visit)
+		of := *visit
+		of.Sums, of.Shift, of.TargetShift, of.ColumnRows = nil, nil, nil, nil
+		of.Labels, of.LabelRows, of.Untrained, of.Columns = nil, nil, nil, nil
+		found.visits[id.Partition] = of
 		return accumulate.NewSum(visit.Covered, visit.Sums), nil
 	}
 	parts := []*part{visits}

@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// isBeside reports whether a topic is beside those of the pipeline: of a version that is made again, or of a search.
+func isBeside(topic string) bool {
+	return strings.HasPrefix(topic, simName+".verify-") || strings.HasPrefix(topic, simName+".search-")
+}
+
+// verifyOne makes a version again while others work, and checks what it finds: the same weights, or what the log has lost of it.
+func (s *simulation) verifyOne(ctx context.Context, p *topics.Pipeline) error {
+	job := s.job
+	job.Name, job.Memory = simName, max(job.Memory, 1)
+	version := s.drawVersion()
+	same, err := replay.Verify(ctx, p, s.process(p.Log.(actorLog).actor), job, version, event.Ignore{})
+	if err == nil {
+		s.log.happen(verification, "version %s is made again: %+v", version, same)
+	}
+	s.checkVerified(same, err)
+	return err
+}
+
+// checkVerified checks what came of making a version again.
+func (s *simulation) checkVerified(same []replay.Verified, err error) {
+	differs, isOther := errors.AsType[*replay.DigestError](err)
+	missing, isMissing := errors.AsType[*replay.MissingExamplesError](err)
+	ended, isEnded := errors.AsType[*dispatch.RunError](err)
+	lost := s.examplesReused || s.dataLost && s.examplesChanged
+	switch {
+	case err == nil && len(same) == 0:
+		s.fail("a version was made again, and nobody knows which")
+	case isOther && (len(differs.Changed) == 0 || !s.examplesReused):
+		s.fail("no example was replaced: %v", err)
+	case isOther:
+		s.log.happen(unverified, "%v", err)
+		s.checkGone(differs.Changed, err)
+	case isMissing && !lost:
+		s.fail("no example is lost: %v", err)
+	case isMissing:
+		s.log.happen(unverified, "%v", err)
+		s.checkGone(missing.Spans, err)
+	case errors.As(err, new(*heed.MissingPlanError)) && !s.historyLost:
+		s.fail("no plan is lost: %v", err)
+	case isEnded && (ended.State != schemas.Failed || !lost || !slices.ContainsFunc(aboutTheLog, func(text string) bool {
+		return strings.Contains(ended.Reason, text)
+	})):
+		s.fail("a version can't be made again, and no example is lost: %v", err)
+	case isEnded:
+		s.log.happen(unverified, "%v", err)
+	}
+}
+
+// checkGone checks of each span that the examples topic does not have all of it as it was.
+func (s *simulation) checkGone(spans coverage.Spans, err error) {
+	for _, span := range spans {
+		partitions := s.log.topics[s.topics.Examples]
+		if span.Partition >= len(partitions) {
+			s.fail("there is no partition %d: %v", span.Partition, err)
+			continue
+		}
+		if p := partitions[span.Partition]; span.From >= p.first && span.To <= p.end && (!p.reuses || span.To <= p.reused) {
+			s.fail("the examples of %v are all there: %v", span, err)
+		}
+	}
+}
