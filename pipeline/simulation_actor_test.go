@@ -38,6 +38,7 @@ type actor struct {
 	err        error  // why it ended
 	restart    func() // starts it again
 	submitter  bool
+	awaited    bool // the simulation does not end before it
 	follower   bool
 }
 
@@ -97,7 +98,7 @@ func (s *simulation) restart(a *actor) {
 
 // stopActors kills all actors, and waits until they have returned.
 func (s *simulation) stopActors() {
-	for _, a := range s.actors {
+	for _, a := range slices.Clone(s.actors) {
 		for a.killed, a.waits = true, nil; !a.ended; {
 			s.log.current = a
 			a.resume()
@@ -129,7 +130,7 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 // fresh returns a text that the simulation has not had before.
 func (s *simulation) fresh() string {
 	s.texts++
-	return strconv.Itoa(s.texts)
+	return fmt.Sprintf("%08d", s.texts)
 }
 
 // simKeep is how many versions a simulation keeps.
@@ -246,7 +247,7 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 	return report, id, err
 }
 
-// submitting reports whether a submitter still waits for the end of its run.
+// submitting reports whether a submitter still waits for the end of its run, or a version is made again.
 func (s *simulation) submitting() bool {
-	return slices.ContainsFunc(s.actors, func(a *actor) bool { return a.submitter && !a.ended })
+	return slices.ContainsFunc(s.actors, func(a *actor) bool { return (a.submitter || a.awaited) && !a.ended })
 }

@@ -36,7 +36,8 @@ func (sc *scenario) givingUp() *scenario {
 
 // operate starts an operator, who gives one command.
 func (s *simulation) operate() {
-	commands := []func(context.Context, *topics.Pipeline) error{s.listRuns, s.listSources, s.attachTo, s.checkTopics, s.countWaiting}
+	commands := []func(context.Context, *topics.Pipeline) error{s.listRuns, s.listSources, s.attachTo, s.checkTopics, s.countWaiting,
+		s.verifyOne, s.verifyOne}
 	if s.operators {
 		commands = append(commands, s.submitOne, s.pinOne, s.removeOne, s.cancelOne, s.forgetSome, s.forgetSome, s.removeSource)
 	}
@@ -57,7 +58,7 @@ func (s *simulation) said(err error) bool {
 	for _, kind := range []any{
 		new(*protocol.NoVersionError), new(*protocol.GoneError), new(*dispatch.UnknownRunError), new(*dispatch.EndedError),
 		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*versions.VersionsError), new(*erase.NoRowsError),
-		new(*source.UnknownSourcesError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
+		new(*source.UnknownSourcesError), new(*heed.MissingPlanError), new(*replay.MissingExamplesError), new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
 	} {
 		if errors.As(err, kind) {
 			return true
@@ -74,6 +75,9 @@ func (s *simulation) changes(format string, values ...any) {
 }
 
 func (s *simulation) drawVersion() string {
+	if n := len(s.versions); n > 0 && s.random.IntN(3) > 0 {
+		return strconv.Itoa(s.versions[s.random.IntN(n)].Version)
+	}
 	return []string{protocol.Latest, strconv.Itoa(1 + s.random.IntN(8))}[s.random.IntN(2)]
 }
 

@@ -395,6 +395,7 @@ type simulation struct {
 	runners        []*simMembership // by runner
 
 	faultsLeft  int
+	faultRate   float64        // the probability of a fault in a step
 	dataLost    bool           // a message that a run may need was lost or expired
 	oneClass    bool           // what is left of the examples has one class: no run can use it
 	historyLost bool           // messages of plans, versions or weights were lost, so checkEnd can't compare
@@ -482,6 +483,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	}
 	s.chunk, s.encodes = int(seed/5%4/3), seed%29 == 0
 	s.ledgerMessages = 1 + s.random.IntN(8)
+	s.faultRate = []float64{0.01, 0.01, 0.002, 0.0005}[s.random.IntN(4)] // early ones, and some when there are versions
 	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
 	if sc.chain != nil {
 		s.stores = s.random.IntN(2) == 0
@@ -500,6 +502,9 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 		s.checkChainRecovery()
 	default:
 		s.checkRecovery()
+	}
+	if s.violation == nil && s.random.IntN(8) == 0 {
+		s.verifyLatest()
 	}
 	s.stopActors()
 	if s.log.deliver(math.MaxInt); s.violation == nil {
@@ -536,7 +541,7 @@ func (s *simulation) goOn() {
 	s.log.step = s.steps
 	s.log.deliver(s.steps)
 	s.steps++
-	if s.faultsLeft > 0 && s.random.Float64() < 0.01 {
+	if s.faultsLeft > 0 && s.random.Float64() < s.faultRate {
 		s.faultsLeft--
 		s.injectFault()
 		if s.faultsLeft == 0 {

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,15 +24,49 @@ func isBeside(topic string) bool {
 
 // verifyOne makes a version again while others work, and checks what it finds: the same weights, or what the log has lost of it.
 func (s *simulation) verifyOne(ctx context.Context, p *topics.Pipeline) error {
+	a := p.Log.(actorLog).actor
+	a.awaited = true
+	return s.verify(ctx, p, s.process(a), s.drawVersion())
+}
+
+// verify makes a version again, and checks what it finds.
+func (s *simulation) verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, version string) error {
 	job := s.job
 	job.Name, job.Memory = simName, max(job.Memory, 1)
-	version := s.drawVersion()
-	same, err := replay.Verify(ctx, p, s.process(p.Log.(actorLog).actor), job, version, event.Ignore{})
+	same, err := replay.Verify(ctx, p, by, job, version, event.Ignore{})
 	if err == nil {
 		s.log.happen(verification, "version %s is made again: %+v", version, same)
 	}
 	s.checkVerified(same, err)
 	return err
+}
+
+// verifyLatest makes the latest version again once the faults are over. Nothing has been lost of it, unless it was before.
+func (s *simulation) verifyLatest() {
+	s.log.calm, s.faultsLeft = true, 0
+	if s.random.IntN(2) == 0 {
+		p, log := s.shared()
+		if err := s.verify(context.Background(), p, dispatch.Process{BLAS: s.blas, Arithmetic: simArithmetic}, protocol.Latest); !s.explained(err) {
+			s.fail("after the faults the latest version can't be made again: %v", err)
+		}
+		log.close()
+		return
+	}
+	s.start("auditor", func() {}, func(a *actor) error {
+		a.awaited = true
+		p := s.pipeline(a)
+		err := s.verify(context.Background(), p, s.process(a), protocol.Latest)
+		if !s.explained(err) {
+			s.fail("after the faults the latest version can't be made again: %v", err)
+		}
+		return err
+	})
+	s.awaitRuns()
+}
+
+// explained reports whether an error says what was lost, or that there is no version.
+func (s *simulation) explained(err error) bool {
+	return err == nil || s.said(err) && !errors.As(err, new(*kafkalog.AccessError))
 }
 
 // checkVerified checks what came of making a version again.
