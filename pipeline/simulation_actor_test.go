@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -18,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -229,6 +231,12 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 			return nil, "", err
 		}
 		seals = append(seals, *seal)
+	}
+	if s.chooses {
+		s.log.happen(choosing, "it is chosen how sparse rows are prepared")
+		if job, err = choice.Resolve(ctx, p, s.process(p.Log.(actorLog).actor), job, &source.Ingested{}, event.Ignore{}); err != nil {
+			return nil, "", err
+		}
 	}
 	plan, err := planning.Plan(ctx, p, job, s.blas, seals, l, topics.ExamplesRetention{})
 	if err != nil {

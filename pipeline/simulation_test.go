@@ -222,6 +222,11 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, sparseChainExamples(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax), columns(link.Softmax, 2)),
 		newChainScenario(t, sparseChainExamples(), 100, mergingOptions(), columns(link.Logistic, 2)).losing(),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
+		emptyChainScenario(t, heldOutExamples(), 100, chainOptions(), ending(columns(link.Softmax, 1)), ending(columns(link.Identity, 1)),
+			ending(columns(link.Softmax, 1))).choosing().withChain(t),
+		emptyScenario(t, sparseExamples(), 1<<19, columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
+			j.Untuned, j.Unlinked = true, true
+		}).choosing().withReference(t),
 	}
 }
 
@@ -298,6 +303,7 @@ type scenario struct {
 	followers   bool                      // a topic is followed: see followed
 	labelsLater bool                      // the labels of its rows come later: see later
 	csv         []string                  // files that are ingested: see withFiles
+	chooses     bool                      // stages are chosen, or how sparse rows are prepared: see choosing
 	cache       *codecCache
 }
 
@@ -352,6 +358,9 @@ func (sc *scenario) learnFrom(t testing.TB, workers int) {
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m wire.Message) {
+		if isBeside(topic) {
+			return
+		}
 		s.learn(m)
 		s.checkWrite(topic, m)
 	}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,9 +13,11 @@ import (
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // isBeside reports whether a topic is beside those of the pipeline: of a version that is made again, or of a search.
@@ -111,4 +114,48 @@ func (s *simulation) checkGone(spans coverage.Spans, err error) {
 			s.fail("the examples of %v are all there: %v", span, err)
 		}
 	}
+}
+
+// searchSome trains jobs beside the pipeline while others work. The weights are those of runs of the pipeline.
+func (s *simulation) searchSome(ctx context.Context, p *topics.Pipeline) error {
+	if s.chain != nil || s.files || s.chooses {
+		return nil
+	}
+	a := p.Log.(actorLog).actor
+	a.awaited = true
+	jobs := []topics.Job{s.job, s.job}
+	jobs[1].Seed, jobs[0].Name, jobs[1].Name = 2, simName, simName
+	jobs[0].Memory = max(s.job.Memory, 1)
+	folds := []int{0, 0, 2}[s.random.IntN(3)]
+	return replay.SearchIngested(ctx, p, s.process(a), jobs, &source.Ingested{}, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+		s.log.happen(searching, "a run of a search with the seed %d ends: %v", jobs[i].Seed, c.Err)
+		lost := s.dataLost || s.examplesChanged || s.examplesReused
+		switch want := s.versionsOf[fmt.Sprint("seed ", jobs[i].Seed)]; {
+		case c.Report == nil && !lost && folds == 0:
+			s.fail("a run of a search has failed, and nothing is lost: %v", c.Err)
+		case c.Report != nil && !lost && folds == 0 && want != c.Report.WeightsDigest:
+			s.fail("a run of a search has the weights %s, without faults %s", c.Report.WeightsDigest, want)
+		}
+		return nil
+	})
+}
+
+// choosing makes of a scenario one whose stages are chosen, of a chain by its first version, or one whose runs choose how sparse rows are
+// prepared.
+func (sc *scenario) choosing() *scenario {
+	sc.chooses = true
+	return sc
+}
+
+// ending returns a stage that a run may leave out, by the loss of held-out rows.
+func ending(s schemas.Stage) schemas.Stage {
+	s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1, Stages: true}
+	return s
+}
+
+// heldOutExamples are messages of which rows are held out.
+func heldOutExamples() *simExamples {
+	e := manyExamples(6)
+	e.holdout = 0.3
+	return e
 }
