@@ -111,6 +111,9 @@ func (s *simulation) writeSource() {
 	}
 	p.append(m)
 	p.last().Time = s.now()
+	if !s.labelsLater && s.random.IntN(4) == 0 { // who follows recognises the message that was read last, whatever its time
+		p.last().Time = []time.Time{{}, time.UnixMilli(-1), time.UnixMilli(simNow)}[s.random.IntN(3)]
+	}
 }
 
 // writeOutcome writes an outcome of the rows of a customer, or a message that is none.

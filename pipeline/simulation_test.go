@@ -56,7 +56,7 @@ var (
 //   - transactions of other producers are aborted, so that offsets have no messages (examples of chains);
 //   - examples are older than their retention, which changes, and the settings of topics are not told (aging);
 //   - a topic that two processes follow loses messages, or is made anew, while partitions are added to the examples (followed);
-//   - operators list, describe, check and attach, and in some scenarios pin and remove versions, cancel runs, remove sources,
+//   - operators list, describe, check, attach, verify and search, and in some scenarios pin and remove versions, cancel runs, remove sources,
 //     forget rows and decide
 //     what was forgotten (operated);
 //   - topics are made anew (residuals, statistics, weights), or get another partition (statistics, examples).
@@ -93,6 +93,10 @@ var (
 //
 // A run may fail only if messages were lost after a submitter began to plan it, and the reason must be about the log (checkFailure).
 // Once the faults are over, a run must succeed, whatever was lost before (checkRecovery).
+//
+// Whoever makes a version again, while others work or after that, gets its weights, or an error that says which examples are gone, which is
+// so (checkVerified). A search beside other runs has the weights of runs of its jobs. Stages that are chosen are those that are chosen
+// without faults.
 //
 // What must hold at the end (checkEnd): every run has ended, and the version of a
 // run that is done can be read, before and after compaction.
