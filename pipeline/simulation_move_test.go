@@ -48,8 +48,8 @@ const (
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
 	truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, joining, stop, restaging, spreading, abortion,
-	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification, choosing, searching,
-	unverified}
+	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
+	choosing, searching, unverified}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

@@ -59,7 +59,8 @@ func (s *simulation) said(err error) bool {
 	for _, kind := range []any{
 		new(*protocol.NoVersionError), new(*protocol.GoneError), new(*dispatch.UnknownRunError), new(*dispatch.EndedError),
 		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*versions.VersionsError), new(*erase.NoRowsError),
-		new(*source.UnknownSourcesError), new(*heed.MissingPlanError), new(*replay.MissingExamplesError), new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
+		new(*source.UnknownSourcesError), new(*heed.MissingPlanError), new(*replay.MissingExamplesError),
+		new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
 	} {
 		if errors.As(err, kind) {
 			return true

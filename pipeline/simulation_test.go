@@ -56,9 +56,8 @@ var (
 //   - transactions of other producers are aborted, so that offsets have no messages (examples of chains);
 //   - examples are older than their retention, which changes, and the settings of topics are not told (aging);
 //   - a topic that two processes follow loses messages, or is made anew, while partitions are added to the examples (followed);
-//   - operators list, describe, check, attach, verify and search, and in some scenarios pin and remove versions, cancel runs, remove sources,
-//     forget rows and decide
-//     what was forgotten (operated);
+//   - operators list, describe, check, attach, verify and search, and in some scenarios pin and remove versions, cancel runs,
+//     remove sources, forget rows and decide what was forgotten (operated);
 //   - topics are made anew (residuals, statistics, weights), or get another partition (statistics, examples).
 //
 // The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted

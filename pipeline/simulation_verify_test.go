@@ -49,7 +49,8 @@ func (s *simulation) verifyLatest() {
 	s.log.calm, s.faultsLeft = true, 0
 	if s.random.IntN(2) == 0 {
 		p, log := s.shared()
-		if err := s.verify(context.Background(), p, dispatch.Process{BLAS: s.blas, Arithmetic: simArithmetic}, protocol.Latest); !s.explained(err) {
+		by := dispatch.Process{BLAS: s.blas, Arithmetic: simArithmetic}
+		if err := s.verify(context.Background(), p, by, protocol.Latest); !s.explained(err) {
 			s.fail("after the faults the latest version can't be made again: %v", err)
 		}
 		log.close()
@@ -127,7 +128,7 @@ func (s *simulation) searchSome(ctx context.Context, p *topics.Pipeline) error {
 	jobs[1].Seed, jobs[0].Name, jobs[1].Name = 2, simName, simName
 	jobs[0].Memory = max(s.job.Memory, 1)
 	folds := []int{0, 0, 2}[s.random.IntN(3)]
-	return replay.SearchIngested(ctx, p, s.process(a), jobs, &source.Ingested{}, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+	check := func(i int, c *replay.Candidate) error {
 		s.log.happen(searching, "a run of a search with the seed %d ends: %v", jobs[i].Seed, c.Err)
 		lost := s.dataLost || s.examplesChanged || s.examplesReused
 		switch want := s.versionsOf[fmt.Sprint("seed ", jobs[i].Seed)]; {
@@ -137,7 +138,8 @@ func (s *simulation) searchSome(ctx context.Context, p *topics.Pipeline) error {
 			s.fail("a run of a search has the weights %s, without faults %s", c.Report.WeightsDigest, want)
 		}
 		return nil
-	})
+	}
+	return replay.SearchIngested(ctx, p, s.process(a), jobs, &source.Ingested{}, folds, event.Ignore{}, check)
 }
 
 // choosing makes of a scenario one whose stages are chosen, of a chain by its first version, or one whose runs choose how sparse rows are

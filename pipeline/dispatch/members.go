@@ -54,8 +54,8 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 		return nil, err
 	}
 	CheckStore(ctx, p, store)
-	m := &Members{Pipeline: p, Process: NewProcess(blas), Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: func() {}, LeaveWorkers: func() {},
-		Leave: func() {}}
+	m := &Members{Pipeline: p, Process: NewProcess(blas), Bytes: bytes, Store: store, Recorder: rec,
+		JoinWorkers: func() {}, LeaveWorkers: func() {}, Leave: func() {}}
 	if p.Admin.Embedded() {
 		m.Works, m.Solves = ownership.NewSoleOwner(job.Examples.Partitions), ownership.NewSoleOwner(1)
 		return m, nil
@@ -136,8 +136,9 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 
 // work works on a run until the run has ended.
 func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
+	o := worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
 	for {
-		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}, rec).Work(ctx)
+		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, o, rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err

@@ -115,7 +115,8 @@ func search(ctx context.Context, p *topics.Pipeline, by dispatch.Process, first 
 }
 
 // searchPlan returns the plan of a run of a search.
-func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, by dispatch.Process, files *source.Ingested) (*schemas.Plan, error) {
+func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, by dispatch.Process,
+	files *source.Ingested) (*schemas.Plan, error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
