@@ -515,8 +515,8 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	default:
 		s.checkRecovery()
 	}
-	if s.violation == nil && s.random.IntN(8) == 0 {
-		s.verifyLatest()
+	if s.violation == nil && (s.random.IntN(8) == 0 || s.dataLost && s.random.IntN(2) == 0) {
+		s.verifyAfter()
 	}
 	s.stopActors()
 	if s.log.deliver(math.MaxInt); s.violation == nil {

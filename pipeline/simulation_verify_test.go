@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -44,14 +43,15 @@ func (s *simulation) verify(ctx context.Context, p *topics.Pipeline, by dispatch
 	return err
 }
 
-// verifyLatest makes the latest version again once the faults are over. Nothing has been lost of it, unless it was before.
-func (s *simulation) verifyLatest() {
+// verifyAfter makes a version again once the faults are over. Nothing has been lost of it, unless it was before.
+func (s *simulation) verifyAfter() {
 	s.log.calm, s.faultsLeft = true, 0
+	version := s.drawVersion()
 	if s.random.IntN(2) == 0 {
 		p, log := s.shared()
 		by := dispatch.Process{BLAS: s.blas, Arithmetic: simArithmetic}
-		if err := s.verify(context.Background(), p, by, protocol.Latest); !s.explained(err) {
-			s.fail("after the faults the latest version can't be made again: %v", err)
+		if err := s.verify(context.Background(), p, by, version); !s.explained(err) {
+			s.fail("after the faults version %s can't be made again: %v", version, err)
 		}
 		log.close()
 		return
@@ -59,9 +59,9 @@ func (s *simulation) verifyLatest() {
 	s.start("auditor", func() {}, func(a *actor) error {
 		a.awaited = true
 		p := s.pipeline(a)
-		err := s.verify(context.Background(), p, s.process(a), protocol.Latest)
+		err := s.verify(context.Background(), p, s.process(a), version)
 		if !s.explained(err) {
-			s.fail("after the faults the latest version can't be made again: %v", err)
+			s.fail("after the faults version %s can't be made again: %v", version, err)
 		}
 		return err
 	})
