@@ -14,7 +14,7 @@ func (s *simulation) injectFault() {
 	switch {
 	case s.operators && s.random.IntN(3) == 0:
 		n = 12
-	case (s.files || s.chain != nil && s.chain.loses) && s.random.IntN(3) == 0:
+	case s.files && s.random.IntN(2) == 0, s.chain != nil && s.chain.loses && s.random.IntN(3) == 0:
 		n = 11
 	}
 	switch n {
