@@ -139,12 +139,12 @@ func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
 	if err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
 	}
-	if _, err := replay.Verify(t.Context(), log, openBLAS(t), reader, protocol.Latest, event.Ignore{}); err != nil {
+	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}); err != nil {
 		t.Error(err)
 	}
 	own := reader
 	own.Examples.Topic = ""
-	if _, err := replay.Verify(t.Context(), log, openBLAS(t), own, protocol.Latest, event.Ignore{}); !errors.As(err,
+	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}); !errors.As(err,
 		new(*topics.OtherExamplesError)) {
 		t.Errorf("got %v, expected an *OtherExamplesError", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -153,7 +154,7 @@ func TestChainForgets(t *testing.T) {
 	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunUpdate || report.Updates[0].Forgotten != 100 || len(again) != 6 {
 		t.Errorf("%+v, %v; expected an update", report, again)
 	}
-	if same, err := replay.Verify(t.Context(), log, openBLAS(t), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
+	if same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
 		t.Errorf("%v, %v", same, err)
 	}
 }
@@ -240,7 +241,7 @@ func TestUpdateForgets(t *testing.T) {
 			if len(left) != len(digests(t, weightless, job.Name))-(seen+2-(seen-1)) {
 				t.Errorf("%v are left, expected all but those of the runs %d to %d", left, seen, seen+2)
 			}
-			if same, err := replay.Verify(t.Context(), log, openBLAS(t), job, "latest", event.Ignore{}); err != nil {
+			if same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}); err != nil {
 				t.Errorf("%v, %v", same, err)
 			}
 			// No update comes any more.

@@ -305,7 +305,7 @@ func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 // newSoleMembers returns a worker and a solver that own all partitions.
 func newSoleMembers(t *testing.T, p *topics.Pipeline, job topics.Job, rec event.Recorder) *dispatch.Members {
 	t.Helper()
-	return &dispatch.Members{Pipeline: p, BLAS: openBLAS(t), Bytes: job.Memory, Recorder: rec,
+	return &dispatch.Members{Pipeline: p, Process: dispatch.NewProcess(openBLAS(t)), Bytes: job.Memory, Recorder: rec,
 		Works: ownership.NewSoleOwner(job.Examples.Partitions), Solves: ownership.NewSoleOwner(1), JoinWorkers: func() {},
 		LeaveWorkers: func() {}, Leave: func() {}}
 }

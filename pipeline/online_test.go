@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -98,7 +99,7 @@ func TestSparseChainDependsOnTheLogAlone(t *testing.T) {
 				t.Errorf("interrupted\n%v\nexpected\n%v", got, want)
 			}
 			last := fmt.Sprint(len(want))
-			if _, err := replay.Verify(t.Context(), undisturbed, openBLAS(t), job, last, event.Ignore{}); err != nil {
+			if _, err := replay.Verify(t.Context(), topics.OpenFor(undisturbed, job, nil), dispatch.NewProcess(openBLAS(t)), job, last, event.Ignore{}); err != nil {
 				t.Errorf("verify version %s: %v", last, err)
 			}
 		})

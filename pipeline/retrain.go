@@ -80,7 +80,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	r.retention = files.Retention
 	if choice.Needed(job) {
 		r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
-			return choice.ResolvePlanned(ctx, p, log, blas, job, plan, rows, rec)
+			return choice.ResolvePlanned(ctx, p, dispatch.NewProcess(blas), job, plan, rows, rec)
 		}
 	}
 	if err := r.run(ctx, untilEnd); err != nil {

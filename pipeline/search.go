@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/choice"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -21,7 +22,7 @@ import (
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
 	with func(int, *replay.Candidate) error) error {
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, jobs[0], nil)
+	p, by := topics.OpenFor(log, jobs[0], nil), dispatch.NewProcess(blas)
 	if err := topics.Create(ctx, p, &jobs[0]); err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			link := job.Stages[0].Link
 			of, known := tuned[link]
 			if !known {
-				if of, err = choice.Resolve(ctx, p, log, blas, *job, files, rec); err != nil {
+				if of, err = choice.Resolve(ctx, p, by, *job, files, rec); err != nil {
 					return err
 				}
 				tuned[link] = of
@@ -52,7 +53,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			continue
 		}
 		if chosen == nil {
-			of, err := choice.Resolve(ctx, p, log, blas, *job, files, rec)
+			of, err := choice.Resolve(ctx, p, by, *job, files, rec)
 			if err != nil {
 				return err
 			}
@@ -63,5 +64,5 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			job.Prepare.Scale = chosen.Prepare.Scale
 		}
 	}
-	return replay.SearchIngested(ctx, p, log, blas, jobs, files, folds, rec, with)
+	return replay.SearchIngested(ctx, p, by, jobs, files, folds, rec, with)
 }

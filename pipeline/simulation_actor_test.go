@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -18,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -38,6 +40,7 @@ type actor struct {
 	err        error  // why it ended
 	restart    func() // starts it again
 	submitter  bool
+	awaited    bool // the simulation does not end before it
 	follower   bool
 }
 
@@ -97,7 +100,7 @@ func (s *simulation) restart(a *actor) {
 
 // stopActors kills all actors, and waits until they have returned.
 func (s *simulation) stopActors() {
-	for _, a := range s.actors {
+	for _, a := range slices.Clone(s.actors) {
 		for a.killed, a.waits = true, nil; !a.ended; {
 			s.log.current = a
 			a.resume()
@@ -129,7 +132,7 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 // fresh returns a text that the simulation has not had before.
 func (s *simulation) fresh() string {
 	s.texts++
-	return strconv.Itoa(s.texts)
+	return fmt.Sprintf("%08d", s.texts)
 }
 
 // simKeep is how many versions a simulation keeps.
@@ -229,6 +232,12 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 		}
 		seals = append(seals, *seal)
 	}
+	if s.chooses {
+		s.log.happen(choosing, "it is chosen how sparse rows are prepared")
+		if job, err = choice.Resolve(ctx, p, s.process(p.Log.(actorLog).actor), job, &source.Ingested{}, event.Ignore{}); err != nil {
+			return nil, "", err
+		}
+	}
 	plan, err := planning.Plan(ctx, p, job, s.blas, seals, l, topics.ExamplesRetention{})
 	if err != nil {
 		return nil, "", err
@@ -246,7 +255,7 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 	return report, id, err
 }
 
-// submitting reports whether a submitter still waits for the end of its run.
+// submitting reports whether a submitter still waits for the end of its run, or a version is made again.
 func (s *simulation) submitting() bool {
-	return slices.ContainsFunc(s.actors, func(a *actor) bool { return a.submitter && !a.ended })
+	return slices.ContainsFunc(s.actors, func(a *actor) bool { return (a.submitter || a.awaited) && !a.ended })
 }

@@ -42,8 +42,8 @@ func simConfig(topic kafkalog.Topic) map[string]string {
 // errDenied is why the cluster does not tell the settings of topics.
 var errDenied = errors.New("this process may not describe topics")
 
-func (s simAdmin) Configs(_ context.Context, topics ...string) (map[string]map[string]string, error) {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) Configs(ctx context.Context, topics ...string) (map[string]map[string]string, error) {
+	if err := s.giveWay(ctx); err != nil {
 		return nil, err
 	}
 	if s.chance(0.05) {
@@ -60,30 +60,36 @@ func (s simAdmin) Configs(_ context.Context, topics ...string) (map[string]map[s
 	return found, nil
 }
 
-func (s simAdmin) Create(_ context.Context, topics ...kafkalog.Topic) error {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) Create(ctx context.Context, topics ...kafkalog.Topic) error {
+	if err := s.giveWay(ctx); err != nil {
 		return err
 	}
 	for _, topic := range topics {
 		for len(s.topics[topic.Name]) == 0 || len(s.topics[topic.Name]) < topic.Partitions && s.settings[topic.Name] == nil {
 			s.addPartition(topic.Name, 0)
 		}
+		if isBeside(topic.Name) {
+			s.settings[topic.Name] = simConfig(topic)
+		}
 	}
 	return nil
 }
 
-func (s simAdmin) Delete(_ context.Context, topics ...string) error {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) Delete(ctx context.Context, topics ...string) error {
+	if err := s.giveWay(ctx); err != nil {
 		return err
 	}
 	for _, topic := range topics {
 		delete(s.topics, topic)
+		if isBeside(topic) {
+			delete(s.settings, topic)
+		}
 	}
 	return nil
 }
 
-func (s simAdmin) Compact(_ context.Context, topics ...string) error {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) Compact(ctx context.Context, topics ...string) error {
+	if err := s.giveWay(ctx); err != nil {
 		return err
 	}
 	for _, topic := range topics {
@@ -94,8 +100,8 @@ func (s simAdmin) Compact(_ context.Context, topics ...string) error {
 	return nil
 }
 
-func (s simAdmin) Topics(_ context.Context, prefix string) (found []kafkalog.Topic, err error) {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) Topics(ctx context.Context, prefix string) (found []kafkalog.Topic, err error) {
+	if err := s.giveWay(ctx); err != nil {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.topics)) {
@@ -106,8 +112,8 @@ func (s simAdmin) Topics(_ context.Context, prefix string) (found []kafkalog.Top
 	return found, nil
 }
 
-func (s simAdmin) OffsetsAt(_ context.Context, topic string, at time.Time) (offsets []int64, err error) {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) OffsetsAt(ctx context.Context, topic string, at time.Time) (offsets []int64, err error) {
+	if err := s.giveWay(ctx); err != nil {
 		return nil, err
 	}
 	for _, p := range s.topics[topic] {
@@ -124,16 +130,16 @@ func (s simAdmin) OffsetsAt(_ context.Context, topic string, at time.Time) (offs
 
 func (s simAdmin) Embedded() bool { return false }
 
-func (s simAdmin) IsEmbedded(context.Context) (bool, error) { return false, s.giveWay() }
+func (s simAdmin) IsEmbedded(ctx context.Context) (bool, error) { return false, s.giveWay(ctx) }
 
-func (s simAdmin) Members(_ context.Context, group string) ([]string, error) {
-	return []string{group}, s.giveWay()
+func (s simAdmin) Members(ctx context.Context, group string) ([]string, error) {
+	return []string{group}, s.giveWay(ctx)
 }
 
 func (s simAdmin) Settings(t kafkalog.Topic) map[string]string { return simConfig(t) }
 
-func (s simAdmin) Configure(_ context.Context, topic string, settings map[string]string) error {
-	if err := s.giveWay(); err != nil {
+func (s simAdmin) Configure(ctx context.Context, topic string, settings map[string]string) error {
+	if err := s.giveWay(ctx); err != nil {
 		return err
 	}
 	config := maps.Clone(s.settings[topic])

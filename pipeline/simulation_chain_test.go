@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -61,6 +62,9 @@ func (sc *scenario) withChain(t testing.TB) *scenario {
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m wire.Message) {
+		if isBeside(topic) {
+			return
+		}
 		s.learn(m)
 		s.checkWrite(topic, m)
 	}
@@ -118,6 +122,12 @@ func (s *simulation) startRunner(i int) *actor {
 		r := newRunner(p, job, m, simArithmetic, join, event.Ignore{})
 		if s.windowBytes > 0 {
 			r.windowBytes = s.windowBytes
+		}
+		if s.chooses {
+			r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
+				s.log.happen(choosing, "%s chooses stages", a.name)
+				return choice.ResolvePlanned(ctx, p, s.process(a), job, plan, rows, event.Ignore{})
+			}
 		}
 		files, err := source.IngestFiles(context.Background(), p, job, event.Ignore{})
 		if err == nil {

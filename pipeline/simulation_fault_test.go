@@ -11,8 +11,11 @@ func (s *simulation) injectFault() {
 		a = a.process
 	}
 	n := s.random.IntN(14)
-	if s.operators && s.random.IntN(3) == 0 {
+	switch {
+	case s.operators && s.random.IntN(3) == 0:
 		n = 12
+	case s.files && s.random.IntN(2) == 0, s.chain != nil && s.chain.loses && s.random.IntN(3) == 0:
+		n = 11
 	}
 	switch n {
 	case 0, 1, 2:
@@ -36,6 +39,9 @@ func (s *simulation) injectFault() {
 		all[n].lose()
 	case 10:
 		topic := []string{s.topics.Statistics, s.topics.Examples}[s.random.IntN(2)]
+		if s.chooses && s.chain == nil {
+			topic = s.topics.Statistics // a preparation is chosen by half of the partitions that there are
+		}
 		if partitions := s.log.topics[topic]; len(partitions) == 2 {
 			s.log.happen(growth, "%s gets another partition", topic)
 			s.log.addPartition(topic, 0)

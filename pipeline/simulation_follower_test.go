@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -112,6 +111,9 @@ func (s *simulation) writeSource() {
 	}
 	p.append(m)
 	p.last().Time = s.now()
+	if !s.labelsLater && s.random.IntN(4) == 0 { // who follows recognises the message that was read last, whatever its time
+		p.last().Time = []time.Time{{}, time.UnixMilli(-1), time.UnixMilli(simNow)}[s.random.IntN(3)]
+	}
 }
 
 // writeOutcome writes an outcome of the rows of a customer, or a message that is none.
@@ -193,57 +195,6 @@ func (s *simulation) startFollower(i int) {
 		return f.Run(context.Background())
 	})
 	a.follower = true
-}
-
-// threads are what a process waits for.
-type threads []*actor
-
-// idle reports whether all go on.
-func (t threads) idle() bool {
-	return !slices.ContainsFunc(t, func(a *actor) bool { return a.ended })
-}
-
-// inThreads runs each feed of a process in a thread of it, until all have ended, or one has an error.
-func (s *simulation) inThreads(ctx context.Context, process *actor, feeds []*source.Feed) (err error) {
-	var running threads
-	for n, feed := range feeds {
-		running = append(running, s.startThread(process, fmt.Sprintf("%s, feed %d", process.name, n), func() error { return feed.Run(ctx) }))
-	}
-	for len(running) > 0 {
-		process.waits = running
-		killed := process.giveWay()
-		process.waits = nil
-		if err == nil {
-			err = killed
-		}
-		for _, t := range running {
-			if t.ended && t.err != nil && err == nil {
-				err = t.err
-			}
-		}
-		running = slices.DeleteFunc(running, func(t *actor) bool { return t.ended })
-		if err != nil {
-			for _, t := range running {
-				t.killed, t.paused, t.waits = true, 0, nil
-			}
-		}
-		if killed != nil {
-			return killed
-		}
-	}
-	return err
-}
-
-// startThread adds a thread of a process.
-func (s *simulation) startThread(process *actor, name string, do func() error) *actor {
-	t := &actor{name: name, process: process, restart: func() {}}
-	t.resume, _ = iter.Pull(func(yield func(struct{}) bool) {
-		t.yield = yield
-		t.err = do()
-		t.ended = true
-	})
-	s.actors = append(s.actors, t)
-	return t
 }
 
 // checkIngested checks that each row of the topic that is followed counts once, with the label of its outcome.

@@ -45,6 +45,8 @@ type simPartition struct {
 	first, end int64
 	messages   []protocol.Message
 	written    map[int64]int // the step in which a message was written, by its offset
+	reuses     bool          // offsets were used again
+	reused     int64         // the lowest of them
 }
 
 // addPartition adds a partition to a topic. It has no messages yet, and its offsets begin at first.
@@ -87,11 +89,20 @@ func (p *simPartition) expire(before int64) {
 func (p *simPartition) truncate(from int64) {
 	p.messages = slices.Clone(p.messages[:p.index(from)])
 	p.end = from
+	p.reuse(from)
 }
 
 // remake deletes everything, as if the topic were deleted and created: offsets begin at 0 again.
 func (p *simPartition) remake() {
 	p.messages, p.first, p.end = nil, 0, 0
+	p.reuse(0)
+}
+
+// reuse notes that offsets are used again.
+func (p *simPartition) reuse(from int64) {
+	if !p.reuses || from < p.reused {
+		p.reuses, p.reused = true, from
+	}
 }
 
 // gone reports whether a subscription that wants an offset gets the error that the offset is gone.
@@ -148,7 +159,13 @@ func (l actorLog) self() *actor {
 	return l.actor
 }
 
-func (l actorLog) giveWay() error { return l.self().giveWay() }
+// giveWay gives control to the scheduler. It returns the error of the context if that has ended meanwhile.
+func (l actorLog) giveWay(ctx context.Context) error {
+	if err := l.self().giveWay(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
 
 // chance reports whether a fault of that probability happens now.
 func (l actorLog) chance(probability float64) bool {
@@ -164,8 +181,8 @@ func (l actorLog) choose(n int) int {
 }
 
 // Bounds returns the first offset of a partition, and the one after its last.
-func (l actorLog) Bounds(_ context.Context, topic string, partition int) (first, end int64, err error) {
-	if err := l.giveWay(); err != nil {
+func (l actorLog) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	if err := l.giveWay(ctx); err != nil {
 		return 0, 0, err
 	}
 	p := l.topics[topic][partition]
@@ -173,8 +190,8 @@ func (l actorLog) Bounds(_ context.Context, topic string, partition int) (first,
 }
 
 // Spans returns the offsets that each partition has.
-func (l actorLog) Spans(_ context.Context, topic string) (spans []coverage.Span, err error) {
-	if err := l.giveWay(); err != nil {
+func (l actorLog) Spans(ctx context.Context, topic string) (spans []coverage.Span, err error) {
+	if err := l.giveWay(ctx); err != nil {
 		return nil, err
 	}
 	for n, p := range l.topics[topic] {
@@ -187,8 +204,8 @@ func (l actorLog) Spans(_ context.Context, topic string) (spans []coverage.Span,
 const oldAge = 1000
 
 // Before returns offsets before which all messages are old.
-func (l actorLog) Before(_ context.Context, topic string, age time.Duration) (offsets []int64, err error) {
-	if err := l.giveWay(); err != nil {
+func (l actorLog) Before(ctx context.Context, topic string, age time.Duration) (offsets []int64, err error) {
+	if err := l.giveWay(ctx); err != nil {
 		return nil, err
 	}
 	steps := oldAge
@@ -202,8 +219,8 @@ func (l actorLog) Before(_ context.Context, topic string, age time.Duration) (of
 }
 
 // DeleteBefore deletes messages, or does not.
-func (l actorLog) DeleteBefore(_ context.Context, topic string, partition int, offset int64) error {
-	if err := l.giveWay(); err != nil {
+func (l actorLog) DeleteBefore(ctx context.Context, topic string, partition int, offset int64) error {
+	if err := l.giveWay(ctx); err != nil {
 		return err
 	}
 	p := l.topics[topic][partition]
@@ -212,8 +229,8 @@ func (l actorLog) DeleteBefore(_ context.Context, topic string, partition int, o
 }
 
 // Partitions returns how many partitions a topic has.
-func (l actorLog) Partitions(_ context.Context, topic string) (int, error) {
-	return len(l.topics[topic]), l.giveWay()
+func (l actorLog) Partitions(ctx context.Context, topic string) (int, error) {
+	return len(l.topics[topic]), l.giveWay(ctx)
 }
 
 // Range reads a range of offsets. Retention may delete messages while they are read.
@@ -230,10 +247,10 @@ type simRange struct {
 	begun        bool
 }
 
-func (r *simRange) Next(context.Context) (protocol.Message, error) {
+func (r *simRange) Next(ctx context.Context) (protocol.Message, error) {
 	if !r.begun || r.chance(0.1) { // others may write and delete between two fetches
 		r.begun = true
-		if err := r.giveWay(); err != nil {
+		if err := r.giveWay(ctx); err != nil {
 			return protocol.Message{}, err
 		}
 	}
@@ -267,6 +284,7 @@ type simSubscription struct {
 	positions  []protocol.Position
 	partitions []*simPartition // of the positions
 	ready      []int           // buffer of deliverable
+	waits      context.Context // of who waits
 }
 
 // has reports whether position i has something to deliver: a message, or the error that its messages are deleted.
@@ -276,9 +294,9 @@ func (s *simSubscription) has(i int) bool {
 	return n > 0 && p.messages[n-1].Offset >= at.Offset || p.gone(at.Offset, at.Compacted)
 }
 
-// idle reports whether there is nothing to deliver, and no value from wake.
+// idle reports whether there is nothing to deliver, no value from wake, and whoever waits is not to stop.
 func (s *simSubscription) idle() bool {
-	if len(s.wake) > 0 {
+	if len(s.wake) > 0 || s.waits.Err() != nil {
 		return false
 	}
 	for i := range s.positions {
@@ -300,10 +318,10 @@ func (s *simSubscription) deliverable() []int {
 	return s.ready
 }
 
-func (s *simSubscription) Next(context.Context, time.Duration) (*protocol.Delivery, bool, error) {
+func (s *simSubscription) Next(ctx context.Context, _ time.Duration) (*protocol.Delivery, bool, error) {
 	self := s.self()
-	self.waits = s
-	err := self.giveWay()
+	self.waits, s.waits = s, ctx
+	err := s.giveWay(ctx)
 	self.waits = nil
 	if err != nil {
 		return nil, false, err

@@ -38,13 +38,18 @@ const (
 	setting      move = "a setting of a topic changes"
 	aged         move = "examples are older than their retention"
 	shortening   move = "a topic that is followed loses messages"
+	choosing     move = "stages, or a preparation, are chosen"
+	searching    move = "a run of a search ends"
+	verification move = "a version is made again"
+	unverified   move = "a version can't be made again, as examples are lost"
 	renewal      move = "a topic that is followed is made anew"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
 	truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, joining, stop, restaging, spreading, abortion,
-	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal}
+	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
+	choosing, searching, unverified}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

@@ -19,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // operated makes of a scenario one in which operators give commands that change something, at any time: they forget
@@ -36,7 +37,8 @@ func (sc *scenario) givingUp() *scenario {
 
 // operate starts an operator, who gives one command.
 func (s *simulation) operate() {
-	commands := []func(context.Context, *topics.Pipeline) error{s.listRuns, s.listSources, s.attachTo, s.checkTopics, s.countWaiting}
+	commands := []func(context.Context, *topics.Pipeline) error{s.listRuns, s.listSources, s.attachTo, s.checkTopics, s.countWaiting,
+		s.verifyOne, s.verifyOne, s.searchSome}
 	if s.operators {
 		commands = append(commands, s.submitOne, s.pinOne, s.removeOne, s.cancelOne, s.forgetSome, s.forgetSome, s.removeSource)
 	}
@@ -57,7 +59,8 @@ func (s *simulation) said(err error) bool {
 	for _, kind := range []any{
 		new(*protocol.NoVersionError), new(*protocol.GoneError), new(*dispatch.UnknownRunError), new(*dispatch.EndedError),
 		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*versions.VersionsError), new(*erase.NoRowsError),
-		new(*source.UnknownSourcesError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
+		new(*source.UnknownSourcesError), new(*heed.MissingPlanError), new(*replay.MissingExamplesError),
+		new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
 	} {
 		if errors.As(err, kind) {
 			return true
@@ -74,6 +77,9 @@ func (s *simulation) changes(format string, values ...any) {
 }
 
 func (s *simulation) drawVersion() string {
+	if n := len(s.versions); n > 0 && s.random.IntN(3) > 0 {
+		return strconv.Itoa(s.versions[s.random.IntN(n)].Version)
+	}
 	return []string{protocol.Latest, strconv.Itoa(1 + s.random.IntN(8))}[s.random.IntN(2)]
 }
 
@@ -99,7 +105,13 @@ func (s *simulation) listRuns(ctx context.Context, p *topics.Pipeline) error {
 	if err != nil {
 		return err
 	}
-	_, err = replay.Mistakes(ctx, p, s.blas, model, 2)
+	if _, err = replay.Mistakes(ctx, p, s.blas, model, 2); err != nil || model.Sparse() || model.Task() == examples.SeveralLabels {
+		return err
+	}
+	rows, split, err := replay.HeldOutRows(ctx, p, model, 3, 1)
+	if len(rows) > 3 || len(rows) > 0 && split == examples.Train {
+		s.fail("version %d has %d held-out rows, which are %v rows", model.Manifest.Version, len(rows), split)
+	}
 	return err
 }
 
@@ -183,8 +195,8 @@ func (s *simulation) cancelOne(ctx context.Context, p *topics.Pipeline) error {
 
 func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 	_, n, examples := s.drawPartition(s.topics.Examples)
-	what := erase.ToForget{Now: s.random.IntN(2) == 0, Lost: []string{"", heed.RestoreLost, heed.DropLost}[s.random.IntN(3)]}
-	at := examples.first + s.random.Int64N(examples.end-examples.first+1)
+	what := erase.ToForget{Now: s.random.IntN(2) == 0, Lost: []string{"", "", "", heed.RestoreLost, heed.DropLost}[s.random.IntN(5)]}
+	at := s.drawOffset(examples)
 	switch s.random.IntN(4) {
 	case 0:
 		what.Keys = []string{"shop"}
@@ -199,17 +211,32 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 			what.Rows = coverage.Forgotten{rows}
 		}
 	case 2:
-		read, ok := erase.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+3))
+		if partitions := s.log.topics[simSource]; partitions != nil {
+			n = s.random.IntN(len(partitions))
+			at = s.drawOffset(partitions[n])
+		}
+		read, ok := erase.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+s.random.Int64N(3)))
 		if !ok {
 			return errors.New("what was read can't be parsed")
 		}
-		what.Read, what.Keys = []erase.SourceRows{read}, []string{"customer 1"}
+		what.Read = []erase.SourceRows{read}
+		if s.random.IntN(2) == 0 {
+			what.Keys = []string{"customer 1"}
+		}
 	case 3:
-		what.Rows = coverage.Forgotten{{Partition: n, From: at, To: at + 2}}
+		what.Rows = coverage.Forgotten{{Partition: n, From: at, To: at + 1 + s.random.Int64N(2)}}
 	}
 	s.changes("rows are forgotten: %+v", what)
 	_, err := erase.Forget(ctx, p, s.job, what)
 	return err
+}
+
+// drawOffset returns an offset that a partition has, or its end.
+func (s *simulation) drawOffset(p *simPartition) int64 {
+	if n := len(p.messages); n > 0 && s.random.IntN(8) > 0 {
+		return p.messages[s.random.IntN(n)].Offset
+	}
+	return p.end
 }
 
 func (s *simulation) removeSource(ctx context.Context, p *topics.Pipeline) error {

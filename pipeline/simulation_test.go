@@ -56,9 +56,8 @@ var (
 //   - transactions of other producers are aborted, so that offsets have no messages (examples of chains);
 //   - examples are older than their retention, which changes, and the settings of topics are not told (aging);
 //   - a topic that two processes follow loses messages, or is made anew, while partitions are added to the examples (followed);
-//   - operators list, describe, check and attach, and in some scenarios pin and remove versions, cancel runs, remove sources,
-//     forget rows and decide
-//     what was forgotten (operated);
+//   - operators list, describe, check, attach, verify and search, and in some scenarios pin and remove versions, cancel runs,
+//     remove sources, forget rows and decide what was forgotten (operated);
 //   - topics are made anew (residuals, statistics, weights), or get another partition (statistics, examples).
 //
 // The examples of the scenarios are messages of other producers, or a source: with messages that are repeated, that are of interrupted
@@ -93,6 +92,10 @@ var (
 //
 // A run may fail only if messages were lost after a submitter began to plan it, and the reason must be about the log (checkFailure).
 // Once the faults are over, a run must succeed, whatever was lost before (checkRecovery).
+//
+// Whoever makes a version again, while others work or after that, gets its weights, or an error that says which examples are gone, which is
+// so (checkVerified). A search beside other runs has the weights of runs of its jobs. Stages that are chosen are those that are chosen
+// without faults.
 //
 // What must hold at the end (checkEnd): every run has ended, and the version of a
 // run that is done can be read, before and after compaction.
@@ -222,6 +225,11 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, sparseChainExamples(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax), columns(link.Softmax, 2)),
 		newChainScenario(t, sparseChainExamples(), 100, mergingOptions(), columns(link.Logistic, 2)).losing(),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
+		emptyChainScenario(t, heldOutExamples(), 100, chainOptions(), ending(columns(link.Softmax, 1)), ending(columns(link.Identity, 1)),
+			ending(columns(link.Softmax, 1))).choosing().withChain(t),
+		emptyScenario(t, sparseExamples(), 1<<19, columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
+			j.Untuned, j.Unlinked = true, true
+		}).choosing().withReference(t),
 	}
 }
 
@@ -298,6 +306,7 @@ type scenario struct {
 	followers   bool                      // a topic is followed: see followed
 	labelsLater bool                      // the labels of its rows come later: see later
 	csv         []string                  // files that are ingested: see withFiles
+	chooses     bool                      // stages are chosen, or how sparse rows are prepared: see choosing
 	cache       *codecCache
 }
 
@@ -352,6 +361,9 @@ func (sc *scenario) learnFrom(t testing.TB, workers int) {
 	s := sc.simulation(0)
 	s.random = nil
 	s.log.onWrite = func(topic string, m wire.Message) {
+		if isBeside(topic) {
+			return
+		}
 		s.learn(m)
 		s.checkWrite(topic, m)
 	}
@@ -395,6 +407,7 @@ type simulation struct {
 	runners        []*simMembership // by runner
 
 	faultsLeft  int
+	faultRate   float64        // the probability of a fault in a step
 	dataLost    bool           // a message that a run may need was lost or expired
 	oneClass    bool           // what is left of the examples has one class: no run can use it
 	historyLost bool           // messages of plans, versions or weights were lost, so checkEnd can't compare
@@ -482,6 +495,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	}
 	s.chunk, s.encodes = int(seed/5%4/3), seed%29 == 0
 	s.ledgerMessages = 1 + s.random.IntN(8)
+	s.faultRate = []float64{0.01, 0.01, 0.002, 0.0005}[s.random.IntN(4)] // early ones, and some when there are versions
 	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
 	if sc.chain != nil {
 		s.stores = s.random.IntN(2) == 0
@@ -500,6 +514,9 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 		s.checkChainRecovery()
 	default:
 		s.checkRecovery()
+	}
+	if s.violation == nil && (s.random.IntN(8) == 0 || s.dataLost && s.random.IntN(2) == 0) {
+		s.verifyAfter()
 	}
 	s.stopActors()
 	if s.log.deliver(math.MaxInt); s.violation == nil {
@@ -536,7 +553,7 @@ func (s *simulation) goOn() {
 	s.log.step = s.steps
 	s.log.deliver(s.steps)
 	s.steps++
-	if s.faultsLeft > 0 && s.random.Float64() < 0.01 {
+	if s.faultsLeft > 0 && s.random.Float64() < s.faultRate {
 		s.faultsLeft--
 		s.injectFault()
 		if s.faultsLeft == 0 {

@@ -35,6 +35,9 @@ func (l *simLog) deliver(until int) {
 			continue
 		}
 		l.delayed = slices.Delete(l.delayed, i, i+1)
+		if r.partition >= len(l.topics[r.topic]) {
+			continue // the topic is deleted
+		}
 		l.happen(lateRequest, "%d messages for %s[%d] arrive late", len(r.messages), r.topic, r.partition)
 		l.apply(r.topic, r.partition, r.messages)
 	}
@@ -68,7 +71,7 @@ var errRefused = errors.New("this process may not write")
 
 // Append writes the messages in one or more requests. A request whose answer is lost is written again; it may itself arrive before
 // that, or much later. If the actor is killed, its request may still arrive. A refused request never does.
-func (l actorLog) Append(_ context.Context, topic string, partition int, messages ...wire.Message) (base int64, err error) {
+func (l actorLog) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (base int64, err error) {
 	for base = -1; len(messages) > 0; {
 		n := len(messages)
 		if l.chance(0.3) {
@@ -77,7 +80,7 @@ func (l actorLog) Append(_ context.Context, topic string, partition int, message
 		var first int64
 		sent := l.step
 		for again := true; again; {
-			if err := l.giveWay(); err != nil {
+			if err := l.giveWay(ctx); err != nil {
 				if l.chance(0.3) {
 					l.delay(topic, partition, sent, messages[:n])
 				}
@@ -98,7 +101,7 @@ func (l actorLog) Append(_ context.Context, topic string, partition int, message
 		}
 		messages = messages[n:]
 	}
-	return base, l.giveWay()
+	return base, l.giveWay(ctx)
 }
 
 // Scatter writes the messages in random order, and returns the offsets of those that were given.

@@ -48,7 +48,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	if err != nil {
 		return nil, nil, err
 	}
-	if job, err = choice.Resolve(ctx, p, log, blas, job, ingested, rec); err != nil {
+	if job, err = choice.Resolve(ctx, p, dispatch.NewProcess(blas), job, ingested, rec); err != nil {
 		return nil, nil, err
 	}
 	// Not before: others would wait for the partitions of a process that still ingests. Not later: joining takes seconds.

@@ -11,12 +11,14 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
@@ -41,12 +43,34 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 	return list
 }
 
+// A version that is removed while its history is read is still what the history ends with: it is compared, or its examples are missing.
+func TestHistoryEndsWithTheVersion(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	train(t, log, job)
+	p := topics.Open(log, job.Name, nil)
+	asked, err := p.Version(t.Context(), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := versions.RemoveVersions(t.Context(), p, []string{"1"}, true); err != nil {
+		t.Fatal(err)
+	}
+	past, err := heed.ReadHistory(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := past.Runs(asked)
+	if err != nil || len(runs) != 1 || runs[0].Version != 1 || runs[0].Manifest.Digest() != asked.Digest() {
+		t.Errorf("the history of version 1 is %+v, %v", runs, err)
+	}
+}
+
 // checkVerified verifies a version, and checks which versions are the same, and that nothing is written to the topics of the pipeline and
 // nothing left beside them.
 func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) {
 	t.Helper()
 	before := ends(t, log)
-	same, err := replay.Verify(t.Context(), log, openBLAS(t), job, version, event.Ignore{})
+	same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +169,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
 	job.Examples.Partitions = 2
 	verify := func(log *kafkalog.Log) error {
-		_, err := replay.Verify(t.Context(), log, openBLAS(t), job, protocol.Latest, event.Ignore{})
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
 		return err
 	}
 	t.Run("no version", func(t *testing.T) {
@@ -228,7 +252,7 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	train(t, log, job)
 	before := ends(t, log)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := replay.Verify(ctx, log, openBLAS(t), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, expected an interruption", err)
 	}
 	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {

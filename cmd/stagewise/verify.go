@@ -8,7 +8,9 @@ import (
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 func newVerify() *cobra.Command {
@@ -35,7 +37,7 @@ func newVerify() *cobra.Command {
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withPipeline(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
-				same, err := replay.Verify(cmd.Context(), log, blas, c.Job(), args[0], recorder)
+				same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
 				finish()
 				for _, v := range same {
 					fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)

@@ -10,8 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -40,16 +39,16 @@ type candidate struct {
 // Resolve returns the job with the stages that predict held-out rows best, by the loss of the last link: a candidate, up to one of its
 // stages. The run of the job then learns from all rows. A job whose stages are not to be chosen it returns as it is. The files of the
 // job must be ingested.
-func Resolve(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
-		return tunedToFiles(ctx, p, log, blas, job, ingested, rec)
+		return tunedToFiles(ctx, p, by, job, ingested, rec)
 	}
 	if !Needed(job) {
 		return job, nil
 	}
 	return resolve(ctx, p, job, sealedRows(ingested), rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
-		return replay.SearchIngested(ctx, p, log, blas, jobs, ingested, 0, &notices{rec}, with)
+		return replay.SearchIngested(ctx, p, by, jobs, ingested, 0, &notices{rec}, with)
 	})
 }
 
@@ -64,13 +63,13 @@ func sealedRows(ingested *source.Ingested) (rows int64) {
 }
 
 // ResolvePlanned is as [Resolve], of a job of a chain whose rows are those of the plan of its first run: so many.
-func ResolvePlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, plan *schemas.Plan,
+func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
-		return tunedToPlan(ctx, p, log, blas, job, plan, rows, rec)
+		return tunedToPlan(ctx, p, by, job, plan, rows, rec)
 	}
 	return resolve(ctx, p, job, rows, rec, func(jobs []topics.Job, with func(int, *replay.Candidate) error) error {
-		return replay.SearchPlanned(ctx, p, log, blas, jobs[0], slices.All(jobs), plan, 0, &notices{rec}, with)
+		return replay.SearchPlanned(ctx, p, by, jobs[0], slices.All(jobs), plan, 0, &notices{rec}, with)
 	})
 }
 

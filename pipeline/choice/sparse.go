@@ -11,10 +11,9 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -58,7 +57,7 @@ func sparsePreparations() []schemas.Prepare {
 // tunedToFiles returns a job whose one stage is the columns of examples, if these are sparse, with the preparation, the passes and the
 // ridge that predict held-out rows of its files best: see tuned. The link is the identity if nobody says another, as that of one label has
 // the lowest error in few passes. A job that starts from a version has what that was fitted with.
-func tunedToFiles(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, ingested *source.Ingested,
+func tunedToFiles(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, ingested *source.Ingested,
 	rec event.Recorder) (topics.Job, error) {
 	if job.Warm != "" {
 		return asBefore(ctx, p, job)
@@ -87,7 +86,7 @@ func tunedToFiles(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, bl
 		identity.Stages[0].Link = quadraticLink(job.Examples.Task())
 	}
 	found, chosen, err := tuned(identity, rows, rec, func(trial topics.Job, jobs iter.Seq2[int, topics.Job], with seen) error {
-		return replay.SearchSome(ctx, p, log, blas, trial, jobs, ingested, partitions, &notices{rec}, with)
+		return replay.SearchSome(ctx, p, by, trial, jobs, ingested, partitions, &notices{rec}, with)
 	})
 	if !chosen {
 		return job, err
@@ -97,7 +96,7 @@ func tunedToFiles(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, bl
 
 // tunedToPlan is as tunedToFiles, by the rows of the first run of a chain: so many. The link stays, as updates on sparse rows can't have
 // the identity.
-func tunedToPlan(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, plan *schemas.Plan,
+func tunedToPlan(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	if job.Prepare = plan.Prepare; len(model.CheckOccurring(job.Stages)) > 0 {
 		return job, nil // the run says why it is refused
@@ -107,7 +106,7 @@ func tunedToPlan(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, bla
 	}
 	partitions := enough(len(plan.Spans), max(rows, 1))
 	found, _, err := tuned(job, rows, rec, func(trial topics.Job, jobs iter.Seq2[int, topics.Job], with seen) error {
-		return replay.SearchPlanned(ctx, p, log, blas, trial, jobs, plan, partitions, &notices{rec}, with)
+		return replay.SearchPlanned(ctx, p, by, trial, jobs, plan, partitions, &notices{rec}, with)
 	})
 	return found, err
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -37,7 +36,7 @@ type TrainOptions struct {
 // Members are the memberships of this process in the groups of workers and solvers, and what its worker and solver need.
 type Members struct {
 	*topics.Pipeline
-	BLAS          *kernel.BLAS
+	Process
 	Bytes         int64            // for rows, blocks and matrices
 	Store         *partition.Store // counts instead of bytes; nil: nothing stays for later runs
 	Recorder      event.Recorder
@@ -55,8 +54,8 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 		return nil, err
 	}
 	CheckStore(ctx, p, store)
-	m := &Members{Pipeline: p, BLAS: blas, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: func() {}, LeaveWorkers: func() {},
-		Leave: func() {}}
+	m := &Members{Pipeline: p, Process: NewProcess(blas), Bytes: bytes, Store: store, Recorder: rec,
+		JoinWorkers: func() {}, LeaveWorkers: func() {}, Leave: func() {}}
 	if p.Admin.Embedded() {
 		m.Works, m.Solves = ownership.NewSoleOwner(job.Examples.Partitions), ownership.NewSoleOwner(1)
 		return m, nil
@@ -105,23 +104,31 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	if _, alone := m.Works.(ownership.SoleOwner); alone { // there may be more partitions than when this process joined
 		m.Works = ownership.NewSoleOwner(topics.PartitionsFor(plan))
 	}
-	roles, ctx := errgroup.WithContext(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first sync.Once // error of a role, which ends the others
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	rec := event.Serialised(newOnce(m.Recorder))
-	roles.Go(func() error {
+	role := func(do func() error) func() {
+		return func() {
+			if ended := do(); ended != nil {
+				first.Do(func() { err = ended })
+				cancel()
+			}
+		}
+	}
+	m.together(role(func() error {
 		return UnlessStopped(working, m.work(working, plan, l.Next, rec))
-	})
-	roles.Go(func() error {
+	}), role(func() error {
 		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.Solves, plan, l.Next, rec))
-	})
-	roles.Go(func() error {
+	}), role(func() error {
 		defer stop()
 		var err error
 		report, err = Follow(ctx, m.Pipeline, plan, l, rec)
 		return err
-	})
-	if err := roles.Wait(); err != nil {
+	}))
+	if err != nil {
 		return nil, err
 	}
 	return report, nil
@@ -129,8 +136,9 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 
 // work works on a run until the run has ended.
 func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
+	o := worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
 	for {
-		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true}, rec).Work(ctx)
+		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, o, rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err

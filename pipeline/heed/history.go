@@ -67,6 +67,9 @@ func (h *History) Runs(asked *schemas.Manifest) (runs []EarlierRun, err error) {
 			r.Manifest = &h.versions[i].Manifest
 			r.Plan, r.Version = r.Manifest.Plan, r.Manifest.Version
 		}
+		if id == asked.Run { // it may have been removed since it was read
+			r.Manifest, r.Plan, r.Version = asked, asked.Plan, asked.Version
+		}
 		if r.Plan == nil {
 			return nil, &MissingPlanError{Version: asked.Version, Run: id, Topic: h.topic}
 		}

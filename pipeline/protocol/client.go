@@ -51,6 +51,15 @@ func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	}
 }
 
+// Beside returns a client of the same log for another pipeline, which reads the examples of this one.
+func (c *Client) Beside(name string) *Client {
+	beside := *c
+	beside.Topics, beside.GiveUp = TopicsOf(name), 0
+	beside.Topics.Examples = c.Topics.Examples
+	beside.Crosses, beside.newest = new(accumulate.CrossPool), new(atomic.Pointer[model.Model])
+	return &beside
+}
+
 // Between calls with for the messages of a partition with offsets from (included) to to (excluded), in order. An error of with
 // ends it, and is returned.
 func (c *Client) Between(ctx context.Context, topic string, partition int, from, to int64, with func(Message) error) error {

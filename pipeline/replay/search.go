@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -38,23 +36,23 @@ type Candidate struct {
 // What runs have in common stays in memory. They write to topics of their own, which are deleted at the end. An error
 // of with ends the search. With folds, of which there are at least two, each job is trained that often, and each run
 // holds out one fold in place of what the job says; runs with the same fold follow one another, as they have more in common.
-func SearchIngested(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job,
+func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process, jobs []topics.Job,
 	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, log, blas, jobs[0], slices.All(jobs), max(folds, 1), rec, plansOf(ctx, p, blas, files, folds, 0), with)
+	return search(ctx, p, by, jobs[0], slices.All(jobs), max(folds, 1), rec, plansOf(ctx, p, by, files, folds, 0), with)
 }
 
 // SearchSome is as [SearchIngested], over so many of the first partitions, without folds. job is like all jobs, of which the next is asked
 // for when with has seen the run of the one before.
-func SearchSome(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+func SearchSome(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	jobs iter.Seq2[int, topics.Job], files *source.Ingested, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, log, blas, job, jobs, 1, rec, plansOf(ctx, p, blas, files, 0, partitions), with)
+	return search(ctx, p, by, job, jobs, 1, rec, plansOf(ctx, p, by, files, 0, partitions), with)
 }
 
 // plansOf returns what plans the runs of a search over files that were ingested. partitions is how many of the first are read; 0: all.
-func plansOf(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, files *source.Ingested, folds, partitions int) planner {
+func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files *source.Ingested, folds, partitions int) planner {
 	var first *schemas.Plan
 	return func(number int, job topics.Job) (*schemas.Plan, error) {
-		plan, err := searchPlan(ctx, p, job, blas, files)
+		plan, err := searchPlan(ctx, p, job, by, files)
 		if err != nil {
 			return nil, err
 		}
@@ -78,9 +76,9 @@ type planner func(number int, job topics.Job) (*schemas.Plan, error)
 
 // SearchPlanned is as [SearchSome], over the rows of a plan of a full run, which may be of a chain. partitions is how many of the first
 // spans are read; 0: all.
-func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job,
+func SearchPlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	jobs iter.Seq2[int, topics.Job], plan *schemas.Plan, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, log, blas, job, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
+	return search(ctx, p, by, job, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
 		own := *plan
 		if partitions > 0 {
 			own.Spans = plan.Spans[:min(partitions, len(plan.Spans))]
@@ -91,9 +89,9 @@ func SearchPlanned(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, b
 }
 
 // search trains all jobs so many times, by the plans that planned returns.
-func search(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *kernel.BLAS, first topics.Job,
+func search(ctx context.Context, p *topics.Pipeline, by dispatch.Process, first topics.Job,
 	jobs iter.Seq2[int, topics.Job], times int, rec event.Recorder, planned planner, with func(int, *Candidate) error) (err error) {
-	s, err := beside(ctx, p, log, first, "search", partition.NewSharingStore, blas, rec)
+	s, err := beside(ctx, p, by, first, "search", partition.NewSharingStore, rec)
 	if err != nil {
 		return err
 	}
@@ -121,13 +119,14 @@ func search(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, blas *ke
 }
 
 // searchPlan returns the plan of a run of a search.
-func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.BLAS, files *source.Ingested) (*schemas.Plan, error) {
+func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, by dispatch.Process,
+	files *source.Ingested) (*schemas.Plan, error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
 	job.Examples = files.Reading(job.Examples)
-	return planning.Plan(ctx, p, job, blas, files.Seals, l, files.Retention)
+	return planning.Plan(ctx, p, job, by.BLAS, files.Seals, l, files.Retention)
 }
 
 // surveys are the results of surveys, by what they depend on.
@@ -176,8 +175,8 @@ func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*
 // beside creates topics beside those of the pipeline, for runs that only this process makes. Their names begin with
 // that of the pipeline, and have a word that says what for, and one that no other has. What a process has left there
 // that was killed is deleted, if no other process can be at work.
-func beside(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, job topics.Job, word string,
-	newStore func(int64) *partition.Store, blas *kernel.BLAS, rec event.Recorder) (*again, error) {
+func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, word string,
+	newStore func(int64) *partition.Store, rec event.Recorder) (*again, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err
@@ -196,12 +195,11 @@ func beside(ctx context.Context, p *topics.Pipeline, log *kafkalog.Log, job topi
 		return nil, err
 	}
 	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // which is not created
-	beside := topics.Open(log, job.Name, p.Memory)
-	beside.Topics.Examples, beside.Archive = p.Topics.Examples, p.Archive
+	beside := p.Beside(job.Name)
 	topics, store, nothing := topics.Topics(job), newStore(bytes), func() {}
 	dispatch.CheckStore(ctx, beside, store)
 	a := &again{topics: Names(topics), Members: &dispatch.Members{
-		Pipeline: beside, BLAS: blas, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
+		Pipeline: beside, Process: by, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
 		Works: ownership.NewSoleOwner(job.Examples.Partitions), Solves: ownership.NewSoleOwner(1),
 	}}
 	if err := p.Admin.Create(ctx, topics...); err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -28,16 +27,15 @@ type Verified struct {
 	Digest  wire.Digest // of its weights
 }
 
-// Verify reproduces a version of the job's pipeline from the log: its last full run, and the
+// Verify reproduces a version of the job's pipeline, p, from the log: its last full run, and the
 // updates since. It compares the weights with those of all versions on the way that are still known, and returns these
 // versions in order, the requested one last. version is its number, its run, or [protocol.Latest]. Verify
 // writes to topics of its own, and deletes them at the end. The error is a *[DigestError] if the weights of a version
 // differ, and a *[heed.MissingPlanError], a *[MissingExamplesError] or an *[ArithmeticError] if the version can't be
 // reproduced.
-func Verify(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, version string,
+func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, version string,
 	rec event.Recorder) (same []Verified, err error) {
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job, nil)
 	runs, err := heed.HistoryOf(ctx, p, version)
 	if err != nil {
 		return nil, err
@@ -47,10 +45,10 @@ func Verify(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topic
 			return nil, err
 		}
 	}
-	if err := CheckHistory(ctx, p, runs, planning.Arithmetic(blas), rec); err != nil {
+	if err := CheckHistory(ctx, p, runs, by.Arithmetic, rec); err != nil {
 		return nil, err
 	}
-	again, err := beside(ctx, p, log, job, "verify", partition.NewStore, blas, rec)
+	again, err := beside(ctx, p, by, job, "verify", partition.NewStore, rec)
 	if err != nil {
 		return nil, err
 	}

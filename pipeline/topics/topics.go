@@ -72,6 +72,13 @@ func OpenForRuns(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	return p
 }
 
+// Beside returns another pipeline on the same log, which reads the examples of this one.
+func (p *Pipeline) Beside(name string) *Pipeline {
+	beside := *p
+	beside.Client, beside.Sums = p.Client.Beside(name), &solver.Store{}
+	return &beside
+}
+
 // maxStatisticsPartitions is enough to spread the Gram matrices over the brokers, and few enough for one solver to follow.
 const maxStatisticsPartitions = 8
 

@@ -1,0 +1,37 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Process is what a process works on runs with.
+type Process struct {
+	BLAS       *kernel.BLAS
+	Arithmetic schemas.Arithmetic // of its sums
+	Executor   scan.Executor      // of its workers; nil: [scan.Concurrent]
+	// Together calls functions at the same time, and returns when all have returned; nil: each has a goroutine.
+	Together func(parts ...func())
+}
+
+// NewProcess returns this process, which uses all cores.
+func NewProcess(blas *kernel.BLAS) Process {
+	return Process{BLAS: blas, Arithmetic: planning.Arithmetic(blas)}
+}
+
+// together calls functions at the same time, and returns when all have returned.
+func (p *Process) together(parts ...func()) {
+	if p.Together != nil {
+		p.Together(parts...)
+		return
+	}
+	var running sync.WaitGroup
+	for _, part := range parts {
+		running.Go(part)
+	}
+	running.Wait()
+}

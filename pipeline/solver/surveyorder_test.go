@@ -1,0 +1,60 @@
+package solver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/findings"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Two solvers must write the same result of a survey. So what is found in the partitions of a chain is in their order, not in that of the
+// records, which come in any order if each partition is a group of its own.
+func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
+	for _, arrivals := range [][]int{{0, 1, 2}, {2, 0, 1}} {
+		s := newTestSolver(event.Ignore{})
+		s.plan.Chain, s.plan.Group, s.plan.Warm, s.plan.Spans = &schemas.Chain{Number: 1}, 1, &schemas.Warm{}, nil
+		for n := range arrivals {
+			s.plan.Spans = append(s.plan.Spans, coverage.Span{Partition: n, To: 3})
+		}
+		s.visited, s.surveyed = visitedSpans(s.plan), s.plan.Spans.Hulls()
+		var deliveries []*protocol.Delivery
+		for _, n := range arrivals {
+			covered := coverage.Coverage{Spans: coverage.Spans{{Partition: n, To: 3}}}
+			visit := &statistics.SurveyVisit{
+				Visit: statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: n,
+					Parent: s.chain.Root}, Covered: covered},
+				Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, Increments: []coverage.Coverage{covered},
+				Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Next: 1}},
+			}
+			messages, err := s.Codec.EncodeDouble(visit.Record())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range messages {
+				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
+			}
+		}
+		s.subscription, s.scratch = &scripted{deliveries: deliveries}, &scratch{}
+		s.inbox.Begin(wire.Survey)
+		found := findings.New()
+		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
+		sum, err := s.gather(t.Context(), s.gathering(v, s.surveySum(found)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found.Fold(s.plan)
+		all := found.Surveyed(s.plan, sum)
+		for n := range arrivals {
+			if all.Skipped[n].Partition != n || all.Covered[n].Spans[0].Partition != n || all.Increments[0].Covered[n].Spans[0].Partition != n ||
+				all.Increments[0].Skipped[n].Partition != n || all.Progress[n].Source != fmt.Sprint("source ", n) {
+				t.Errorf("after arrivals %v: %+v", arrivals, all.Chain)
+			}
+		}
+	}
+}
