@@ -2,7 +2,9 @@ package export
 
 import (
 	"io"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/model"
 )
@@ -28,6 +30,14 @@ func Names() (names []string) {
 		names = append(names, f.Name)
 	}
 	return names
+}
+
+// OfFile returns the name of the format that is the extension of a file, as in model.onnx; that of model files if there is none.
+func OfFile(file string) string {
+	if format, ok := Named(strings.TrimPrefix(filepath.Ext(file), ".")); ok {
+		return format.Name
+	}
+	return Names()[0]
 }
 
 // Named returns the format with that name, and whether it exists.

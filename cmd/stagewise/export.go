@@ -31,8 +31,8 @@ func newWeightsExport() *cobra.Command {
 			"programs", Args: cobra.NoArgs,
 		Long: "Export a version of a pipeline, or a model file, in one of these formats:\n\n" + formats(),
 		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
-			"  stagewise weights export -c digits.yaml --version 7 --format " + export.Names()[1] + " -o digits." + export.Names()[1] + "\n" +
-			"  stagewise weights export --model digits.model --format " + export.Names()[1] + " -o digits." + export.Names()[1],
+			"  stagewise weights export -c digits.yaml --version 7 -o digits." + export.Names()[1] + "\n" +
+			"  stagewise weights export --model digits.model -o digits." + export.Names()[1],
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.from.add(cmd)
@@ -40,7 +40,8 @@ func newWeightsExport() *cobra.Command {
 	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
 		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
 	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
-	cmd.Flags().StringVar(&f.format, "format", export.Names()[0], "output `format`: "+strings.Join(export.Names(), ", "))
+	cmd.Flags().StringVar(&f.format, "format", "", "output `format`: "+strings.Join(export.Names(), ", ")+
+		"; default: by the extension of the file, or else "+export.Names()[0])
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp)))
@@ -58,7 +59,7 @@ func formats() string {
 
 // check returns the format, or what is wrong with the flags.
 func (f *exportFlags) check() (export.Format, error) {
-	format, ok := export.Named(f.format)
+	format, ok := export.Named(cmp.Or(f.format, export.OfFile(f.output)))
 	switch {
 	case !ok:
 		names, last := export.Names(), len(export.Names())-1

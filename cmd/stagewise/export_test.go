@@ -45,6 +45,11 @@ func TestExport(t *testing.T) {
 	if seen[string(model)] != export.Names()[0] || exported("--model model") != string(model) {
 		t.Error("without a format, the export is not a model file")
 	}
+	for _, format := range export.Names() { // the extension of the file names the format
+		if typed(t, exitDone, "weights", "export", "--model", "model", "-o", "named."+format); seen[readFile(t, "named."+format)] != format {
+			t.Errorf("named.%s has another format", format)
+		}
+	}
 	_, stderr := typed(t, exitFailed, "weights", "export", "--model", "good.yaml", "-o", "exported")
 	if !strings.HasPrefix(stderr, "stagewise: read model good.yaml: ") {
 		t.Errorf("a file that is no model: %q", stderr)
