@@ -231,6 +231,7 @@ func TestKafkaACLs(t *testing.T) {
 
 	chain := chainJob(t, "softmax")
 	chain.Name, chain.Retrain.Rows = job.Name, 500
+	chain.Examples.Train = []string{rings(1500, 3, 3, 3).writeCSV(t, t.TempDir(), "later.csv")} // as wide as the rows before
 	chain.Stages = chain.Stages[:1]
 	cluster.allow(t, aclsOf(acls, "train", "run"))
 	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) < 2 {
