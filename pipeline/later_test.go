@@ -150,7 +150,9 @@ func TestLabelsThatComeLater(t *testing.T) {
 	if got := labelled(t, log, job); !maps.Equal(got, want) {
 		t.Errorf("the examples are %v, expected %v", got, want)
 	}
-	if !slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.HasPrefix(n.Text, "1 messages of views wait") }) {
+	if !slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
+		return strings.HasPrefix(n.Text, "1 message of views without an outcome yet: ")
+	}) {
 		t.Errorf("notices %v", eventsOf[event.Noticed](rec))
 	}
 	bad := view(1, "e", 5, 90_500)
@@ -167,6 +169,26 @@ func TestLabelsThatComeLater(t *testing.T) {
 	want[4] = "book"
 	if got := labelled(t, log, job); !maps.Equal(got, want) {
 		t.Errorf("the examples are %v, expected %v", got, want)
+	}
+}
+
+// While a row waits, an outcome that can't be used says nothing of the rows. If none of the outcomes can be used, that is an error of their
+// topic.
+func TestOutcomesThatCannotBeUsed(t *testing.T) {
+	log := openEmbedded(t)
+	job := viewJob(t, log, 1, 1)
+	send(t, log, view(0, "a", 1, 1000), timed{buys, 0, "", `{"kind": "book"}`, 1500})
+	p := topics.Open(log, job.Name, nil)
+	if err := topics.Create(t.Context(), p, &job); err != nil {
+		t.Fatal(err)
+	}
+	err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{})
+	if nothing, ok := errors.AsType[*source.NothingUsableError](err); !ok || nothing.Topic != buys || nothing.Messages != 1 {
+		t.Errorf("no outcome can be used: got error %v", err)
+	}
+	send(t, log, buy(0, "b", "book", 2000), timed{buys, 0, "", `{"kind": "film"}`, 2500})
+	if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil {
+		t.Errorf("one outcome can be used, and the row waits: got error %v", err)
 	}
 }
 

@@ -104,7 +104,7 @@ func TestLaterLabels(t *testing.T) {
 		t.Errorf("ingest again: %s", stderr)
 	}
 	writeTimed(t, map[string]int{"views": 3, "buys": 1}, shopping(300, 420)...)
-	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); !strings.Contains(stderr, "messages of views wait for their outcomes") {
+	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); !strings.Contains(stderr, "of views without an outcome yet") {
 		t.Errorf("ingest does not say what waits: %s", stderr)
 	}
 	writeTimed(t, nil, at(600, "buys", 0, "tick", ""))

@@ -336,9 +336,11 @@ func (f *Feed) quarantine(ctx context.Context) error {
 		return fmt.Errorf("quarantine %d messages of %s: %w", len(messages), f.Topic, err)
 	}
 	for _, q := range f.bad {
-		f.quarantined.Add(1)
-		reason := reasonOf(q.Topic, q.Partition, q.Offset, q.Reason)
-		f.unusable.CompareAndSwap(nil, &reason)
+		of := &f.ofRows
+		if q.Topic != f.Topic {
+			of = &f.ofOutcomes
+		}
+		of.refused(reasonOf(q.Topic, q.Partition, q.Offset, q.Reason))
 		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
 	}
 	f.bad = nil

@@ -143,10 +143,10 @@ type Following struct {
 	away  atomic.Int32 // how many feeds wait for a schema registry
 	// earlier says that the examples have had rows of the topic before.
 	earlier     bool
-	quarantined atomic.Int64           // messages that could not be used
-	unusable    atomic.Pointer[string] // why one of them could not, and where it is
-	needOffsets sync.Map               // the columns that were said to need an offset
-	absent      sync.Map               // the columns that were said to have no values
+	ofRows      usage    // of the messages of the topic
+	ofOutcomes  usage    // of those of the topic of the outcomes
+	needOffsets sync.Map // the columns that were said to need an offset
+	absent      sync.Map // the columns that were said to have no values
 
 	outcomes    []coverage.Span // of the topic of the outcomes, when following began; nil: the rows have their labels
 	byPartition bool            // rows have their outcomes in the same partition
@@ -154,13 +154,16 @@ type Following struct {
 	waits       []atomic.Int64  // by partition of the examples: rows that wait for their outcomes at the end
 }
 
-// checkUsable returns a *NothingUsableError if the topic has had messages, and neither now nor earlier one that could be used.
+// checkUsable returns a *NothingUsableError if the topic, or that of the outcomes, has had messages, and neither now nor earlier one that
+// could be used.
 func (f *Following) checkUsable() error {
-	first := f.unusable.Load()
-	if first == nil || f.rows.Load() > 0 || f.earlier {
+	if f.rows.Load() > 0 || f.earlier {
 		return nil
 	}
-	return &NothingUsableError{Topic: f.Topic, Messages: f.quarantined.Load(), First: *first}
+	if err := f.ofRows.check(f.Topic); err != nil {
+		return err
+	}
+	return f.ofOutcomes.check(f.Job.Examples.Outcome.Topic)
 }
 
 func (f *Following) ingested(done bool) event.Ingested {

@@ -341,6 +341,7 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	case !ok:
 		join.See(partition, m.Offset, timeOf(m))
 	default:
+		f.ofRows.used.Store(true)
 		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: timeOf(m), Key: key, Value: pack(value)}, f.decide(ctx))
 	}
 	if err != nil {
@@ -360,6 +361,9 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, messageOf(partition, m), reason); err != nil {
 			return err
 		}
+	}
+	if reason == nil {
+		f.ofOutcomes.used.Store(true)
 	}
 	f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
 	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: timeOf(m), Labels: labels}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -123,7 +124,8 @@ func (f *Following) noticeWaiting() {
 		waits += f.waits[n].Load()
 	}
 	if waits > 0 {
-		event.Notice(f.Recorder, "%d messages of %s wait for their outcomes: %s has no message yet that is later than their time and "+
-			"examples.outcome.within. They become examples when the topics are read further", waits, f.Topic, f.Job.Examples.Outcome.Topic)
+		event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message that is later than their time and "+
+			"examples.outcome.within. They become examples when the topics are read further", english.Plural(int(waits), "message", ""), f.Topic,
+			f.Job.Examples.Outcome.Topic)
 	}
 }

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize/english"
 
@@ -21,6 +22,27 @@ type NothingUsableError struct {
 // Error returns how many messages there were, and why one can't be used.
 func (e *NothingUsableError) Error() string {
 	return fmt.Sprintf("%s of %s: none could be used. %s", english.Plural(int(e.Messages), "message", ""), e.Topic, e.First)
+}
+
+// usage is whether messages of a topic could be used. The zero value has seen none.
+type usage struct {
+	used  atomic.Bool            // a message was
+	bad   atomic.Int64           // messages that could not be used
+	first atomic.Pointer[string] // why one of them could not, and where it is
+}
+
+// refused notes that a message can't be used.
+func (u *usage) refused(reason string) {
+	u.bad.Add(1)
+	u.first.CompareAndSwap(nil, &reason)
+}
+
+// check returns a *NothingUsableError if there were messages, and none of them could be used.
+func (u *usage) check(topic string) error {
+	if first := u.first.Load(); first != nil && !u.used.Load() {
+		return &NothingUsableError{Topic: topic, Messages: u.bad.Load(), First: *first}
+	}
+	return nil
 }
 
 // reasonOf says where a message is and why it can't be used.
