@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/chain"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -91,11 +92,11 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 }
 
 // readWindow reads the window after a version, given the one before it; nil if it is not on the state topic, or damaged.
-func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *protocol.StoredWindow) (*protocol.StoredWindow, error) {
+func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *stored.Window) (*stored.Window, error) {
 	if head.Window == nil {
 		return nil, nil
 	}
-	w, err := protocol.ReadWindow(ctx, r.Client, *head.Window, known)
+	w, err := stored.ReadWindow(ctx, r.Client, *head.Window, known)
 	if errors.Is(err, wire.ErrDamaged) {
 		return nil, nil
 	}

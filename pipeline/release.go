@@ -8,13 +8,14 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/release"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // earlier is a version of a chain before its newest.
 type earlier struct {
 	plan   *schemas.Plan
-	window *protocol.StoredWindow // nil if it is gone
+	window *stored.Window // nil if it is gone
 }
 
 // release removes what the newest version of the chain and its parent do not need: of the version before them its part of the state topic,
@@ -58,7 +59,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 		}
 		e := earlier{plan: manifest.Plan}
 		if manifest.Window != nil {
-			if e.window, err = protocol.ReadWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
+			if e.window, err = stored.ReadWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}

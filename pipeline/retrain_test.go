@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/versions"
@@ -182,11 +183,11 @@ func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Wind
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := protocol.ReadWindow(t.Context(), p.Client, *manifest.Window, nil)
+	last, err := stored.ReadWindow(t.Context(), p.Client, *manifest.Window, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return stored.Window
+	return last.Window
 }
 
 // heapAt measures the heap after some versions of a chain.

@@ -11,7 +11,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -22,7 +22,7 @@ import (
 // without a version.
 type State struct {
 	Head    *schemas.Manifest        // of the newest version; nil: there is none
-	Stored  *protocol.StoredWindow   // the window after it; nil: it is gone
+	Stored  *stored.Window           // the window after it; nil: it is gone
 	Window  *schemas.Window          // the same, as far as the log still holds it; nil: nothing is left
 	Oldest  []int64                  // by partition: the first offset that the window has
 	Counted []schemas.SourceProgress // how far the chain had counted sources when it began again; see BeginAgain

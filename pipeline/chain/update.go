@@ -79,8 +79,7 @@ func Refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions,
 		return
 	}
 	for _, c := range window.Longest(o.Refresh, max(o.Rows, found)) {
-		c.Increment.Weight *= o.Decay
-		u.Refresh = append(u.Refresh, c.Increment)
+		u.Refresh = append(u.Refresh, decayed(&c, o.Decay))
 	}
 }
 

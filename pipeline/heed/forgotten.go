@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/release"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -190,7 +191,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 	if AnyUnfinished(l) {
 		return nil
 	}
-	var kept *protocol.StoredWindow
+	var kept *stored.Window
 	for _, place := range slices.Backward(l.Versions()) {
 		if slices.Contains(learnt, place) {
 			continue
@@ -203,7 +204,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 			continue
 		}
 		if manifest.Window != nil {
-			if kept, err = protocol.ReadWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
+			if kept, err = stored.ReadWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/pipeline/solver/fold"
 	"github.com/stagewise/stagewise/schemas"
@@ -78,7 +78,7 @@ func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) (
 		return nil, gone
 	}
 	place, terms, found := w.Increments[i].Terms, make([]solve.Terms, len(s.plan.Stages)), 0
-	err := s.ReadStateRecords(ctx, place, statistics.KindTerms, len(terms), func(r *wire.Record[float64]) (bool, error) {
+	err := stored.ReadRecords(ctx, s.Client, place, statistics.KindTerms, len(terms), func(r *wire.Record[float64]) (bool, error) {
 		if r.Visit != place.Index || terms[r.Stage].Scores != nil {
 			return false, nil
 		}
@@ -115,14 +115,14 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	if parent.Window == nil {
 		return nil, &StateError{What: fmt.Sprintf("the sums of version %d", parent.Version), Topic: s.Topics.State}
 	}
-	stored, err := protocol.ReadWindow(ctx, s.Client, *parent.Window, nil)
+	after, err := stored.ReadWindow(ctx, s.Client, *parent.Window, nil)
 	if err != nil {
 		return nil, err
 	}
-	if stored == nil {
+	if after == nil {
 		return nil, &StateError{What: fmt.Sprintf("the window and the sums of version %d", parent.Version), Topic: s.Topics.State}
 	}
-	w := stored.Window
+	w := after.Window
 	if w.Sparse {
 		sums, err := s.columnLog().Read(ctx, w)
 		return &head{window: w, columns: sums}, err
@@ -162,7 +162,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 // readMoments reads the moments of a run: their Gram matrices, or the rest.
 func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
 	found := make(map[int]bool, len(h.moments))
-	return s.ReadStateRecords(ctx, place, statistics.KindMoments, len(h.moments), func(r *wire.Record[float64]) (bool, error) {
+	return stored.ReadRecords(ctx, s.Client, place, statistics.KindMoments, len(h.moments), func(r *wire.Record[float64]) (bool, error) {
 		of, err := s.parentShape(r.Stage)
 		if err != nil {
 			return false, err

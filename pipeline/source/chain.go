@@ -26,6 +26,7 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 	case m.Manifest.Plan.Chain == nil:
 		return o, nil
 	}
+	p.Remember(m) // the next run goes on from it, if it is the newest of the chain
 	o = o.CountingOnce()
 	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
 		First: m.Manifest.Plan.Input.FirstIndex})

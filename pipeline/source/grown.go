@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -29,10 +30,9 @@ func (e *TwiceError) Error() string {
 }
 
 // grown returns the seals of the sources that a source consists of, of which its own may be one: of a log file that has grown, those that
-// its first rows have, as it was when they were ingested. If something was added since, it ingests that. It returns no seals, and ingests
-// nothing, if there are none, or if their rows were read in another way: a run of these files alone does not count them.
-func (f *filesOf) grown(ctx context.Context, s ingest.Source, begun []*schemas.SourceSeal) (seals []*schemas.SourceSeal, err error) {
-	parts := s.Parts(begun)
+// its first rows have, as it was when they were ingested: its parts. If something was added since, it ingests that. It returns no seals,
+// and ingests nothing, if there are no parts.
+func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.SourceSeal) (seals []*schemas.SourceSeal, err error) {
 	if parts == nil {
 		return nil, nil
 	}
@@ -69,10 +69,10 @@ func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.Source
 }
 
 // checkOnce returns a *[TwiceError] if the topic has rows of a source in another one too. begun are those that its file begins with, and
-// own the ids of those that it consists of.
-func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun []*schemas.SourceSeal, own map[string]bool) error {
+// parts those that it consists of.
+func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts []*schemas.SourceSeal) error {
 	for _, other := range begun {
-		if own[other.ID] {
+		if other.ID == s.ID || slices.ContainsFunc(parts, func(part *schemas.SourceSeal) bool { return part.ID == other.ID }) {
 			continue
 		}
 		seal, err := SealOf(ctx, f.Pipeline, f.last.ledger, f.staying, other.ID)

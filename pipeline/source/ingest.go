@@ -110,20 +110,18 @@ func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas
 			return nil, false, err
 		}
 	}
-	own := map[string]bool{s.ID: true}
+	var parts []*schemas.SourceSeal
 	if seal == nil {
-		for _, part := range s.Parts(begun) {
-			own[part.ID] = true
-		}
+		parts = s.Parts(begun)
 	}
-	if err := f.checkOnce(ctx, s, begun, own); err != nil {
+	if err := f.checkOnce(ctx, s, begun, parts); err != nil {
 		return nil, false, err
 	}
 	if seal != nil {
 		return []*schemas.SourceSeal{seal}, true, nil
 	}
 	bounds := f.last.bounds
-	if seals, err = f.grown(ctx, s, begun); err != nil || len(seals) > 0 {
+	if seals, err = f.grown(ctx, s, parts); err != nil || len(seals) > 0 {
 		return seals, slices.Equal(bounds, f.last.bounds), err
 	}
 	if seal, err = f.publish(ctx, s); err != nil {

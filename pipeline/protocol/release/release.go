@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -30,7 +31,7 @@ func (r stateRecords) compare(other stateRecords) int {
 }
 
 // records returns what is read from the state topic by a run that goes on from the window, and where it is.
-func recordsOf(w *protocol.StoredWindow) map[stateRecords]schemas.StatePlace {
+func recordsOf(w *stored.Window) map[stateRecords]schemas.StatePlace {
 	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
 	for _, at := range w.Bases {
 		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
@@ -51,7 +52,7 @@ func recordsOf(w *protocol.StoredWindow) map[stateRecords]schemas.StatePlace {
 //
 // The keys of records follow from their place. To read them instead would take all of their values: 13 MB for three stages of 1,024
 // features and 10 classes. The key of a window has its digest, so its few kilobytes are read.
-func State(ctx context.Context, c *protocol.Client, gone *protocol.StoredWindow, kept ...*protocol.StoredWindow) error {
+func State(ctx context.Context, c *protocol.Client, gone *stored.Window, kept ...*stored.Window) error {
 	records := recordsOf(gone)
 	for _, k := range kept {
 		for r := range recordsOf(k) {
@@ -96,7 +97,7 @@ func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones
 
 // OtherState writes tombstones for all that is on the state topic and is of no run that has written what a
 // window needs; for all, if the window is nil.
-func OtherState(ctx context.Context, c *protocol.Client, kept *protocol.StoredWindow) error {
+func OtherState(ctx context.Context, c *protocol.Client, kept *stored.Window) error {
 	runs := map[string]bool{}
 	if kept != nil {
 		for r := range recordsOf(kept) {
@@ -122,7 +123,7 @@ func OtherState(ctx context.Context, c *protocol.Client, kept *protocol.StoredWi
 
 // Statistics deletes from the statistics and weights topics what comes before the runs of some plans, and before those whose Gram
 // matrices a window counts on.
-func Statistics(ctx context.Context, c *protocol.Client, plans []*schemas.Plan, kept ...*protocol.StoredWindow) error {
+func Statistics(ctx context.Context, c *protocol.Client, plans []*schemas.Plan, kept ...*stored.Window) error {
 	var since []*schemas.Since
 	for _, p := range plans {
 		since = append(since, &p.Since)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -49,7 +50,7 @@ func (l *Log) gone(what string, args ...any) error {
 // Read reads the sums of a window from its terms.
 func (l *Log) Read(ctx context.Context, w *schemas.Window) (*State, error) {
 	s := &State{Sums: make([]*online.Sums, l.Stages)}
-	err := l.ReadStateRecords(ctx, w.Moments, statistics.KindMoments, l.Stages, func(r *wire.Record[float64]) (bool, error) {
+	err := stored.ReadRecords(ctx, l.Client, w.Moments, statistics.KindMoments, l.Stages, func(r *wire.Record[float64]) (bool, error) {
 		how, err := statistics.OccurringSumsOf(r)
 		if err != nil {
 			return false, err
@@ -104,7 +105,7 @@ func (l *Log) Terms(ctx context.Context, w *schemas.Window, number int) ([]onlin
 		return nil, l.gone("the terms of increment %d", number)
 	}
 	place, terms, found := w.Increments[i].Terms, make([]online.Terms, l.Stages), map[int]bool{}
-	err := l.ReadStateRecords(ctx, place, statistics.KindTerms, l.Stages, func(r *wire.Record[float64]) (bool, error) {
+	err := stored.ReadRecords(ctx, l.Client, place, statistics.KindTerms, l.Stages, func(r *wire.Record[float64]) (bool, error) {
 		if r.Visit != place.Index || found[r.Stage] {
 			return false, nil
 		}

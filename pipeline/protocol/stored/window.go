@@ -1,0 +1,107 @@
+// Package stored reads what runs of a chain have left on the state topic.
+//
+//	place on the state topic ──▶ window, records of increments and snapshots
+//
+// The places are in manifests and in windows. What is no longer there, or was written again behind its place, is not an error.
+package stored
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Window is a window of a chain, with all of its increments, and where it is on the state topic.
+type Window struct {
+	*schemas.Window
+	At schemas.StatePlace
+}
+
+// ReadWindow reads the window of a run of a chain from its place on the state topic; nil if it is no longer there. known may be an earlier
+// window, or nil: if the window is a change of it, nothing else is read.
+func ReadWindow(ctx context.Context, c *protocol.Client, place schemas.StatePlace, known *Window) (*Window, error) {
+	w, err := readWindow(ctx, c, place)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	if n := len(w.Bases); n > 0 {
+		base := known
+		if base == nil || base.At.Run != w.Bases[n-1].Run {
+			if base, err = ReadWindow(ctx, c, w.Bases[n-1], nil); err != nil || base == nil {
+				return nil, err
+			}
+		}
+		w.On(base.Window)
+	}
+	return &Window{w, place}, nil
+}
+
+// Ends returns, by partition, before which offset the runs of a chain have looked at all messages, as the window
+// at a place of the state topic says it; nil if it is no longer there.
+func Ends(ctx context.Context, c *protocol.Client, place schemas.StatePlace) ([]int64, error) {
+	w, err := readWindow(ctx, c, place)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	return w.Ends, nil
+}
+
+// readWindow reads a window as it is stored.
+func readWindow(ctx context.Context, c *protocol.Client, place schemas.StatePlace) (w *schemas.Window, err error) {
+	documents := wire.Documents{}
+	err = read(ctx, c, place, schemas.KindWindow, func(m wire.Message) (bool, error) {
+		whole, ok, err := documents.Add(m)
+		if err != nil || !ok {
+			return false, err
+		}
+		w, err = schemas.DecodeJSON[schemas.Window](whole) // the caller changes it
+		return true, err
+	})
+	return w, err
+}
+
+// read calls with for the messages of a kind that are at a place of the state topic, until with returns true. If
+// it does not, read goes on behind the place: of a message that was written twice, by another solver or by a
+// client that got no answer, compaction keeps the last copy.
+func read(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kind wire.Kind,
+	with func(wire.Message) (whole bool, err error)) error {
+	enough := errors.New("the caller has all")
+	between := func(from, to int64) error {
+		return c.Remaining(ctx, c.Topics.State, 0, from, to, func(m protocol.Message) error {
+			if m.Run() != place.Run || m.Kind() != kind || m.Value == nil {
+				return nil
+			}
+			whole, err := with(m.Message)
+			if err == nil && whole {
+				err = enough
+			}
+			return err
+		})
+	}
+	err := between(place.From, place.To)
+	if err == nil {
+		err = between(place.To, math.MaxInt64)
+	}
+	if errors.Is(err, enough) {
+		return nil
+	}
+	return err
+}
+
+// ReadRecords calls with for the records of a kind that are at a place of the state topic, or behind it, until with returns true. They
+// are of a run's stages, of which there are so many.
+func ReadRecords(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kind wire.Kind, stages int,
+	with func(*wire.Record[float64]) (whole bool, err error)) error {
+	collector := wire.Collector[float64]{}
+	return read(ctx, c, place, kind, func(m wire.Message) (bool, error) {
+		r, err := c.Codec.CollectDouble(&collector, m)
+		if err != nil || r == nil || r.Stage < 0 || r.Stage >= stages {
+			return false, err
+		}
+		return with(r)
+	})
+}
