@@ -1,7 +1,9 @@
 package accumulate
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -10,11 +12,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// maxRanked bounds the classes whose probabilities are ranked: 3 MB a segment.
+// maxRanked bounds the classes whose probabilities are ranked: 3 MB in memory for each segment that is measured.
 const maxRanked = 100
 
-// dense is what the name of a ranking in memory ends with. On topics a ranking is of pairs, see [Sum.Pack].
+// dense is what the name of a ranking ends with that has all values. On topics a ranking is of pairs, see [Sum.Pack].
 const dense = "/dense"
+
+// fewRanked is the part of a dense ranking's values that are a list of what was added while they are no more: the rows of a small segment
+// are in hundreds of its hundred thousand values.
+const fewRanked = 1.0 / 64
+
+// addend is a weight that is added to a value of a ranking.
+type addend struct {
+	at     int
+	weight float64
+}
 
 // histograms are those of the probabilities of k classes: count of them, the first of which is of class first. Of two classes there is one,
 // of the second: the other's probability is what is lacking of 1.
@@ -51,7 +63,7 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 		classes = s.Field(statistics.FieldClasses, examples.Splits, 4, k)
 	}
 	if h.count > 0 {
-		ranking = s.Field(statistics.FieldRanking+dense, examples.Splits, h.count, h.bins(), 2)
+		ranking = s.denseRanking(h, len(rows.Classes)*h.count)
 	}
 	if threshold > 0 && k == 2 {
 		decided = s.Field(statistics.FieldDecided, examples.Splits, 2, 2)
@@ -77,7 +89,11 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 			if int(class) == h.first+c {
 				at++
 			}
-			ranking[at] += w
+			if ranking == nil {
+				s.ranked = append(s.ranked, addend{at, w})
+			} else {
+				ranking[at] += w
+			}
 		}
 		if decided != nil {
 			at := split*4 + int(class)*2
@@ -89,8 +105,30 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 	}
 }
 
-// Pack makes the histograms what they are on topics: pairs of a place and its value, as most values are 0. Packed sums
-// merge with packed ones alone.
+// denseRanking returns the values of the histograms, which so many are about to be added to; nil if they are few, and are to be listed.
+func (s *Sum) denseRanking(h histograms, adding int) []float64 {
+	size := examples.Splits * h.size()
+	i := slices.IndexFunc(s.fields, func(f wire.Tensor[float64]) bool { return f.Name == statistics.FieldRanking+dense })
+	if i < 0 {
+		i = len(s.fields)
+		s.fields = append(s.fields, wire.Tensor[float64]{Name: statistics.FieldRanking + dense})
+	}
+	f := &s.fields[i]
+	if f.Data == nil && float64(len(s.ranked)+adding) <= fewRanked*float64(size) {
+		return nil
+	}
+	if f.Data == nil {
+		f.Shape, f.Data = []int{examples.Splits, h.count, h.bins(), 2}, make([]float64, size)
+		for _, r := range s.ranked {
+			f.Data[r.at] += r.weight
+		}
+		s.ranked = nil
+	}
+	return f.Data
+}
+
+// Pack makes the histograms what they are on topics: pairs of a place and its value, as most values are 0. Only packed sums merge and have
+// measures.
 func (s *Sum) Pack() {
 	for i, f := range s.fields {
 		name, ok := strings.CutSuffix(f.Name, dense)
@@ -103,6 +141,16 @@ func (s *Sum) Pack() {
 				pairs = append(pairs, float64(at), v)
 			}
 		}
+		// In the order in which they were added, so that a sum has the bits that it has in a dense ranking.
+		slices.SortStableFunc(s.ranked, func(a, b addend) int { return cmp.Compare(a.at, b.at) })
+		for _, r := range s.ranked {
+			if n := len(pairs); n > 0 && pairs[n-2] == float64(r.at) {
+				pairs[n-1] += r.weight
+			} else {
+				pairs = append(pairs, float64(r.at), r.weight)
+			}
+		}
+		s.ranked = nil
 		s.fields[i] = wire.Matrix(name, len(pairs)/2, 2, pairs)
 	}
 }
@@ -122,9 +170,6 @@ func (s *Sum) rankingOf(split examples.Split, h histograms) []float64 {
 		return nil
 	}
 	from, ranking := int(split)*h.size(), make([]float64, h.size())
-	if f, ok := s.Tensors().Find(statistics.FieldRanking + dense); ok {
-		return f.Data[from:][:h.size()]
-	}
 	f, ok := s.Tensors().Find(statistics.FieldRanking)
 	if !ok {
 		return nil
@@ -137,7 +182,8 @@ func (s *Sum) rankingOf(split examples.Split, h histograms) []float64 {
 	return ranking
 }
 
-// MeasuresOf returns those measures of a split over k classes that [Sum.AddRanking] has added. Those that are not defined are absent.
+// MeasuresOf returns those measures of a split over k classes that [Sum.AddRanking] has added. The sum is packed. Measures that are not
+// defined are absent.
 func (s *Sum) MeasuresOf(split examples.Split, k int) (m statistics.ClassMeasures) {
 	if _, ok := s.Tensors().Find(statistics.FieldClasses); !ok || k > maxConfusionClasses {
 		return m

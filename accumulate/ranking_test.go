@@ -147,6 +147,7 @@ func TestRankingAgainstItsDefinitions(t *testing.T) {
 		p := ranked(r, 20000, c.k, c.rare)
 		sum := &Sum{}
 		sum.AddRanking(p.Rows, p.probabilities, p.class, 0)
+		sum.Pack()
 		m := sum.MeasuresOf(examples.Test, c.k)
 		h := histogramsOf(c.k)
 		var auc, average, bound, weights float64
@@ -192,10 +193,41 @@ func TestRankingOfParts(t *testing.T) {
 		if !reflect.DeepEqual(merged.Tensors(), whole.Tensors()) {
 			t.Errorf("%d classes: the sums of parts are not those of the whole", k)
 		}
-		unpacked := &Sum{}
-		unpacked.AddRanking(p.Rows, p.probabilities, p.class, 0.25)
-		if got, want := merged.MeasuresOf(examples.Test, k), unpacked.MeasuresOf(examples.Test, k); !reflect.DeepEqual(got, want) {
-			t.Errorf("%d classes: packed sums have the measures %+v, others %+v", k, got, want)
+	}
+}
+
+// The ranking of a few rows, which is a list before it is packed, has the bits of a dense one, whenever it becomes that.
+func TestRankingOfFewRows(t *testing.T) {
+	p := ranked(rand.New(rand.NewPCG(5, 4)), 1000, 3, 0)
+	for i := range p.Weights {
+		p.Weights[i], p.Splits[i] = 1/(1+float32(i)), examples.Split(i%examples.Splits)
+	}
+	few := int(fewRanked * float64(examples.Splits*histogramsOf(3).size()) / 3)
+	for _, n := range []int{0, 1, few - 1, few, few + 1, 1000} {
+		want := make([]float64, examples.Splits*histogramsOf(3).size())
+		sum, h := &Sum{}, histogramsOf(3)
+		for from := 0; from < n || from == 0; from += 50 {
+			to := min(from+50, n)
+			sum.AddRanking(p.Rows.Slice(from, to), p.probabilities.Slice(from, to), p.class[from:to], 0)
+		}
+		for i := range n {
+			for c := range 3 {
+				at := 2 * ((int(p.Splits[i])*3+c)*h.bins() + h.bin(p.probabilities.Row(i)[c]))
+				if int(p.Classes[i]) == c {
+					at++
+				}
+				want[at] += float64(p.Weights[i])
+			}
+		}
+		dense := sum.denseRanking(h, 0) != nil
+		if dense != (n > few) {
+			t.Errorf("a ranking of %d rows is dense: %v", n, dense)
+		}
+		sum.Pack()
+		for split := range examples.Splits {
+			if got := sum.rankingOf(examples.Split(split), h); !slices.Equal(got, want[split*h.size():][:h.size()]) {
+				t.Errorf("the ranking of %d rows has other values in split %d", n, split)
+			}
 		}
 	}
 }
@@ -210,6 +242,7 @@ func TestMeasuresOfClasses(t *testing.T) {
 	p.Splits[6], p.Splits[7] = examples.Train, examples.Train
 	sum := &Sum{}
 	sum.AddRanking(p.Rows, p.probabilities, p.class, 0)
+	sum.Pack()
 	m := sum.MeasuresOf(examples.Test, 3)
 	near := func(what string, got, want []float64) {
 		t.Helper()
@@ -250,6 +283,7 @@ func TestThreshold(t *testing.T) {
 	}
 	sum := &Sum{}
 	sum.AddRanking(p.Rows, p.probabilities, p.class, 0)
+	sum.Pack()
 	for name, cost := range map[string]func(statistics.Decision) float64{
 		"F1":   func(d statistics.Decision) float64 { return -d.F1() },
 		"cost": func(d statistics.Decision) float64 { return d[0][1] + 20*d[1][0] },
@@ -284,6 +318,7 @@ func TestRankingOfManyClasses(t *testing.T) {
 		p := predictions(rand.New(rand.NewPCG(1, 1)), 50, k)
 		sum := &Sum{}
 		sum.AddRanking(p.Rows, p.probabilities, p.class, 0)
+		sum.Pack()
 		if m := sum.MeasuresOf(examples.Train, k); m.AUC != nil || m.BalancedError != nil != want {
 			t.Errorf("%d classes have %v, %v", k, m.AUC, m.BalancedError)
 		}

@@ -15,6 +15,7 @@ type Sum struct {
 	coverage.Coverage
 	fields    []wire.Tensor[float64]
 	occurring *occurring // nil: the fields are of all columns
+	ranked    []addend   // what the ranking has beside its field, until [Sum.Pack]
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -79,11 +80,15 @@ func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 }
 
 // Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
-// the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
+// the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged. It panics if a ranking was added to either
+// after it was packed, see [Sum.Pack].
 func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
 
 // merge is Merge. A field that s lacks becomes what keep makes of that of o.
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
+	if len(s.ranked)+len(o.ranked) > 0 {
+		panic("accumulate: a sum is merged that is not packed")
+	}
 	s.Spread(nil)
 	for _, f := range o.fields {
 		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)

@@ -145,7 +145,6 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 	if w.plan.Chain != nil {
 		visit.StackTerms(w.plan, v.Of, 0, sum)
 	}
-	sum.Pack()
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
 	end, err := w.endResiduals(ctx, &seal, of != nil)
 	if err != nil {

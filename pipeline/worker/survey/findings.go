@@ -116,7 +116,6 @@ func (s *Survey) Sums(f *Findings) (sums Sums) {
 	if gram, has := f.sum.Take(statistics.FieldGram); has {
 		sums.Gram = gram.Data
 	}
-	f.sum.Pack()
 	sums.Sum, f.sum, f.sample = f.sum, nil, nil
 	return sums
 }

@@ -91,6 +91,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 	clear(l.Messages[len(good):])
 	l.Messages = good
 	found.sum = p.accumulator.End()
+	found.sum.Pack()
 	found.sum.Spans = coverage.Spans{l.Segment().Span}
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
 		found.increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))

@@ -72,6 +72,8 @@ func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string)
 		}
 		p.countVisited(sum, statistics.Increment(l.Segment().Increment))
 	}
+	sum.Pack()
+	average.Pack()
 	sum.SetPart(statistics.PartAverage, average)
 	sum.Spans = coverage.Spans{l.Segment().Span}
 	o.Sum = sum
