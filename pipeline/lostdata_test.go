@@ -9,6 +9,8 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -76,5 +78,57 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 		if s.violation != nil {
 			t.Errorf("%s: %v", failsAt, s.violation)
 		}
+	}
+}
+
+// If the examples of an update change under it, no Gram matrix of the changed ones is published, which the solver would add to those of the
+// chain: another worker, which still has the examples of the survey, could publish the rest. The chain goes on.
+func TestNoGramMatrixOfOtherExamples(t *testing.T) {
+	columns := rffStage(link.Identity, 0, 1)
+	columns.Features.Kind = "columns"
+	sc := newChainScenario(t, manyExamples(8), 0, chainOptions(), columns) // nothing stays in memory
+	s := sc.simulation(0)
+	s.random, s.dataLost = nil, true
+	var update *schemas.Plan
+	run, reason, changed, after := "", "", false, 0
+	s.log.onWrite = func(_ string, m wire.Message) {
+		if end := protocol.EndOf(m); end != nil {
+			if end.Run == run && end.State == schemas.Failed {
+				reason = end.Reason
+			} else if reason != "" && end.State == schemas.Done {
+				after++
+			}
+		}
+		switch {
+		case m.Kind() == schemas.KindPlan && m.Value != nil && update == nil:
+			if plan, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m); err != nil {
+				t.Fatal(err)
+			} else if plan.Update() != nil {
+				update, run = plan, id
+			}
+		case m.Kind() == statistics.KindPrepare && m.Get("run") == run && !changed: // the survey's result, which names what it has read
+			changed = true
+			for _, span := range update.Spans {
+				p := s.log.topics[s.topics.Examples][span.Partition]
+				for at := p.index(span.From); at < p.index(span.To); at++ {
+					p.messages[at].Message = simMessage(span.Partition, 900+at, schemas.Origin{})
+				}
+			}
+		case m.Kind() == statistics.KindGram && m.Get("run") == run && changed:
+			t.Errorf("a Gram matrix of partitions %s is published that is of other examples than the survey", m.Get("partition"))
+		}
+	}
+	s.startRoles(1, 1)
+	s.startRunners(1)
+	s.awaitRuns()
+	s.stopActors()
+	if s.violation != nil || !changed {
+		t.Fatalf("the examples of update %q have changed: %v; %v", run, changed, s.violation)
+	}
+	if !strings.Contains(reason, "the survey had") {
+		t.Errorf("the update has failed with %q, expected that the survey had other rows", reason)
+	}
+	if after == 0 {
+		t.Error("no run was done after it")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -112,12 +113,13 @@ func (w *Worker) scoresBefore(stage int) *scan.Residuals {
 // setCovered sets what the survey has covered of each partition, as the survey's result says.
 func (w *Worker) setCovered(partitions []*partition.State) {
 	if w.covered == nil {
-		w.covered = map[int]coverage.Coverage{}
+		w.surveyed = map[int]coverage.Coverage{}
 		for _, c := range w.chain.Survey.Covered {
 			if len(c.Spans) > 0 {
-				w.covered[c.Spans[0].Partition] = c
+				w.surveyed[c.Spans[0].Partition] = c
 			}
 		}
+		w.covered = maps.Clone(w.surveyed)
 		if u := w.plan.Update(); u != nil {
 			for i := range u.Refresh {
 				for _, c := range u.Refresh[i].Covered {
@@ -131,7 +133,7 @@ func (w *Worker) setCovered(partitions []*partition.State) {
 		}
 	}
 	for _, p := range partitions {
-		p.SetCovered(w.covered[p.Partition()])
+		p.SetCovered(w.surveyed[p.Partition()], w.covered[p.Partition()])
 	}
 }
 

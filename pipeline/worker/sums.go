@@ -119,7 +119,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 					samples[p].Merge(o.Sample)
 				}
 			}
-			whole, err := merge(sums[at.Round], at, o.Sum, extent(p), rest, w.buffers, w.Crosses)
+			whole, err := merge(sums[at.Round], at, o.Sum, extent(p), w.buffers, w.Crosses)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -157,10 +157,10 @@ func (w *Worker) keepsBlocks(v *visit.Visit, partitions []*partition.State) bool
 }
 
 // merge adds a segment's sum to the sum of its partition, of so many segments. It returns the partition's sum when it is whole, otherwise
-// nil. If all is set, the sum is over all messages and must cover what the survey has covered: the error is a
-// *CoverageError if it does not.
-func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumulate.Sum, segments int, all bool,
-	buffers *accumulate.BufferPool, crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
+// nil. The sum must cover what the survey has covered, also that of a Gram matrix alone, be it of a sample: the error is a *CoverageError
+// if it does not.
+func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
+	crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
 	p := at.Partition
 	if sums[p] == nil {
 		sum.Spread(crosses)
@@ -174,10 +174,10 @@ func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumu
 	if at.Segment < segments-1 {
 		return nil, nil
 	}
-	whole := sums[p]
+	whole, covered := sums[p], p.CoveredOf(segments)
 	delete(sums, p)
-	if all && !whole.Coverage.Same(p.Covered()) {
-		return nil, fmt.Errorf("partition %d: %w", p.Partition(), &CoverageError{whole.Coverage, p.Covered()})
+	if !whole.Coverage.Same(covered) {
+		return nil, fmt.Errorf("partition %d: %w", p.Partition(), &CoverageError{whole.Coverage, covered})
 	}
 	return whole, nil
 }

@@ -43,7 +43,8 @@ type Worker struct {
 	store      *partition.Store
 	budget     *partition.Budget
 	buffers    *accumulate.BufferPool
-	covered    map[int]coverage.Coverage // by the survey, of each partition
+	surveyed   map[int]coverage.Coverage // by the survey, of each partition
+	covered    map[int]coverage.Coverage // by it and by the plan of an update
 	matrices   *matrices                 // nil: not known yet
 	reserved   int64                     // bytes of the budget that are set aside for them
 	executor   scan.Executor

@@ -178,7 +178,7 @@ func TestMissingBytes(t *testing.T) {
 	const rows, inputs, classes, columns = 6, 3, 2, 4
 	whole := rows * (rowBytes(inputs, 2*classes) + 4*columns)
 	s, budget := New(coverage.Span{To: 4}, 0, 2), NewBudget(1<<20)
-	s.SetCovered(coverage.Coverage{Rows: rows})
+	s.SetCovered(coverage.Coverage{}, coverage.Coverage{Rows: rows})
 	if _, ok := s.MissingBytes(1, inputs, 2*classes, columns); ok {
 		t.Error("nothing is read, and nothing is missing")
 	}

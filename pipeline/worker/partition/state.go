@@ -19,7 +19,8 @@ type State struct {
 	recent   int               // how many segments, the first ones, are of the span
 	staying  int               // how many segments, the first ones, are not of increments that leave
 	grams    int               // the stages before this one have published their Gram matrices, in an update
-	covered  coverage.Coverage // by the survey
+	surveyed coverage.Coverage // by the survey
+	covered  coverage.Coverage // by it, and by the plan of an update
 	visited  protocol.Visit    // the last whose sums are published
 	scores   int               // the stage that the batches have the scores before, or run.NoStage
 	after    int               // the stage whose scores after it the batches have, or run.NoStage
@@ -89,11 +90,19 @@ func (s *State) Segments() []*Segment { return s.segments }
 // LastRecent reports whether a segment, given by its index, is the last of the run's own span.
 func (s *State) LastRecent(segment int) bool { return segment == s.recent-1 }
 
-// Covered returns what the survey has covered of the partition: later visits must cover the same.
+// Covered returns what the survey, and the plan of an update, have covered of the partition: later visits must cover the same.
 func (s *State) Covered() coverage.Coverage { return s.covered }
 
-// SetCovered says what the survey has covered.
-func (s *State) SetCovered(c coverage.Coverage) { s.covered = c }
+// CoveredOf returns what they have covered of so many segments, the first ones: of the run's own span, or of all that stay.
+func (s *State) CoveredOf(segments int) coverage.Coverage {
+	if segments == s.recent {
+		return s.surveyed
+	}
+	return s.covered
+}
+
+// SetCovered says what the survey has covered, and what it and the plan of an update have.
+func (s *State) SetCovered(surveyed, all coverage.Coverage) { s.surveyed, s.covered = surveyed, all }
 
 // Visited returns the visit whose sums the worker has published last.
 func (s *State) Visited() protocol.Visit { return s.visited }

@@ -289,6 +289,9 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 		if update && rest {
 			p.advance(b)
 		}
+		if !l.Segment().Leaves { // also a batch that is not in the sample of a Gram matrix: all must be those of the survey
+			sum.Count(b.Examples, b.Checksum)
+		}
 		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
 		if !sampled && !rest {
 			continue
@@ -314,9 +317,6 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 			for _, w := range b.Fitted {
 				weight[0] += float64(w)
 			}
-		}
-		if rest {
-			sum.Count(b.Examples, b.Checksum)
 		}
 	}
 	whole := p.accumulator.End()

@@ -38,6 +38,7 @@ func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*part
 		if ctx.Err() != nil {
 			break // the visit is abandoned
 		}
+		sum.Count(b.Examples, b.Checksum) // also if it is not in the sample of the Gram matrix: all must be those of the survey
 		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
 		if !sampled && !rest {
 			continue
@@ -48,7 +49,6 @@ func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*part
 		}
 		if rest {
 			p.gradientOfLeaves(sum, b, leaves)
-			sum.Count(b.Examples, b.Checksum)
 		}
 		if sampled {
 			if matrix == nil {
