@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -42,7 +41,6 @@ type Worker struct {
 	rows       *decode.Reader
 	store      *partition.Store
 	budget     *partition.Budget
-	buffers    *accumulate.BufferPool
 	covered    map[int]coverage.Coverage // by the survey, of each partition
 	matrices   *matrices                 // nil: not known yet
 	reserved   int64                     // bytes of the budget that are set aside for them
@@ -78,7 +76,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		store: o.Store, budget: budget, counting: counting.New(plan), executor: o.Executor, options: o,
-		buffers: o.Store.Buffers(), rows: decode.New(plan, client.Codec),
+		rows: decode.New(plan, client.Codec),
 	}
 }
 
