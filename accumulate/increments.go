@@ -45,8 +45,10 @@ func (s *Sum) Unstack(places int, apart bool) error {
 
 // Stack is the inverse of [Sum.Unstack], of a stage with p columns and k classes.
 func (s *Sum) Stack(places int, apart bool, p, k int) {
-	var visited, terms []float64
-	m := 0
+	visited, terms, m := make([]float64, 0, places*5), []float64(nil), 0
+	if apart {
+		terms = make([]float64, 0, places*2*p*k)
+	}
 	for place := range places {
 		of := statistics.Increment(place)
 		losses, any := s.Take(of.Visited())

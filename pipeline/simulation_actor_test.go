@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -126,7 +127,7 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	}
 	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator,
 		Client: &protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, LedgerMessages: s.ledgerMessages,
-			GiveUp: s.giveUp}}
+			GiveUp: s.giveUp, Grams: new(accumulate.BufferPool)}}
 }
 
 // fresh returns a text that the simulation has not had before.

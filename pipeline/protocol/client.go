@@ -34,7 +34,9 @@ type Client struct {
 	// messages before it; 0 is 64. A run has a plan and an end.
 	LedgerMessages int
 
-	// Crosses is memory of cross moments, which the roles pass to each other; nil: they have new memory each time.
+	// Grams and Crosses are memory of Gram matrices and of cross moments, which the roles pass to each other; nil: they have new memory
+	// each time.
+	Grams   *accumulate.BufferPool
 	Crosses *accumulate.CrossPool
 
 	newest *atomic.Pointer[model.Model] // of a chain: see Remember; nil: none is remembered
@@ -47,7 +49,7 @@ func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: codec.New(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
-		Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
+		Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
 	}
 }
 
@@ -56,7 +58,7 @@ func (c *Client) Beside(name string) *Client {
 	beside := *c
 	beside.Topics, beside.GiveUp = TopicsOf(name), 0
 	beside.Topics.Examples = c.Topics.Examples
-	beside.Crosses, beside.newest = new(accumulate.CrossPool), new(atomic.Pointer[model.Model])
+	beside.Grams, beside.Crosses, beside.newest = new(accumulate.BufferPool), new(accumulate.CrossPool), new(atomic.Pointer[model.Model])
 	return &beside
 }
 

@@ -62,7 +62,7 @@ func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error 
 		a.factor(whole)
 	}
 	<-a.done
-	s.scratch.grams.Put(a.whole) // it is part of the moments now
+	s.Grams.Put(a.whole) // it is part of the moments now
 	return a.err
 }
 

@@ -44,7 +44,7 @@ func (s *Solver) gathering(v protocol.Visit, parts ...*part) *gathering {
 	g := &gathering{Visit: v, spans: s.spansOf(v.Stage), parts: parts}
 	for _, p := range parts {
 		p.reduction = accumulate.NewReduction(s.plan.Merges(len(g.spans)))
-		p.reduction.Buffers, p.reduction.Crosses = &s.scratch.grams, s.Crosses
+		p.reduction.Buffers, p.reduction.Crosses = s.Grams, s.Crosses
 	}
 	return g
 }
@@ -132,7 +132,7 @@ func (s *Solver) blockGram() []*part {
 		var g *statistics.Gram
 		var err error
 		if inbox.IsSingle(id) {
-			g, err = statistics.BlockGramOf(s.inbox.Single(id), s.scratch.grams.Get)
+			g, err = statistics.BlockGramOf(s.inbox.Single(id), s.Grams.Get)
 		} else {
 			g, err = statistics.ExactGramOf(s.inbox.Double(id))
 		}

@@ -3,7 +3,6 @@ package solver
 import (
 	"sync"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
@@ -20,7 +19,6 @@ type Store struct {
 
 // scratch is memory of megabytes, which would otherwise be mapped and cleared in each run.
 type scratch struct {
-	grams   accumulate.BufferPool
 	factors [2]linear.Buffer // of the stages in turn: those of the stage before may still be in use
 }
 

@@ -58,7 +58,7 @@ func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample 
 		tree := coverage.Tree{Parts: len(of), Group: tree.Group}
 		begin := func() *merging {
 			r := accumulate.NewReduction(tree)
-			r.Buffers, r.Crosses = w.buffers, w.Crosses
+			r.Buffers, r.Crosses = w.Grams, w.Crosses
 			return &merging{r, map[int]*accumulate.Sum{}}
 		}
 		b := &block{Worker: w, visit: v, first: states[of[0]], at: map[*partition.State]int{}, gram: begin(), leave: begin(), rest: begin(),
@@ -213,10 +213,7 @@ func (b *block) mergeGram(all *writes, p *partition.State, g *statistics.Gram) e
 		return err
 	}
 	r := gramOf(b.identity(statistics.KindGram), whole).ExactRecord()
-	*all = append(*all, func(ctx context.Context) error {
-		defer b.buffers.Put(whole)
-		return publish(ctx, b.Worker, r)
-	})
+	*all = append(*all, func(ctx context.Context) error { return b.give(ctx, r) })
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				open[p] = &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, current.Visit, p), Attempt: attempt, From: -1}}
 			}
 			seal := open[p]
-			whole, err := merge(sums, at, o.Sum, p.All(), w.buffers, w.Crosses)
+			whole, err := merge(sums, at, o.Sum, p.All(), w.Grams, w.Crosses)
 			if err != nil {
 				return nil, err
 			}

@@ -101,7 +101,7 @@ func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, partitio
 			}
 			continue
 		}
-		g, err := statistics.BlockGramOf(records[i], w.buffers.Get)
+		g, err := statistics.BlockGramOf(records[i], w.Grams.Get)
 		if err != nil {
 			return false, err
 		}

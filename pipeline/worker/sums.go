@@ -18,7 +18,7 @@ import (
 func (w *Worker) visitRun() *visit.Run {
 	return &visit.Run{
 		ID: w.run, Plan: w.plan, Prepared: w.chain.Prepared, Columns: w.chain.Survey.Columns, Earlier: w.earlier, Rows: w.rows, Codec: w.Codec,
-		BLAS: w.blas, Budget: w.budget, Buffers: w.buffers, Crosses: w.Crosses,
+		BLAS: w.blas, Budget: w.budget, Buffers: w.Grams, Crosses: w.Crosses,
 	}
 }
 
@@ -119,7 +119,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 					samples[p].Merge(o.Sample)
 				}
 			}
-			whole, err := merge(sums[at.Round], at, o.Sum, extent(p), w.buffers, w.Crosses)
+			whole, err := merge(sums[at.Round], at, o.Sum, extent(p), w.Grams, w.Crosses)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -240,7 +240,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 	}
 	r := w.takeGram(v, p, sum)
 	if r.Matrix != nil {
-		defer w.buffers.Put(gramSum(r))
+		defer w.Grams.Put(gramSum(r))
 	}
 	if v.Calibrates() {
 		return publish(ctx, w, r.ExactRecord())

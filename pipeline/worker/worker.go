@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -42,7 +41,6 @@ type Worker struct {
 	rows       *decode.Reader
 	store      *partition.Store
 	budget     *partition.Budget
-	buffers    *accumulate.BufferPool
 	surveyed   map[int]coverage.Coverage // by the survey, of each partition
 	covered    map[int]coverage.Coverage // by it and by the plan of an update
 	matrices   *matrices                 // nil: not known yet
@@ -79,7 +77,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		store: o.Store, budget: budget, counting: counting.New(plan), executor: o.Executor, options: o,
-		buffers: o.Store.Buffers(), rows: decode.New(plan, client.Codec),
+		rows: decode.New(plan, client.Codec),
 	}
 }
 

@@ -108,10 +108,25 @@ func (l *Log) Written() (written bool, err error) {
 // the broker, which may run. For a partition that has messages it does nothing.
 func (l *Log) KeepEnd(topic string, number int, end int64) error {
 	p := partition{folder: l.folder(topic, number)}
-	if err := p.list(); err != nil || len(p.segments) > 0 || end == 0 {
+	if err := p.list(); err != nil || end == 0 {
 		return err
 	}
-	return p.keepEnd(end)
+	// A running broker does not know of the segment that an earlier call has made, and does not delete it with the messages after it.
+	for _, s := range p.segments {
+		if empty, err := s.endsWithoutMessages(end); err != nil || !empty {
+			return err
+		}
+	}
+	earlier := p.segments
+	if err := p.keepEnd(end); err != nil {
+		return err
+	}
+	for _, s := range earlier {
+		if err := s.remove(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Clean deletes what the topics' settings allow. Segments that have expired go, and partitions are written again if at least half

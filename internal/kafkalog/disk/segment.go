@@ -239,6 +239,19 @@ func (p *partition) keepEnd(end int64) error {
 	return nil
 }
 
+// endsWithoutMessages reports whether a segment has batches, none of which has messages, and ends before an offset.
+func (s segment) endsWithoutMessages(before int64) (bool, error) {
+	empty := true
+	sound, err := s.headers(func(b batch) bool {
+		empty = b.count() == 0 && b.end() < before
+		return empty
+	})
+	if errors.Is(err, fs.ErrNotExist) { // the broker has deleted it meanwhile
+		return false, nil
+	}
+	return empty && sound > 0 && sound == s.bytes, err // without batches it is one that the broker is about to write to
+}
+
 // replaceFile replaces a file, or makes it. Whoever is killed meanwhile leaves the old one or the new one.
 func replaceFile(path string, content []byte) error {
 	f, err := os.Create(path + temporarySuffix)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -20,8 +19,7 @@ import (
 // a [Budget], and keeps all this in what the current run does not need of it. [NewStore] makes stores. A nil store has
 // and keeps nothing. A store is safe for concurrent use by one worker.
 type Store struct {
-	budget  *Budget
-	buffers accumulate.BufferPool
+	budget *Budget
 
 	mutex     sync.Mutex
 	topic     string             // that the messages are of
@@ -58,14 +56,6 @@ func (s *Store) Budget() *Budget {
 		return nil
 	}
 	return s.budget
-}
-
-// Buffers returns the memory of Gram matrices, from one run to the next; nil if the store is nil.
-func (s *Store) Buffers() *accumulate.BufferPool {
-	if s == nil {
-		return nil
-	}
-	return &s.buffers
 }
 
 // Begin drops what a run over a span of a topic can't use. It reads the last message that is left from the log. If it is no longer
