@@ -13,11 +13,11 @@ import (
 // is ready for Begin. It uses its memory again after the next call of Begin, but not that of its sums. It belongs to
 // one goroutine.
 type Occurring struct {
-	number  []int32         // of each column of the block, from 1; 0: it does not occur
-	values  []int32         // the number of the column of each value, from 0
-	batches []kernel.Sparse // with these numbers
-	order   []int32         // in which columns ascend; empty: not known
-	of      occurring
+	numbering numbering
+	values    []int32         // the number of the column of each value, from 0
+	batches   []kernel.Sparse // with these numbers
+	order     []int32         // in which columns ascend; empty: not known
+	of        occurring
 }
 
 // occurring says which columns of a block the sums of its columns are of.
@@ -30,24 +30,23 @@ type occurring struct {
 // Begin numbers the columns that occur in batches of one block (each n × width).
 func (o *Occurring) Begin(batches []kernel.Sparse) {
 	o.values, o.batches, o.order, o.of = o.values[:0], o.batches[:0], o.order[:0], occurring{}
+	all, cols := 0, 0
+	for _, b := range batches {
+		all, cols = all+len(b.Columns), max(cols, b.Cols)
+	}
+	o.numbering.begin(cols, all)
 	for _, b := range batches {
 		o.of.width, o.of.ones = b.Width(), b.Ones
-		if len(o.number) < b.Cols {
-			o.number = make([]int32, b.Cols)
-		}
 		for _, column := range b.Columns {
-			at := o.number[column]
-			if at == 0 {
+			at := o.numbering.of(column)
+			if *at == 0 {
 				o.of.columns = append(o.of.columns, column)
-				at = int32(len(o.of.columns))
-				o.number[column] = at
+				*at = int32(len(o.of.columns))
 			}
-			o.values = append(o.values, at-1)
+			o.values = append(o.values, *at-1)
 		}
 	}
-	for _, column := range o.of.columns {
-		o.number[column] = 0
-	}
+	o.numbering.end(o.of.columns)
 	values := o.values
 	for _, b := range batches {
 		n := len(b.Columns)

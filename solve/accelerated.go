@@ -54,17 +54,17 @@ func (a *accelerated) accept(before, at *point) []float64 {
 }
 
 // reject drops the momentum. If there was none it halves the step.
-func (a *accelerated) reject(at *point) []float64 {
+func (a *accelerated) reject(at *point) (size float64, step []float64) {
 	if !a.momentum {
 		if a.size /= 2; a.size < minStep {
-			return nil
+			return 0, nil
 		}
 	}
-	step := scaled(a.size, at.preconditioned)
+	step = scaled(a.size, at.preconditioned)
 	a.u = wide(at.w)
 	floats.Sub(a.u, step)
 	a.t, a.momentum = 1, false
-	return step
+	return 1, step
 }
 
 func (a *accelerated) sufficient(*point, float64) bool { return true }

@@ -131,6 +131,8 @@ type Evaluation struct {
 	Number    int     // number of the pass: 1, 2, …
 	Objective float64 // J at the visit's weights; for a learnt link the mean loss
 	Accepted  bool    // whether the objective has not risen
+	// Kept says that the fit has kept the memory of the cross moment of sparse rows.
+	Kept bool
 }
 
 // Fit is the state of one stage's fit. Call Precondition once, then Observe for each visit in order, and Next after the last
@@ -140,7 +142,7 @@ type Fit interface {
 	// fields gram and gram_rows.
 	Precondition(sums wire.Tensors[float64]) error
 	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It may write to the cross moment
-	// of sparse rows. It returns nil if the visit gives no gradient.
+	// of sparse rows, and keep it. It returns nil if the visit gives no gradient.
 	Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error)
 	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
 	Ridge() schemas.Ridge

@@ -32,7 +32,8 @@ type point struct {
 	gradient       []float64 // ∇J(W)
 	preconditioned []float64 // (L·S+λI)⁻¹ ∇J(W)
 	decrement      float64   // ⟨gradient, preconditioned⟩: a full step gains about half of it
-	step           []float64 // the next trial is w − step
+	size           float64   // the next trial is w − size · step
+	step           []float64
 }
 
 // minDecrement is the gain relative to J below which float32 scores can't tell a step from none.
@@ -44,7 +45,7 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 		return nil, err
 	}
 	weights, penalised, ridge := g.start(w)
-	trial := point{visit: v, w: weights, objective: losses[examples.Train].MeanLoss() + ridge}
+	trial := point{visit: v, w: weights, objective: losses[examples.Train].MeanLoss() + ridge, size: 1}
 	g.passes++
 	evaluation := &Evaluation{Number: g.passes, Objective: trial.objective}
 	first := g.accepted.w == nil
@@ -52,15 +53,23 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 		g.method = methodNamed(g.stage.Method)
 		g.descent = g.method.start(g.factor, g.shape)
 	} else if !(trial.objective <= g.accepted.objective) || !g.descent.sufficient(&g.accepted, trial.objective) {
-		g.accepted.step = g.descent.reject(&g.accepted)
+		g.accepted.size, g.accepted.step = g.descent.reject(&g.accepted)
 		g.done = g.accepted.step == nil
 		return evaluation, nil
 	}
-	evaluation.Accepted = true
-	if trial.gradient, err = g.ridgeGradient(sums, penalised); err != nil {
+	evaluation.Accepted, evaluation.Kept = true, g.shape.Sparse
+	if trial.gradient, err = g.crossMemory(sums); err != nil {
 		return nil, err
 	}
-	trial.preconditioned = linear.Solved(g.factor, trial.gradient, g.shape.Classes)
+	if err := g.ridgeGradientTo(trial.gradient, sums, penalised); err != nil {
+		return nil, err
+	}
+	if g.shape.Sparse && !first { // no method has a use for it after that of the next point
+		trial.preconditioned, g.accepted.preconditioned = g.accepted.preconditioned, nil
+		g.factor.SolveTo(trial.preconditioned, trial.gradient, g.shape.Classes)
+	} else {
+		trial.preconditioned = linear.Solved(g.factor, trial.gradient, g.shape.Classes)
+	}
 	trial.decrement = dot(trial.gradient, trial.preconditioned)
 	if first {
 		trial.step = g.descent.accept(nil, &trial)
@@ -83,12 +92,12 @@ func (g *generalized) Next() (Step, error) {
 	return Step{W: g.accepted.trial()}, nil
 }
 
-// trial returns W − step.
+// trial returns W − size · step.
 func (p *point) trial() []float32 {
 	w := make([]float32, len(p.w))
 	linear.OnCores(len(w), 1, func(from, to int) {
 		for i := from; i < to; i++ {
-			w[i] = float32(float64(p.w[i]) - p.step[i])
+			w[i] = float32(float64(p.w[i]) - float64(p.size*p.step[i]))
 		}
 	})
 	return w

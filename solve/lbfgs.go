@@ -165,11 +165,11 @@ func addScaled(dst []float64, alpha float64, x []float64) {
 	linear.OnCores(len(dst), 1, func(from, to int) { floats.AddScaled(dst[from:to], alpha, x[from:to]) })
 }
 
-func (q *lbfgs) reject(*point) []float64 {
+func (q *lbfgs) reject(*point) (size float64, step []float64) {
 	if q.size /= 2; q.size < minStep {
-		return nil
+		return 0, nil
 	}
-	return scaled(q.size, q.direction)
+	return q.size, q.direction
 }
 
 func (q *lbfgs) sufficient(from *point, objective float64) bool {

@@ -42,7 +42,7 @@ func TestLBFGSFromADiagonal(t *testing.T) {
 		var gradient mat.Dense
 		gradient.Mul(hessian, mat.NewDense(p, k, wide(w)))
 		gradient.Sub(&gradient, target)
-		at := &point{w: w, gradient: gradient.RawMatrix().Data}
+		at := &point{w: w, gradient: gradient.RawMatrix().Data, size: 1}
 		at.preconditioned = linear.Solved(own, at.gradient, k)
 		at.decrement = floats.Dot(at.gradient, at.preconditioned)
 		return at

@@ -39,9 +39,9 @@ type descent interface {
 	// accept returns the step of the first trial from a point: the trial is W − step. before is the point that was accepted
 	// before it, nil for the first: it is not used again, so its memory may be taken, and so may that of at.preconditioned.
 	accept(before, at *point) (step []float64)
-	// reject returns the step of another trial from a point, after a trial from there was rejected. It returns nil if no
-	// step is worth a pass.
-	reject(at *point) (step []float64)
+	// reject returns the step of another trial from a point, after a trial from there was rejected: the trial is W − size · step. It
+	// returns nil if no step is worth a pass.
+	reject(at *point) (size float64, step []float64)
 	// sufficient reports whether a trial from a point to an objective lowers J enough to be accepted.
 	sufficient(from *point, objective float64) bool
 }

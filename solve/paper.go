@@ -25,11 +25,11 @@ type paper struct{ size float64 }
 
 func (p *paper) accept(_, at *point) []float64 { return scaled(p.size, at.preconditioned) }
 
-func (p *paper) reject(at *point) []float64 {
+func (p *paper) reject(at *point) (size float64, step []float64) {
 	if p.size /= 2; p.size < minStep {
-		return nil
+		return 0, nil
 	}
-	return scaled(p.size, at.preconditioned)
+	return p.size, at.preconditioned
 }
 
 func (p *paper) sufficient(*point, float64) bool { return true }

@@ -303,7 +303,7 @@ func (u *Update) canShorten() bool {
 // gradient is known without S. before is the last accepted point; nil: there is none.
 func (u *Update) choose(before *point, t *tangent) {
 	k := u.shape.Classes
-	t.point = &point{w: linear.Narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w))}
+	t.point = &point{w: linear.Narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w)), size: 1}
 	for i, g := range t.gradient {
 		if t.point.gradient[i] = g / u.weight; i < u.shape.Penalised*k {
 			t.point.gradient[i] += u.scale / u.weight * t.w[i]

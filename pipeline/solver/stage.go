@@ -157,7 +157,9 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
 	})
-	if f.shape.Sparse {
+	if evaluation.Kept {
+		sum.Take(statistics.FieldCross)
+	} else if f.shape.Sparse {
 		s.Crosses.Put(sum)
 	}
 	return nil

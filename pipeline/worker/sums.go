@@ -75,6 +75,15 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, partitions []*partit
 	return w.sums(ctx, current, partitions, extent)
 }
 
+// fewValues is how many values, of 8 bytes, a cross moment has at most if partitions are summed at the same time: 32 MB.
+const fewValues = 1 << 22
+
+// sumsApart reports whether the sums of a visit are so large that one partition is summed after the other: of the last partitions as many
+// would be in memory as there are cores, beside that of the partitions before them.
+func (w *Worker) sumsApart(v *visit.Visit) bool {
+	return v.Of.Features.Sparse() && w.plan.Update() == nil && v.Of.Features.Size() > fewValues/v.Of.Classes
+}
+
 // sums publishes what a visit sums of partitions: of each of the first segments, as many as extent returns.
 func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*partition.State, extent func(*partition.State) int) error {
 	blocks := w.blocks(current.Visit, partitions, w.plan.Stages[current.Stage].Features.Sample)
@@ -101,7 +110,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 	s := &scan.Scan[*visit.Outcome]{
 		Source: &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
 			Increment: current.Increment},
-		Extent: extent, MaxWrites: maxWrites, Twice: current.Twice(),
+		Extent: extent, MaxWrites: maxWrites, Twice: current.Twice(), Apart: w.sumsApart(current),
 		Process: func() func(context.Context, *scan.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
 			processors = append(processors, p)

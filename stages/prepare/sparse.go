@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -26,7 +27,7 @@ const (
 type Factors struct {
 	values  string
 	unit    bool
-	factors []float32 // of each input (m); 0 for numbers
+	factors []float32 // of each input (m); 0 for numbers. nil: all are 1
 	groups  []group   // of columns
 	width   int       // d
 	kept    int       // m
@@ -100,10 +101,14 @@ func (f *Factors) Columns() []int32 {
 func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factors, error) {
 	width := max(found.Width, len(n.center))
 	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, numbers: n, width: width, groups: make([]group, (width+63)/64)}
-	f.factors = make([]float32, 0, len(n.center)+len(found.Columns))
+	if len(n.center) > 0 || slices.ContainsFunc(found.Values, func(factor float32) bool { return factor != 1 }) {
+		f.factors = make([]float32, 0, len(n.center)+len(found.Columns))
+	}
 	keep := func(column int32, factor float32) {
 		f.groups[column/64].kept |= 1 << (column % 64)
-		f.factors = append(f.factors, factor)
+		if f.factors != nil {
+			f.factors = append(f.factors, factor)
+		}
 	}
 	for j := range n.center {
 		keep(int32(j), 0)
@@ -131,7 +136,9 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 func (f *Factors) all() []float32 {
 	all := make([]float32, f.width)
 	for input, column := range f.Columns() {
-		all[column] = f.factors[input]
+		if all[column] = 1; f.factors != nil {
+			all[column] = f.factors[input]
+		}
 	}
 	return all
 }
@@ -158,7 +165,10 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 			if input < 0 {
 				continue
 			}
-			v := change(f.values, values[at]) * f.factors[input]
+			v := change(f.values, values[at])
+			if f.factors != nil {
+				v *= f.factors[input]
+			}
 			square += float64(v) * float64(v)
 			dst.Columns, dst.Values = append(dst.Columns, input), append(dst.Values, v)
 		}

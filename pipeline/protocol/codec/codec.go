@@ -65,7 +65,7 @@ type arrowCodec struct {
 func (a arrowCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error) {
 	messages, err := r.EncodeWithin(a.chunk, a.mem)
 	if err == nil {
-		record := written(r, messages)
+		record := written(a.recent, r, messages)
 		record.single = r.Tensors
 		a.recent.add(record)
 	}
@@ -75,7 +75,7 @@ func (a arrowCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error
 func (a arrowCodec) EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error) {
 	messages, err := r.EncodeWithin(a.chunk, a.mem)
 	if err == nil {
-		a.recent.add(written(r, messages))
+		a.recent.add(written(a.recent, r, messages))
 	}
 	return messages, err
 }
@@ -86,7 +86,7 @@ func (a arrowCodec) Give(r *wire.Record[float64], awaited bool) ([]wire.Message,
 	}
 	messages, err := r.EncodeWithin(a.chunk, a.mem)
 	if err == nil {
-		record := written(r, messages)
+		record := written(a.recent, r, messages)
 		record.given = r.Tensors
 		a.recent.give(record)
 	}

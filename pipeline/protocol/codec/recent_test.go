@@ -88,18 +88,18 @@ func TestGivenTensorsAreReadOnce(t *testing.T) {
 func TestGivenRecordsWait(t *testing.T) {
 	var r recent
 	given := func(partition int, digest wire.Digest) *recentRecord {
-		record := &recentRecord{identity: wire.Identity{Partition: partition}, digest: digest, values: [][]byte{make([]byte, recentBytes+
-			1)}, given: wire.Tensors[float64]{{Name: string(digest)}}}
+		record := &recentRecord{identity: wire.Identity{Partition: partition}, digest: digest, content: content{bytes: recentBytes + 1},
+			given: wire.Tensors[float64]{{Name: string(digest)}}}
 		r.give(record)
 		return record
 	}
 	first, other := given(0, "first"), given(1, "other")
 	second := given(0, "second")
-	if r.find(first.identity, nil, "first", first.values) != nil {
+	if r.find(first.identity, nil, "first", first.content) != nil {
 		t.Error("the first stays")
 	}
 	for _, want := range []*recentRecord{second, other} {
-		have := r.find(want.identity, nil, want.digest, want.values)
+		have := r.find(want.identity, nil, want.digest, want.content)
 		if have != want || r.take(have)[0].Name != string(want.digest) || r.take(have) != nil {
 			t.Errorf("%s: %v", want.digest, have)
 		}
@@ -144,18 +144,46 @@ func TestLargeWeightsAreShared(t *testing.T) {
 func TestRecentRecordsAreBounded(t *testing.T) {
 	var r recent
 	for i := range 10 {
-		r.add(&recentRecord{digest: wire.Digest(rune('a' + i)), values: [][]byte{make([]byte, recentBytes/3), {1}}})
+		r.add(&recentRecord{digest: wire.Digest(rune('a' + i)), content: content{bytes: recentBytes/3 + 1}})
 		if r.bytes > recentBytes || len(r.records) != min(i+1, 2) {
 			t.Fatalf("%d records of %d bytes", len(r.records), r.bytes)
 		}
 	}
-	r.add(&recentRecord{digest: "j", values: [][]byte{make([]byte, recentBytes/3)}}) // as the last
-	r.add(&recentRecord{digest: "k", values: [][]byte{make([]byte, recentBytes/3)}})
+	r.add(&recentRecord{digest: "j", content: content{bytes: recentBytes / 3}}) // as the last
+	r.add(&recentRecord{digest: "k", content: content{bytes: recentBytes / 3}})
 	if r.last["j"] != r.records[len(r.records)-2] || len(r.last) != 2 {
 		t.Errorf("%d digests of %d records", len(r.last), len(r.records))
 	}
-	r.add(&recentRecord{digest: "large", values: [][]byte{make([]byte, recentBytes+1)}})
+	r.add(&recentRecord{digest: "large", content: content{bytes: recentBytes + 1}})
 	if len(r.records) != 0 || len(r.last) != 0 || r.bytes != 0 {
 		t.Errorf("%d records of %d bytes after one that is too large", len(r.records), r.bytes)
+	}
+}
+
+// A content is another if a byte of it is, or where a value ends, whether it is kept or not.
+func TestContentsDiffer(t *testing.T) {
+	var r, other recent
+	large := func(change func([]byte) [][]byte) [][]byte { return change(make([]byte, recentBytes+1)) }
+	all := [][][]byte{
+		nil, {{1}}, {{0}}, {{1}, {}}, {{}, {1}}, {{1, 2}}, {{1}, {2}}, {{2}, {1}}, {make([]byte, 1000)}, {make([]byte, 999)},
+		large(func(v []byte) [][]byte { return [][]byte{v} }), large(func(v []byte) [][]byte { return [][]byte{v[:9], v[9:]} }),
+		large(func(v []byte) [][]byte { return [][]byte{v[:10], v[10:]} }), large(func(v []byte) [][]byte { v[0] = 1; return [][]byte{v} }),
+		large(func(v []byte) [][]byte { v[recentBytes] = 1; return [][]byte{v} }),
+	}
+	var contents []content
+	for i, values := range all {
+		c := r.contentOf(values)
+		if again := r.contentOf(values); !c.is(&again) {
+			t.Errorf("content %d is not itself", i)
+		}
+		for j, before := range contents {
+			if c.is(&before) {
+				t.Errorf("content %d is content %d", i, j)
+			}
+		}
+		if there := other.contentOf(values); (c.values == nil && values != nil) != (c.hashes != there.hashes) {
+			t.Errorf("content %d has hashes %x here and %x there, %d values", i, c.hashes, there.hashes, len(c.values))
+		}
+		contents = append(contents, c)
 	}
 }

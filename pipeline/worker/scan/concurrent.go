@@ -122,12 +122,30 @@ func (r *running) token(ctx context.Context) error {
 func (r *running) read(ctx context.Context) error {
 	defer close(r.loaded)
 	partitions := r.Partitions
-	for ; len(partitions) > cap(r.outcomes); partitions = partitions[1:] {
+	for ; len(partitions) > cap(r.outcomes) || r.Apart && len(partitions) > 1; partitions = partitions[1:] {
 		if err := r.takeTurns(ctx, partitions[:1]); err != nil {
 			return err
 		}
+		if r.Apart {
+			if err := r.collected(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	return r.takeTurns(ctx, partitions)
+}
+
+// collected waits until the outcomes of all segments that were read are collected: then all tokens are free.
+func (r *running) collected(ctx context.Context) error {
+	for range cap(r.tokens) {
+		if err := r.token(ctx); err != nil {
+			return err
+		}
+	}
+	for range cap(r.tokens) {
+		<-r.tokens
+	}
+	return nil
 }
 
 // takeTurns sends a segment of each partition in turn.

@@ -26,6 +26,7 @@ type Pass struct {
 	Processor func() Processor
 	// Twice says that the load of a segment is processed again, once its first outcome is collected: see [Load.Again].
 	Twice     bool
+	Apart     bool // a partition is read when all outcomes of the one before are collected
 	MaxWrites int  // that run at once, at least 1
 	InOrder   bool // a write runs when those of its partition that were collected before are done
 }

@@ -32,6 +32,9 @@ type Scan[T any] struct {
 	// Collect is called for each outcome, for those of a partition and round in order. If it returns a write, that runs while
 	// further outcomes are computed.
 	Collect func(at Place, outcome T) (Write, error)
+	// Apart says that no segment of a partition is read before all outcomes of the partition before it are collected: sums of both at the
+	// same time would take too much memory. Not with Twice.
+	Apart bool
 	// MaxWrites is how many writes may run at once; 0 is 1.
 	MaxWrites int
 	// InOrder says that the writes of a partition run one after the other, in the order of collect.
@@ -92,7 +95,8 @@ func (l *Load) Again() *Load {
 // Run has an executor do the scan of partitions. It returns when all outcomes are collected and all writes are done.
 func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.State) error {
 	return e.Run(ctx, &Pass{
-		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, MaxWrites: max(s.MaxWrites, 1), InOrder: s.InOrder,
+		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
+		InOrder: s.InOrder,
 		Processor: func() Processor {
 			process := s.Process()
 			return func(ctx context.Context, l *Load) (Collector, error) {
