@@ -2,12 +2,11 @@ package ingest
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -21,10 +20,16 @@ func (o Options) WithFolder(folder string) Options {
 // JoinRule names what decides which rows wait, and with which labels they become examples. byPartition says that rows are joined with
 // the outcomes of the same partition.
 func (o Options) JoinRule(byPartition bool) string {
-	out := o.Outcome
-	rule := []any{out.Topic, o.JoinKey, out.Key, out.Label, out.Within, out.Early, out.Absent, byPartition}
+	out, said := o.Outcome, o.later().Rule()
+	rule := append([]any{out.Topic, o.JoinKey, out.Key, said[0], out.Within, out.Early}, append(said[1:], byPartition)...)
 	return wire.Digest(wire.DigestJSON(rule)).Short()
 }
+
+// later is what outcomes say.
+func (o Options) later() later.Predicted { return later.Of(o.Options, o.Outcome) }
+
+// WhenAbsent returns what [Values.AddLabelled] adds to a row without an outcome; false: it is no example.
+func (o Options) WhenAbsent() (said string, ok bool) { return o.later().WhenAbsent() }
 
 // JoinsByPartition reports whether rows and outcomes of one key are in partitions with the same number, given how many partitions the
 // topics have: both are joined by the keys of their messages, which say the partition.
@@ -60,17 +65,8 @@ func (o Options) checkOutcome() (problems []option.Problem) {
 	if o.Label != "" {
 		wrong("label", value.Quote(string(o.Label)), "no label with examples.outcome: examples.outcome.label is where it is")
 	}
-	if len(o.Targets) > 0 {
-		wrong("targets", fmt.Sprint(o.Targets), "no targets with examples.outcome: outcomes are labels")
-	}
-	if o.Several() {
-		wrong("labels", value.Quote(o.Labels), "one with examples.outcome: an outcome is a label")
-	}
 	problems = append(problems, option.ProblemsUnder("outcome", out.Check())...)
-	isLabel := func(class string) bool { return value.Label(class) == value.Label(out.Absent) }
-	if len(o.Classes) > 0 && out.Absent != outcome.AbsentSkip && !slices.ContainsFunc(o.Classes, isLabel) {
-		wrong("outcome.absent", value.Quote(out.Absent), "a label among examples.classes, or skip")
-	}
+	problems = append(problems, o.later().Check(o.Classes)...)
 	return append(problems, o.checkOutcomeFormat()...)
 }
 
@@ -85,12 +81,18 @@ func (o Options) checkOutcomeFormat() (problems []option.Problem) {
 		return []option.Problem{{Key: "outcome.format", Value: value.Quote(read.Format), Want: wantMessageFormat()}}
 	}
 	if f.Width != nil {
-		for _, named := range []struct{ key, column string }{{"key", o.Outcome.Key}, {"label", o.Outcome.Label}} {
-			if layout.Column(named.column).IsName() {
-				problems = append(problems, option.Problem{Key: "outcome." + named.key, Value: value.Quote(named.column),
-					Want: "the number of a column, from 0: values in " + f.Name + " have no names"})
+		numbered := func(key string, columns ...string) {
+			for _, c := range columns {
+				if layout.Column(c).IsName() {
+					problems = append(problems, option.Problem{Key: key, Value: value.Quote(c),
+						Want: "the number of a column, from 0: values in " + f.Name + " have no names"})
+				}
 			}
 		}
+		numbered("outcome.key", o.Outcome.Key)
+		numbered("outcome.label", o.Outcome.Label)
+		numbered("label_columns", o.LabelColumns...)
+		numbered("targets", o.Targets...)
 	}
 	for _, p := range slices.Concat(read.checkSchema(f), f.Check(read.messageOptions())) {
 		if p.Key != "columns.use" && p.Key != "format" {
@@ -109,15 +111,16 @@ func wantMessageFormat() string {
 	return option.Enumerate(names, "or")
 }
 
-// ofOutcomes returns the options by which outcomes are read: the columns are the key, if it is in the value, and the label.
+// ofOutcomes returns the options by which outcomes are read: the columns are the key, if it is in the value, and what is
+// predicted.
 func (o Options) ofOutcomes() Options {
 	out := o.Outcome
 	read := Options{FromTopic: out.Topic, Format: cmp.Or(out.Format, o.Format), Settings: out.Settings, Registry: out.Registry,
 		Options: layout.Defaults().WithoutLabel()}
-	if out.Key != "" && out.Key != out.Label {
+	read.Columns.Use = slices.Clone(o.later().Paths())
+	if out.Key != "" && !slices.Contains(read.Columns.Use, out.Key) {
 		read.Columns.Use = append(read.Columns.Use, out.Key)
 	}
-	read.Columns.Use = append(read.Columns.Use, out.Label)
 	if read.Format == o.Format {
 		read.Encoding, read.Delimiter = o.Encoding, o.Delimiter
 		if read.Schema == "" && read.Registry.URL == "" {

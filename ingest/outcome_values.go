@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
@@ -34,21 +36,19 @@ func (o Options) openTopic() (r opened, err error) {
 	return r, err
 }
 
-// field returns the text at a path of Columns.Use in a row; "" if there is none.
-func (v opened) field(row []tabular.Cell, path string) (string, error) {
+// field returns the value at a path of Columns.Use in a row; null if there is none.
+func (v opened) field(row []tabular.Cell, path string) *tabular.Cell {
+	at := slices.Index(v.whole.Columns.Use, path)
 	if v.format.Width != nil {
-		at, err := strconv.Atoi(path)
-		if err != nil || at < 0 || at >= len(row) {
-			return "", nil
-		}
-		return row[at].Text()
-	}
-	for at, name := range v.whole.Columns.Use {
-		if name == path {
-			return row[at].Text()
+		var err error
+		if at, err = strconv.Atoi(path); err != nil {
+			at = -1
 		}
 	}
-	return "", nil
+	if at < 0 || at >= len(row) {
+		return &tabular.Cell{}
+	}
+	return &row[at]
 }
 
 // RowKeys finds the keys by which rows of a topic are joined with outcomes. [NewRowKeys] makes it.
@@ -83,7 +83,7 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 		return "", false, err
 	}
 	for i, row := range rows {
-		has, err := k.field(row, k.path)
+		has, err := k.field(row, k.path).Text()
 		if err != nil {
 			return "", false, fmt.Errorf("examples.key: %s: %w", value.Quote(k.path), err)
 		}
@@ -102,18 +102,19 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 // Outcomes reads the outcomes of rows. [NewOutcomes] makes it.
 type Outcomes struct {
 	opened
-	key, label string
+	key  string
+	says later.Predicted
 }
 
 // NewOutcomes returns what reads outcomes, for options that pass Check and have an Outcome.
 func NewOutcomes(o Options) (*Outcomes, error) {
-	x := &Outcomes{key: o.Outcome.Key, label: o.Outcome.Label}
+	x := &Outcomes{key: o.Outcome.Key, says: o.later()}
 	var err error
 	x.opened, err = o.ofOutcomes().openTopic()
 	return x, err
 }
 
-// Read returns the labels of a message, and of which rows they are; none if its value is empty: it moves the time on. Errors are as those
+// Read returns what a message says, and of which rows; nothing if its value is empty: it moves the time on. Errors are as those
 // of Values.Add.
 func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.Labelled, err error) {
 	if len(m.Value) == 0 {
@@ -126,12 +127,9 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 	for _, row := range rows {
 		l := outcome.Labelled{Key: m.Key}
 		if x.key != "" {
-			if l.Key, err = x.field(row, x.key); err != nil {
+			if l.Key, err = x.field(row, x.key).Text(); err != nil {
 				return nil, fmt.Errorf("examples.outcome.key: %s: %w", value.Quote(x.key), err)
 			}
-		}
-		if l.Label, err = x.field(row, x.label); err != nil {
-			return nil, fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(x.label), err)
 		}
 		switch {
 		case l.Key == "" && x.key == "":
@@ -139,44 +137,31 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 				"its value")
 		case l.Key == "":
 			return nil, fmt.Errorf("nothing at %s, where examples.outcome.key says that the key is", value.Quote(x.key))
-		case l.Label == "":
-			return nil, fmt.Errorf("nothing at %s, where examples.outcome.label says that the label is", value.Quote(x.label))
+		}
+		if l.Label, err = x.says.Read(func(path string) *tabular.Cell { return x.field(row, path) }); err != nil {
+			return nil, err
 		}
 		labels = append(labels, l)
 	}
 	return labels, nil
 }
 
-// AddLabelled is Add for a message whose examples have a label that has come later.
-func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, label string) (full bool, err error) {
+// AddLabelled is Add for a message whose examples have what an outcome of Outcomes.Read has said later.
+func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (full bool, err error) {
 	rows, err := v.rowsOf(ctx, m)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if rows, err = v.withLabel(rows, label); err != nil {
+	if rows, err = v.says.Put(rows, said, v.widthOf()); err != nil {
 		return false, err
 	}
 	return v.add(m, rows)
 }
 
-// withLabel returns rows with a label in the column of labels that come later.
-func (v *Values) withLabel(rows [][]tabular.Cell, label string) ([][]tabular.Cell, error) {
+// widthOf returns what says how many columns of a row are read; nil if they have names.
+func (v *Values) widthOf() later.Width {
 	if v.format.Width == nil {
-		for _, row := range rows {
-			row[0] = tabular.Word(label)
-		}
-		return rows, nil
+		return nil
 	}
-	n, exact, err := v.format.Width(v.whole.Options, len(rows[0]))
-	if err != nil {
-		return nil, err
-	}
-	labelled := make([][]tabular.Cell, len(rows))
-	for i, row := range rows {
-		if !exact {
-			row = row[:min(n, len(row))]
-		}
-		labelled[i] = append(append(make([]tabular.Cell, 0, len(row)+1), row...), tabular.Word(label))
-	}
-	return labelled, nil
+	return func(n int) (int, bool, error) { return v.format.Width(v.whole.Options, n) }
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/hamba/avro/v2"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -91,7 +93,7 @@ func TestOutcomesInFormats(t *testing.T) {
 	for name, f := range inFormats(t) {
 		o := Defaults()
 		o.FromTopic, o.Format, o.JoinKey, o.Schema, o.Columns.Use = "rows", name, f.id, f.schema, []string{f.x}
-		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within, o.Outcome.Absent = "outcomes", f.id, f.kind, time.Hour, "none"
+		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within, o.Outcome.Absent = "outcomes", f.id, f.kind, time.Hour, []string{"none"}
 		if problems := o.Check(); len(problems) > 0 {
 			t.Fatal(problems)
 		}
@@ -137,6 +139,100 @@ func TestOutcomesInFormats(t *testing.T) {
 		rows := values.Take()
 		if rows.Rows != 2 || rows.Words[0] != "yes" || rows.Words[1] != "none" || rows.Floats[1] != 2 || rows.SourceKeys[0] != "other" {
 			t.Errorf("%s: the rows are %+v", name, rows)
+		}
+	}
+}
+
+// Outcomes with several labels, as lists or as texts, and with numbers give rows what they say, in every format and in two.
+func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
+	formats := inFormats(t)
+	for rows, f := range formats {
+		for outcomes, g := range formats {
+			for _, several := range []bool{true, false} {
+				o := Defaults()
+				o.FromTopic, o.Format, o.JoinKey, o.Schema, o.Columns.Use = "rows", rows, f.id, f.schema, []string{f.x}
+				o.Outcome.Topic, o.Outcome.Format, o.Outcome.Schema, o.Outcome.Key, o.Outcome.Within = "outcomes", outcomes, g.schema, g.id, time.Hour
+				if several {
+					o.Labels, o.Outcome.Label, o.Outcome.Absent = layout.LabelsSeveral, g.kind, []string{}
+				} else {
+					o.Targets, o.Outcome.Absent = []string{g.x}, []string{"-1"}
+				}
+				if problems := o.Check(); len(problems) > 0 {
+					t.Fatal(problems)
+				}
+				read, err := NewOutcomes(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said, err := read.Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
+				if err != nil || len(said) != 1 || said[0].Key != "a" {
+					t.Fatalf("%s: an outcome is %v, %v", outcomes, said, err)
+				}
+				absent, ok := o.WhenAbsent()
+				if !ok {
+					t.Fatal("rows without an outcome are no examples")
+				}
+				values, err := NewValues(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, says := range []string{said[0].Label, absent} {
+					if full, err := values.AddLabelled(t.Context(), TopicMessage{Value: f.encode("a", "", 2)}, says); full || err != nil {
+						t.Fatalf("%s, %s: %v, %v", rows, outcomes, full, err)
+					}
+				}
+				got := values.Take()
+				switch {
+				case got.Rows != 2 || got.Cols != 1 || !slices.Equal(got.Floats, []float32{2, 2}):
+					t.Errorf("%s, %s: the rows are %+v", rows, outcomes, got)
+				case several && (!slices.Equal(got.LabelLists[0], []string{"yes", "no"}) || got.LabelLists[1] == nil || len(got.LabelLists[1]) > 0):
+					t.Errorf("%s, %s: the labels are %q", rows, outcomes, got.LabelLists)
+				case !several && !slices.Equal(got.Targets, []float64{0.1, -1}):
+					t.Errorf("%s, %s: the targets are %v", rows, outcomes, got.Targets)
+				}
+			}
+		}
+	}
+}
+
+// A list of labels is one in JSON, Avro and Protobuf.
+func TestOutcomesWithLists(t *testing.T) {
+	folder := t.TempDir()
+	const record = `{"type":"record","name":"E","fields":[{"name":"id","type":"string"},{"name":"kinds","type":{"type":"array","items":"string"}}]}`
+	for name, content := range map[string]string{"e.avsc": record, "e.proto": `syntax = "proto3"; message E { string id = 1; repeated string kinds = 2; }`} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inAvro, err := avro.Marshal(avro.MustParse(record), map[string]any{"id": "a", "kinds": []string{"yes", "no"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format, message := range map[string]struct {
+		schema string
+		value  []byte
+	}{
+		"json":     {"", []byte(`{"id":"a","kinds":["yes","no"]}`)},
+		"avro":     {"e.avsc", inAvro},
+		"protobuf": {"e.proto", []byte("\x0a\x01a\x12\x03yes\x12\x02no")},
+	} {
+		o := Defaults()
+		o.FromTopic, o.Format, o.Columns.Use, o.Labels = "rows", "json", []string{"x"}, layout.LabelsSeveral
+		o.Outcome.Topic, o.Outcome.Format, o.Outcome.Key, o.Outcome.Label = "outcomes", format, "id", "kinds"
+		o.Outcome.Within, o.Outcome.Absent = time.Hour, []string{}
+		if message.schema != "" {
+			o.Outcome.Schema = filepath.Join(folder, message.schema)
+		}
+		if problems := o.Check(); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		read, err := NewOutcomes(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := read.Read(t.Context(), TopicMessage{Value: message.value})
+		if err != nil || len(said) != 1 || said[0].Label != `["yes","no"]` {
+			t.Errorf("%s: an outcome is %v, %v", format, said, err)
 		}
 	}
 }

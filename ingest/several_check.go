@@ -46,6 +46,8 @@ func (o Options) checkLabels(files []string) (problems []option.Problem) {
 		wrong("label_columns", fmt.Sprint(o.LabelColumns),
 			"no columns with examples.label and examples.label_separator: the labels are in several columns or in one")
 	}
-	problems = append(problems, o.CheckOwnColumns("label_columns", o.LabelColumns)...)
+	if o.Outcome.Topic == "" { // else they are columns of outcomes
+		problems = append(problems, o.CheckOwnColumns("label_columns", o.LabelColumns)...)
+	}
 	return problems
 }

@@ -23,7 +23,9 @@ func (o Options) checkTargets(files []string) (problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
 	}
-	problems = append(problems, o.CheckOwnColumns("targets", o.Targets)...)
+	if o.Outcome.Topic == "" { // else they are columns of outcomes
+		problems = append(problems, o.CheckOwnColumns("targets", o.Targets)...)
+	}
 	for _, f := range o.formatsOf(files) {
 		if len(files) > 0 && f.Open != nil && !slices.Contains(f.Keys, "targets") {
 			wrong("targets", fmt.Sprint(o.Targets), "no targets in files of the format "+f.Name+": their examples have labels")

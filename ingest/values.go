@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/protobuf"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -70,6 +71,7 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 	problems = append(problems, o.checkSchema(f)...)
 	if o.Outcome.Topic != "" {
 		f.Label = "" // of outcomes
+		o.Options = o.Options.WithLabelLater()
 	}
 	problems = append(problems, o.checkColumns([]format.Format{{Label: f.Label, Keys: f.Keys}})...)
 	return append(problems, f.Check(o.messageOptions())...)
@@ -80,7 +82,8 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 type Values struct {
 	*tabular.Messages
 	opened
-	wanted int // columns of each row, once a row had them; 0: not known yet
+	says   later.Predicted // outcomes
+	wanted int             // columns of each row, once a row had them; 0: not known yet
 	batch  examples.Rows
 	sparse examples.SparseRows
 	keys   []string // of the messages, for each row of the batch
@@ -92,7 +95,9 @@ type Values struct {
 // NewValues returns Values without examples, for options that pass Check and have
 // a FromTopic. An error says which of them can't be used.
 func NewValues(o Options) (*Values, error) {
+	var says later.Predicted
 	if o.Outcome.Topic != "" {
+		says = o.later()
 		o.Options = o.Options.WithLabelLater()
 	}
 	r, err := o.openTopic()
@@ -103,7 +108,7 @@ func NewValues(o Options) (*Values, error) {
 	if r.format.Width == nil {
 		names = message.Columns(o.Options)
 	}
-	return &Values{opened: r, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}, nil
+	return &Values{opened: r, says: says, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}, nil
 }
 
 // TopicMessage is a message of a topic of values, and where it is there.

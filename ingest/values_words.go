@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -34,7 +33,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		return nil
 	}
 	if v.whole.LabelComesLater() {
-		if rows, err = v.withLabel(rows, message.LaterLabel); err != nil {
+		if rows, err = v.says.Put(rows, v.says.Any(), v.widthOf()); err != nil {
 			return nil
 		}
 	}

@@ -48,6 +48,9 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	if job.Examples, err = source.AfterChain(ctx, p, job.Examples.CountingOnce()); err != nil {
 		return nil, err
 	}
+	if job.Examples, err = source.AfterIngested(ctx, p, job.Examples); err != nil {
+		return nil, err
+	}
 	files, err := source.IngestFiles(ctx, p, job, rec)
 	if err != nil {
 		return nil, err

@@ -165,7 +165,7 @@ func (s *simulation) loseOfSource() {
 // simOutcome says how rows wait for outcomes.
 func simOutcome() outcome.Options {
 	o := outcome.Defaults()
-	o.Topic, o.Label, o.Within, o.Early, o.Absent = simOutcomes, "0", simWithin, 10*time.Second, "ring0"
+	o.Topic, o.Label, o.Within, o.Early, o.Absent = simOutcomes, "0", simWithin, 10*time.Second, []string{"ring0"}
 	return o
 }
 

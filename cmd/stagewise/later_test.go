@@ -140,3 +140,41 @@ func TestLaterLabelsPage(t *testing.T) {
 		t.Errorf("%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
 	}
 }
+
+// Rows are learnt with several labels, and with numbers, that come later.
+func TestSeveralLabelsAndNumbersComeLater(t *testing.T) {
+	for name, test := range map[string]struct {
+		examples, outcome string
+	}{
+		"labels":  {"labels: several", "label: kinds, absent: []"},
+		"columns": {"labels: several\n  label_columns: [bought, gift]", "absent: []"},
+		"numbers": {"targets: [paid]", "absent: 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFolder(t, map[string]string{"shop.yaml": strings.NewReplacer("format: json", "format: json\n  "+test.examples,
+				"label: kind, within: 1h, absent: none", "within: 1h, "+test.outcome).Replace(views)})
+			var records []*kgo.Record
+			for i := range 60 {
+				cheap := i % 2
+				records = append(records, at(i, "views", i%3, "", fmt.Sprintf(`{"view": "v%d", "price": %d, "age": %d}`, i, 9-8*cheap, i%7)))
+				if cheap == 1 {
+					records = append(records, at(i+5, "buys", 0, "",
+						fmt.Sprintf(`{"of": {"view": "v%d"}, "kinds": ["bought", "gift"], "bought": 1, "gift": true, "paid": 2.5}`, i)))
+				}
+			}
+			records = append(records, at(70, "buys", 0, "", `{"of": {"view": "v0"}, "kinds": 7.5, "bought": 7, "paid": "much"}`), at(300, "buys", 0, "tick", ""))
+			if name == "labels" {
+				records = records[:len(records)-2] // 7.5 is a label as any other
+				records = append(records, at(300, "buys", 0, "tick", ""))
+			}
+			writeTimed(t, map[string]int{"views": 3, "buys": 1}, records...)
+			report, stderr := trainedOnTopic(t, "shop.yaml")
+			if report.Rows+report.Splits["holdout"].Rows != 60 || report.TrainError > 0.01 {
+				t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
+			}
+			if quarantined := strings.Count(stderr, "quarantined buys[0]@30"); name != "labels" && quarantined != 1 {
+				t.Errorf("the outcome that can't be used is in quarantine %d times: %s", quarantined, stderr)
+			}
+		})
+	}
+}

@@ -8,10 +8,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Learnt is what rows have that a chain of versions has learnt. Rows of files that come later are laid out like them: columns with names
-// have the same places, whatever their order in a file, and the same words and offsets.
+// Learnt is what rows have that a chain of versions has learnt, or learns first. Rows of files that come later are laid out like them:
+// columns with names have the same places, whatever their order in a file, and the same words and offsets.
 type Learnt struct {
-	Version int              // that has learnt them, for people
+	Version int              // that has learnt them, for people; 0: they are on the topic, and the first version learns them
 	Sparse  bool             // the rows are sparse
 	Width   int              // number of features of dense rows
 	Columns examples.Columns // that the features are of; nil: not known
@@ -62,14 +62,28 @@ func (f *FoundExtent) Follows(l *Learnt) error {
 	}
 	learnt := found.After(l)
 	if last := learnt.First + int64(learnt.Width) - 1; f.Last > last || found.First < learnt.First {
-		return fmt.Errorf("indices from %d to %d, but version %d of the chain has learnt rows with indices from %d to %d: %s",
-			f.First, f.Last, l.Version, learnt.First, last, anotherName)
+		return fmt.Errorf("indices from %d to %d, but %s have indices from %d to %d: %s", f.First, f.Last, l.rows(), learnt.First, last,
+			l.advice())
 	}
 	return nil
 }
 
-// anotherName is the advice if rows can't follow those that a chain has learnt.
-const anotherName = "give the pipeline another name to begin a chain with these rows"
+// rows names the rows for people.
+func (l *Learnt) rows() string {
+	if l.Version == 0 {
+		return "the rows that were ingested before"
+	}
+	return fmt.Sprintf("the rows that version %d of the chain has learnt", l.Version)
+}
+
+// advice says what to do if rows can't follow those of the chain.
+func (l *Learnt) advice() string {
+	const anotherName = "give the pipeline another name to begin a chain with these rows"
+	if l.Version == 0 {
+		return anotherName + ", or exclude those before with `stagewise sources remove`"
+	}
+	return anotherName
+}
 
 // Check returns an error if rows of that width and with those columns can't follow what a chain has learnt. Rows are sparse if the width
 // is 0.
@@ -78,7 +92,7 @@ func (l *Learnt) Check(width int, columns examples.Columns) error {
 		return nil
 	}
 	but := func(what string) error {
-		return fmt.Errorf("%s, unlike the rows that version %d of the chain has learnt: %s", what, l.Version, anotherName)
+		return fmt.Errorf("%s, unlike %s: %s", what, l.rows(), l.advice())
 	}
 	switch sparse := width == 0; {
 	case sparse && !l.Sparse:

@@ -3,6 +3,9 @@ package layout
 // NamedColumns returns all columns that the options name.
 func (o Options) NamedColumns() []Column {
 	all := []Column{o.Label, o.Weight, o.Text, o.Served.Label, o.Served.Version}
+	if o.later {
+		o.Targets = nil // of other messages
+	}
 	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical, o.Times.Columns(), o.Targets, o.LabelColumns} {
 		for _, c := range list {
 			all = append(all, Column(c))

@@ -71,7 +71,7 @@ type Options struct {
 	offsets    Offsets             // of columns whose numbers float32 does not hold; found there too
 	learnt     *Learnt             // rows that a chain has learnt before; nil: none
 	unlabelled bool                // the label is not read, as it is in order or its trouble is known
-	later      bool                // the label comes from another message: a column that messages lack has it
+	later      bool                // the label, or the targets, come from another message: columns that messages lack have them
 	predicts   bool                // rows to predict are read, and flags set what keys set elsewhere
 	needsDense bool                // the stages need dense rows
 	counting   string              // the key of a stage that counts what occurs in rows
@@ -165,14 +165,14 @@ func (o Options) WithoutLabel() Options {
 	return o
 }
 
-// WithLabelLater returns the options for rows whose labels come from other messages. They have a column for it that no message has: the
-// first of columns with names, the last of others.
+// WithLabelLater returns the options for rows whose labels or targets come from other messages. They have a column for the label, or for
+// each target, that no message has: the first of columns with names, the last of others.
 func (o Options) WithLabelLater() Options {
-	o.later = true
+	o.later, o.LabelColumns = true, nil
 	return o
 }
 
-// LabelComesLater reports whether the label of a row comes from another message.
+// LabelComesLater reports whether the label of a row, or its targets, come from another message.
 func (o Options) LabelComesLater() bool { return o.later }
 
 // LeavesLabelOut reports whether the label of rows to train on is left out.

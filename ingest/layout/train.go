@@ -33,6 +33,10 @@ func (l *Layout) Assign() (err error) {
 	if err := l.beginMixed(); err != nil {
 		return err
 	}
+	if o.later {
+		l.assignLater()
+		return l.assignRest()
+	}
 	if len(o.Targets) > 0 {
 		if err := l.assignTargets(); err != nil {
 			return err
@@ -44,13 +48,6 @@ func (l *Layout) Assign() (err error) {
 			return err
 		}
 		return l.assignWeight()
-	}
-	if o.later {
-		if l.Label = 0; l.Names == nil {
-			l.Label = len(l.Cells) - 1
-		}
-		l.Cells[l.Label].Role = Label
-		return l.assignRest()
 	}
 	if l.Label, err = l.Column(cmp.Or(o.Label, l.defaultLabel)); err != nil {
 		if o.Label == "" {
@@ -64,6 +61,21 @@ func (l *Layout) Assign() (err error) {
 		l.Cells[l.Label].Role, l.Label = ignored, -1
 	}
 	return l.assignRest()
+}
+
+// assignLater gives the columns of what comes from other messages their roles.
+func (l *Layout) assignLater() {
+	first, targets := 0, len(l.Options.Targets)
+	if l.Names == nil {
+		first = len(l.Cells) - max(1, targets)
+	}
+	if targets == 0 {
+		l.Label = first
+		l.Cells[first].Role = Label
+	}
+	for i := range targets {
+		l.Cells[first+i].Role, l.Cells[first+i].At = Target, i
+	}
 }
 
 // assignRest gives the columns of the weight and of texts their roles.

@@ -16,17 +16,24 @@ func Path(column string) []string { return strings.Split(column, ".") }
 // Label is the column of the label in messages whose columns have names, if no key says another.
 const Label = "label"
 
-// LaterLabel is the column of a label that comes from another message: no message has it.
-const LaterLabel = "examples.outcome.label"
+// What comes from other messages is in columns that no message has: a label in LaterLabel, a target in one that begins with LaterTarget.
+const (
+	LaterLabel  = "examples.outcome.label"
+	LaterTarget = "examples.targets."
+)
 
 // Columns returns the names of the columns that the options read: those of the label or of what else is predicted, the weight,
 // the text and what was served if there are such columns, and those of features.
 func Columns(o layout.Options) []string {
 	columns := slices.Concat(o.Targets, o.LabelColumns)
 	switch {
-	case len(columns) > 0 || o.LeavesLabelOut():
+	case o.LabelComesLater() && len(o.Targets) > 0:
+		for i, name := range columns {
+			columns[i] = LaterTarget + name
+		}
 	case o.LabelComesLater():
 		columns = []string{LaterLabel}
+	case len(columns) > 0 || o.LeavesLabelOut():
 	default:
 		columns = []string{cmp.Or(string(o.Label), Label)}
 	}

@@ -16,6 +16,8 @@
 //
 // Each message is a row of its own. Two with one key both get the outcome. An outcome is not used up.
 //
+// A label may be any text that says what the outcome says: package later makes it of several labels, and of numbers.
+//
 // A silent partition holds rows back, as nobody knows what is still to come from it. It is taken to be past a time if it has been read to
 // its end, and the latest message of another partition of that topic is later by more than idle: see [Join.Pass]. That is the one
 // assumption: a message is on its topic before the other partitions are idle past its time. A row with an outcome that comes even later

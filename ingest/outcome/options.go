@@ -3,13 +3,12 @@ package outcome
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/registry"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Options are the keys under `examples.outcome` of the configuration: labels that come on a topic of their own. The zero value has none;
@@ -19,7 +18,7 @@ type Options struct {
 	Topic string `mapstructure:"topic" yaml:"topic"`
 	// Key is the path of the key in an outcome, by which it belongs to a row; "": the key of the message.
 	Key string `mapstructure:"key" yaml:"key"`
-	// Label is the path of the label in an outcome.
+	// Label is the path of the label in an outcome, or of several; "": other keys say where numbers or columns of labels are.
 	Label string `mapstructure:"label" yaml:"label"`
 	// Within is how long after its row an outcome counts, by the times of the messages.
 	Within time.Duration `mapstructure:"within" yaml:"within"`
@@ -27,8 +26,8 @@ type Options struct {
 	Early time.Duration `mapstructure:"early" yaml:"early"`
 	// Idle is how far a partition of the topic may be behind the others before it no longer holds rows back; at most Within.
 	Idle time.Duration `mapstructure:"idle" yaml:"idle"`
-	// Absent is the label of a row without an outcome, or AbsentSkip.
-	Absent string `mapstructure:"absent" yaml:"absent"`
+	// Absent is the label of a row without an outcome, its labels, or its numbers, of which one is that of all; or AbsentSkip alone.
+	Absent []string `mapstructure:"absent" yaml:"absent" single:"true"`
 	// Memory is how many bytes of rows and outcomes wait in memory.
 	Memory option.Bytes `mapstructure:"memory" yaml:"memory"`
 	// Format is that of the outcomes; "": that of the rows, with their schema and registry.
@@ -72,16 +71,16 @@ func (o Options) WithFolder(folder string) Options {
 // IsZero reports whether no key is set.
 func (o Options) IsZero() bool {
 	o.folder = ""
-	return o == Options{} || o == Defaults()
+	if len(o.Absent) == 0 {
+		o.Absent = nil
+	}
+	return reflect.DeepEqual(o, Options{}) || reflect.DeepEqual(o, Defaults())
 }
 
-// Check finds impossible values, if there are outcomes. What depends on the rows is left to package ingest.
+// Check finds impossible values, if there are outcomes. What depends on the rows is left to packages ingest and later.
 func (o Options) Check() (problems []option.Problem) {
 	wrong := func(key, shown, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
-	}
-	if o.Label == "" {
-		wrong("label", "not set", "the path of the label in an outcome, such as kind")
 	}
 	if o.Within <= 0 || o.Within > maxWithin {
 		wrong("within", o.Within.String(), "how long a row waits for its outcome, such as 24h; at most ten years")
@@ -91,11 +90,6 @@ func (o Options) Check() (problems []option.Problem) {
 	}
 	if o.Idle < 0 {
 		wrong("idle", o.Idle.String(), "a time of at least 0")
-	}
-	if o.Absent == "" {
-		wrong("absent", "not set", "the label of a row without an outcome, or skip if it is no example")
-	} else if o.Absent != strings.TrimSpace(o.Absent) {
-		wrong("absent", value.Quote(o.Absent), "a label without space around it")
 	}
 	if o.Memory < minMemory {
 		wrong("memory", o.Memory.String(), "at least 1 MiB")
@@ -126,13 +120,15 @@ func Keys() []option.Key {
 			"example when its outcome comes, or when `outcome.within` is over. See [labels that come later](later-labels.md); none: " +
 			"rows have their labels"},
 		{Name: "key", Meaning: "path of the key in an outcome, as `key` is in a row; none: the key of the message"},
-		{Name: "label", Meaning: "path of the label in an outcome, such as `kind`"},
+		{Name: "label", Meaning: "path of the label in an outcome, such as `kind`; with `labels: several`, of a list of labels, or of a " +
+			"text with separators. Not with `label_columns` and `targets`, which are then paths in an outcome"},
 		{Name: "within", Meaning: "how long after its row an outcome counts, by the times of the messages, such as `24h`"},
 		{Name: "early", Meaning: "how long before its row an outcome counts, by the times of the messages: clocks differ, and " +
 			"partitions are read at different speeds. `0s` for keys that several rows have one after the other"},
 		{Name: "idle", Meaning: "how far the newest message of a partition of the topic may be behind those of its other partitions " +
 			"before the partition no longer holds back rows without an outcome; at most `outcome.within`"},
-		{Name: "absent", Meaning: "label of the rows without an outcome, such as `none`, or `skip`: they are no examples"},
+		{Name: "absent", Meaning: "label of the rows without an outcome, such as `none`, or a list of labels with `labels: several`, such " +
+			"as `[]`; with `targets`, a number for all of them, such as `0`, or a list with one for each; `skip`: they are no examples"},
 		{Name: "memory", Meaning: "memory for what waits in a process; the rest waits in `data_dir`, and is read from the topics " +
 			"again if that is lost"},
 		{Name: "format", Meaning: "format of the outcomes, as `format`; none: that of the rows, with their `schema` and `registry` " +

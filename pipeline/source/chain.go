@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // AfterChain returns the options of files whose rows a chain of versions learns after others: they are laid out like those. Without a
@@ -31,4 +35,66 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
 		First: m.Manifest.Plan.Input.FirstIndex})
 	return o, nil
+}
+
+// AfterIngested returns the options of files whose rows the first version of a chain learns beside those of sources that were ingested
+// before, as by `ingest`: they are laid out like those. With options of AfterChain that know what a version has learnt, and without such
+// sources, it returns the options as they are.
+func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
+	if len(o.Train)+len(o.Test) == 0 || o.Learnt() != nil {
+		return o, nil
+	}
+	first, err := firstIngested(ctx, p)
+	if err != nil || first == nil {
+		return o, err
+	}
+	batch, err := examples.Decode(first.Value, memory.DefaultAllocator)
+	if err != nil {
+		return o, nil // the run says what is wrong with it, and where
+	}
+	defer batch.Release()
+	columns, err := examples.ParseColumns(batch.Columns())
+	if err != nil {
+		return o, nil
+	}
+	o.Options = o.After(&layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns})
+	return o, nil
+}
+
+// firstIngested returns the first message of one of the sources that were ingested from files; nil: there is none on the topic.
+func firstIngested(ctx context.Context, p *topics.Pipeline) (first *protocol.Message, err error) {
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	forgotten, err := heed.Read(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	for id := range l.Sources() {
+		if forgotten.Sources[id] {
+			continue
+		}
+		seal, err := SealOf(ctx, p, l, bounds, id)
+		if err != nil {
+			return nil, err
+		}
+		if seal == nil {
+			continue
+		}
+		for _, span := range seal.Spans {
+			err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, min(span.From+1, span.To), func(m protocol.Message) error {
+				first = &m
+				return nil
+			})
+			if err != nil || first != nil {
+				return first, err
+			}
+		}
+	}
+	return nil, nil
 }

@@ -31,6 +31,8 @@ type joining struct {
 	pairs    []int                    // the partitions, or -1
 	came     map[int]protocol.Message // by partition of the outcomes: the message that was read last
 	readTo   map[int]int64            // by partition of the outcomes: the offset before which all is read
+	absent   string                   // what is said of rows without an outcome
+	skips    bool                     // they are no examples
 	full     bool                     // the batch is to be written before the next row
 	passed   time.Time                // when silent partitions were looked at
 	rows     map[int]*outcome.Join    // by partition
@@ -68,6 +70,8 @@ func (f *Feed) beginJoining(ctx context.Context, last progress.State) (err error
 	}
 	o := f.Job.Examples
 	f.joining = &joining{bounds: append([]coverage.Span(nil), f.outcomes...)}
+	absent, ok := o.WhenAbsent()
+	f.joining.absent, f.joining.skips = absent, !ok
 	if f.joining.keys, err = ingest.NewRowKeys(o); err != nil {
 		return err
 	}
@@ -401,9 +405,9 @@ func (f *Feed) flushJoined(ctx context.Context) error {
 // what was decided before.
 func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 	return func(d outcome.Decided) error {
-		label := d.Label
+		said := d.Label
 		if d.Absent {
-			if label = f.Job.Examples.Outcome.Absent; label == outcome.AbsentSkip {
+			if said = f.joining.absent; f.joining.skips {
 				return nil
 			}
 		}
@@ -413,7 +417,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 			}
 		}
 		value := unpack(d)
-		err := f.put(ctx, value, func() (bool, error) { return f.values.AddLabelled(ctx, value, label) })
+		err := f.put(ctx, value, func() (bool, error) { return f.values.AddLabelled(ctx, value, said) })
 		if err != nil {
 			return err
 		}

@@ -193,8 +193,8 @@ func (c *Cell) Text() (string, error) {
 	return c.json.Text()
 }
 
-// texts returns the texts of a list; nil if the value is none.
-func (c *Cell) texts() (texts []string, err error) {
+// Texts returns the texts of a list; nil if the value is none.
+func (c *Cell) Texts() (texts []string, err error) {
 	for _, item := range c.List() {
 		text, err := item.Text()
 		if err != nil {

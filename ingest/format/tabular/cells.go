@@ -111,7 +111,7 @@ func (t *Rows) text(cell *Cell, joined bool) (string, error) {
 	if !joined || !cell.IsList() {
 		return cell.Text()
 	}
-	words, err := cell.texts()
+	words, err := cell.Texts()
 	return strings.Join(words, " "), err
 }
 
@@ -122,7 +122,7 @@ func (t *Rows) Lists(column int, put func(row int, items []string, null bool) er
 		if !cell.Null() && !cell.IsList() {
 			return t.Fail(row, fmt.Errorf("%s: expected a list of labels", cell))
 		}
-		words, err := cell.texts()
+		words, err := cell.Texts()
 		if err == nil {
 			err = put(row, words, cell.Null())
 		}

@@ -341,7 +341,7 @@ func (r *tableReader) readEither(column int) error {
 		switch {
 		case cell.Null():
 		case cell.IsList():
-			if labels, err = cell.texts(); err == nil {
+			if labels, err = cell.Texts(); err == nil {
 				labels, err = r.ListOf(append([]string{}, labels...))
 			}
 		default:

@@ -1,0 +1,206 @@
+// Package later is between the messages of outcomes and the rows that they are of: it reads the labels or numbers of an outcome, and gives
+// them the columns of rows that no message of the rows has.
+//
+// Until its row is an example, what an outcome says is a text: package outcome keeps it, on disk too. The label of rows with one label is
+// that text. Several labels and numbers are in JSON.
+package later
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Predicted is what outcomes say. [Of] makes it.
+type Predicted struct {
+	Task    examples.Task
+	Label   string   // path of the label, or of several
+	Columns []string // paths of the numbers to predict, or of columns of 0 and 1 for each of several labels; then there is no Label
+	Absent  []string // of rows without an outcome: see [outcome.Options]
+}
+
+// Of returns what outcomes say of rows with these options.
+func Of(rows layout.Options, o outcome.Options) Predicted {
+	p := Predicted{Label: o.Label, Absent: o.Absent}
+	switch {
+	case len(rows.Targets) > 0:
+		p.Task, p.Columns = examples.Numbers, rows.Targets
+	case rows.Several():
+		p.Task, p.Columns = examples.SeveralLabels, rows.LabelColumns
+	}
+	return p
+}
+
+// Paths returns the paths that are read of an outcome.
+func (p Predicted) Paths() []string {
+	if len(p.Columns) > 0 {
+		return p.Columns
+	}
+	return []string{p.Label}
+}
+
+// Rule returns what changes the labels and numbers of rows; of one label, its path and that of rows without one.
+func (p Predicted) Rule() []any {
+	if p.Task == examples.OneLabel {
+		return []any{p.Label, p.absentLabel()}
+	}
+	return []any{p.Paths(), p.Absent, p.Task.Noun()}
+}
+
+// Read returns what an outcome says. cell returns its value at a path.
+func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err error) {
+	switch {
+	case p.Task == examples.Numbers:
+		numbers := make([]float64, len(p.Columns))
+		for i, path := range p.Columns {
+			if numbers[i], err = numberOf(cell(path)); err != nil {
+				return "", fmt.Errorf("examples.targets: %s: %w", value.Quote(path), err)
+			}
+		}
+		return numbersText(numbers), nil
+	case p.Task == examples.SeveralLabels && len(p.Columns) > 0:
+		labels := []string{}
+		for _, path := range p.Columns {
+			text, err := cell(path).Text()
+			has := false
+			if err == nil {
+				has, err = layout.Indicate(strings.TrimSpace(text))
+			}
+			if err != nil {
+				return "", fmt.Errorf("examples.label_columns: %s: %w", value.Quote(path), err)
+			}
+			if has {
+				labels = append(labels, path)
+			}
+		}
+		return encode(labels), nil
+	}
+	c := cell(p.Label)
+	if p.Task == examples.SeveralLabels && c.IsList() {
+		labels, err := c.Texts()
+		if err != nil {
+			return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
+		}
+		return encode(append([]string{}, labels...)), nil
+	}
+	text, err := c.Text()
+	if err != nil {
+		return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
+	}
+	if c.Null() || text == "" && p.Task == examples.OneLabel {
+		return "", fmt.Errorf("nothing at %s, where examples.outcome.label says that the label is", value.Quote(p.Label))
+	}
+	if p.Task == examples.SeveralLabels {
+		return encode(text), nil
+	}
+	return text, nil
+}
+
+// numberOf returns a number to predict.
+func numberOf(c *tabular.Cell) (float64, error) {
+	v, err := c.Number(nil)
+	if err == nil {
+		err = layout.CheckTarget(v)
+	}
+	return v, err
+}
+
+// encode returns texts in JSON.
+func encode(texts any) string {
+	text, err := json.Marshal(texts)
+	if err != nil {
+		panic(fmt.Sprintf("later: encode %v: %v", texts, err)) // texts have JSON
+	}
+	return string(text)
+}
+
+// numbersText returns a list of finite numbers in JSON, with all of their digits.
+func numbersText(numbers []float64) string {
+	texts := make([]string, len(numbers))
+	for i, v := range numbers {
+		texts[i] = strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return "[" + strings.Join(texts, ",") + "]"
+}
+
+// cells returns the columns of a row that an outcome has said.
+func (p Predicted) cells(said string) []tabular.Cell {
+	if p.Task == examples.OneLabel {
+		return []tabular.Cell{tabular.Word(said)}
+	}
+	c := tabular.JSON(value.Cell(said))
+	if p.Task == examples.Numbers {
+		return c.List()
+	}
+	return []tabular.Cell{c}
+}
+
+// Width says how many columns are read of a row of n, and whether all rows have as many.
+type Width func(n int) (columns int, exact bool, err error)
+
+// Put returns rows with what an outcome has said of them, in the columns of what comes later: see [layout.Options.WithLabelLater]. If
+// columns have names, the rows have place for it, and width is nil.
+func (p Predicted) Put(rows [][]tabular.Cell, said string, width Width) ([][]tabular.Cell, error) {
+	cells := p.cells(said)
+	if width == nil {
+		for _, row := range rows {
+			copy(row, cells)
+		}
+		return rows, nil
+	}
+	n, exact, err := width(len(rows[0]))
+	if err != nil {
+		return nil, err
+	}
+	labelled := make([][]tabular.Cell, len(rows))
+	for i, row := range rows {
+		if !exact {
+			row = row[:min(n, len(row))]
+		}
+		labelled[i] = slices.Concat(row, cells)
+	}
+	return labelled, nil
+}
+
+// WhenAbsent returns what is said of a row without an outcome; false: it is no example.
+func (p Predicted) WhenAbsent() (said string, ok bool) {
+	if p.Skips() {
+		return "", false
+	}
+	switch p.Task {
+	case examples.Numbers:
+		numbers := make([]float64, len(p.Columns))
+		for i := range numbers {
+			numbers[i], _ = value.Number(p.Absent[min(i, len(p.Absent)-1)]) // Check has found it to be one
+		}
+		return numbersText(numbers), true
+	case examples.SeveralLabels:
+		return encode(append([]string{}, p.Absent...)), true
+	}
+	return p.absentLabel(), true
+}
+
+// Skips reports whether rows without an outcome are no examples.
+func (p Predicted) Skips() bool { return len(p.Absent) == 1 && p.Absent[0] == outcome.AbsentSkip }
+
+// absentLabel returns the one label of rows without an outcome.
+func (p Predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
+
+// Any returns what an outcome may say, for rows whose outcomes are not known.
+func (p Predicted) Any() string {
+	switch p.Task {
+	case examples.Numbers:
+		return numbersText(make([]float64, len(p.Columns)))
+	case examples.SeveralLabels:
+		return "[]"
+	}
+	return outcome.AbsentSkip
+}

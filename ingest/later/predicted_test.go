@@ -1,0 +1,135 @@
+package later
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/quick"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// at returns the values of an outcome by their paths.
+func at(cells map[string]tabular.Cell) func(string) *tabular.Cell {
+	return func(path string) *tabular.Cell {
+		c := cells[path]
+		return &c
+	}
+}
+
+// Numbers become targets with all of their bits.
+func TestNumbersKeepTheirBits(t *testing.T) {
+	p := Predicted{Task: examples.Numbers, Columns: []string{"x", "y"}}
+	err := quick.Check(func(x float64, y float32, whole int64) bool {
+		x = math.Mod(x, math.MaxFloat32)
+		for _, c := range [][2]tabular.Cell{{tabular.Float(x), tabular.Float(float64(y))}, {tabular.Float(x), tabular.Integer(whole)}} {
+			said, err := p.Read(at(map[string]tabular.Cell{"x": c[0], "y": c[1]}))
+			if err != nil {
+				t.Error(err)
+				return false
+			}
+			for i, got := range p.cells(said) {
+				want, _ := c[i].Number(nil)
+				if v, err := got.Number(nil); v != want || err != nil {
+					t.Errorf("%v is %v in %s: %v", want, v, said, err)
+					return false
+				}
+			}
+		}
+		return true
+	}, nil)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Labels become those of a row whatever is in them, and however many there are.
+func TestLabelsKeepTheirTexts(t *testing.T) {
+	p := Predicted{Task: examples.SeveralLabels, Label: "kinds"}
+	err := quick.Check(func(labels []string) bool {
+		items := make([]tabular.Cell, len(labels))
+		for i, label := range labels {
+			items[i] = tabular.Word(label)
+		}
+		said, err := p.Read(at(map[string]tabular.Cell{"kinds": tabular.Items(items)}))
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		got := p.cells(said)
+		texts, err := got[0].Texts()
+		return err == nil && len(got) == 1 && got[0].IsList() && slices.Equal(texts, labels)
+	}, nil)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// An outcome says what is at its paths, and is refused if that can't be predicted.
+func TestRead(t *testing.T) {
+	list := func(items ...string) tabular.Cell {
+		return tabular.JSON(value.Cell("[" + strings.Join(items, ",") + "]"))
+	}
+	one, several := Predicted{Label: "kind"}, Predicted{Task: examples.SeveralLabels, Label: "kind"}
+	columns := Predicted{Task: examples.SeveralLabels, Columns: []string{"a", "b"}}
+	numbers := Predicted{Task: examples.Numbers, Columns: []string{"a", "b"}}
+	for _, test := range []struct {
+		p          Predicted
+		a, b, kind tabular.Cell
+		want, err  string
+	}{
+		{p: one, kind: tabular.Word("book"), want: "book"},
+		{p: one, kind: tabular.Float(1.5), want: "1.5"},
+		{p: one, kind: tabular.Word(""), err: "examples.outcome.label says"},
+		{p: one, kind: list(`"book"`), err: "examples.outcome.label"},
+		{p: several, kind: list(`"book"`, "7", "true"), want: `["book","7","true"]`},
+		{p: several, kind: list(), want: "[]"},
+		{p: several, kind: tabular.Items(nil), want: "[]"},
+		{p: several, kind: tabular.Word(""), want: `""`},
+		{p: several, kind: tabular.Word("book|film"), want: `"book|film"`},
+		{p: several, err: "examples.outcome.label says"},
+		{p: several, kind: list(`["book"]`), err: "examples.outcome.label"},
+		{p: columns, a: tabular.Truth(false), b: tabular.Word(" 1"), want: `["b"]`},
+		{p: columns, a: tabular.Integer(0), b: tabular.Float(0), want: "[]"},
+		{p: columns, a: tabular.Integer(2), b: tabular.Integer(0), err: `examples.label_columns: "a": "2"`},
+		{p: columns, a: tabular.Integer(1), err: `examples.label_columns: "b"`},
+		{p: numbers, a: tabular.Word("1e3"), b: tabular.Float(-0.1), want: "[1000,-0.1]"},
+		{p: numbers, a: tabular.Word("many"), b: tabular.Float(1), err: `examples.targets: "a"`},
+		{p: numbers, a: tabular.Float(1), err: `examples.targets: "b": a missing value`},
+		{p: numbers, a: tabular.Float(1), b: tabular.Float(1e39), err: `examples.targets: "b"`},
+	} {
+		said, err := test.p.Read(at(map[string]tabular.Cell{"a": test.a, "b": test.b, "kind": test.kind}))
+		if said != test.want || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%+v says %q, %v; expected %q, %q", test, said, err, test.want, test.err)
+		}
+	}
+}
+
+// What is said of rows without an outcome is what an outcome could say, or that they are no examples.
+func TestWhenAbsent(t *testing.T) {
+	for _, test := range []struct {
+		rows   layout.Options
+		absent []string
+		want   string
+		skips  bool
+	}{
+		{absent: []string{"none"}, want: "none"},
+		{absent: []string{"skip"}, skips: true},
+		{rows: layout.Options{Labels: layout.LabelsSeveral}, absent: []string{}, want: "[]"},
+		{rows: layout.Options{Labels: layout.LabelsSeveral}, absent: []string{"a", "b"}, want: `["a","b"]`},
+		{rows: layout.Options{Labels: layout.LabelsSeveral}, absent: []string{"skip"}, skips: true},
+		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"0.5"}, want: "[0.5,0.5]"},
+		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"1", "-2"}, want: "[1,-2]"},
+		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"skip"}, skips: true},
+	} {
+		p := Of(test.rows, outcome.Options{Label: "kind", Absent: test.absent})
+		if said, ok := p.WhenAbsent(); said != test.want || ok == test.skips {
+			t.Errorf("%+v: %q, %v", test, said, ok)
+		}
+	}
+}
