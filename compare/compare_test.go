@@ -287,3 +287,37 @@ func TestOrders(t *testing.T) {
 		}
 	}
 }
+
+// Runs that differ in eight keys are a table still: its columns are named by the last parts of keys below what they begin with, and what
+// does not fit beside them is among the other measures. Runs that differ in twenty are blocks.
+func TestTableOfManySettings(t *testing.T) {
+	for n, blocks := range map[int]bool{8: false, 20: true} {
+		var runs []Run
+		for i := range 3 {
+			r := made(fmt.Sprint("version ", i+1), schemas.Ridge(0.1), 2)
+			for key := range n {
+				r.Settings = append(r.Settings, Setting{fmt.Sprintf("stages.%d.features.setting_%d", key/4, key), fmt.Sprint(0.001 * float64(i+1))})
+			}
+			test := r.Report.Splits["test"]
+			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
+			r.Report.Splits["test"] = test
+			runs = append(runs, r)
+		}
+		table, _ := tablesOf(runs, Order{})
+		if table.Blocks != blocks || !slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "test error" }) {
+			t.Errorf("%d keys: blocks %v, columns %v", n, table.Blocks, table.Columns)
+		}
+		if blocks {
+			continue
+		}
+		if c := table.Columns[5]; c.Leaf() != "setting_5" || c.Prefix() != "stages.1.features" || len(table.Groups) != 3 ||
+			table.Groups[0] != (group{"stages.0.features", 4}) || table.Groups[2].Prefix != "" {
+			t.Errorf("column %+v, groups %+v", c, table.Groups)
+		}
+		for _, row := range table.Rows {
+			if len(row.Cells) != len(table.Columns) {
+				t.Errorf("%d cells of %d columns", len(row.Cells), len(table.Columns))
+			}
+		}
+	}
+}
