@@ -113,7 +113,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 	})
 	produce(t, log, 9, 0)
 	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait on events.") })
-	if s.Summary.Level != Trouble || s.Summary.Verdict == "All is well." {
+	if s.Summary.Level != Trouble || s.Summary.Verdict == "All is well." || need(s, "no process ingests them") {
 		t.Errorf("summary %+v", s.Summary)
 	}
 }

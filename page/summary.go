@@ -156,11 +156,12 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	if lag > 0 {
 		waits = append(waits, waiting(lag, r.topics.of(roleExamples).name))
 	}
-	chain := s.isChain()
+	chain, told := s.isChain(), false // a runner ingests too
 	switch left := r.gone(protocol.RoleRun); {
 	case len(staff.Runners) > 0:
 	case staff.Embedded && left == "": // the broker's own process may do it, as a member of no group
 	case chain && len(waits) > 0:
+		told = true
 		need(Trouble, aboutStaff, "No process runs stagewise run, and %s.", strings.Join(waits, " and "))
 	case chain && s.Run.underWay():
 		need(Trouble, aboutStaff, "Run %s is waiting: no process runs stagewise run.", s.Run.ID)
@@ -168,7 +169,7 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 		need(Notice, aboutStaff, "No process runs stagewise run: the last one was seen %s ago.", left)
 	}
 	ingested := staff.Embedded || len(staff.Ingesters)+len(staff.Runners) > 0 || slices.Contains(staff.Hidden, protocol.RoleIngest)
-	if r.topics.waits > 0 && !ingested {
+	if r.topics.waits > 0 && !ingested && !told {
 		need(Trouble, aboutStaff, "%s, and no process ingests them.", waiting(r.topics.waits, r.options.Source))
 	}
 	for _, role := range []struct {
