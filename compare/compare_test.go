@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -319,5 +320,15 @@ func TestTableOfManySettings(t *testing.T) {
 				t.Errorf("%d cells of %d columns", len(row.Cells), len(table.Columns))
 			}
 		}
+	}
+}
+
+// The measures of one run are a table with a column for each split; what is of no split is beside it.
+func TestMeasuresBySplit(t *testing.T) {
+	of, rows, others := bySplit([]Row{{"state", []string{"done"}}, {"train rows", []string{"8"}}, {"test rows", []string{"2"}},
+		{"train error", []string{"1 %"}}, {"test log loss", []string{"0.5"}}, {"seconds", []string{"3"}}})
+	want := []Row{{"rows", []string{"8", "2"}}, {"error", []string{"1 %", None}}, {"log loss", []string{None, "0.5"}}}
+	if !slices.Equal(of, []string{"train", "test"}) || !reflect.DeepEqual(rows, want) || len(others) != 2 {
+		t.Errorf("%v, %v, %v", of, rows, others)
 	}
 }

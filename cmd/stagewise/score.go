@@ -105,7 +105,8 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
 	if errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return fmt.Errorf("read %s: %w; write examples to it first, or check name, --topic and %s", o.From, kafkalog.ErrUnknownTopic, brokerKey(c))
+		return fmt.Errorf("read %s: %w; write examples to it first, or check name, --topic and %s", o.From, kafkalog.ErrUnknownTopic,
+			brokerKey(c))
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", o.From, err)

@@ -29,8 +29,8 @@ type limiter struct{ allowed, spare atomic.Int64 }
 type key struct{}
 
 // Limit makes the process collect garbage sooner when its heap is large, and give back the pages that garbage has left,
-// unless GOGC and GOMEMLIMIT say when. Each collection sets when the next one comes. Allow changes how much garbage there may be; it takes the
-// context that Limit returns, or one that was made from it.
+// unless GOGC and GOMEMLIMIT say when. Each collection sets when the next one comes. Allow changes how much garbage there may be;
+// it takes the context that Limit returns, or one that was made from it.
 func Limit(ctx context.Context) context.Context {
 	if os.Getenv("GOGC") != "" {
 		return ctx
