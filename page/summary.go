@@ -104,9 +104,9 @@ func verdict(needs []Need, s *State) (Level, string) {
 		}
 		return level, text
 	case warnings == 1:
-		return Notice, "Working, with one warning."
+		return Notice, "No problems, one warning."
 	case warnings > 1:
-		return Notice, fmt.Sprintf("Working, with %d warnings.", warnings)
+		return Notice, fmt.Sprintf("No problems, %d warnings.", warnings)
 	}
 	return Good, "All is well."
 }
