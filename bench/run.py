@@ -692,28 +692,41 @@ def round_limits(values, digits):
 
 
 def name_points(drawing, axes):
-    """Writes the name of each point beside it, where it covers the least of curves, points and other names."""
+    """Writes the name of each point beside it, where it covers the least of curves, points and other names, and no other point is nearer."""
     drawing.canvas.draw()
-    taken = [axes.transData.transform(point) for *point, _ in axes.points]
+    marks = np.array([axes.transData.transform(point) for *point, _ in axes.points])
+    taken = list(marks)
     for line in axes.lines:
         ends = axes.transData.transform(line.get_xydata())
         for one, other in zip(ends, ends[1:]):
             taken += [one + (other - one) * part for part in np.linspace(0, 1, 2 + int(np.hypot(*(other - one)) / 4))]
     taken = np.array(taken)
-    for x, y, label in axes.points:
+    for own, (x, y, label) in enumerate(axes.points):
         choices = []
-        for across, down, horizontal, vertical in ((6, 0, "left", "center"), (6, 6, "left", "bottom"), (6, -6, "left", "top"), (0, 7, "center", "bottom"), (0, -7, "center", "top"),
-                                                   (-6, 0, "right", "center"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top")):
-            text = axes.annotate(label, (x, y), textcoords="offset points", xytext=(across, down), ha=horizontal, va=vertical, fontsize=8)
-            box = text.get_window_extent()
-            inside = (taken >= box.min - 2) & (taken <= box.max + 2)
-            beyond = box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
-            choices.append((1000 * beyond + int(inside.all(axis=1).sum()), len(choices), text, box))
+        for away in (6, 14, 24, 36):
+            look = {"arrowprops": {"arrowstyle": "-", "linewidth": 0.5, "color": "gray", "shrinkA": 0, "shrinkB": 2}} if away > 6 else {}  # a line from the name to its point
+            for across, down, horizontal, vertical in ((1, 0, "left", "center"), (1, 1, "left", "bottom"), (1, -1, "left", "top"), (0, 1, "center", "bottom"), (0, -1, "center", "top"),
+                                                       (-1, 0, "right", "center"), (-1, 1, "right", "bottom"), (-1, -1, "right", "top")):
+                text = axes.annotate(label, (x, y), textcoords="offset points", xytext=(away * across, away * down), ha=horizontal, va=vertical, fontsize=8, **look)
+                box = letters_box(text)
+                inside = (taken >= box.min - 4) & (taken <= box.max + 4)
+                beyond = box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
+                apart = np.hypot(*np.maximum(np.maximum(box.min - marks, marks - box.max), 0).T)
+                nearer = int((np.delete(apart, own) < apart[own] + 4).sum())
+                choices.append((1000 * beyond + 6 * nearer + away / 8 + int(inside.all(axis=1).sum()), len(choices), text, box))
         _, _, text, box = min(choices, key=lambda c: c[:2])
         for *_, other, _ in choices:
             if other is not text:
                 other.remove()
         taken = np.concatenate([taken, [[px, py] for px in np.arange(box.x0, box.x1, 4) for py in np.arange(box.y0, box.y1, 4)]])
+
+
+def letters_box(text):
+    """Returns where the letters of a name are, without the line to its point."""
+    from matplotlib.text import Text
+
+    text.get_window_extent()  # puts the letters where they will be
+    return Text.get_window_extent(text)
 
 
 def mark(b, axes, name, label):
@@ -738,9 +751,9 @@ def figure(b):
             if name in b.raw:
                 middle = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
                 axes.plot(*zip(*((t, e) for t, e in middle["curve"] if e < 6)), look, markersize=3, linewidth=1, label=label)  # the first pass has learnt nothing
-        for name, label in (("numpy, paper", "NumPy, the same\nin memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
-                            ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "RidgeClassifier,\n4000"),
-                            ("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("svc", "SVC")):
+        # Those that have the least room come first.
+        for name, label in (("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("numpy, paper", "NumPy, the same\nin memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
+                            ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "Ridge, 4000"), ("svc", "SVC")):
             mark(b, axes, name, label)
 
 

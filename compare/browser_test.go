@@ -22,11 +22,16 @@ var shots = flag.String("shots", "", "write screenshots to this `folder`")
 // A page of one run, of two and of many fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
 func TestPageOfRunsFits(t *testing.T) {
 	folder := t.TempDir()
-	for name, n := range map[string]int{"one": 1, "two": 2, "many": 14} {
+	for name, n := range map[string]int{"one": 1, "two": 2, "many": 14, "keys": 5} {
 		var runs []Run
 		for i := range n {
 			r := made(fmt.Sprintf("run %d", i+1), schemas.Ridge(0.1*float64(i+1)), 2)
 			r.Settings = []Setting{{"stages.0.ridge", fmt.Sprint(0.1 * float64(i+1))}, {"stages.0.features.bandwidth_scale", fmt.Sprint(i % 3)}}
+			if name == "keys" {
+				for _, key := range []string{"prepare.pca", "seed", "stages.0.features.kind", "stages.0.features.size", "stages.0.link", "stages.0.passes"} {
+					r.Settings = append(r.Settings, Setting{key, []string{"identity", "calibrated", "sorf"}[i%3]})
+				}
+			}
 			test := r.Report.Splits["test"]
 			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
 			r.Report.Splits["test"] = test
@@ -54,7 +59,7 @@ func TestPageOfRunsFits(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for _, name := range []string{"one", "two", "many"} {
+	for _, name := range []string{"one", "two", "many", "keys"} {
 		for _, width := range []int64{420, 768, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
 				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}

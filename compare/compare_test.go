@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -285,5 +286,49 @@ func TestOrders(t *testing.T) {
 		if !slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "holdout "+o.Measure() }) {
 			t.Errorf("the first table lacks the %s", o.Measure())
 		}
+	}
+}
+
+// Runs that differ in eight keys are a table still: its columns are named by the last parts of keys below what they begin with, and what
+// does not fit beside them is among the other measures. Runs that differ in twenty are blocks.
+func TestTableOfManySettings(t *testing.T) {
+	for n, blocks := range map[int]bool{8: false, 20: true} {
+		var runs []Run
+		for i := range 3 {
+			r := made(fmt.Sprint("version ", i+1), schemas.Ridge(0.1), 2)
+			for key := range n {
+				r.Settings = append(r.Settings, Setting{fmt.Sprintf("stages.%d.features.setting_%d", key/4, key), fmt.Sprint(0.001 * float64(i+1))})
+			}
+			test := r.Report.Splits["test"]
+			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
+			r.Report.Splits["test"] = test
+			runs = append(runs, r)
+		}
+		table, _ := tablesOf(runs, Order{})
+		if table.Blocks != blocks || !slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "test error" }) {
+			t.Errorf("%d keys: blocks %v, columns %v", n, table.Blocks, table.Columns)
+		}
+		if blocks {
+			continue
+		}
+		if c := table.Columns[5]; c.Leaf() != "setting_5" || c.Prefix() != "stages.1.features" || len(table.Groups) != 3 ||
+			table.Groups[0] != (group{"stages.0.features", 4}) || table.Groups[2].Prefix != "" {
+			t.Errorf("column %+v, groups %+v", c, table.Groups)
+		}
+		for _, row := range table.Rows {
+			if len(row.Cells) != len(table.Columns) {
+				t.Errorf("%d cells of %d columns", len(row.Cells), len(table.Columns))
+			}
+		}
+	}
+}
+
+// The measures of one run are a table with a column for each split; what is of no split is beside it.
+func TestMeasuresBySplit(t *testing.T) {
+	of, rows, others := bySplit([]Row{{"state", []string{"done"}}, {"train rows", []string{"8"}}, {"test rows", []string{"2"}},
+		{"train error", []string{"1 %"}}, {"test log loss", []string{"0.5"}}, {"seconds", []string{"3"}}})
+	want := []Row{{"rows", []string{"8", "2"}}, {"error", []string{"1 %", None}}, {"log loss", []string{None, "0.5"}}}
+	if !slices.Equal(of, []string{"train", "test"}) || !reflect.DeepEqual(rows, want) || len(others) != 2 {
+		t.Errorf("%v, %v, %v", of, rows, others)
 	}
 }

@@ -2,7 +2,9 @@ package compare
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 
@@ -124,6 +126,29 @@ func Measures(runs []Run) (rows []Row) {
 	add("seconds", func(r *schemas.Report) (string, bool) { return fmt.Sprintf("%.2f", r.Seconds), true })
 	add("weights digest", func(r *schemas.Report) (string, bool) { return r.WeightsDigest.Short(), r.WeightsDigest != "" })
 	return rows
+}
+
+// bySplit returns the measures of one run that are of splits, with a value for each of these, and the others.
+func bySplit(measures []Row) (of []string, rows, others []Row) {
+	for _, split := range splits() {
+		if slices.ContainsFunc(measures, func(r Row) bool { return r.Name == split+" rows" }) {
+			of = append(of, split)
+		}
+	}
+	for _, measure := range measures {
+		split, name, _ := strings.Cut(measure.Name, " ")
+		column := slices.Index(of, split)
+		if column < 0 {
+			others = append(others, measure)
+			continue
+		}
+		at := slices.IndexFunc(rows, func(r Row) bool { return r.Name == name })
+		if at < 0 {
+			at, rows = len(rows), append(rows, Row{Name: name, Values: slices.Repeat([]string{None}, len(of))})
+		}
+		rows[at].Values[column] = measure.Values[0]
+	}
+	return of, rows, others
 }
 
 // number formats a loss.

@@ -20,6 +20,9 @@ var pageText string
 // maxConfusion is how many classes a confusion matrix on the page has at most. Of more, nobody could read it.
 const maxConfusion = 50
 
+// openRuns is of how many runs, the best, the matrices are seen before somebody asks for more.
+const openRuns = 2
+
 // About describes a page.
 type About struct {
 	Title    string // what was done, such as "Runs compared"
@@ -36,10 +39,13 @@ type page struct {
 	Others      int // runs without a colour of their own
 	Colours     []int
 	Tables      []table
-	Measures    []Row // of one run
+	Splits      []string // of one run
+	Measures    []Row    // of one run, with a value for each split
+	Went        []Row    // what else is known of one run
 	Charts      []chart
-	Confusion   []confusion
-	Width       int // of a drawing
+	Confusion   []confusion // of the best runs
+	More        []confusion // of the others
+	Width       int         // of a drawing
 	Height      int
 	Left, Right int
 	Top, Bottom int
@@ -77,7 +83,7 @@ func WritePage(w io.Writer, about About, runs []Run) error {
 	runs = about.By.sorted(runs)
 	p := page{About: about, One: len(runs) == 1, Width: 640, Height: 300, Left: left, Right: right, Top: top, Bottom: bottom}
 	if p.One {
-		p.Measures = Measures(runs)
+		p.Splits, p.Measures, p.Went = bySplit(Measures(runs))
 	} else {
 		first, more := tablesOf(runs, about.By)
 		if p.Tables = append(p.Tables, first); len(more.Columns) > 0 {
@@ -92,13 +98,17 @@ func WritePage(w io.Writer, about About, runs []Run) error {
 		p.Colours = append(p.Colours, colour)
 	}
 	p.Charts = charts(runs)
-	for _, r := range runs[:min(len(runs), maxRuns)] { // of more, nobody would look at the matrices
+	for i, r := range runs[:min(len(runs), maxRuns)] { // of more, nobody would look at the matrices
+		to := &p.Confusion
+		if i >= openRuns {
+			to = &p.More
+		}
 		if r.Report == nil {
 			continue
 		}
 		for _, split := range splits() {
 			if s, ok := r.Report.Splits[split]; ok && split != examples.Train.String() && len(s.Confusion) > 0 && len(s.Confusion) <= maxConfusion {
-				p.Confusion = append(p.Confusion, confusionOf(r.Title, split, r.Report.Labels, s))
+				*to = append(*to, confusionOf(r.Title, split, r.Report.Labels, s))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package compare
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -11,8 +12,9 @@ import (
 type table struct {
 	Caption string
 	Columns []column
+	Groups  []group // of columns whose keys begin alike
 	Rows    []tableRow
-	Blocks  bool     // it has too many columns for a window: each row is a block
+	Blocks  bool     // it is too wide for a window: each row is a block
 	Same    []string // measures that all runs have the same value of, and what it is
 }
 
@@ -21,6 +23,23 @@ type column struct {
 	Name   string
 	Plan   bool // it is a field of the plans
 	Number bool
+}
+
+// Prefix returns what a key has before its last part, such as stages.*.features; "" for a key of one part, and for measures.
+func (c column) Prefix() string {
+	if at := strings.LastIndexByte(c.Name, '.'); c.Plan && at >= 0 {
+		return c.Name[:at]
+	}
+	return ""
+}
+
+// Leaf returns the last part of a key, and the name of a measure.
+func (c column) Leaf() string { return strings.TrimPrefix(strings.TrimPrefix(c.Name, c.Prefix()), ".") }
+
+// group is how many columns have a prefix.
+type group struct {
+	Prefix  string
+	Columns int
 }
 
 // tableRow is a run.
@@ -37,11 +56,15 @@ type tableCell struct {
 	Differs bool // a field of the plan, that is another in the run with the best predictions
 }
 
-// maxColumns is how many columns fit beside each other, and maxCell how long a value may be there.
+// Pixels of a table: what the page has at 1280 for the columns besides that of the runs, a character, and what is around a cell.
 const (
-	maxColumns = 10
-	maxCell    = 40
+	tableWidth = 940
+	charWidth  = 8
+	cellSpace  = 16
 )
+
+// maxCell is how long a value may be in a table.
+const maxCell = 40
 
 // tablesOf returns the tables of runs, which are in their order: of their settings and the measures that decide, and of the other measures.
 func tablesOf(runs []Run, by Order) (first, more table) {
@@ -71,7 +94,56 @@ func tablesOf(runs []Run, by Order) (first, more table) {
 			to.add(column{Name: row.Name, Number: row.Name != "state"}, row.Values, best)
 		}
 	}
+	for at := len(first.Columns) - 1; at >= 0 && first.width() > tableWidth; at-- { // of many settings, fewer measures fit beside them
+		name := first.Columns[at].Name
+		if train := strings.HasPrefix(name, examples.Train.String()+" "); first.Columns[at].Number && !isMeasure(name, by.Measure()) &&
+			(train || !isMeasure(name, "error")) {
+			more.take(&first, at)
+		}
+	}
+	first.lay()
+	more.lay()
 	return first, more
+}
+
+// take moves a column from another table to the beginning of this one.
+func (t *table) take(from *table, at int) {
+	t.Columns = slices.Insert(t.Columns, 0, from.Columns[at])
+	from.Columns = slices.Delete(from.Columns, at, at+1)
+	for i := range t.Rows {
+		t.Rows[i].Cells = slices.Insert(t.Rows[i].Cells, 0, from.Rows[i].Cells[at])
+		from.Rows[i].Cells = slices.Delete(from.Rows[i].Cells, at, at+1)
+	}
+}
+
+// width returns about how many pixels the columns have, whose names are broken between words.
+func (t *table) width() (pixels int) {
+	for at, c := range t.Columns {
+		longest := 0
+		for _, word := range strings.FieldsFunc(c.Leaf(), func(r rune) bool { return r == ' ' || r == '_' || r == '.' }) {
+			longest = max(longest, len(word)+1)
+		}
+		for _, row := range t.Rows {
+			longest = max(longest, utf8.RuneCountInString(row.Cells[at].Value))
+		}
+		pixels += longest*charWidth + cellSpace
+	}
+	return pixels
+}
+
+// lay decides how a table is laid out: in columns, in groups by the beginning of their keys, or in blocks.
+func (t *table) lay() {
+	t.Blocks = t.Blocks || t.width() > tableWidth
+	if t.Blocks || !slices.ContainsFunc(t.Columns, func(c column) bool { return c.Prefix() != "" }) {
+		return
+	}
+	for _, c := range t.Columns {
+		if last := len(t.Groups) - 1; last >= 0 && t.Groups[last].Prefix == c.Prefix() {
+			t.Groups[last].Columns++
+			continue
+		}
+		t.Groups = append(t.Groups, group{c.Prefix(), 1})
+	}
 }
 
 // decides reports whether people choose a run by a measure. Of training rows the error is enough where others were measured.
@@ -99,7 +171,7 @@ func (t *table) add(c column, values []string, best int) {
 	t.Columns = append(t.Columns, c)
 	for i, v := range values {
 		t.Rows[i].Cells = append(t.Rows[i].Cells, tableCell{c, v, c.Plan && best >= 0 && v != values[best]})
-		t.Blocks = t.Blocks || len(t.Columns) > maxColumns || len(v) > maxCell
+		t.Blocks = t.Blocks || len(v) > maxCell
 	}
 }
 

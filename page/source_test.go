@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,7 +80,8 @@ func TestSourceTopicIsShown(t *testing.T) {
 		return need(s,
 			"12 messages wait on events, and no process ingests them")
 	})
-	if s.Summary.Level != Trouble || s.Summary.Facts[0].Answer != fmt.Sprintf("%d messages", lagOf(s, roleExamples)+12) {
+	if f := s.Summary.Facts[0]; s.Summary.Level != Trouble || f.Answer != "12 messages" || !strings.HasPrefix(f.Detail, fmt.Sprintf(
+		"wait on events to be ingested; %d messages, batches of rows, wait on clicks.examples to be learnt; ", lagOf(s, roleExamples))) {
 		t.Errorf("summary %+v", s.Summary)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -110,8 +112,8 @@ func TestSourceTopicIsShown(t *testing.T) {
 		return need(s, "No process runs stagewise run: the last one") && need(s, "No process runs stagewise serve: the last one")
 	})
 	produce(t, log, 9, 0)
-	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait.") })
-	if s.Summary.Level != Trouble || s.Summary.Verdict == "All is well." {
+	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait on events.") })
+	if s.Summary.Level != Trouble || s.Summary.Verdict == "All is well." || need(s, "no process ingests them") {
 		t.Errorf("summary %+v", s.Summary)
 	}
 }
@@ -143,7 +145,7 @@ func TestRunnerBesideEmbeddedBrokersIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	produce(t, log, 9, 0)
-	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait.") })
+	s = await(t, board, "that nobody learns", func(s *State) bool { return need(s, "No process runs stagewise run, and 9 messages wait on events.") })
 	if s.Summary.Level != Trouble || s.Summary.Facts[3].Answer != "No active run" {
 		t.Errorf("summary %+v", s.Summary)
 	}

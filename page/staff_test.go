@@ -73,7 +73,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 
 // A page that begins when the runner is gone knows by the versions that one is missing.
 func TestRunnerIsMissedByItsVersions(t *testing.T) {
-	for kind, want := range map[string]string{schemas.RunUpdate: "No process runs stagewise run, and 9 messages wait.", kindTrain: ""} {
+	for kind, want := range map[string]string{schemas.RunUpdate: "No process runs stagewise run, and 9 messages wait on examples.", kindTrain: ""} {
 		r := &reader{client: &protocol.Client{}, now: time.Now, polled: true}
 		r.topics.poll(time.UnixMilli(0), []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}})
 		got := ""

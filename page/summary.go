@@ -104,9 +104,9 @@ func verdict(needs []Need, s *State) (Level, string) {
 		}
 		return level, text
 	case warnings == 1:
-		return Notice, "Working, with one warning."
+		return Notice, "No problems, one warning."
 	case warnings > 1:
-		return Notice, fmt.Sprintf("Working, with %d warnings.", warnings)
+		return Notice, fmt.Sprintf("No problems, %d warnings.", warnings)
 	}
 	return Good, "All is well."
 }
@@ -148,21 +148,29 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	if !r.polled || staff.Unknown != "" {
 		return
 	}
-	lag, _ := r.topics.allBehind()
-	chain := s.isChain()
+	lag, _ := r.topics.behind()
+	var waits []string
+	if r.topics.waits > 0 {
+		waits = append(waits, waiting(r.topics.waits, r.options.Source))
+	}
+	if lag > 0 {
+		waits = append(waits, waiting(lag, r.topics.of(roleExamples).name))
+	}
+	chain, told := s.isChain(), false // a runner ingests too
 	switch left := r.gone(protocol.RoleRun); {
 	case len(staff.Runners) > 0:
 	case staff.Embedded && left == "": // the broker's own process may do it, as a member of no group
-	case chain && lag > 0:
-		need(Trouble, aboutStaff, "No process runs stagewise run, and %s.", waiting(lag))
+	case chain && len(waits) > 0:
+		told = true
+		need(Trouble, aboutStaff, "No process runs stagewise run, and %s.", strings.Join(waits, " and "))
 	case chain && s.Run.underWay():
 		need(Trouble, aboutStaff, "Run %s is waiting: no process runs stagewise run.", s.Run.ID)
 	case left != "":
 		need(Notice, aboutStaff, "No process runs stagewise run: the last one was seen %s ago.", left)
 	}
 	ingested := staff.Embedded || len(staff.Ingesters)+len(staff.Runners) > 0 || slices.Contains(staff.Hidden, protocol.RoleIngest)
-	if r.topics.waits > 0 && !ingested {
-		need(Trouble, aboutStaff, "%s on %s, and no process ingests them.", waiting(r.topics.waits), r.options.Source)
+	if r.topics.waits > 0 && !ingested && !told {
+		need(Trouble, aboutStaff, "%s, and no process ingests them.", waiting(r.topics.waits, r.options.Source))
 	}
 	for _, role := range []struct {
 		name    string
@@ -193,9 +201,9 @@ func (r *reader) gone(role string) string {
 	return ""
 }
 
-// waiting says how many messages wait.
-func waiting(messages int64) string {
-	return humanize.Comma(messages) + " " + english.PluralWord(int(messages), "message waits", "messages wait")
+// waiting says how many messages wait on a topic.
+func waiting(messages int64, topic string) string {
+	return humanize.Comma(messages) + " " + english.PluralWord(int(messages), "message waits", "messages wait") + " on " + topic
 }
 
 // needsOfVersions adds what versions need from a person.
@@ -270,38 +278,36 @@ func (r *reader) recentlyBad(s *State) (n int) {
 	return n
 }
 
-// behind says how far the versions are behind the examples.
+// behind says how far the versions are behind the examples. Messages of the source topic and those of the examples, which are batches of
+// rows, are not added: each has its topic.
 func (r *reader) behind(s *State) Fact {
 	f := Fact{Question: "How far behind?", Answer: "Not known", About: aboutFlow}
 	var parts []string
-	waits, uningested := "to be learnt", int64(0)
-	lag, known, rate := int64(0), false, 0.0
+	known, rate := false, 0.0
 	for _, t := range s.Topics { // the source topic comes before the examples
 		if t.Role != roleSource && t.Role != roleExamples || t.Lag == nil {
 			continue
 		}
-		if *t.Lag > 0 && t.Role == roleSource {
-			uningested = *t.Lag
-		}
 		if !known {
-			rate = t.Rate
+			f.Answer, rate, known = "Up to date", t.Rate, true
 		}
-		lag, known = lag+*t.Lag, true
+		if *t.Lag == 0 {
+			continue
+		}
+		count := humanize.Comma(*t.Lag) + " " + english.PluralWord(int(*t.Lag), "message", "")
+		wait, until := english.PluralWord(int(*t.Lag), "waits", "wait"), "learnt"
+		if t.Role == roleSource {
+			until = "ingested"
+		}
+		if len(parts) == 0 {
+			f.Answer = count
+		} else {
+			wait = count + ", " + english.PluralWord(int(*t.Lag), "a batch", "batches") + " of rows, " + wait
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s to be %s", wait, t.Name, until))
 	}
-	switch {
-	case !known:
+	if !known {
 		return f
-	case lag == 0:
-		f.Answer = "Up to date"
-	default:
-		f.Answer = humanize.Comma(lag) + " " + english.PluralWord(int(lag), "message", "")
-		if uningested == lag {
-			waits = "to be ingested"
-		}
-		parts = append(parts, english.PluralWord(int(lag), "waits", "wait")+" "+waits)
-		if uningested > 0 && uningested < lag {
-			parts = append(parts, humanize.Comma(uningested)+" of them not ingested yet")
-		}
 	}
 	f.Detail = strings.Join(append(parts, coming(rate)), "; ")
 	return f

@@ -130,12 +130,16 @@ func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do 
 		if exists {
 			return do(log)
 		}
-		broker := "data_dir"
-		if len(c.Brokers) > 0 {
-			broker = "brokers"
-		}
-		return fmt.Errorf("read %s: %w; run stagewise train first, or check name and %s", plans, kafkalog.ErrUnknownTopic, broker)
+		return fmt.Errorf("read %s: %w; run stagewise train first, or check name and %s", plans, kafkalog.ErrUnknownTopic, brokerKey(c))
 	})
+}
+
+// brokerKey returns the key that says where topics are.
+func brokerKey(c *config.Config) string {
+	if len(c.Brokers) > 0 {
+		return "brokers"
+	}
+	return "data_dir"
 }
 
 // requireCluster returns an error if the configuration names no Kafka cluster, which other processes could reach too.

@@ -30,10 +30,9 @@ const (
 )
 
 func main() {
-	garbage.Limit()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(garbage.Limit(context.Background()))
 	go func() {
 		received := <-signals
 		signal.Stop(signals) // a second signal ends the process at once

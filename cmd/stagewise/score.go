@@ -104,6 +104,10 @@ func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error
 func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, blas *kernel.BLAS,
 	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
+	if errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return fmt.Errorf("read %s: %w; write examples to it first, or check name, --topic and %s", o.From, kafkalog.ErrUnknownTopic,
+			brokerKey(c))
+	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", o.From, err)
 	}

@@ -128,11 +128,11 @@ func deleteTopic(t *testing.T, topic string) {
 func TestScoreOptionsThatAreWrong(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
 	for want, args := range map[string][]string{
-		"--until: now: expected end":                                                 {"--until", "now"},
-		"--to: x: expected a topic other than":                                       {"--topic", "x", "--to", "x"},
-		"--to: blobs.plans: expected a topic for":                                    {"--to", "blobs.plans"},
-		"read blobs.examples: count the partitions of blobs.examples: unknown topic": {"--until", "end"},
-		"read visits: count the partitions of visits: unknown topic":                 {"--topic", "visits"},
+		"--until: now: expected end":                                                  {"--until", "now"},
+		"--to: x: expected a topic other than":                                        {"--topic", "x", "--to", "x"},
+		"--to: blobs.plans: expected a topic for":                                     {"--to", "blobs.plans"},
+		"read blobs.examples: unknown topic or partition; write examples to it first": {"--until", "end"},
+		"; write examples to it first, or check name, --topic and data_dir\n":         {"--topic", "visits"},
 	} {
 		code, _, stderr := stagewise(append([]string{"score", "-c", "good.yaml"}, args...)...)
 		if code == exitDone || !strings.Contains(stderr, want) {

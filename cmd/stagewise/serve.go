@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -127,6 +128,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
 	recorder telemetry.Writes) error {
 	o := c.Serve
+	garbage.Allow(ctx, o.Memory/8)
 	registry, register := telemetry.NewRegistry(pipeline, protocol.RoleServe)
 	register.MustRegister(recorder)
 	server, err := serve.New(o, versions, registry, pipeline)

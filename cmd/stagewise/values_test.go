@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -284,6 +285,16 @@ func (c *valueCase) applies(way string, numbers, typed bool) bool {
 	return !(numbers && words) && !(typed && c.Untyped) && !slices.Contains(c.NotIn, way)
 }
 
+// hasText reports whether a value of the row is a text, but for that of the column that the model does not know.
+func (c *valueCase) hasText() bool {
+	for name, v := range c.Row {
+		if _, text := v.(string); text && name != "more" {
+			return true
+		}
+	}
+	return false
+}
+
 func (c *valueCase) refused(way string) bool { return c.Refused || slices.Contains(c.RefusedBy, way) }
 
 func (c *valueCase) row(numbers bool) []namedValue { return usualRow(c.Row, c.Absent, numbers) }
@@ -350,6 +361,59 @@ func throughTopic(t *testing.T, format, keys string, rows [][]namedValue, value 
 			probabilities = append(probabilities, float64(v))
 		}
 		answers[sources[p.Offset]] = probabilities
+	}
+	return answers
+}
+
+// throughExamples returns what the model of numbers.yaml predicts for rows whose features a producer has written to a topic like the
+// examples topic: nil for those that can't be used.
+func throughExamples(t *testing.T, rows [][]namedValue) [][]float64 {
+	t.Helper()
+	var values []string
+	for _, row := range rows {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{
+			{Name: "features", Type: arrow.ListOf(arrow.PrimitiveTypes.Float64)}, {Name: "more", Type: arrow.BinaryTypes.String}}, nil))
+		list := b.Field(0).(*array.ListBuilder)
+		list.Append(true)
+		features := list.ValueBuilder().(*array.Float64Builder)
+		b.Field(1).(*array.StringBuilder).Append("x")
+		for _, v := range row {
+			switch v := v.value.(type) {
+			case int64:
+				features.Append(float64(v))
+			case float64:
+				features.Append(v)
+			case bool:
+				features.Append(map[bool]float64{true: 1, false: 0}[v])
+			case nil:
+				features.AppendNull()
+			}
+		}
+		record := b.NewRecord()
+		var stream bytes.Buffer
+		w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
+		if err := errors.Join(w.Write(record), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		record.Release()
+		b.Release()
+		values = append(values, stream.String())
+	}
+	onTopic(t, "written", values...)
+	typed(t, exitDone, "score", "-c", "numbers.yaml", "--topic", "written", "--to", "written.predictions", "--until", "end")
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	answers := make([][]float64, len(rows))
+	for p, err := range score.Read(t.Context(), protocol.NewClient(log, "numbers", nil).Log, "written.predictions", 0, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range p.Probabilities {
+			answers[p.Offset] = append(answers[p.Offset], float64(v))
+		}
 	}
 	return answers
 }
@@ -431,6 +495,7 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		want    func(rows [][]namedValue) [][]float64 // of usual values, by the same model
 		numbers bool                                  // it has no columns of words
 		typed   bool                                  // a column of texts has no numbers
+		plain   bool                                  // it has no texts
 	}{
 		{name: "csv", answer: csv, want: csv},
 		{name: "jsonl", answer: each(func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) }), want: csv},
@@ -460,12 +525,15 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 				return strings.TrimSpace(values)
 			})
 		}},
+		{name: "examples topic", want: csvOfNumbers, numbers: true, plain: true, answer: func(rows [][]namedValue) [][]float64 {
+			return throughExamples(t, rows)
+		}},
 		{name: "libsvm", answer: libsvm, want: libsvm, numbers: true},
 	} {
 		var names []string
 		var rows, wanted [][]namedValue
 		for _, c := range cases {
-			if !c.applies(way.name, way.numbers, way.typed) {
+			if !c.applies(way.name, way.numbers, way.typed) || way.plain && c.hasText() {
 				continue
 			}
 			names, rows = append(names, c.Name), append(rows, c.row(way.numbers))

@@ -1,10 +1,12 @@
 package garbage
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
+	"sync/atomic"
 )
 
 const (
@@ -20,13 +22,23 @@ const (
 	spare = 32 << 20
 )
 
+// limiter is what limits the garbage of the process.
+type limiter struct{ allowed, spare atomic.Int64 }
+
+// key is that of the limiter among the values of a context.
+type key struct{}
+
 // Limit makes the process collect garbage sooner when its heap is large, and give back the pages that garbage has left,
-// unless GOGC and GOMEMLIMIT say when. Each collection sets when the next one comes.
-func Limit() {
+// unless GOGC and GOMEMLIMIT say when. Each collection sets when the next one comes. Allow changes how much garbage there may be;
+// it takes the context that Limit returns, or one that was made from it.
+func Limit(ctx context.Context) context.Context {
 	if os.Getenv("GOGC") != "" {
-		return
+		return ctx
 	}
 	pages := os.Getenv("GOMEMLIMIT") == ""
+	l := &limiter{}
+	l.allowed.Store(allowedGarbage)
+	l.spare.Store(spare)
 	afterCollection(func() {
 		const live, total, objects, free, released, allowed = 0, 1, 2, 3, 4, 5
 		measured := []runtimemetrics.Sample{
@@ -36,21 +48,32 @@ func Limit() {
 		}
 		runtimemetrics.Read(measured)
 		bytes := func(i int) uint64 { return measured[i].Value.Uint64() }
-		percent := garbagePercent(bytes(live))
+		percent := garbagePercent(bytes(live), uint64(l.allowed.Load()))
 		if pages {
 			// What is neither an object nor free, such as stacks, is not what a collection could give back.
 			besides := bytes(total) - bytes(objects) - bytes(free) - bytes(released)
-			debug.SetMemoryLimit(int64(besides + bytes(live)*uint64(100+percent)/100 + spare))
+			debug.SetMemoryLimit(int64(besides + bytes(live)*uint64(100+percent)/100 + uint64(l.spare.Load())))
 		}
 		if percent != int(bytes(allowed)) { // it stops the world
 			debug.SetGCPercent(percent)
 		}
 	})
+	return context.WithValue(ctx, key{}, l)
+}
+
+// Allow changes how many bytes of garbage there may be, from the next collection but one on, in a process that promises how much memory it
+// uses: about half of the bytes come before the next collection, and half while it goes on. More than by default are never allowed.
+func Allow(ctx context.Context, bytes int64) {
+	if l, ok := ctx.Value(key{}).(*limiter); ok {
+		l.allowed.Store(min(allowedGarbage, bytes/2))
+		l.spare.Store(min(spare, bytes/2))
+		runtime.GC()
+	}
 }
 
 // garbagePercent returns how much garbage may come before the next collection, in percent of the bytes in use.
-func garbagePercent(live uint64) int {
-	return int(min(100, max(leastPercent, 100*allowedGarbage/max(live, 1))))
+func garbagePercent(live, allowed uint64) int {
+	return int(min(100, max(leastPercent, 100*allowed/max(live, 1))))
 }
 
 // afterCollection calls do after each collection.

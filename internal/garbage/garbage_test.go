@@ -10,7 +10,7 @@ import (
 func TestGarbagePercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 100, 1: 100, allowedGarbage: 100, 2 * allowedGarbage: 50, 4 * allowedGarbage: 25,
 		8 * allowedGarbage: leastPercent, 1 << 40: leastPercent} {
-		if got := garbagePercent(live); got != want {
+		if got := garbagePercent(live, allowedGarbage); got != want {
 			t.Errorf("%d bytes in use: %d %%, expected %d %%", live, got, want)
 		}
 	}
@@ -22,7 +22,7 @@ func TestGarbageIsLimited(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	Limit()
+	ctx := Limit(t.Context())
 	percent := func(reached func(int) bool) {
 		t.Helper()
 		sample := []runtimemetrics.Sample{{Name: "/gc/gogc:percent"}}
@@ -39,6 +39,11 @@ func TestGarbageIsLimited(t *testing.T) {
 	percent(func(p int) bool { return p < 60 })
 	if limit := debug.SetMemoryLimit(-1); limit < 2*allowedGarbage || limit > 4*allowedGarbage {
 		t.Errorf("with a heap of %d bytes the memory is limited to %d", 2*allowedGarbage, limit)
+	}
+	Allow(ctx, allowedGarbage/2)
+	percent(func(p int) bool { return p == leastPercent })
+	if limit := debug.SetMemoryLimit(-1); limit > 2*allowedGarbage*5/4+allowedGarbage/4+(8<<20) {
+		t.Errorf("with a heap of %d bytes and garbage of %d the memory is limited to %d", 2*allowedGarbage, allowedGarbage/2, limit)
 	}
 	runtime.KeepAlive(large)
 	large = nil

@@ -131,7 +131,7 @@ const draw = {
   run(r) {
     const words = byId("run-words");
     if (!r) {
-      words.textContent = "No run is under way.";
+      words.textContent = "No active run.";
       byId("passes").hidden = byId("stages").closest(".scrolls").hidden = true;
       return;
     }
@@ -299,11 +299,11 @@ function drawStages(r) {
   for (const field of ["error", "loss"]) {
     const [all, starts] = series(field);
     const last = all.map((s) => `${s.name} ${measured(s.points[s.points.length - 1][1])}`).join(", ");
-    byId("run-" + field).replaceChildren(plot(`${field === "error" ? "Error" : "Loss"} by pass, stage by stage`, "Last: " + last, "pass", all, { width: widthOf("run-" + field) }, {
+    byId("run-" + field).replaceChildren(plot(`${field === "error" ? "Error" : "Loss"} by pass, stage by stage`, "Last: " + last, "pass", all, { width: widthOf("run-" + field), top: 24 }, {
       below: (x, y, f) => starts.flatMap(([from, n, stage], i) => {
         const left = Math.max(f.left, x(from + 0.5)), right = Math.min(f.width - f.right, x(from + n + 0.5));
         return [i % 2 ? g("rect", { class: "band", x: left, y: f.top, width: Math.max(0, right - left), height: f.height - f.top - f.bottom }) : null,
-          right - left > 48 ? g("text", { class: "small", x: (left + right) / 2, y: f.top + 2, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
+          right - left > 48 ? g("text", { class: "small", x: (left + right) / 2, y: f.top - 10, "text-anchor": "middle" }, "stage " + (stage + 1)) : null].filter(Boolean);
       }),
     }), all.length ? legend(all.map((s) => [s.kind, s.name])) : "");
   }
@@ -324,6 +324,7 @@ function drawVersions() {
   page.from = Math.max(0, Math.min(page.from, n - 1));
   const shown = all.slice(Math.max(0, n - page.from - page.size), n - page.from).reverse();
   byId("versions-words").hidden = n > 0;
+  byId("versions-words").textContent = "No version yet.";
   byId("version-rows").closest(".scrolls").hidden = n === 0;
   byId("more-versions").hidden = n <= page.size;
   byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version} of ${count(n)}, the newest first: errors in percent` : "";

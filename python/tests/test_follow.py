@@ -296,7 +296,9 @@ class Following(unittest.TestCase):
             ("localhost:9092", "", {}, "needs the addresses of brokers, and the name of a pipeline"),
             (9092, "p", {}, "brokers 9092: expected host:port, or a list of them"),
             (["localhost:9092", None], "p", {}, "brokers .*None.: expected host:port"),
-            ("p", "localhost:9092", {}, "name 'localhost:9092': expected the name of a pipeline"),
+            (["http://localhost:9092"], "p", {}, "expected host:port, unlike 'http://localhost:9092'"),
+            ("localhost:9092,other", "p", {}, "expected host:port, unlike 'other'"),
+            ("localhost:9092", "localhost:9092", {}, "name 'localhost:9092': expected the name of a pipeline"),
             ("localhost:9092", "p", {"settings": {"depth": 3}}, 'settings: No such configuration property: "depth"'),
         ]
         for brokers, name, others, message in wrong:

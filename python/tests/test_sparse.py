@@ -38,8 +38,8 @@ class Rows(unittest.TestCase):
         for rows, message in (
             (csr_matrix([[0, 0], [np.nan, 1]]), "row 1, feature 0: nan is not a finite float32"),
             ([[0, 1e300]], "row 0, feature 1: inf is not a finite float32"),
-            (["a text"], "rows of shape .*: expected a sparse matrix of scipy, or rows of numbers"),
-            ([1, 2], "rows of shape .*: expected a sparse matrix of scipy, or rows of numbers"),
+            (["a text"], "rows are a list of 1 values, .*: expected a sparse matrix of scipy, or rows of numbers"),
+            ([1, 2], "rows are a list of 2 values, .*: expected a sparse matrix of scipy, or rows of numbers"),
             ([["a", "b"]], "rows of type object: expected a sparse matrix of scipy, or rows of numbers"),
             ([[1, 2], [1]], "row 1 has 1 values, row 0 has 2: expected a sparse matrix"),
             (None, "rows are None: expected a table, or a list of rows"),

@@ -158,10 +158,15 @@ class Tables(unittest.TestCase):
             ("red", "rows are 'red': expected a table"),
             ((row for row in [[1, 2]]), "rows are of type generator: expected a table"),
             (scipy.sparse.eye(4).tocsr(), r"a sparse matrix, but the model was trained on dense rows: rows.toarray\(\)"),
-            ([[1, 2, 3]], "rows of 3 features, expected 4, or a table of the 2 columns of the training"),
-            ([1, 2, 3, 4], r"rows of shape \(4,\), expected two dimensions: rows.reshape\(1, -1\) is a table of one row"),
+            ([[1, 2, 3]], "rows of 3 values, expected the 2 columns of the training, length, colour, or their 4 features"),
+            ([1, 2, 3, 4], r"rows are a list of 4 values, and not of rows; \[rows\] is a list of one row"),
+            (np.array([1, 2, 3, 4]), r"rows of shape \(4,\), expected two dimensions: rows.reshape\(1, -1\) is a table of one row"),
+            ([object()], "row 0 is of type object: expected a dict, or a list of values"),
+            ([{"length": 1e39, "colour": "red"}], "row 0, column 'length': 1e.39 is not a finite float32"),
+            (pandas.DataFrame([[1.0, "red"]], columns=pandas.MultiIndex.from_tuples([("a", "length"), ("a", "colour")])), "a column named .'a', 'length'.: expected texts"),
+            (pandas.DataFrame([[1.0, "red"]], columns=["length", 1]), "a column named 1: expected texts as names"),
             (np.zeros((2, 2, 2)), r"two dimensions: rows.reshape\(len\(rows\), -1\)"),
-            ([], r"rows of shape \(0,\), expected two dimensions"),
+            ([], "rows are an empty list: expected a table, or a list of rows"),
             ([[1, 2, 3, 4], [1, 2]], "row 1 has 2 values, row 0 has 4"),
             ([[1, 2, 3, "four"]], "row 0, feature 3: 'four' is not a number"),
             (np.array([[1, 2, 3, 4j]]), "rows of type complex128: expected numbers or texts"),
@@ -173,6 +178,8 @@ class Tables(unittest.TestCase):
                 self.model.predict(rows)
         with self.assertRaisesRegex(ValueError, "row 1, feature 2: a missing value, but the model was trained with examples.missing: error"):
             linear(missing="error").predict([[1, 2, 3], [1, 2, np.nan]])
+        with self.assertRaisesRegex(ValueError, "row 1, column 'b': a missing value, but the model was trained with examples.missing: error"):
+            linear(["a", "b"], width=2, missing="error").predict([{"a": 1, "b": 2}, {"a": 1}])
         np.testing.assert_array_equal(self.model._layout.features(series.to_frame().T), [[1.5, 0, 1, 0]])
 
     def test_no_rows(self) -> None:

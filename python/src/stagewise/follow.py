@@ -72,6 +72,9 @@ def follow(
         raise ValueError("follow needs the addresses of brokers, and the name of a pipeline")
     if not isinstance(brokers, str) and not (isinstance(brokers, Sequence) and all(isinstance(b, str) and b for b in brokers)):
         raise ValueError(f"brokers {brokers!r}: expected host:port, or a list of them")
+    for address in brokers.split(",") if isinstance(brokers, str) else brokers:
+        if "://" in address or not re.fullmatch(r".+:\d+", address.strip()):
+            raise ValueError(f"brokers {brokers!r}: expected host:port, unlike {address!r}")
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise ValueError(f"name {name!r}: expected the name of a pipeline, of letters, digits, points, dashes and underscores")
     follower = Follower(Log(brokers, name, settings or {}), name, str(version), max_silence, max_age)

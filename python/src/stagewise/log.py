@@ -12,6 +12,9 @@ from .record import Message
 _ANSWER = 5.0  # seconds that brokers have for an answer
 _ATTEMPT = 0.5  # seconds of the first attempt at a question; after each the library says what is wrong
 
+# What to look at if somebody accepts connections, and closes them without an answer, of which the library says nothing.
+_UNKNOWN = "no reason is known; check that these are ports of brokers, not of KRaft controllers, and that settings have the security.protocol of brokers"
+
 
 class Log:
     """The topics of a cluster. Only one thread may use it."""
@@ -53,7 +56,7 @@ class Log:
         """Returns that no broker has answered yet, and why if that is known; "" if one has. Any thread may call it."""
         if self._answered:
             return ""
-        return f"brokers {self._brokers} do not answer" + (f": {self._trouble}" if self._trouble else "")
+        return f"brokers {self._brokers} do not answer: {self._trouble or _UNKNOWN}"
 
     def _failed(self, topic: str, why: str) -> BrokersError:
         self._reader.poll(0)  # calls _note, if there is something to say

@@ -35,7 +35,10 @@ def table_of(rows: Any, wanted: Sequence[str]) -> Table | None:
     refuse(rows)
     if hasattr(rows, "iloc") and hasattr(rows, "columns"):  # a data frame of pandas
         names = list(rows.columns)
-        if not all(isinstance(name, str) for name in names):
+        texts = [isinstance(name, str) for name in names]
+        if not all(texts):
+            if any(texts) or any(isinstance(name, tuple) for name in names):
+                raise ValueError(f"the table has a column named {names[texts.index(False)]!r}: expected texts as names")
             return None
         return _chosen(names, wanted, len(rows), lambda name: _column(name, rows[name]))
     if hasattr(rows, "__arrow_c_stream__"):
@@ -96,10 +99,17 @@ def array_of(rows: Any) -> Any:
     if isinstance(rows, np.ma.MaskedArray):  # a value that is masked is missing
         rows = np.ma.filled(rows.astype(np.float64), np.nan)
     if isinstance(rows, list | tuple):
+        if not rows:
+            raise ValueError(f"rows are an empty {type(rows).__name__}: {_EXPECTED}")
         lengths = [len(row) if hasattr(row, "__len__") and not isinstance(row, str | bytes | Mapping) else -1 for row in rows]
         if -1 in lengths and any(n != -1 for n in lengths):
             at = lengths.index(-1)
             raise ValueError(f"row {at} is a {type(rows[at]).__name__}, others are lists of values")
+        if -1 in lengths and not all(isinstance(row, str | bytes | int | float | np.number | None) for row in rows):
+            at = next(at for at, row in enumerate(rows) if not isinstance(row, str | bytes | int | float | np.number | None))
+            raise ValueError(f"row {at} is of type {type(rows[at]).__name__}: expected a dict, or a list of values")
+        if -1 in lengths:
+            raise ValueError(f"rows are a list of {len(rows)} values, and not of rows; [rows] is a list of one row")
         for at, n in enumerate(lengths):
             if n != lengths[0]:
                 raise ValueError(f"row {at} has {n} values, row 0 has {lengths[0]}")

@@ -61,27 +61,33 @@ class Layout:
         if table is None and array.shape[1] == len(self.sources) and given:
             array = self._of_table(columns_of(array, self.sources))
         if array.shape[1] != self._width:
-            raise ValueError(f"rows of {array.shape[1]} features, expected {self._expected()}")
+            raise ValueError(f"rows of {array.shape[1]} values, expected {self._expected()}")
         if array.dtype.kind in "OU":
             array = _numbers_of(array)
         if self._offsets is not None:
             array = array.astype(np.float64) - self._offsets
-        return self._checked(array)
+        return self._checked(array, table is not None or given)
 
     def _expected(self) -> str:
         if len(self.sources) in (0, self._width):
             return f"{self._width}"
-        return f"{self._width}, or a table of the {len(self.sources)} columns of the training"
+        names = [*self.sources[:8], *(["…"] if len(self.sources) > 8 else [])]
+        return f"the {len(self.sources)} columns of the training, {', '.join(names)}, or their {self._width} features"
 
-    def _checked(self, array: Any) -> Matrix:
+    def _place(self, feature: int, named: bool) -> str:
+        """Returns which feature it is, by the name of its column if the caller has that."""
+        sources = [c.source for c in self.columns for _ in range(c.features)]
+        return f"column {sources[feature]!r}" if named and len(sources) == self._width else f"feature {feature}"
+
+    def _checked(self, array: Any, named: bool) -> Matrix:
         with np.errstate(over="ignore"):
             features: Matrix = array.astype(np.float32)
         if np.isinf(features).any():
             row, feature = np.argwhere(np.isinf(features))[0]
-            raise ValueError(f"row {row}, feature {feature}: {array[row, feature]} is not a finite float32")
+            raise ValueError(f"row {row}, {self._place(feature, named)}: {array[row, feature]} is not a finite float32")
         if not self._may_miss and np.isnan(features).any():
             row, feature = np.argwhere(np.isnan(features))[0]
-            raise ValueError(f"row {row}, feature {feature}: a missing value, but the model was trained with examples.missing: error")
+            raise ValueError(f"row {row}, {self._place(feature, named)}: a missing value, but the model was trained with examples.missing: error")
         return features
 
     def _of_table(self, table: Table) -> Any:
