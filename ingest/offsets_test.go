@@ -21,6 +21,8 @@ func TestOffsets(t *testing.T) {
 		"a constant":         {func(int) float64 { return 0.1 }, false},
 		"numbers around 0":   {func(i int) float64 { return math.Sin(float64(i)) }, false},
 		"large whole ones":   {func(i int) float64 { return 1<<23 + float64(i%2) }, false},
+		"above float32":      {func(i int) float64 { return math.Ldexp(math.Sin(float64(i)), 1023) }, false},
+		"squares above all":  {func(i int) float64 { return 1e200 * float64(i) }, false},
 		"missing values all": {func(int) float64 { return math.NaN() }, false},
 	} {
 		s := layout.Spreads{}

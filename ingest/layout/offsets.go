@@ -58,6 +58,8 @@ func (s *spread) Offset() float64 {
 	mean += s.shift
 	step := math.Abs(mean) / (1 << 24)
 	switch {
+	case math.IsNaN(deviation), math.IsInf(deviation, 0): // of numbers that float32 does not hold, with or without an offset
+		return 0
 	case !s.inexact || step*levels <= deviation:
 		return 0
 	case deviation == 0 && step < 1: // a constant such as 0.1; whole numbers differ by 1 if they differ
