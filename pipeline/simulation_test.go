@@ -151,7 +151,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for _, m := range moves {
 		t.Logf("%7d times %s", happened[m], m)
-		if happened[m] == 0 && *schedules >= 1000 {
+		if happened[m] == 0 && *schedules >= 3000 {
 			t.Errorf("in no schedule %s", m)
 		}
 	}
