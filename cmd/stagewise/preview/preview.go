@@ -67,6 +67,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 	}
 	section(table, "topics", topicNames)
 	section(table, "prepare", preparation(c))
+	section(table, "cost", costs(c, width))
 	retrain, tooMuch := checkRetrain(c, width)
 	section(table, "retrain", append([]string{retrain}, checkGate(c)...))
 	if err := table.Flush(); err != nil {
@@ -134,22 +135,9 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	if c.Examples.Text != "" || slices.ContainsFunc(job.Stages, onlySparse) {
 		return checkSparse(c, job.Stages)
 	}
-	if c.Prepare.PCA > 0 {
-		width = c.Prepare.PCA
-	}
-	var columns []int
-	for t, s := range job.Stages {
-		p := s.Features.Size
-		if p == 0 {
-			p = width
-		}
-		if p == 0 {
-			return "the state of a chain on " + state(c) + " depends on the number of features, which is not known yet", nil
-		}
-		if t == 0 && c.Intercept {
-			p++
-		}
-		columns = append(columns, p)
+	columns := columnsOf(c, width)
+	if len(columns) == 0 {
+		return "the state of a chain on " + state(c) + " depends on the number of features, which is not known yet", nil
 	}
 	each := ""
 	if classes == 0 {
