@@ -40,7 +40,8 @@ func TestCostOfMeasuredRuns(t *testing.T) {
 		var list []schemas.Stage
 		var columns []int
 		for i := range run.stages {
-			s := schemas.Stage{Features: stages.Defaults(), Link: link.Softmax, Passes: run.passes / run.stages, Method: solve.MethodAuto, GramRows: run.gramRows}
+			s := schemas.Stage{Features: stages.Defaults(), Link: link.Softmax, Passes: run.passes / run.stages, Method: solve.MethodAuto,
+				GramRows: run.gramRows}
 			if s.Features.Size = run.size; i < run.passes%run.stages {
 				s.Passes++
 			}
