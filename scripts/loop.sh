@@ -29,10 +29,10 @@ free_port() {
   done
 }
 
-serve='' run=''
+serve='' run='' registry=''
 finish() {
   local pid
-  for pid in $run $serve; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
+  for pid in $run $serve $registry; do kill -TERM "$pid" 2>/dev/null && wait "$pid" || true; done
   [ -z "$kafka" ] || scripts/kafka.sh wipe --dir .demo/loop-kafka
 }
 trap finish EXIT
@@ -47,7 +47,9 @@ else
   brokers=127.0.0.1:$(free_port)
   host=(--set "listen=$brokers")
 fi
-others=(--set "brokers=[$brokers]" --set data_dir=.demo/loop-run)
+schemas=127.0.0.1:$(free_port)
+registered=(--set "examples.outcome.registry.url=http://$schemas")
+others=("${registered[@]}" --set "brokers=[$brokers]" --set data_dir=.demo/loop-run)
 
 show() {
   say "$*"
@@ -66,17 +68,19 @@ await() {
 
 bin/loop -history .demo/loop-history.jsonl
 show bin/stagewise ingest -c examples/loop/history.yaml "${host[@]}"
-say "bin/stagewise serve -c examples/loop.yaml ${host[*]} --listen $listen &"
-bin/stagewise serve -c examples/loop.yaml "${host[@]}" --listen "$listen" >.demo/loop-serve.log 2>&1 &
+say "bin/stagewise serve -c examples/loop.yaml ${host[*]} ${registered[*]} --listen $listen &"
+bin/stagewise serve -c examples/loop.yaml "${host[@]}" "${registered[@]}" --listen "$listen" >.demo/loop-serve.log 2>&1 &
 serve=$!
 await live
 bin/loop -brokers "$brokers" -create
+bin/loop -serve-registry "$schemas" &
+registry=$!
 say "bin/stagewise run -c examples/loop.yaml ${others[*]} $* &"
 bin/stagewise run -c examples/loop.yaml "${others[@]}" "$@" &
 run=$!
 await ready
 say "6,000 customers visit: they do no longer what version 1 has learnt"
-bin/loop -brokers "$brokers" -url "http://$listen" -rows 6000
+bin/loop -brokers "$brokers" -registry "http://$schemas" -url "http://$listen" -rows 6000
 say "the last of them are learnt after five seconds"
 sleep 7
 kill -TERM "$run" && wait "$run" || true

@@ -1,9 +1,10 @@
 // Loop is the world around a model that is served: it asks the server about customers, and knows a moment later what they did. The server
-// writes what it answered to a topic, loop writes what happened to another one, and a run learns from both.
+// writes what it answered to a topic, loop writes what happened to another one, in Avro, and a run learns from both.
 //
 //	loop -history FILE                           customers of the past, with what they did, as JSON lines
+//	loop -serve-registry HOST:PORT               is a schema registry
 //	loop -brokers HOST:PORT -create              makes the topic of what happened
-//	loop -brokers HOST:PORT -url URL -rows N     asks about N customers
+//	loop -brokers HOST:PORT -registry URL -url URL -rows N   asks about N customers
 package main
 
 import (
@@ -54,6 +55,8 @@ func main() {
 	history := flag.String("history", "", "write customers of the past to this `file`")
 	brokers := flag.String("brokers", "localhost:9092", "addresses of the brokers, with commas between them")
 	create := flag.Bool("create", false, "make the topic of what happened")
+	serveRegistry := flag.String("serve-registry", "", "be a schema registry at this `address`")
+	registry := flag.String("registry", "http://127.0.0.1:8081", "address of the schema registry")
 	url := flag.String("url", "http://127.0.0.1:8474", "address of the server")
 	rows := flag.Int("rows", 6000, "number of customers to ask about")
 	rate := flag.Int("rate", 200, "customers a second")
@@ -63,10 +66,12 @@ func main() {
 	switch {
 	case *history != "":
 		err = remember(*history)
+	case *serveRegistry != "":
+		err = runRegistry(*serveRegistry)
 	case *create:
 		err = createTopic(addresses)
 	default:
-		err = serveAll(addresses, *url, *rows, *rate)
+		err = serveAll(addresses, *registry, *url, *rows, *rate)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "loop:", err)
@@ -107,13 +112,17 @@ func createTopic(brokers []string) error {
 }
 
 // serveAll asks about customers, a few at a time, and writes what each of them does a moment later.
-func serveAll(brokers []string, url string, rows, rate int) error {
+func serveAll(brokers []string, registry, url string, rows, rate int) error {
+	happened, err := register(context.Background(), registry)
+	if err != nil {
+		return fmt.Errorf("register the schema of %s: %w", topic, err)
+	}
 	// The partitions are those in which the server has the answers: both are chosen as Kafka's clients for Java do.
-	outcomes := &kafka.Writer{Addr: kafka.TCP(brokers...), Topic: topic, Balancer: kafka.Murmur2Balancer{}, RequiredAcks: kafka.RequireAll,
+	writer := &kafka.Writer{Addr: kafka.TCP(brokers...), Topic: topic, Balancer: kafka.Murmur2Balancer{}, RequiredAcks: kafka.RequireAll,
 		BatchTimeout: 10 * time.Millisecond, Async: true}
 	var failed sync.Once
 	var failure error
-	outcomes.Completion = func(_ []kafka.Message, err error) {
+	writer.Completion = func(_ []kafka.Message, err error) {
 		if err != nil {
 			failed.Do(func() { failure = err })
 		}
@@ -134,9 +143,12 @@ func serveAll(brokers []string, url string, rows, rate int) error {
 		asked.Go(func() {
 			defer func() { <-asking }()
 			err := ask(url, id, c)
+			var value []byte
 			if err == nil {
-				outcome, _ := json.Marshal(map[string]string{"kind": c.does(true)}) // texts have JSON
-				err = outcomes.WriteMessages(context.Background(), kafka.Message{Key: []byte(id), Value: outcome})
+				value, err = happened.encode(c.does(true))
+			}
+			if err == nil {
+				err = writer.WriteMessages(context.Background(), kafka.Message{Key: []byte(id), Value: value})
 			}
 			if err != nil {
 				select {
@@ -147,7 +159,7 @@ func serveAll(brokers []string, url string, rows, rate int) error {
 		})
 	}
 	asked.Wait()
-	err := outcomes.Close()
+	err = writer.Close()
 	select {
 	case first := <-errs:
 		err = errors.Join(first, err)
