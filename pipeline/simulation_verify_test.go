@@ -82,7 +82,9 @@ func (s *simulation) checkVerified(same []replay.Verified, err error) {
 	switch {
 	case err == nil && len(same) == 0:
 		s.fail("a version was made again, and nobody knows which")
-	case isOther && (len(differs.Changed) == 0 || !s.examplesReused):
+	case isOther && differs.Uncompared != nil && !s.explained(differs.Uncompared): // such as that the version was removed meanwhile
+		s.fail("nothing is lost of the version: %v", err)
+	case isOther && (len(differs.Changed) == 0 && differs.Uncompared == nil || !s.examplesReused):
 		s.fail("no example was replaced: %v", err)
 	case isOther:
 		s.log.happen(unverified, "%v", err)

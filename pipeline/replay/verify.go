@@ -195,11 +195,13 @@ func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *heed.Earlier
 	differs := &DigestError{Version: r.Version, Want: r.Manifest.WeightsDigest, Got: made.WeightsDigest, Topic: p.Topics.Examples}
 	then, err := p.Survey(ctx, r.Manifest.Run)
 	if err != nil {
-		return errors.Join(differs, err)
+		differs.Uncompared = err
+		return differs
 	}
 	now, err := a.Survey(ctx, made.Run)
 	if err != nil {
-		return errors.Join(differs, err)
+		differs.Uncompared = err
+		return differs
 	}
 	for i, covered := range then.Covered {
 		if i >= len(now.Covered) || !covered.Same(now.Covered[i]) {
@@ -215,11 +217,19 @@ type DigestError struct {
 	Want, Got wire.Digest    // by its manifest, and now
 	Topic     string         // of the examples
 	Changed   coverage.Spans // with examples other than those it was trained on
+
+	Uncompared error // why the examples were not compared; nil: they were
 }
+
+// Unwrap returns why the examples were not compared; nil if they were.
+func (e *DigestError) Unwrap() error { return e.Uncompared }
 
 // Error names both digests, and the examples that have changed.
 func (e *DigestError) Error() string {
 	text := fmt.Sprintf("the weights of version %d have digest %s; reproduced, they have digest %s", e.Version, e.Want, e.Got)
+	if e.Uncompared != nil {
+		return fmt.Sprintf("%s: read what it was trained on: %v", text, e.Uncompared)
+	}
 	if len(e.Changed) == 0 {
 		return text + ": the examples are the ones it was trained on"
 	}

@@ -421,17 +421,16 @@ func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
 }
 
 // isGone reports whether a record of one partition that has not come never will. A worker makes the visits of a partition in order, and
-// seals a stage before it visits the next one. So it is gone if a later record of that partition has come, and of the first partitions of
-// the merged records that may have it: these are on other partitions of the statistics.
+// seals a stage before it visits the next one. So it is gone if a later record of that partition has come, unless a merged record on another
+// partition of the statistics may have it: that may be of another worker than what has come of that partition. Then [Solver.gather] looks
+// for it on the topic once it has waited.
 func (s *Solver) isGone(id wire.Identity) bool {
 	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
-	passed := func(partition int) bool {
-		last, any := s.inbox.Last(partition)
-		return any && (last.Stage > id.Stage || !seals && id.Before(last))
-	}
-	if !passed(id.Partition) {
+	last, any := s.inbox.Last(id.Partition)
+	if passed := any && (last.Stage > id.Stage || !seals && id.Before(last)); !passed {
 		return false
 	}
 	alone := seals && s.plan.Chain != nil
-	return alone || !slices.ContainsFunc(s.merging(id), func(merged wire.Identity) bool { return !passed(merged.Partition) })
+	elsewhere := func(merged wire.Identity) bool { return merged.Partition != id.Partition }
+	return alone || !slices.ContainsFunc(s.merging(id), elsewhere)
 }
