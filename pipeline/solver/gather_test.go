@@ -58,6 +58,21 @@ func TestSealThatIsGone(t *testing.T) {
 	}
 }
 
+// A seal that a worker of several partitions may have published with those of others is not gone because another worker has gone on with
+// each of the partitions: its record may come behind what that one has published.
+func TestSealThatMayBeMerged(t *testing.T) {
+	plan := &schemas.Plan{Name: "merged", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}, {Partition: 1, From: 0, To: 1}},
+		Group: 32}
+	s := New(&protocol.Client{Codec: codec.New(nil, 0)}, nil, plan, 0, ownership.NewSoleOwner(0), Options{}, event.Ignore{})
+	for partition := range 2 {
+		s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Partition: partition}, []int{partition})
+	}
+	seal := wire.Identity{Kind: statistics.KindSeal, Run: s.run, Stage: 0, Partition: 1}
+	if id, err := s.missing([]wire.Identity{seal}); id == nil || err != nil {
+		t.Errorf("missing is %v, %v; expected the seal", id, err)
+	}
+}
+
 // accept has the solver's chain accept a record, and returns the record's digest.
 func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
