@@ -86,7 +86,7 @@ func (c *codecCache) check() error {
 
 // maxShared is how many entries a sharedMap may add before it forgets those that nobody has asked for meanwhile. Plans and manifests
 // name offsets, and so new ones, and new records of their runs, come with every schedule.
-const maxShared = 1 << 9
+const maxShared = 1 << 7
 
 // sharedMap is a map that several goroutines may use. It has up to twice maxShared entries: those that were added or asked for last. The
 // zero value is empty.

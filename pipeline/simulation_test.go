@@ -284,8 +284,8 @@ func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
 	}
 }
 
-// simMemory is how many bytes TestSimulation may have. However many schedules it simulates, what is not garbage takes about an eighth.
-const simMemory = 1 << 30
+// simMemory is how many bytes TestSimulation may have. However many schedules it simulates, what is not garbage takes less than a quarter.
+const simMemory = 2 << 30
 
 // simName is the name of the pipeline.
 const simName = "sim"
