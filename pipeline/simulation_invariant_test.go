@@ -214,6 +214,9 @@ func (s *simulation) checkEnd() {
 		if history.Plan(id) == nil || history.End(id) == nil {
 			continue // it is too old
 		}
+		if end, chain := history.End(id), history.Plan(id).Chain; chain != nil && end.Attempt == "" && chain.Number < history.Chained().Number {
+			continue // it is too old too: its end was removed with its version, and a copy of its plan came late, which counts as cancelled
+		}
 		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, event.Ignore{})
 		if s.chain != nil && errors.As(err, new(*dispatch.ReportGoneError)) {
 			continue // a chain removes what runs before its newest two have left
