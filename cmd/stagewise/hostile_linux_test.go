@@ -198,8 +198,12 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 	slices.Sort(done)
 	t.Logf("%v: %d honest requests, median %v, p99 %v, slowest %v; %d MiB idle, at most %d MiB more, serve.memory is %d; %s", *hostileFor,
 		len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1], idle>>20, (most-idle)>>20, memory>>20, strings.Join(done, ", "))
-	if most > idle+memory {
-		t.Errorf("the process had %d bytes, expected at most %d: %d when idle, and serve.memory", most, idle+memory, idle)
+	limit := idle + memory
+	if *hostileFor < time.Minute {
+		limit += memory / 4 // the kernel may count pages of the runtime late, and on other machines there are more threads
+	}
+	if most > limit {
+		t.Errorf("the process had %d bytes, expected at most %d: %d when idle, and serve.memory", most, limit, idle)
 	}
 }
 
