@@ -421,9 +421,9 @@ func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
 }
 
 // isGone reports whether a record of one partition that has not come never will. A worker makes the visits of a partition in order, and
-// seals a stage before it visits the next one. So it is gone if a later record of that partition has come, unless a merged record on another
-// partition of the statistics may have it: that may be of another worker than what has come of that partition. Then [Solver.gather] looks
-// for it on the topic once it has waited.
+// seals a stage before it visits the next one. So it is gone if a later record of that partition has come, unless a merged record on
+// another partition of the statistics may have it: that may be of another worker than what has come of that partition. Then
+// [Solver.gather] looks for it on the topic once it has waited.
 func (s *Solver) isGone(id wire.Identity) bool {
 	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
 	last, any := s.inbox.Last(id.Partition)
