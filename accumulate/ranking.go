@@ -114,16 +114,17 @@ func (s *Sum) denseRanking(h histograms, adding int) []float64 {
 		s.fields = append(s.fields, wire.Tensor[float64]{Name: statistics.FieldRanking + dense})
 	}
 	f := &s.fields[i]
-	if f.Data == nil && float64(len(s.ranked)+adding) <= fewRanked*float64(size) {
+	switch {
+	case f.Data != nil:
+		return f.Data
+	case float64(len(s.ranked)+adding) <= fewRanked*float64(size):
 		return nil
 	}
-	if f.Data == nil {
-		f.Shape, f.Data = []int{examples.Splits, h.count, h.bins(), 2}, make([]float64, size)
-		for _, r := range s.ranked {
-			f.Data[r.at] += r.weight
-		}
-		s.ranked = nil
+	f.Shape, f.Data = []int{examples.Splits, h.count, h.bins(), 2}, make([]float64, size)
+	for _, r := range s.ranked {
+		f.Data[r.at] += r.weight
 	}
+	s.ranked = nil
 	return f.Data
 }
 

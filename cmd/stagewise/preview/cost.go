@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -65,14 +66,11 @@ func costs(c *config.Config, width int) []string {
 	if c.Examples.Text != "" || len(columns) == 0 || slices.ContainsFunc(list, costsWhatOccurs) {
 		return nil
 	}
-	k, of, inputs := len(c.Examples.Classes)+len(c.Examples.Targets), "", width
+	k, of := len(c.Examples.Classes)+len(c.Examples.Targets), ""
 	if k == 0 {
 		k, of = costClasses, fmt.Sprintf(" of %d classes", costClasses)
 	}
-	if c.Prepare.PCA > 0 {
-		inputs = c.Prepare.PCA
-	}
-	run, names := costOf(costRows, list, columns, width, inputs, c.Prepare.PCA > 0, k), protocol.TopicsOf(c.Name)
+	run, names := costOf(costRows, list, columns, width, inputsOf(c, width), c.Prepare.PCA > 0, k), protocol.TopicsOf(c.Name)
 	lines := []string{
 		fmt.Sprintf("a worker writes %s of Gram matrices and %s of gradients%s to %s", screen.Amount(run.grams), screen.Amount(run.gradients), of,
 			names.Statistics),
@@ -89,17 +87,19 @@ func costsWhatOccurs(s schemas.Stage) bool {
 	return stages.OnlySparse(s.Features) || stages.Grown(s.Features)
 }
 
+// inputsOf returns how many inputs rows of width features become.
+func inputsOf(c *config.Config, width int) int {
+	if c.Prepare.PCA > 0 {
+		return c.Prepare.PCA
+	}
+	return width
+}
+
 // columnsOf returns how many columns each stage has; none if the number of features, which is not known, decides that. width is that
 // number, or 0.
 func columnsOf(c *config.Config, width int) (columns []int) {
-	if c.Prepare.PCA > 0 {
-		width = c.Prepare.PCA
-	}
 	for t, s := range c.Job().Stages {
-		p := s.Features.Size
-		if p == 0 {
-			p = width
-		}
+		p := cmp.Or(s.Features.Size, inputsOf(c, width))
 		if p == 0 {
 			return nil
 		}
