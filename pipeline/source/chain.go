@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -63,15 +62,7 @@ func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (i
 
 // firstIngested returns the first message of one of the sources that were ingested from files; nil: there is none on the topic.
 func firstIngested(ctx context.Context, p *topics.Pipeline) (first *protocol.Message, err error) {
-	l, err := p.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
-	if err != nil {
-		return nil, err
-	}
-	forgotten, err := heed.Read(ctx, p)
+	l, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {
 		return nil, err
 	}

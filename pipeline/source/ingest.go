@@ -52,19 +52,11 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 				c.Name, strconv.FormatFloat(c.Offset, 'f', -1, 64))
 		}
 	}
-	ledger, err := p.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	ledger, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	staying, err := topics.Staying(ctx, p, r, bounds)
-	if err != nil {
-		return nil, err
-	}
-	forgotten, err := heed.Read(ctx, p)
 	if err != nil {
 		return nil, err
 	}

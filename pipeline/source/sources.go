@@ -46,23 +46,28 @@ type SourceState struct {
 	Read []schemas.TopicPosition
 }
 
+// readTopics returns what the topics say of sources: the ledger, the offsets that the examples have, and what is forgotten.
+func readTopics(ctx context.Context, p *topics.Pipeline) (l *protocol.Ledger, bounds []coverage.Span, forgotten *heed.Forgotten,
+	err error) {
+	if l, err = p.ReadLedger(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	if bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil {
+		return nil, nil, nil, err
+	}
+	forgotten, err = heed.Read(ctx, p)
+	return l, bounds, forgotten, err
+}
+
 // Sources returns the sources of a pipeline by the time since when they are in their states. Of one that was ingested several times it
 // returns the ingest that counts. It knows an unfinished source only if nothing follows it on a partition, and a topic
 // only if it is among the last messages of one.
 func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
-	l, err := p.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	l, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	since, err := sealTimes(ctx, p, l.Next)
-	if err != nil {
-		return nil, err
-	}
-	forgotten, err := heed.Read(ctx, p)
 	if err != nil {
 		return nil, err
 	}
