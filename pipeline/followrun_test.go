@@ -72,8 +72,8 @@ func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {
 		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
 		return err
 	})
-	if first := <-lags; first != int64(len(waiting)) {
-		t.Errorf("%d messages waited at first, expected %d", first, len(waiting))
+	if first := <-lags; first > int64(len(waiting)) { // some may have been written by then
+		t.Errorf("%d messages waited at first, expected at most %d", first, len(waiting))
 	}
 	for range 2 {
 		beside := connect(t, log)

@@ -11,7 +11,7 @@ import (
 )
 
 // State is what a worker holds of one partition. [New] makes states. A state belongs to one goroutine, but for its segments, each
-// of which one goroutine at a time may work on.
+// of which one goroutine at a time may work on, and for what is covered, which doesn't change once it is set.
 type State struct {
 	span     coverage.Span
 	ordinal  int
@@ -19,6 +19,7 @@ type State struct {
 	recent   int               // how many segments, the first ones, are of the span
 	staying  int               // how many segments, the first ones, are not of increments that leave
 	grams    int               // the stages before this one have published their Gram matrices, in an update
+	known    bool              // whether the next two are set
 	surveyed coverage.Coverage // by the survey
 	covered  coverage.Coverage // by it, and by the plan of an update
 	visited  protocol.Visit    // the last whose sums are published
@@ -101,8 +102,13 @@ func (s *State) CoveredOf(segments int) coverage.Coverage {
 	return s.covered
 }
 
-// SetCovered says what the survey has covered, and what it and the plan of an update have.
-func (s *State) SetCovered(surveyed, all coverage.Coverage) { s.surveyed, s.covered = surveyed, all }
+// SetCovered says what the survey has covered, and what it and the plan of an update have. All calls but the first do nothing:
+// another goroutine may be comparing the Gram matrix of a later stage with it.
+func (s *State) SetCovered(surveyed, all coverage.Coverage) {
+	if !s.known {
+		s.known, s.surveyed, s.covered = true, surveyed, all
+	}
+}
 
 // Visited returns the visit whose sums the worker has published last.
 func (s *State) Visited() protocol.Visit { return s.visited }
