@@ -580,6 +580,36 @@ func TestFollowDividesATopicOnce(t *testing.T) {
 	}
 }
 
+// So do two of which the first has listed the partitions before one was added, and the second decides over how many the topic is divided.
+func TestFollowHeedsADivisionOverMorePartitions(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 30)
+	names := protocol.TopicsOf(job.Name)
+	beside := connect(t, log)
+	p := topics.Open(log, job.Name, nil)
+	if err := topics.Create(t.Context(), p, &job); err != nil {
+		t.Fatal(err)
+	}
+	p.Log = &writesFirst{p.Log, names.Plans, func(ctx context.Context) error {
+		addPartitions(t, log, names.Examples, 3)
+		if err := source.Follow(ctx, beside, job, true, event.Ignore{}); err != nil {
+			return err
+		}
+		click(t, log, 30, 60)
+		return nil
+	}}
+	if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	followToEnd(t, log, job)
+	checkCounted(t, log, job, 60)
+	for _, m := range readTopic(t, log, names.Examples) {
+		if o, ok := schemas.OriginOf(protocol.FromKafka(m)); !ok || o.Partitions != 3 {
+			t.Fatalf("a message in partition %d has the origin %+v, expected one of a division over 3", m.Partition, o)
+		}
+	}
+}
+
 // Messages of a program that did not write over how many partitions a topic is divided tell it by the partitions that they have.
 func TestFollowKeepsThePartitionsOfEarlierPrograms(t *testing.T) {
 	log := openEmbedded(t)

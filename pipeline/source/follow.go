@@ -198,7 +198,15 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 			return nil, err
 		}
 	}
-	f.Partitions = min(f.Partitions, len(examples)) // they were made anew
+	if f.Partitions > len(examples) {
+		switch all, err := f.Log.Partitions(ctx, f.Topics.Examples); {
+		case err != nil:
+			return nil, err
+		case all > len(examples): // added since they were listed: another process has counted them
+			return f.begin(ctx)
+		}
+		f.Partitions = len(examples) // they were made anew
+	}
 	if f.Partitions < len(examples) {
 		event.Notice(f.Recorder, "%s is ingested into the first %d of %d partitions of %s, the number when it was first "+
 			"followed: rows keep their partitions", f.Topic, f.Partitions, len(examples), f.Topics.Examples)
