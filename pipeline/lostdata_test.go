@@ -132,3 +132,42 @@ func TestNoGramMatrixOfOtherExamples(t *testing.T) {
 		t.Error("no run was done after it")
 	}
 }
+
+// The point that a survey takes moments about is of the rows that it covers: what was made of the first row before it was replaced is
+// published nowhere.
+func TestNoSurveyAboutAnotherFirstRow(t *testing.T) {
+	columns := rffStage(link.Identity, 0, 1)
+	columns.Features.Kind = "columns"
+	sc := newChainScenario(t, manyExamples(8), 0, chainOptions(), columns)
+	s := sc.simulation(0)
+	s.random, s.dataLost = nil, true
+	run, reason, after := "", "", 0
+	s.log.onWrite = func(_ string, m wire.Message) {
+		end := protocol.EndOf(m)
+		switch {
+		case m.Kind() == schemas.KindClaim && run == "": // the worker has read the first message
+			run = m.Get("run")
+			p := s.log.topics[s.topics.Examples][0]
+			p.messages[0].Message = simMessage(0, 900, schemas.Origin{})
+		case m.Kind() == statistics.KindVisit && m.Get("run") == run && m.Get("partition") == "0":
+			t.Error("sums of the partition are published")
+		case end != nil && end.Run == run && end.State == schemas.Failed:
+			reason = end.Reason
+		case end != nil && end.State == schemas.Done:
+			after++
+		}
+	}
+	s.startRoles(1, 1)
+	s.startRunners(1)
+	s.awaitRuns()
+	s.stopActors()
+	if s.violation != nil {
+		t.Fatal(s.violation)
+	}
+	if want := "another message was there when the survey began"; !strings.Contains(reason, want) {
+		t.Errorf("the run has failed with %q, expected %q", reason, want)
+	}
+	if after == 0 {
+		t.Error("no run was done after it")
+	}
+}

@@ -103,7 +103,9 @@ func (s *Solver) surveySum(found *findings.Findings) []*part {
 		if err != nil {
 			return nil, err
 		}
-		found.Take(visit, spans)
+		if err := found.Take(visit, spans); err != nil {
+			return nil, err
+		}
 		covered := visit.Covered
 		for _, part := range visit.Parts {
 			covered.Spans = append(covered.Spans, part.Spans...)

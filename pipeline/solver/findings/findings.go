@@ -4,6 +4,8 @@
 package findings
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -45,13 +47,24 @@ func New() *Findings {
 		Covered: map[int]coverage.Coverage{}, visits: map[int]record{}}
 }
 
+// ErrOtherPoint says that workers took moments about different points, which are of the first rows that each has read: the topic has
+// changed during the run.
+var ErrOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are about different points")
+
 // Take takes a visit to partitions, given a span of each, in place of those to some of them that were taken before: a merged record may
-// come after records of its parts.
-func (f *Findings) Take(visit *statistics.SurveyVisit, spans coverage.Spans) {
+// come after records of its parts. It returns [ErrOtherPoint] if sums of the visit can't be added to those of visits before it.
+func (f *Findings) Take(visit *statistics.SurveyVisit, spans coverage.Spans) error {
+	for _, other := range f.visits {
+		if visit.Sparse != other.Sparse || !slices.Equal(visit.Shift, other.Shift) || !slices.Equal(visit.TargetShift, other.TargetShift) {
+			return fmt.Errorf("partitions %d and %d: %w", visit.Partition, other.Partition, ErrOtherPoint)
+		}
+		break // which is about the point of all others
+	}
 	for _, span := range spans {
 		delete(f.visits, span.Partition)
 	}
 	f.visits[visit.Partition] = record{visit, spans}
+	return nil
 }
 
 // Fold sets what all visits together have found. It is called once, when all have been taken.

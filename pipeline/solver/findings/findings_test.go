@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 
@@ -30,9 +31,14 @@ func TestMergedRecordTakesThePlaceOfItsParts(t *testing.T) {
 		return v
 	}
 	f := New()
-	f.Take(visit(1, []string{"a"}, []int64{2}), spans(1))
-	f.Take(visit(2, []string{"b"}, []int64{3}), spans(2))
-	f.Take(visit(0, []string{"a", "c"}, []int64{2, 1}, covered(0), covered(1)), spans(0, 1))
+	take := func(visit *statistics.SurveyVisit, spans coverage.Spans) {
+		if err := f.Take(visit, spans); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(visit(1, []string{"a"}, []int64{2}), spans(1))
+	take(visit(2, []string{"b"}, []int64{3}), spans(2))
+	take(visit(0, []string{"a", "c"}, []int64{2, 1}, covered(0), covered(1)), spans(0, 1))
 	f.Fold(&schemas.Plan{})
 	if want := map[string]int64{"a": 2, "b": 3, "c": 1}; !reflect.DeepEqual(map[string]int64(f.Labels), want) {
 		t.Errorf("labels %v, expected %v", f.Labels, want)
@@ -42,5 +48,30 @@ func TestMergedRecordTakesThePlaceOfItsParts(t *testing.T) {
 	}
 	if want := map[int]coverage.Coverage{0: covered(0), 1: covered(1), 2: covered(2)}; !reflect.DeepEqual(f.Covered, want) {
 		t.Errorf("covered %v, expected %v", f.Covered, want)
+	}
+}
+
+// Sums about different points are not added.
+func TestVisitsAboutDifferentPoints(t *testing.T) {
+	visit := func(partition int, shift []float32, targets []float64, sparse bool) *statistics.SurveyVisit {
+		v := &statistics.SurveyVisit{Shift: shift, TargetShift: targets, Sparse: sparse}
+		v.Identity = wire.Identity{Kind: statistics.KindVisit, Stage: wire.Survey, Partition: partition}
+		return v
+	}
+	first := visit(0, []float32{1, 2}, []float64{3}, false)
+	for name, other := range map[string]*statistics.SurveyVisit{
+		"shift": visit(1, []float32{1, 3}, []float64{3}, false), "width": visit(1, []float32{1}, []float64{3}, false),
+		"targets": visit(1, []float32{1, 2}, []float64{4}, false), "sparse": visit(1, []float32{1, 2}, []float64{3}, true),
+	} {
+		f := New()
+		if err := f.Take(first, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Take(other, nil); !errors.Is(err, ErrOtherPoint) {
+			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
+		}
+		if err := f.Take(visit(1, []float32{1, 2}, []float64{3}, false), nil); err != nil {
+			t.Errorf("%s: %v for the same point", name, err)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages/prepare"
@@ -28,6 +29,42 @@ type first struct {
 	columns     examples.Columns // nil: the message doesn't say
 	columnsText string           // Columns.Text of columns
 	image       examples.Image   // zero: the message doesn't say
+	read        []readMessage    // what all of this was taken from
+}
+
+// readMessage is a message that the survey has read before it reads all of them.
+type readMessage struct {
+	partition int
+	offset    int64
+	checksum  uint64
+}
+
+// ReplacedError says that a message that the survey has taken its shift from is another one now, so the topic has changed during the run.
+type ReplacedError struct {
+	Topic     string
+	Partition int
+	Offset    int64
+}
+
+// Error says which message was replaced.
+func (e *ReplacedError) Error() string {
+	return fmt.Sprintf("examples %s[%d]@%d: another message was there when the survey began", e.Topic, e.Partition, e.Offset)
+}
+
+// checkRead returns a *[ReplacedError] if messages of the segment that the survey has read before are no longer there.
+func (s *Survey) checkRead(l *scan.Load) error {
+	number, span := l.Partition.Partition(), l.Segment().Span
+	for _, read := range s.first.read {
+		if read.partition != number || read.offset < span.From || read.offset >= span.To {
+			continue
+		}
+		if !slices.ContainsFunc(l.Messages, func(m partition.Message) bool {
+			return m.Offset == read.offset && m.Checksum(number, 0) == read.checksum
+		}) {
+			return &ReplacedError{s.Client.Topics.Examples, number, read.offset}
+		}
+	}
+	return nil
 }
 
 // findFirst finds the plan's first usable message. If no message can be used, it returns an empty first and a *protocol.NoExamplesError.
@@ -82,13 +119,18 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 			none.PassedOver.Count(reason, 1)
 			continue
 		}
-		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, partition.Message{Offset: m.Offset, Message: m.Message}, found.shape)
+		message := partition.Message{Offset: m.Offset, Message: m.Message}
+		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, message, found.shape)
 		if decode.ConcernsRun(err) {
 			return false, fmt.Errorf("examples %s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
 		}
 		if err == nil {
+			had := *found
 			whole, err = s.firstIn(found, examples)
 			examples.Release()
+			if had.shape != found.shape || len(had.shift) != len(found.shift) || len(had.targets) != len(found.targets) {
+				found.read = append(found.read, readMessage{span.Partition, m.Offset, message.Checksum(span.Partition, 0)})
+			}
 			if isOfRun(err) {
 				return false, err
 			}

@@ -42,6 +42,9 @@ type processor struct {
 
 // segment surveys one segment.
 func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error) {
+	if err := p.checkRead(l); err != nil {
+		return nil, err
+	}
 	number := l.Partition.Partition()
 	found := &Findings{sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Partition.Span())}, labels: accumulate.LabelSet{},
 		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
