@@ -21,8 +21,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// 1,000 rows that Confluent's client has written in each format, with each compression, in transactions and not, are learnt once each, and
-// those of aborted transactions are not: the weights are those of the same rows in an Arrow file.
+// 1,000 rows that Confluent's client has written in each format, with the ID of a schema before the value or its GUID in a header, with
+// each compression, in transactions and not, are learnt once each, and those of aborted transactions are not: the weights are those of the
+// same rows in an Arrow file.
 func TestKafkaConfluentClient(t *testing.T) {
 	brokers, python := kafkaBrokers(t), os.Getenv("STAGEWISE_PYTHON")
 	if python == "" {
@@ -58,20 +59,25 @@ func TestKafkaConfluentClient(t *testing.T) {
 	}
 	const named = "label: kind, columns: {use: [x, y, n]}"
 	want := learn("file", "train: [rows.arrow], "+named)
-	for format, columns := range map[string]string{"json": named, "csv": "label: 0", "arrow": named, "avro": named, "protobuf": named} {
-		topic := name + "." + format
-		if format == "avro" || format == "protobuf" {
+	kinds := []string{"json", "csv", "arrow", "json.framed", "json.header", "avro.framed", "avro.header", "protobuf.framed", "protobuf.header"}
+	for _, kind := range kinds {
+		topic, columns := name+"."+kind, named
+		format, _, registered := strings.Cut(kind, ".")
+		if format == "csv" {
+			columns = "label: 0"
+		}
+		if registered {
 			columns += ", registry: {url: " + registry.URL() + "}"
 		}
-		report := learn(format, fmt.Sprintf("from_topic: %s, format: %s, %s", topic, format, columns))
+		report := learn(kind, fmt.Sprintf("from_topic: %s, format: %s, %s", topic, format, columns))
 		if report.Rows != 1000 || report.Classes != 2 || report.WeightsDigest != want.WeightsDigest {
-			t.Errorf("%s: %d rows of %d classes and the digest %s, expected 1000 of 2 and %s", format, report.Rows, report.Classes,
+			t.Errorf("%s: %d rows of %d classes and the digest %s, expected 1000 of 2 and %s", kind, report.Rows, report.Classes,
 				report.WeightsDigest, want.WeightsDigest)
 		}
 		// codes of compression: none, gzip, snappy, lz4, zstd
 		each := map[uint8]int{0: 220, 1: 220, 2: 220, 3: 220, 4: 220}
 		if byCodec, transactional := written(t, brokers, topic, 1100); transactional != 600 || !maps.Equal(byCodec, each) {
-			t.Errorf("%s: %v messages by compression and %d in transactions were written, expected %v and 600", format, byCodec, transactional, each)
+			t.Errorf("%s: %v messages by compression and %d in transactions were written, expected %v and 600", kind, byCodec, transactional, each)
 		}
 	}
 }

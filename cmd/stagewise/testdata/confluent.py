@@ -1,9 +1,10 @@
-"""Writes the same rows in every format of messages with Confluent's client and serializers: plainly and in transactions, with each
-compression, and some more in transactions that are aborted.
+"""Writes the same rows in every format of messages with Confluent's client and serializers, with IDs of schemas before the values and in
+headers: plainly and in transactions, with each compression, and some more in transactions that are aborted.
 
-    confluent.py BROKERS REGISTRY PREFIX    writes to the topics PREFIX.FORMAT, and the rows to the file rows.arrow
+    confluent.py BROKERS REGISTRY PREFIX    writes to the topics PREFIX.FORMAT and PREFIX.FORMAT.KIND, and the rows to the file rows.arrow
 """
 
+import base64
 import json
 import random
 import sys
@@ -11,8 +12,9 @@ import sys
 import pyarrow
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -44,18 +46,36 @@ def arrow(row):
     return out.getvalue().to_pybytes()
 
 
-fields = [{"name": name, "type": kind} for name, kind in [("kind", "string"), ("x", "double"), ("y", "float"), ("n", "long")]]
-in_avro = AvroSerializer(client, json.dumps({"type": "record", "name": "Visit", "fields": fields}))
+types = [("kind", "string", "string"), ("x", "double", "number"), ("y", "float", "number"), ("n", "long", "integer")]
+avro_schema = json.dumps({"type": "record", "name": "Visit", "fields": [{"name": name, "type": kind} for name, kind, _ in types]})
+json_schema = json.dumps({"title": "Visit", "type": "object", "properties": {name: {"type": kind} for name, _, kind in types}})
 Visit = visit()
-in_protobuf = ProtobufSerializer(Visit, client, {"use.deprecated.format": False})
+formats = {
+    "avro": lambda conf: AvroSerializer(client, avro_schema, conf=conf),
+    "json": lambda conf: JSONSerializer(json_schema, client, conf=conf),
+    "protobuf": lambda conf: ProtobufSerializer(Visit, client, {"use.deprecated.format": False} | conf),
+}
 encode = {
     "json": lambda row, _: json.dumps(row),
     "csv": lambda row, _: f"{row['kind']},{row['x']!r},{row['y']!r},{row['n']}",
     "arrow": lambda row, _: arrow(row),
-    "avro": in_avro,
-    "protobuf": lambda row, context: in_protobuf(Visit(**row), context),
 }
+
+
+def serialize(name, conf):
+    """Returns what encodes a row with a serializer of a registry."""
+    serializer = formats[name](conf)
+    return lambda row, context: serializer(Visit(**row) if name == "protobuf" else row, context)
+
+
+for name in formats:
+    # A registry tells the GUID of a schema when it is looked up, which a serializer does if it may not register.
+    encode[f"{name}.framed"] = serialize(name, {})
+    encode[f"{name}.header"] = serialize(name, {"auto.register.schemas": False, "schema.id.serializer": header_schema_id_serializer})
 topics = {name: f"{prefix}.{name}" for name in encode}
+proto = base64.b64encode(Visit.DESCRIPTOR.file.serialized_pb).decode()
+for name, text in {"avro": avro_schema, "json": json_schema, "protobuf": proto}.items():
+    client.register_schema(topics[f"{name}.header"] + "-value", Schema(text, name.upper()))
 
 
 def rows(seed, kinds):
@@ -73,8 +93,10 @@ failed = []
 def write(producer, some):
     for name, topic in topics.items():
         for row in some:
-            value = encode[name](row, SerializationContext(topic, MessageField.VALUE))
-            producer.produce(topic, value, partition=0, on_delivery=lambda error, _: error and failed.append(error))
+            context = SerializationContext(topic, MessageField.VALUE, [])
+            value = encode[name](row, context)
+            assert (context.headers != []) == name.endswith(".header"), context.headers
+            producer.produce(topic, value, partition=0, headers=context.headers, on_delivery=lambda error, _: error and failed.append(error))
     producer.flush()
 
 
