@@ -186,7 +186,7 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	produce(t, log, job, 0, slices.Concat(sorted(t, 2, 2)[1:], sorted(t, 0, 9)[8:])...)
 	select {
 	case made := <-retrained:
-		if made.Kind != schemas.RunFull || made.WindowRows != 8*40 { // forgotten rows weigh nothing
+		if made.Kind != schemas.RunFull || made.WindowRows != (8-3)*40 { // forgotten rows weigh nothing
 			t.Errorf("a version by %s of %d rows, expected a full one of what is left and the new rows", made.Kind, made.WindowRows)
 		}
 	case err := <-ended:

@@ -132,6 +132,7 @@ func TestChainForgets(t *testing.T) {
 		!report.Updates[0].Offered {
 		t.Fatalf("%+v, expected one full run", report)
 	}
+	countsLearnt(t, log, job, report, []int64{9})
 	if len(after) != 5 || !slices.Equal(after[:4], before[:4]) {
 		t.Errorf("%v are left of %v", after, before)
 	}
@@ -154,6 +155,7 @@ func TestChainForgets(t *testing.T) {
 	if len(report.Updates) != 1 || report.Updates[0].Kind != schemas.RunUpdate || report.Updates[0].Forgotten != 100 || len(again) != 6 {
 		t.Errorf("%+v, %v; expected an update", report, again)
 	}
+	countsLearnt(t, log, job, report, []int64{9, 100})
 	if same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
 		t.Errorf("%v, %v", same, err)
 	}
@@ -197,10 +199,11 @@ func TestUpdateForgets(t *testing.T) {
 					t.Fatalf("%+v", done)
 				}
 			}
+			var last Retraining
 			retrain := func(log *kafkalog.Log, forgets int) *model.Model {
 				for ended := false; !ended; {
 					ctx, cancel := context.WithCancel(t.Context())
-					_, err := Retrain(ctx, log, openBLAS(t), job, true, recorderFunc(func(e event.Event) {
+					report, err := Retrain(ctx, log, openBLAS(t), job, true, recorderFunc(func(e event.Event) {
 						if e, ok := e.(event.Retrained); ok && e.Version == forgets {
 							forgotten(log)
 							if test.restarts {
@@ -209,6 +212,9 @@ func TestUpdateForgets(t *testing.T) {
 						}
 					}))
 					cancel()
+					if err == nil {
+						last = *report
+					}
 					if ended = err == nil; err != nil && !errors.Is(err, context.Canceled) {
 						t.Fatal(err)
 					}
@@ -219,7 +225,7 @@ func TestUpdateForgets(t *testing.T) {
 				}
 				return m
 			}
-			got, want := retrain(log, seen+2), retrain(weightless, -1)
+			want, got := retrain(weightless, -1), retrain(log, seen+2)
 			if off := distance(got.Weights(0), want.Weights(0)); off > 1e-5 { // cross moments are sums of single precision, at other weights
 				t.Errorf("the weights are %v of their length from those of a log without the rows", off)
 			}
@@ -232,6 +238,11 @@ func TestUpdateForgets(t *testing.T) {
 					t.Errorf("increment %d has rows of the weight %v, expected %v", a.Increment.Number, a.Fitted, b.Fitted)
 				}
 			}
+			forgets := []int64{9 + 40}
+			if slices.IndexFunc(a.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == seen }) < 0 {
+				forgets = nil // they have left
+			}
+			countsLearnt(t, log, job, &last, forgets)
 			left := digests(t, log, job.Name)
 			for _, version := range left[1:] {
 				if strings.Contains(version, string(schemas.RunFull)) {
@@ -251,6 +262,30 @@ func TestUpdateForgets(t *testing.T) {
 				t.Errorf("%v, expected a full run", after)
 			}
 		})
+	}
+}
+
+// countsLearnt checks that the newest window of a chain has increments with so many forgotten rows, in order, and no others, and that the
+// newest version's rows of the window are those that are left.
+func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retraining, forgets []int64) {
+	t.Helper()
+	w := newestWindow(t, log, job)
+	var got []int64
+	left := w.Rows()
+	for i := range w.Increments {
+		if n := w.Increments[i].Increment.Forgotten; n > 0 {
+			got, left = append(got, n), left-n
+		}
+	}
+	if !slices.Equal(got, forgets) {
+		t.Errorf("increments have %v forgotten rows, expected %v", got, forgets)
+	}
+	manifest, err := topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
+		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
 	}
 }
 

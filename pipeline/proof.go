@@ -38,7 +38,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		if !replaced {
 			continue
 		}
-		before := r.chain.Rows()
+		before, learnt := r.chain.Rows(), r.chain.Learnt()
 		proven, last, err := r.provenOn(ctx, span)
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 				return err
 			}
 			r.chain.LeaveOut(coverage.Spans{cut})
-			r.chain.Had, r.chain.Least = max(r.chain.Had, before), max(r.chain.Least, offered, before)
+			r.chain.Had, r.chain.Least = max(r.chain.Had, learnt), max(r.chain.Least, offered, learnt)
 		}
 		if r.chain.Window == nil {
 			r.chain.Counted = nil
@@ -161,7 +161,7 @@ func (r *runner) keepWhatIsHeld(ctx context.Context, bounds []coverage.Span) err
 	if !r.chain.LosesTo(bounds) {
 		return nil
 	}
-	gone, rows := r.chain.Deleted(bounds), r.chain.Window.Rows()
+	gone, rows := r.chain.Deleted(bounds), r.chain.Window.Learnt()
 	r.chain.Had = max(r.chain.Had, rows)
 	if staying, err := topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
 		return err

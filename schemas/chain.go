@@ -45,7 +45,8 @@ type Chain struct {
 	Marks []coverage.Mark `json:"marks,omitempty"`
 	// Lost are offsets that the log has deleted since the run before, and that no run of the chain has looked at.
 	Lost coverage.Spans `json:"lost,omitempty"`
-	// Had is how many rows the window had before a full run over what the log still holds of it; 0: it holds all of it.
+	// Had is how many rows that are not forgotten the window had before a full run over what the log still holds of it; 0: it holds all of
+	// it.
 	Had int64 `json:"had,omitempty"`
 	// AtLeast is how many rows a version must have learnt to be offered without the gate's word; 0: any number. It is set when rows have left
 	// the window that no setting of the window or of the log lets go.

@@ -38,6 +38,7 @@ func TestCountsThatAreNone(t *testing.T) {
 			"confusion": sums(statistics.FieldConfusion, []int{examples.Splits, 2, 2}, 3, v),
 			"bins":      sums(statistics.FieldBins, []int{examples.Splits, 15, 3}, 42, v),
 			"overflow":  sums(statistics.FieldOverflow, []int{1}, 0, v),
+			"forgotten": sums(statistics.FieldForgotten, []int{2}, 1, v),
 		} {
 			if !errors.Is(err, wire.ErrDamaged) {
 				t.Errorf("%v in %s: %v", v, name, err)

@@ -244,6 +244,9 @@ func samples(t testing.TB) map[string]wire.Message {
 			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)), {Name: statistics.FieldTerms,
 				Shape: []int{1, 2, 2, 2}, Data: arrowtest.Numbered[float64](8)},
 			wire.Matrix(statistics.FieldVisited, 1, 5, []float64{0, 80, 9, 8, 2})}}).Record(),
+		"visit-update-forgotten": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 1, 1), Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
+			wire.Vector(statistics.FieldForgotten, []float64{0, 9})}}).Record(),
 		"visit-survey-update": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: id(statistics.KindVisit, wire.Survey, 0, 1),
 			Covered: covered, Sums: append(final[:len(final):len(final)], wire.Vector(statistics.FieldOffered, []float64{8, 2}))},
 			Shift:   []float32{0, 0},

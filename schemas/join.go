@@ -66,7 +66,7 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 		return one, true
 	}
 	c, parts, size := &one.Increment, map[int]*coverage.Coverage{}, 0
-	c.Skipped, one.Fitted, one.Messages = nil, 0, 0
+	c.Skipped, c.Forgotten, one.Fitted, one.Messages = nil, 0, 0, 0
 	spans, numbers := map[int]coverage.Spans{}, []int(nil)
 	for i := range list {
 		more := &list[i]
@@ -75,6 +75,7 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 		}
 		size += more.Increment.Size()
 		one.Fitted, one.Messages = one.Fitted+more.Fitted, one.Messages+more.Messages
+		c.Forgotten += more.Increment.Forgotten
 		one.Visited, one.Until = min(one.Visited, more.Visited), max(one.Until, more.Until)
 		c.Skipped = append(c.Skipped, more.Increment.Skipped...)
 		for _, covered := range more.Increment.Covered {

@@ -12,7 +12,7 @@ import (
 
 // numberedIncrement is what a run of a chain adds that has ten messages of each partition.
 func numberedIncrement(number, partitions int) WindowIncrement {
-	c := coverage.Increment{Number: number, Weight: 1}
+	c := coverage.Increment{Number: number, Weight: 1, Forgotten: 7}
 	for p := range partitions {
 		from := int64(1_000_000 + 10*number)
 		c.Covered = append(c.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: from, To: from + 10}}, Messages: 10,
@@ -39,7 +39,7 @@ func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
 	if err := w.Join([][]int{{2, 3, 4}}); err != nil {
 		t.Fatal(err)
 	}
-	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Joined: 3, Skipped: before[2].Increment.Skipped},
+	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Forgotten: 21, Joined: 3, Skipped: before[2].Increment.Skipped},
 		Visited: 2, Fitted: 270, Messages: 30, Until: before[3].Until, Terms: before[1].Terms}
 	for p := range 3 {
 		want.Increment.Covered = append(want.Increment.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: 1_000_020,

@@ -37,6 +37,7 @@ func layouts() []layout {
 				{statistics.FieldSplits, "[3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss"}, {statistics.FieldCross, "[p, k]: Σ w x rᵀ"},
 				{statistics.FieldTrace, "[1]: Σ w \\|x\\|² of all rows over the penalised columns, if the Gram matrix sums only a sample of the rows"},
 				{statistics.FieldOverflow, "[1]: rows whose inputs or features overflow, in visit 0 of a stage; absent if there are none"},
+				{statistics.FieldForgotten, "[m], chain: how many rows are forgotten: in the survey of each increment of a full run, or of the new one of an update [1]; in visits of an update of each increment that is visited, 0 for the new one; absent if there are none"},
 				{statistics.FieldTerms, "[m, 2, p, k], update: for each increment that is visited and that the partition has Σ w x (xᵀV)ᵀ at the stage's weights V, and Σ w x (y − g)ᵀ; in a visit before the last pass [1, 2, p, k], their sum over the increments, each times its weight"},
 				{statistics.FieldVisited, "[m, 5], update: for each of them its place among those that are visited, Σw and Σw·loss of its training rows, and the same of the rows that the gate is about"},
 				{statistics.FieldOffered, "[2], survey of a chain: Σw and Σw·loss; of a plan with targets [1 + k]: Σw, and Σ w e²/2 of each number; of the version that subscribers have, of the rows of the newest increment that the gate is about"},

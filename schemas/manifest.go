@@ -33,7 +33,7 @@ type Manifest struct {
 	Metrics       map[string]float64     `json:"metrics"`               // of the final predictions, by name
 	WeightsDigest wire.Digest            `json:"weights_digest"`        // see [WeightsDigest]
 	Window        *StatePlace            `json:"window,omitempty"`      // of a run of a chain: where its window is on the state topic
-	WindowRows    int64                  `json:"window_rows,omitempty"` // of a run of a chain: rows of its window
+	WindowRows    int64                  `json:"window_rows,omitempty"` // of a run of a chain: rows of its window, without forgotten ones
 	// PlansFrom is an offset of the plans topic that the plans come after from which a version of a chain can be made again: the plan of
 	// its last full run, and those of the updates since. 0 for a version of no chain.
 	PlansFrom int64 `json:"plans_from,omitempty"`

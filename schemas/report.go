@@ -45,7 +45,7 @@ type RetrainReport struct {
 	From       int64 `json:"from,omitempty"`
 	Until      int64 `json:"until,omitempty"` // when the newest of them was written
 	Rows       int64 `json:"rows"`            // training rows that are new
-	WindowRows int64 `json:"window_rows"`     // rows of the window
+	WindowRows int64 `json:"window_rows"`     // rows of the window, without forgotten ones
 	// offsets that the log deleted before a version of the chain had learnt their messages
 	Lost int64 `json:"lost,omitempty"`
 	// rows that have left the window because the log no longer holds them

@@ -89,10 +89,18 @@ func (p StatePlace) Same(o StatePlace) bool {
 // Messages encodes the window for the state topic. The error is a *[wire.DocumentError].
 func (w *Window) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindWindow, w.Run, w) }
 
-// Rows returns how many rows the window has.
+// Rows returns how many rows the window has, forgotten ones too.
 func (w *Window) Rows() (rows int64) {
 	for i := range w.Increments {
 		rows += w.Increments[i].Increment.Rows()
+	}
+	return rows
+}
+
+// Learnt returns how many rows of the window are not forgotten.
+func (w *Window) Learnt() (rows int64) {
+	for i := range w.Increments {
+		rows += w.Increments[i].Increment.Learnt()
 	}
 	return rows
 }

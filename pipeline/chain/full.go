@@ -26,7 +26,7 @@ func KeepRows(l *protocol.Ledger, plan *schemas.Plan) {
 	}
 	rows := int64(0)
 	for i := range plan.Chain.Increments {
-		rows += plan.Chain.Increments[i].Rows()
+		rows += plan.Chain.Increments[i].Learnt()
 	}
 	plan.Chain.AtLeast = max(plan.Chain.AtLeast, rows)
 }

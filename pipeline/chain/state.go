@@ -27,7 +27,7 @@ type State struct {
 	Oldest  []int64                  // by partition: the first offset that the window has
 	Counted []schemas.SourceProgress // how far the chain had counted sources when it began again; see BeginAgain
 	Renews  bool                     // the window is not what the head has learnt: the next run must be full
-	Had     int64                    // rows of the window, before some were found to be gone
+	Had     int64                    // rows of the window that are not forgotten, before some were found to be gone
 	Least   int64                    // see schemas.Chain.AtLeast
 	Number  int                      // in the chain, of the next run
 	Attempt int                      // how many runs of that number have failed
@@ -53,12 +53,20 @@ func oldest(w *schemas.Window) (first []int64) {
 	return first
 }
 
-// Rows returns how many rows the window has; 0 if there is none.
+// Rows returns how many rows the window has, forgotten ones too; 0 if there is none.
 func (s *State) Rows() int64 {
 	if s.Window == nil {
 		return 0
 	}
 	return s.Window.Rows()
+}
+
+// Learnt returns how many rows of the window are not forgotten; 0 if there is none.
+func (s *State) Learnt() int64 {
+	if s.Window == nil {
+		return 0
+	}
+	return s.Window.Learnt()
 }
 
 // Spans returns where the rows of the window are, and those of more spans.
@@ -99,7 +107,7 @@ func (s *State) LeaveOut(spans coverage.Spans) {
 		for j := range c.Covered {
 			before, _ := s.Window.Increments[i].Increment.On(c.Covered[j].Spans[0].Partition)
 			if !slices.Equal(before.Spans, c.Covered[j].Spans) {
-				c.Covered[j] = coverage.Coverage{Spans: c.Covered[j].Spans}
+				c.Covered[j], c.Forgotten = coverage.Coverage{Spans: c.Covered[j].Spans}, 0
 			}
 		}
 		c.Covered = slices.DeleteFunc(c.Covered, func(left coverage.Coverage) bool { return len(left.Spans.Without(c.Skipped)) == 0 })

@@ -6,6 +6,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/solver/columns"
+	"github.com/stagewise/stagewise/pipeline/solver/findings"
 	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -19,6 +20,7 @@ type left struct {
 	merged    [][]solve.Terms // of each stage, by group of increments that the run merges
 	of        columns.Left    // on sparse rows, in place of both
 	fitted    []float64       // Σw of the training rows of each visited increment
+	forgotten []int64         // rows of each increment that an update has visited
 	encodings []*encoding     // of an update, by stage
 }
 
@@ -49,6 +51,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	case s.plan.Update() != nil:
 		moments, terms, fitted := c.fits.updates[f.number].After()
 		c.left.moments, c.left.terms, c.left.fitted = append(c.left.moments, moments), append(c.left.terms, terms), fitted
+		c.left.forgotten = findings.TakeForgotten(sum, s.places())
 		s.mergeTerms()
 		s.beginEncoding(f.number)
 		if f.number == len(s.plan.Stages)-1 {

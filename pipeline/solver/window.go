@@ -30,7 +30,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		} else {
 			w.Rejected = rejectedByFull
 		}
-	case w.Rows() < s.plan.Chain.AtLeast && !c.compared.Good(margin):
+	case w.Learnt() < s.plan.Chain.AtLeast && !c.compared.Good(margin):
 		w.AtLeast = s.plan.Chain.AtLeast
 		report.Retrain.Offered, report.Retrain.AtLeast = false, w.AtLeast
 	}
@@ -80,7 +80,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err != nil {
 		return nil, err
 	}
-	report.Retrain.WindowRows, report.Retrain.Drift = w.Rows(), w.Changed > 0
+	report.Retrain.WindowRows, report.Retrain.Drift = w.Learnt(), w.Changed > 0
 	report.Retrain.Gone = max(s.plan.Chain.Had-rowsBefore(w), 0)
 	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
 }
@@ -89,7 +89,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 func rowsBefore(w *schemas.Window) (rows int64) {
 	for i := range w.Increments {
 		if c := &w.Increments[i].Increment; c.Number != w.Chain.Number {
-			rows += c.Rows()
+			rows += c.Learnt()
 		}
 	}
 	return rows
@@ -156,14 +156,19 @@ func (s *Solver) window() *schemas.Window {
 				if increment.Increment.Weight *= u.Decay; u.Restart {
 					increment.Increment.Weight = 1
 				}
-				if u.Forgets(increment.Increment.Number) >= 0 {
-					at := slices.IndexFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == increment.Increment.Number })
+				number := increment.Increment.Number
+				at := slices.IndexFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == number })
+				if at >= 0 {
+					increment.Increment.Forgotten = c.left.forgotten[1+at]
+				}
+				if u.Forgets(number) >= 0 {
 					increment.Fitted = c.left.fitted[1+at]
 				}
 				w.Increments = append(w.Increments, increment)
 			}
 		}
-		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.Covered, Skipped: c.found.Skipped}
+		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.Covered, Skipped: c.found.Skipped,
+			Forgotten: c.found.Forgotten}
 		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.left.fitted[0],
 			Messages: int64(len(c.found.Messages)), Until: chain.Until})
 		if !u.Restart {

@@ -23,6 +23,8 @@ type Increment struct {
 	Skipped Spans `json:"skipped,omitempty"`
 	// Uncounted says that only the spans are known: the record of what counts in them is gone, so a full run decides that again.
 	Uncounted bool `json:"uncounted,omitempty"`
+	// Forgotten is how many of the rows of Covered weigh nothing, as they were forgotten.
+	Forgotten int64 `json:"forgotten,omitempty"`
 	// Joined is how many increments were joined to make it. 0: it is one.
 	Joined int `json:"joined,omitempty"`
 }
@@ -93,6 +95,9 @@ func (c *Increment) Rows() (rows int64) {
 	}
 	return rows
 }
+
+// Learnt returns the number of accepted rows of all splits that are not forgotten.
+func (c *Increment) Learnt() int64 { return c.Rows() - c.Forgotten }
 
 // Check returns an error for impossible values.
 func (c *Increment) Check() error {

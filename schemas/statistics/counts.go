@@ -15,7 +15,7 @@ func counted(name string) (columns, of int) {
 	case FieldSplits: // how wrong numbers are is a distance, which overflows as losses do
 		return 2, LossFields
 	case FieldConfusion, FieldClasses, FieldRanking, FieldDecided, FieldHits,
-		FieldRanks, FieldPresent, FieldLabelRows, FieldOverflow, FieldGramRows, FieldLeaveRows:
+		FieldRanks, FieldPresent, FieldLabelRows, FieldOverflow, FieldForgotten, FieldGramRows, FieldLeaveRows:
 		return 1, 1
 	case FieldBins:
 		return 1, 3

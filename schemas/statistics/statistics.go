@@ -20,9 +20,12 @@ const (
 	FieldOffered  = "offered"
 	FieldGramRows = "gram_rows" // [1]: Σw of the rows that gram sums
 	FieldTrace    = "trace"     // [1]: Σ w |x|² of all rows over the penalised columns, if gram sums only a sample of the rows
-	FieldOverflow = "overflow"  // [1]: rows whose inputs or features overflow, in the first visit of a stage; absent if there are none
-	FieldDiagonal = "diagonal"  // [p]: Σ w x², of sparse rows, in the first visit of a stage
-	FieldBounds   = "bounds"    // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
+	// [m], of a chain: how many rows of each increment are forgotten; absent if there are none. The survey has it of the increments of a full
+	// run, or of the new one of an update; visits of an update have it of the increments that they visit, 0 of the new one
+	FieldForgotten = "forgotten"
+	FieldOverflow  = "overflow" // [1]: rows whose inputs or features overflow, in the first visit of a stage; absent if there are none
+	FieldDiagonal  = "diagonal" // [p]: Σ w x², of sparse rows, in the first visit of a stage
+	FieldBounds    = "bounds"   // [p]: Σ w |x| |row|₁, of sparse rows, in the first visit of a stage
 	// [m, 2]: Σ w x xᵀ over the inputs of a block and the intercept: the place in gram of each value that is not 0, and
 	// the value; cross is then [n, k]
 	FieldBlock     = "block"

@@ -52,7 +52,7 @@ func newChainMetrics(
 		offeredAt: gauges("offered_timestamp_seconds", "Unix time when the newest offered version was made."),
 		learntAt: gauges("learnt_timestamp_seconds",
 			"Unix time of the newest message learnt by a version."),
-		window:  gauges("window_rows", "Rows of the window."),
+		window:  gauges("window_rows", "Rows of the window, without forgotten ones."),
 		seconds: gauges("version_seconds", "Seconds from the plan of the newest version to its end."),
 		prequentialError: gauges("prequential_error_ratio",
 			"Error rate of the newest update on new rows before they were learnt, from 0 to 1."),

@@ -46,6 +46,7 @@ func (f *Chain) add(plan *schemas.Plan, partition int, visit *statistics.SurveyV
 			f.Increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
 		}
 		for i := range f.Increments {
+			f.Increments[i].Forgotten = 0 // it is counted again, as what its spans cover
 			f.Increments[i].Covered, f.Increments[i].Skipped, f.Increments[i].Uncounted = nil, nil, false
 		}
 	}
@@ -76,6 +77,7 @@ type Surveyed struct {
 	Chain
 	Sum         *accumulate.Sum
 	Covered     []coverage.Coverage // of the new increment, by partition
+	Forgotten   int64               // rows of the new increment of an update
 	TermsPlaces []int               // of a full run: see [schemas.Chain.TermsPlaces]
 }
 
@@ -92,7 +94,12 @@ func (f *Findings) Surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s Surveyed
 	for _, span := range plan.Spans.Hulls() {
 		s.Covered = append(s.Covered, f.Covered[span.Partition])
 	}
+	forgotten := TakeForgotten(sum, max(len(s.Increments), 1))
+	if plan.Update() != nil {
+		s.Forgotten = forgotten[0]
+	}
 	for i := range s.Increments {
+		s.Increments[i].Forgotten = forgotten[i]
 		for _, skipped := range s.Skipped {
 			covered, _ := s.Increments[i].On(skipped.Partition)
 			if slices.ContainsFunc(covered.Spans, func(c coverage.Span) bool { return c.From <= skipped.From && skipped.To <= c.To }) {
@@ -101,6 +108,16 @@ func (f *Findings) Surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s Surveyed
 		}
 	}
 	return s
+}
+
+// TakeForgotten takes out of a sum how many rows of each of m increments are forgotten.
+func TakeForgotten(sum *accumulate.Sum, m int) []int64 {
+	rows := make([]int64, m)
+	field, _ := sum.Take(statistics.FieldForgotten)
+	for i := range min(m, len(field.Data)) {
+		rows[i] = int64(field.Data[i])
+	}
+	return rows
 }
 
 // MostlyBad returns the messages with the new rows if most of them can't be used, otherwise nil.

@@ -18,6 +18,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
@@ -99,6 +100,9 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
 		found.increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
 		found.increments[l.Segment().Increment] = found.sum.Coverage
+	}
+	if n := found.passedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
+		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
 	}
 	l.Segment().SetCounted(counted)
 	l.Segment().KeepMessages(l.Messages, p.Budget) // the first visit needs the same messages

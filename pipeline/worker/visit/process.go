@@ -325,6 +325,9 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 	}
 	if update {
 		p.nameSums(whole, l.Segment(), rest)
+		if rest {
+			p.countForgotten(whole, l, batches)
+		}
 	}
 	return whole
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -157,5 +158,18 @@ func (p *Processor) countVisited(sum *accumulate.Sum, increment statistics.Incre
 	visited[0], visited[1] = losses[examples.Train].Weight, losses[examples.Train].Loss
 	if split, gated := judge.Split(p.Plan); gated {
 		visited[2], visited[3] = losses[split].Weight, losses[split].Loss
+	}
+}
+
+// countForgotten counts the forgotten rows of a segment of the past. Those of new rows the survey has counted.
+func (p *Processor) countForgotten(sum *accumulate.Sum, l *scan.Load, batches []*partition.Batch) {
+	if !l.Segment().Past {
+		return
+	}
+	count := func(first, end int) {
+		sum.Field(statistics.FieldForgotten, 1+len(p.Plan.Update().Refresh))[l.Segment().Increment] += float64(end - first)
+	}
+	for _, b := range batches {
+		p.Plan.Forgotten.In(l.Partition.Partition(), b.Offset, b.Examples, count)
 	}
 }
