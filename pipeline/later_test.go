@@ -56,18 +56,24 @@ const day = 1_764_000_000_000
 // viewJob is a job whose rows of JSON wait for outcomes, on a log that has both topics.
 func viewJob(t *testing.T, log *kafkalog.Log, rowPartitions, outcomePartitions int) topics.Job {
 	t.Helper()
+	return viewJobOf(t, log, "", rowPartitions, outcomePartitions)
+}
+
+// viewJobOf is viewJob with topics whose names begin so.
+func viewJobOf(t *testing.T, log *kafkalog.Log, prefix string, rowPartitions, outcomePartitions int) topics.Job {
+	t.Helper()
 	job := newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	o := &job.Examples
-	o.Train, o.FromTopic, o.Format = nil, views, "json"
+	o.Train, o.FromTopic, o.Format = nil, prefix+views, "json"
 	o.Partitions, o.BatchRows = 2, 8
 	o.Columns.Use = []string{"x", "n"}
 	o.Outcome = ingest.Defaults().Outcome
-	o.Outcome.Topic, o.Outcome.Label, o.Outcome.Absent = buys, "kind", []string{"none"}
+	o.Outcome.Topic, o.Outcome.Label, o.Outcome.Absent = prefix+buys, "kind", []string{"none"}
 	o.Outcome.Within, o.Outcome.Early = time.Minute, 5*time.Second
 	if problems := o.Check(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	for topic, partitions := range map[string]int{views: rowPartitions, buys: outcomePartitions} {
+	for topic, partitions := range map[string]int{prefix + views: rowPartitions, prefix + buys: outcomePartitions} {
 		if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: partitions}); err != nil {
 			t.Fatal(err)
 		}

@@ -25,11 +25,12 @@
 # Further options: --version V, --heap 512m, --wait SECONDS. Environment: KAFKA_DIR, KAFKA_VERSION, KAFKA_HEAP, KAFKA_JARS
 # (the folder of jars). It needs Java 17 and Maven, with --secure also openssl, and installs them if that needs no password.
 set -euo pipefail
-# shellcheck source=scripts/install.sh
-. "$(dirname "$0")/install.sh"
-
 say() { echo "kafka: $*" >&2; }
 fail() { say "$@"; exit 1; }
+# shellcheck source=scripts/install.sh
+. "$(dirname "$0")/install.sh"
+# shellcheck source=scripts/java.sh
+. "$(dirname "$0")/java.sh"
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 action=${1:-}
@@ -59,71 +60,9 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 
-# --- Java, Maven, jars
-
-# Sets java to a Java that Kafka 4 runs on, from any place where package managers install one.
-find_java() {
-  local major
-  for java in ${JAVA_HOME:+"$JAVA_HOME/bin/java"} "$(command -v java || true)" /usr/lib/jvm/*/bin/java \
-    /opt/homebrew/opt/openjdk/bin/java /usr/local/opt/openjdk/bin/java; do
-    [ -x "$java" ] || continue
-    # The java of macOS only prints that no Java is installed.
-    major=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || continue
-    [ "${major:-0}" -lt 17 ] || return 0
-  done
-  return 1
-}
-
-need_java() {
-  find_java && return
-  say "installing Java"
-  # Some releases of Debian and Ubuntu have 17 beside an older default; later releases have no 17.
-  install_packages openjdk-17-jre-headless openjdk || install_packages default-jre-headless openjdk || true
-  find_java || fail "Kafka needs Java 17 or newer, which could not be installed;" \
-    "$(how_to_install openjdk-17-jre-headless openjdk)"
-}
-
-need_maven() {
-  command -v mvn >/dev/null && return
-  say "installing Maven"
-  install_packages maven maven ||
-    fail "Maven, which fetches Kafka's jars, could not be installed; $(how_to_install maven maven)"
-}
-
-# Sets jars to the folder with Kafka's jars. The folder is made once, and gets its name by a rename when it is complete.
+# Kafka 4.1 is built with this version of log4j.
 need_jars() {
-  local cache=${KAFKA_JARS:-${XDG_CACHE_HOME:-$HOME/.cache}/stagewise} work
-  jars=$cache/kafka-$version
-  [ -d "$jars" ] && return
-  need_maven
-  mkdir -p "$cache"
-  work=$(mktemp -d "$cache/.kafka.XXXXXX")
-  # Kafka 4.1 is built with this version of log4j.
-  cat >"$work/pom.xml" <<POM
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>stagewise</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>$version</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.24.3</version>
-    </dependency>
-  </dependencies>
-</project>
-POM
-  say "fetching the jars of Kafka $version (43 MB, once)"
-  if ! PATH=$(dirname "$java"):$PATH mvn -B -q -f "$work/pom.xml" \
-    org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
-    -DincludeScope=runtime -DoutputDirectory="$work/jars" >"$work/mvn.log" 2>&1; then
-    tail -n 20 "$work/mvn.log" >&2
-    rm -rf "$work"
-    fail "Maven could not fetch the jars of Kafka $version"
-  fi
-  # If two processes do this at once, the second rename moves into the first one's folder or fails. Both are harmless.
-  mv "$work/jars" "$jars" 2>/dev/null || [ -d "$jars" ]
-  rm -rf "$work" "$jars/jars"
+  fetch_jars "kafka-$version" "Kafka $version (43 MB)" "org.apache.kafka:kafka_2.13:$version" org.apache.logging.log4j:log4j-slf4j-impl:2.24.3
 }
 
 need_openssl() {
