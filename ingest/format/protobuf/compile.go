@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
@@ -24,6 +25,7 @@ type rows struct {
 // program is a compiled schema.
 type program struct {
 	of      protoreflect.MessageDescriptor
+	read    *dynamicpb.Message // of the value that is read, empty between values: a map of so many fields is made once
 	steps   []step
 	within  bool // rows are at a path of the value
 	reached bool // the schema has that path
@@ -35,13 +37,21 @@ type program struct {
 }
 
 func compile(of protoreflect.MessageDescriptor, wanted *message.Wanted) *program {
-	p := &program{of: of, within: wanted.Rows, found: map[int]bool{}, own: map[int]bool{}, columns: wanted.Columns,
-		shared: make([]tabular.Cell, wanted.Columns)}
+	p := &program{of: of, read: dynamicpb.NewMessage(of), within: wanted.Rows, found: map[int]bool{}, own: map[int]bool{},
+		columns: wanted.Columns, shared: make([]tabular.Cell, wanted.Columns)}
 	for i := range of.Fields().Len() {
 		p.names = append(p.names, string(of.Fields().Get(i).Name()))
 	}
 	p.steps = p.message(of, wanted.Root)
 	return p
+}
+
+// empty takes all fields out of what was read.
+func (p *program) empty() {
+	p.read.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		p.read.Clear(f)
+		return true
+	})
 }
 
 // message returns the steps for what is wanted of a message.

@@ -110,8 +110,10 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 	if p.err != nil {
 		return nil, p.err
 	}
-	read := dynamicpb.NewMessage(p.of)
+	defer p.empty()
+	read := p.read
 	if err := unmarshal(m.Value, read); err != nil {
+		p.read = dynamicpb.NewMessage(p.of) // what the bytes have made of it is not known
 		err = fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
 		if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
 			err = fmt.Errorf("%w It begins as the serializers of a schema registry write it, with the schema ID %s: set "+
@@ -147,5 +149,5 @@ func unmarshal(value []byte, into proto.Message) (err error) {
 		}
 	}()
 	// A required field that is not set is a missing value; looking for those takes a third of the time.
-	return proto.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true}.Unmarshal(value, into)
+	return proto.UnmarshalOptions{Merge: true, AllowPartial: true, DiscardUnknown: true}.Unmarshal(value, into)
 }
