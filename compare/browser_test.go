@@ -22,7 +22,7 @@ var shots = flag.String("shots", "", "write screenshots to this `folder`")
 // A page of one run, of two and of many fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
 func TestPageOfRunsFits(t *testing.T) {
 	folder := t.TempDir()
-	for name, n := range map[string]int{"one": 1, "two": 2, "many": 14, "keys": 5} {
+	for name, n := range map[string]int{"one": 1, "two": 2, "many": 14, "keys": 5, "twenty": 5} {
 		var runs []Run
 		for i := range n {
 			r := made(fmt.Sprintf("run %d", i+1), schemas.Ridge(0.1*float64(i+1)), 2)
@@ -31,6 +31,10 @@ func TestPageOfRunsFits(t *testing.T) {
 				for _, key := range []string{"prepare.pca", "seed", "stages.0.features.kind", "stages.0.features.size", "stages.0.link", "stages.0.passes"} {
 					r.Settings = append(r.Settings, Setting{key, []string{"identity", "calibrated", "sorf"}[i%3]})
 				}
+			}
+			for key := range map[bool]int{true: 20}[name == "twenty"] {
+				r.Settings = append(r.Settings, Setting{fmt.Sprintf("stages.%d.%s", 1+key/6, []string{"features.kind", "features.size", "link", "passes",
+					"features.bandwidth_scale", "ridge"}[key%6]), []string{"identity", "1024", "0.001"}[(i+key)%3]})
 			}
 			test := r.Report.Splits["test"]
 			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
@@ -59,7 +63,7 @@ func TestPageOfRunsFits(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for _, name := range []string{"one", "two", "many", "keys"} {
+	for _, name := range []string{"one", "two", "many", "keys", "twenty"} {
 		for _, width := range []int64{420, 768, 1280} {
 			for _, scheme := range []string{"light", "dark"} {
 				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}

@@ -126,9 +126,10 @@ func TestPage(t *testing.T) {
 			before = "" // it only shows the colour of a run
 		}
 	}
-	// three keys, in both tables too, eight diagrams by stage and pass, one of reliability with its diagonal
-	if count["svg"] != 3*3+8+1 || count["polyline"] != 2*9+1 {
-		t.Errorf("%d drawings with %d lines, expected 18 with 19", count["svg"], count["polyline"])
+	// three keys, in each table of runs too, eight diagrams by stage and pass, one of reliability with its diagonal
+	tables := strings.Count(text, `<table class="runs`)
+	if want := 3*(1+tables) + 8 + 1; tables < 2 || count["svg"] != want || count["polyline"] != 2*9+1 {
+		t.Errorf("%d tables of runs, and %d drawings with %d lines, expected %d with 19", tables, count["svg"], count["polyline"], want)
 	}
 	// The test rows of each run in two classes: 7 of 10 right, and 3 of 10.
 	if got := len(regexp.MustCompile(`<td class="right">[73]</td>`).FindAllString(text, -1)); got != 4 {
@@ -193,7 +194,7 @@ func TestTableOfRuns(t *testing.T) {
 	of := best.Report.Splits["test"]
 	of.Error = 5
 	best.Report.Splits["test"] = of
-	runs := Order{}.sorted([]Run{failed, worse, best})
+	runs := Order{}.Sorted([]Run{failed, worse, best})
 	table, _ := tablesOf(runs, Order{})
 	var got []string
 	for _, r := range table.Rows {
@@ -235,7 +236,7 @@ func TestManyRuns(t *testing.T) {
 		runs = append(runs, r)
 	}
 	colours := map[int]int{}
-	for _, c := range charts(Order{}.sorted(runs)) {
+	for _, c := range charts(Order{}.Sorted(runs)) {
 		if strings.Contains(c.ID, "-stage-") {
 			t.Errorf("%s has one point a run", c.Title)
 		}
@@ -289,15 +290,18 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// Runs that differ in eight keys are a table still: its columns are named by the last parts of keys below what they begin with, and what
-// does not fit beside them is among the other measures. Runs that differ in twenty are blocks.
+// Runs that differ in many keys are tables that fit in a window, one below the other: the measures that decide are in the first, and each
+// setting in one of them. Columns are named by the last parts of keys below what they begin with.
 func TestTableOfManySettings(t *testing.T) {
-	for n, blocks := range map[int]bool{8: false, 20: true} {
+	for n, parts := range map[int]int{8: 1, 20: 3, 40: 4} {
 		var runs []Run
 		for i := range 3 {
 			r := made(fmt.Sprint("version ", i+1), schemas.Ridge(0.1), 2)
 			for key := range n {
 				r.Settings = append(r.Settings, Setting{fmt.Sprintf("stages.%d.features.setting_%d", key/4, key), fmt.Sprint(0.001 * float64(i+1))})
+			}
+			if n > 8 {
+				r.Settings[n-1].Value = strings.Repeat("long", i+20)
 			}
 			test := r.Report.Splits["test"]
 			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
@@ -305,20 +309,36 @@ func TestTableOfManySettings(t *testing.T) {
 			runs = append(runs, r)
 		}
 		table, _ := tablesOf(runs, Order{})
-		if table.Blocks != blocks || !slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "test error" }) {
-			t.Errorf("%d keys: blocks %v, columns %v", n, table.Blocks, table.Columns)
+		if len(table.Parts) != parts {
+			t.Errorf("%d keys are %d tables, expected %d", n, len(table.Parts), parts)
 		}
-		if blocks {
-			continue
-		}
-		if c := table.Columns[5]; c.Leaf() != "setting_5" || c.Prefix() != "stages.1.features" || len(table.Groups) != 3 ||
-			table.Groups[0] != (group{"stages.0.features", 4}) || table.Groups[2].Prefix != "" {
-			t.Errorf("column %+v, groups %+v", c, table.Groups)
-		}
-		for _, row := range table.Rows {
-			if len(row.Cells) != len(table.Columns) {
-				t.Errorf("%d cells of %d columns", len(row.Cells), len(table.Columns))
+		seen := map[string]int{}
+		for k, part := range table.Parts {
+			pixels := 0
+			for at, c := range part.Columns {
+				seen[c.Name]++
+				pixels += table.width(slices.Index(table.Columns, c))
+				for i, row := range part.Rows {
+					if len(row.Cells) != len(part.Columns) || row.Cells[at].column != c || row.Title != table.Rows[i].Title ||
+						row.Best != table.Rows[i].Best {
+						t.Errorf("%d keys, table %d: the row %+v of the column %s", n, k, row, c.Name)
+					}
+				}
 			}
+			if pixels > tableWidth {
+				t.Errorf("%d keys: table %d is %d pixels wide", n, k, pixels)
+			}
+			if decides := slices.ContainsFunc(part.Columns, func(c column) bool { return c.Name == "test error" }); decides != (k == 0) {
+				t.Errorf("%d keys: whether table %d has the error is %v", n, k, decides)
+			}
+		}
+		if len(seen) != len(table.Columns) || len(seen) <= n {
+			t.Errorf("%d columns are shown of %d", len(seen), len(table.Columns))
+		}
+		first := table.Parts[0]
+		if c := first.Columns[5]; c.Leaf() != "setting_5" || c.Prefix() != "stages.1.features" || first.Groups[0] != (group{"stages.0.features", 4}) ||
+			first.Groups[len(first.Groups)-1].Prefix != "" {
+			t.Errorf("column %+v, groups %+v", c, first.Groups)
 		}
 	}
 }

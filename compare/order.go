@@ -118,8 +118,8 @@ func (o Order) split(runs []Run) string {
 	return examples.Train.String()
 }
 
-// sorted returns runs by their ranks.
-func (o Order) sorted(runs []Run) (sorted []Run) {
+// Sorted returns runs by their ranks.
+func (o Order) Sorted(runs []Run) (sorted []Run) {
 	for _, i := range o.Ranks(runs) {
 		sorted = append(sorted, runs[i])
 	}

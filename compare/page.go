@@ -80,7 +80,7 @@ type cell struct {
 
 // WritePage writes a page about runs. It is one file of HTML: it asks for nothing else, and runs no script.
 func WritePage(w io.Writer, about About, runs []Run) error {
-	runs = about.By.sorted(runs)
+	runs = about.By.Sorted(runs)
 	p := page{About: about, One: len(runs) == 1, Width: 640, Height: 300, Left: left, Right: right, Top: top, Bottom: bottom}
 	if p.One {
 		p.Splits, p.Measures, p.Went = bySplit(Measures(runs))

@@ -12,10 +12,18 @@ import (
 type table struct {
 	Caption string
 	Columns []column
+	Rows    []tableRow
+	Same    []string // measures that all runs have the same value of, and what it is
+	Parts   []part   // as it is shown: the columns that fit beside each other, and below them the others, with the same rows
+}
+
+// part has some of the columns of a table, and all of its rows.
+type part struct {
+	Caption string
+	Columns []column
 	Groups  []group // of columns whose keys begin alike
 	Rows    []tableRow
-	Blocks  bool     // it is too wide for a window: each row is a block
-	Same    []string // measures that all runs have the same value of, and what it is
+	Narrow  bool // it fits in a window of a tablet
 }
 
 // column is a thing in which runs differ.
@@ -56,15 +64,19 @@ type tableCell struct {
 	Differs bool // a field of the plan, that is another in the run with the best predictions
 }
 
-// Pixels of a table: what the page has at 1280 for the columns besides that of the runs, a character, and what is around a cell.
+// Pixels of a table: what the page has at 1280 and at 768 for the columns besides that of the runs, a character, and what is around a cell.
 const (
-	tableWidth = 940
-	charWidth  = 8
-	cellSpace  = 16
+	tableWidth  = 940
+	narrowWidth = 500
+	charWidth   = 8
+	cellSpace   = 16
 )
 
-// maxCell is how long a value may be in a table.
+// maxCell is how many characters of a value are on one line.
 const maxCell = 40
+
+// Long reports whether a value is broken into lines.
+func (c tableCell) Long() bool { return utf8.RuneCountInString(c.Value) > maxCell }
 
 // tablesOf returns the tables of runs, which are in their order: of their settings and the measures that decide, and of the other measures.
 func tablesOf(runs []Run, by Order) (first, more table) {
@@ -94,7 +106,7 @@ func tablesOf(runs []Run, by Order) (first, more table) {
 			to.add(column{Name: row.Name, Number: row.Name != "state"}, row.Values, best)
 		}
 	}
-	for at := len(first.Columns) - 1; at >= 0 && first.width() > tableWidth; at-- { // of many settings, fewer measures fit beside them
+	for at := len(first.Columns) - 1; at >= 0 && first.widths(first.all()) > tableWidth; at-- { // fewer measures fit beside many settings
 		name := first.Columns[at].Name
 		if train := strings.HasPrefix(name, examples.Train.String()+" "); first.Columns[at].Number && !isMeasure(name, by.Measure()) &&
 			(train || !isMeasure(name, "error")) {
@@ -116,34 +128,104 @@ func (t *table) take(from *table, at int) {
 	}
 }
 
-// width returns about how many pixels the columns have, whose names are broken between words.
-func (t *table) width() (pixels int) {
-	for at, c := range t.Columns {
-		longest := 0
-		for _, word := range strings.FieldsFunc(c.Leaf(), func(r rune) bool { return r == ' ' || r == '_' || r == '.' }) {
-			longest = max(longest, len(word)+1)
-		}
-		for _, row := range t.Rows {
-			longest = max(longest, utf8.RuneCountInString(row.Cells[at].Value))
-		}
-		pixels += longest*charWidth + cellSpace
+// width returns about how many pixels a column has, whose name is broken between words.
+func (t *table) width(at int) int {
+	longest := 0
+	for _, word := range strings.FieldsFunc(t.Columns[at].Leaf(), func(r rune) bool { return r == ' ' || r == '_' || r == '.' }) {
+		longest = max(longest, utf8.RuneCountInString(word)+1)
+	}
+	for _, row := range t.Rows {
+		longest = max(longest, min(utf8.RuneCountInString(row.Cells[at].Value), maxCell))
+	}
+	return longest*charWidth + cellSpace
+}
+
+// widths returns about how many pixels columns have.
+func (t *table) widths(columns []int) (pixels int) {
+	for _, at := range columns {
+		pixels += t.width(at)
 	}
 	return pixels
 }
 
-// lay decides how a table is laid out: in columns, in groups by the beginning of their keys, or in blocks.
+// all returns the numbers of the columns.
+func (t *table) all() (list []int) {
+	for at := range t.Columns {
+		list = append(list, at)
+	}
+	return list
+}
+
+// lay divides the columns into parts that fit in a window, of about the same width: the first settings beside the measures that decide, and
+// below them the other settings. Settings whose keys begin alike are beside each other. Measures alone are parts in their order.
 func (t *table) lay() {
-	t.Blocks = t.Blocks || t.width() > tableWidth
-	if t.Blocks || !slices.ContainsFunc(t.Columns, func(c column) bool { return c.Prefix() != "" }) {
-		return
-	}
-	for _, c := range t.Columns {
-		if last := len(t.Groups) - 1; last >= 0 && t.Groups[last].Prefix == c.Prefix() {
-			t.Groups[last].Columns++
-			continue
+	var settings, beside []int
+	var prefixes []string
+	for _, at := range t.all() {
+		if c := t.Columns[at]; c.Plan {
+			settings, prefixes = append(settings, at), append(prefixes, c.Prefix())
+		} else {
+			beside = append(beside, at)
 		}
-		t.Groups = append(t.Groups, group{c.Prefix(), 1})
 	}
+	slices.SortStableFunc(settings, func(a, b int) int {
+		return slices.Index(prefixes, t.Columns[a].Prefix()) - slices.Index(prefixes, t.Columns[b].Prefix())
+	})
+	caption, further := t.Caption, "Further settings"
+	if len(settings) == 0 {
+		settings, beside, further = beside, nil, "Further measures"
+	}
+	divided, width := t.divided(settings, t.widths(beside), tableWidth), tableWidth
+	for narrower := divided; len(narrower) == len(divided) && width > 0; narrower = t.divided(settings, t.widths(beside), width) {
+		divided, width = narrower, width-charWidth
+	}
+	for _, columns := range divided {
+		t.Parts = append(t.Parts, t.part(caption, append(columns, beside...)))
+		beside, caption = nil, further
+	}
+}
+
+// divided returns columns in lists that are at most so wide if they have two columns. The first list is beside others of some width.
+func (t *table) divided(columns []int, beside, width int) (lists [][]int) {
+	for _, at := range columns {
+		last := len(lists) - 1
+		if more := beside + t.width(at); last < 0 || more > width {
+			lists, beside = append(lists, []int{at}), t.width(at)
+			if last < 0 {
+				beside = more
+			}
+		} else {
+			lists[last], beside = append(lists[last], at), more
+		}
+	}
+	return lists
+}
+
+// part returns the part of a table with these columns.
+func (t *table) part(caption string, columns []int) part {
+	p, prefixed := part{Caption: caption}, false
+	for _, at := range columns {
+		c := t.Columns[at]
+		p.Columns = append(p.Columns, c)
+		prefixed = prefixed || c.Prefix() != ""
+		if last := len(p.Groups) - 1; last >= 0 && p.Groups[last].Prefix == c.Prefix() {
+			p.Groups[last].Columns++
+		} else {
+			p.Groups = append(p.Groups, group{c.Prefix(), 1})
+		}
+	}
+	if !prefixed {
+		p.Groups = nil
+	}
+	for _, row := range t.Rows {
+		of := tableRow{runOnPage: row.runOnPage, Best: row.Best}
+		for _, at := range columns {
+			of.Cells = append(of.Cells, row.Cells[at])
+		}
+		p.Rows = append(p.Rows, of)
+	}
+	p.Narrow = t.widths(columns) <= narrowWidth
+	return p
 }
 
 // decides reports whether people choose a run by a measure. Of training rows the error is enough where others were measured.
@@ -171,7 +253,6 @@ func (t *table) add(c column, values []string, best int) {
 	t.Columns = append(t.Columns, c)
 	for i, v := range values {
 		t.Rows[i].Cells = append(t.Rows[i].Cells, tableCell{c, v, c.Plan && best >= 0 && v != values[best]})
-		t.Blocks = t.Blocks || len(v) > maxCell
 	}
 }
 

@@ -88,7 +88,7 @@ func newRunsCompare() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list := screen.Compared(runs)
+				list, order := screen.Compared(runs), compare.Order{By: by}
 				if html != "" {
 					if err := artifact.Write(html, cmd.OutOrStdout(), func(w io.Writer) error {
 						return compare.WritePage(w, screen.AboutRuns(runs, by), list)
@@ -99,13 +99,16 @@ func newRunsCompare() *cobra.Command {
 				if html == artifact.StandardOutput {
 					return nil
 				}
-				return screen.WriteCompared(cmd.OutOrStdout(), list)
+				if cmd.Flags().Changed("by") {
+					list = order.Sorted(list)
+				}
+				return screen.WriteCompared(cmd.OutOrStdout(), list, order)
 			}))
 		}),
 	}
 	from.add(cmd)
-	cmd.Flags().StringVar(&by, "by", screen.ByError, "sort the page by this `measure` of the holdout rows, or without any of the test "+
-		"rows: error, loss, auc, average_precision or balanced_error")
+	cmd.Flags().StringVar(&by, "by", screen.ByError, "sort by this `measure` of the holdout rows, or without any of the test rows; without "+
+		"--by only the page is sorted: error, loss, auc, average_precision or balanced_error")
 	cmd.Flags().StringVar(&html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
 	return cmd
 }

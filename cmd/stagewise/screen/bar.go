@@ -28,17 +28,22 @@ const (
 
 // newBar returns a bar on w, which draws only if w is a terminal.
 func newBar(w io.Writer, now func() time.Time) *bar {
-	b := &bar{w: w, now: now}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		b.width = func() int {
-			columns, _, err := term.GetSize(int(f.Fd()))
-			if err != nil || columns <= 0 {
-				return 80
-			}
-			return columns
-		}
+	return &bar{w: w, now: now, width: terminalWidth(w)}
+}
+
+// terminalWidth returns a function that returns the columns of a terminal; nil if w is not a terminal.
+func terminalWidth(w io.Writer) func() int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
 	}
-	return b
+	return func() int {
+		columns, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns <= 0 {
+			return 80
+		}
+		return columns
+	}
 }
 
 // draw shows title, a bar and note. fraction is how much is done, from 0 to 1; if it is negative, the line has no bar. draw does

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/stagewise/stagewise/compare"
@@ -70,31 +69,6 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 		return table.Flush()
 	}
 	return nil
-}
-
-// WriteCompared writes how runs went, and then in what their plans differ.
-func WriteCompared(w io.Writer, runs []compare.Run) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	titles := ""
-	for _, r := range runs {
-		titles += "\t" + r.Title
-	}
-	rows := func(list []compare.Row) {
-		for _, row := range list {
-			fmt.Fprintf(table, "%s\t%s\n", row.Name, strings.Join(row.Values, "\t"))
-		}
-	}
-	fmt.Fprintln(table, "result"+titles)
-	rows(compare.Measures(runs))
-	fmt.Fprintln(table, "\t")
-	differences := compare.Differences(runs)
-	if len(differences) == 0 {
-		fmt.Fprintln(table, "the plans are identical")
-		return table.Flush()
-	}
-	fmt.Fprintln(table, "plan"+titles)
-	rows(differences)
-	return table.Flush()
 }
 
 // WriteRuns writes a row for each run.

@@ -1,0 +1,102 @@
+package screen
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"github.com/stagewise/stagewise/compare"
+)
+
+// maxValue is how many characters of a value a terminal shows of each of several runs. Runs show has all.
+const maxValue = 24
+
+// WriteCompared writes how runs went, and then in what their plans differ: a column for each run. On a terminal runs that do not fit beside
+// the others are below them.
+func WriteCompared(w io.Writer, runs []compare.Run, by compare.Order) error {
+	results, differences := append([]compare.Row{rank(runs, by)}, compare.Measures(runs)...), compare.Differences(runs)
+	columns, most := 0, 0
+	if width := terminalWidth(w); width != nil {
+		columns, most = width(), maxValue
+	}
+	lists := beside(runs, append(slices.Clone(results), differences...), columns, most)
+	for i, list := range lists {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := writeCompared(w, runs, list, results, differences, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rank returns the ranks of runs, 1 for the best; a run without predictions has none.
+func rank(runs []compare.Run, by compare.Order) compare.Row {
+	row := compare.Row{Name: "rank by " + by.Words(runs), Values: slices.Repeat([]string{none}, len(runs))}
+	for place, i := range by.Ranks(runs) {
+		if by.Best(runs[i:i+1]) == 0 {
+			row.Values[i] = strconv.Itoa(place + 1)
+		}
+	}
+	return row
+}
+
+// beside returns the numbers of runs that fit beside each other on so many columns of a terminal. 0 columns: all do.
+func beside(runs []compare.Run, rows []compare.Row, columns, most int) (lists [][]int) {
+	const gap = 2
+	names := 0
+	for _, row := range rows {
+		names = max(names, utf8.RuneCountInString(row.Name)+gap)
+	}
+	width := 0
+	for i, r := range runs {
+		own := utf8.RuneCountInString(r.Title) + gap
+		for _, row := range rows {
+			own = max(own, utf8.RuneCountInString(cut(row.Values[i], most))+gap)
+		}
+		if width += own; i == 0 || columns > 0 && names+width > columns {
+			lists, width = append(lists, nil), own
+		}
+		lists[len(lists)-1] = append(lists[len(lists)-1], i)
+	}
+	return lists
+}
+
+// cut returns at most so many characters of a text; 0: all.
+func cut(text string, most int) string {
+	if runes := []rune(text); most > 0 && len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// writeCompared writes some of the runs.
+func writeCompared(w io.Writer, runs []compare.Run, list []int, results, differences []compare.Row, most int) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name string, value func(i int) string) {
+		fmt.Fprint(table, name)
+		for _, i := range list {
+			fmt.Fprintf(table, "\t%s", cut(value(i), most))
+		}
+		fmt.Fprintln(table)
+	}
+	title := func(i int) string { return runs[i].Title }
+	row("result", title)
+	for _, r := range results {
+		row(r.Name, func(i int) string { return r.Values[i] })
+	}
+	fmt.Fprintln(table, "\t")
+	if len(differences) == 0 {
+		fmt.Fprintln(table, "the plans are identical")
+		return table.Flush()
+	}
+	row("plan", title)
+	for _, r := range differences {
+		row(r.Name, func(i int) string { return r.Values[i] })
+	}
+	return table.Flush()
+}
