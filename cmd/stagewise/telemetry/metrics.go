@@ -293,7 +293,7 @@ func (m *metrics) recordChain(e event.Event) {
 	case event.Behind:
 		m.chain.behind(e, m.ingested.lag)
 	case event.SourceLag:
-		m.chain.behind(m.chain.left, m.ingested.lag)
+		m.chain.sourceBehind(e.Messages)
 	case event.Replaced:
 		m.chain.replaced.Inc()
 	case event.Incomplete:

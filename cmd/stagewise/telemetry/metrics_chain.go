@@ -63,8 +63,8 @@ func newChainMetrics(
 		servedError: gauges("served_error_ratio", "Error rate of what was served, on the new rows of the newest update for which a "+
 			"version answered, from 0 to 1.", "version"),
 		servedRows: gauges("served_rows", "New rows of the newest update for which a version answered.", "version"),
-		messagesBehind: gauges("behind_messages",
-			"Messages not yet seen by a version at the last cut, including those not yet ingested."),
+		messagesBehind: gauges("behind_messages", "Messages not learnt by any version: batches of rows of the topic examples at the last cut, "+
+			"and messages of the topic source that are not ingested yet.", "topic"),
 		rowsBehind: gauges("behind_rows", "Rows of these messages. Rows of unread messages are estimated; a message that is not "+
 			"ingested counts as one row."),
 		holdoutErrorRatio: gauges("holdout_error_ratio",
@@ -121,9 +121,16 @@ func (m *chainMetrics) record(r event.Retrained, now time.Time) {
 	}
 }
 
-// behind notes how much of the examples topic no version has learnt, and how many messages are not ingested yet.
+// behind notes how much of the examples topic no version has learnt, given how many messages of the source topic are not ingested yet.
 func (m *chainMetrics) behind(left event.Behind, source int64) {
 	m.left = left
-	m.messagesBehind.WithLabelValues().Set(float64(left.Messages + source))
+	m.messagesBehind.WithLabelValues("examples").Set(float64(left.Messages))
 	m.rowsBehind.WithLabelValues().Set(float64(left.Rows + source))
+}
+
+// sourceBehind notes how many messages of the source topic are not ingested yet. They are not added to those of the examples, which are
+// batches of rows.
+func (m *chainMetrics) sourceBehind(messages int64) {
+	m.messagesBehind.WithLabelValues("source").Set(float64(messages))
+	m.rowsBehind.WithLabelValues().Set(float64(m.left.Rows + messages))
 }
