@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -56,7 +57,7 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 	}
 	f, ok := o.messageFormat()
 	if !ok {
-		wrong("format", value.Quote(o.Format), wantMessageFormat()+", as examples.from_topic is set")
+		wrong("format", cmp.Or(o.Format, "not set"), wantMessageFormat()+", as examples.from_topic is set")
 		return problems
 	}
 	if o.Header != nil && *o.Header {

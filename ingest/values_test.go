@@ -292,8 +292,8 @@ func TestCheckFromTopic(t *testing.T) {
 		want    option.Problem
 	}{
 		{ofTopic("csv", func(o *Options) { o.Train = []string{"a.csv"} }), option.Problem{Key: "from_topic", Value: "clicks", Want: "no files under examples.train and examples.test with it: ingest files first, or follow the topic"}},
-		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: `""`, Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
-		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: `"parquet"`, Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
+		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: "not set", Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
+		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: "parquet", Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
 		{ofTopic("csv", func(o *Options) { o.Header = &yes }), option.Problem{Key: "header", Value: "true", Want: "false: the values of a topic have no header"}},
 		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "format", Value: "csv", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
 		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), option.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},

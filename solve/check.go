@@ -68,7 +68,8 @@ func Check(s schemas.Stage) (problems []option.Problem) {
 	if names := methodNames(); !slices.Contains(names, s.Method) {
 		bad("method", s.Method, either(names))
 	} else if methodNamed(s.Method).quadratic && slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).Quadratic {
-		bad("method", s.Method, "a method for the link "+string(s.Link)+", such as "+MethodAuto)
+		bad("method", s.Method, either(slices.DeleteFunc(names, func(name string) bool { return methodNamed(name).quadratic }))+
+			", as the link is "+string(s.Link))
 	}
 	switch s.GramRows {
 	case GramAuto, GramAll:

@@ -195,7 +195,7 @@ func TestIngestIsInterrupted(t *testing.T) {
 func TestIngestMissingTopic(t *testing.T) {
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--quiet")
-	if want := "stagewise: examples.from_topic: count the partitions of events: unknown topic or partition"; code != exitFailed ||
+	if want := "stagewise: examples.from_topic: read events: unknown topic or partition; create it first"; code != exitFailed ||
 		!strings.HasPrefix(stderr, want) {
 		t.Errorf("exit code %d: %s\nexpected %s", code, stderr, want)
 	}

@@ -204,8 +204,8 @@ func TestSparseRefusals(t *testing.T) {
 			"sparse, and this needs dense rows: set it to none or unit",
 		"train --set prepare.min_rows=1000": "prepare.min_rows: no feature is in 1000 " +
 			"training rows or more: set a smaller number",
-		"train --set stages.0.link=softmax": "stages.0.method: cg: expected a method for the " +
-			"link softmax, such as auto",
+		"train --set stages.0.link=softmax": "stages.0.method: cg: expected auto, paper, accelerated " +
+			"or lbfgs, as the link is softmax",
 		"run --until end": "stages.0.link: identity: expected softmax or logistic, for `run` on sparse rows",
 		"run --until end --set stages.0.features.kind=gradient": "stages.0.features.kind: gradient: expected columns or class_counts, " +
 			"for `run` on sparse rows",

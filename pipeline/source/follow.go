@@ -66,7 +66,11 @@ func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error 
 		if slices.ContainsFunc(topics.Topics(job), func(own kafkalog.Topic) bool { return own.Name == read.topic }) {
 			return &OwnTopicError{read.topic, read.key}
 		}
-		if _, err := p.Log.Partitions(ctx, read.topic); err != nil {
+		_, err := p.Log.Partitions(ctx, read.topic)
+		if errors.Is(err, kafkalog.ErrUnknownTopic) {
+			return fmt.Errorf("examples.%s: read %s: %w; create it first, or check the name", read.key, read.topic, kafkalog.ErrUnknownTopic)
+		}
+		if err != nil {
 			return fmt.Errorf("examples.%s: %w", read.key, err)
 		}
 	}
