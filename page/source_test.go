@@ -81,7 +81,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 			"12 messages wait on events, and no process ingests them")
 	})
 	if f := s.Summary.Facts[0]; s.Summary.Level != Trouble || f.Answer != "12 messages" || !strings.HasPrefix(f.Detail, fmt.Sprintf(
-		"wait on events to be ingested; %d messages, batches of rows, wait on clicks.examples to be learnt; ", lagOf(s, roleExamples))) {
+		"wait on events to be ingested; %d messages (batches of rows) wait on clicks.examples to be learnt; ", lagOf(s, roleExamples))) {
 		t.Errorf("summary %+v", s.Summary)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -302,7 +302,7 @@ func (r *reader) behind(s *State) Fact {
 		if len(parts) == 0 {
 			f.Answer = count
 		} else {
-			wait = count + ", " + english.PluralWord(int(*t.Lag), "a batch", "batches") + " of rows, " + wait
+			wait = count + " (" + english.PluralWord(int(*t.Lag), "a batch", "batches") + " of rows) " + wait
 		}
 		parts = append(parts, fmt.Sprintf("%s on %s to be %s", wait, t.Name, until))
 	}

@@ -327,7 +327,7 @@ function drawVersions() {
   byId("versions-words").textContent = "No version yet.";
   byId("version-rows").closest(".scrolls").hidden = n === 0;
   byId("more-versions").hidden = n <= page.size;
-  byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version} of ${count(n)}, the newest first: errors in percent` : "";
+  byId("versions-caption").textContent = n ? `Versions ${shown[shown.length - 1].version} to ${shown[0].version}, the newest first${n > shown.length ? `, of ${count(n)} that are kept` : ""}: errors in percent` : "";
   byId("newer").disabled = page.from === 0;
   byId("older").disabled = page.from + page.size >= n;
   fill("version-rows", shown.map((v) => {
@@ -344,7 +344,7 @@ function drawErrors() {
     .map(([field, kind, name]) => ({ kind, name, points: all.filter((v) => v[field] !== null).map((v) => [v.version, v[field]]) })).filter((s) => s.points.length);
   const at = (v) => (v.prequential_error !== null ? v.prequential_error : v.served_error !== null ? v.served_error : v.holdout_error !== null ? v.holdout_error : v.test_error);
   const alarms = all.filter((v) => v.drift), withheld = all.filter((v) => !v.offered), measuredWithheld = withheld.filter((v) => at(v) !== null), latest = all.find((v) => v.latest), out = latest && at(latest) !== null ? latest : null; // a full version of a chain has no rows that are new
-  const words = [plural(all.length, "version")];
+  const words = [plural(all.length, "version") + (all.length && all[0].version > 1 ? ` from ${all[0].version} on` : "")]; // earlier ones are not kept
   if (alarms.length) words.push(plural(alarms.length, "alarm"));
   words.push(withheld.length ? `${count(withheld.length)} withheld by the gate` : "none withheld by the gate");
   byId("error-words").textContent = all.length ? words.join(", ") + "." : "No version yet.";
@@ -434,7 +434,7 @@ function drawStaff(s) {
   const words = [];
   if (s.unknown) words.push("The processes are unknown: " + s.unknown + ".");
   const present = all.filter(([, list]) => list.length).map(([role, list]) => plural(list.length, role));
-  if (s.embedded) words.push(present.length ? "The broker is embedded in a process, whose own roles are not listed here." : "The broker is embedded in one process, which does all the work.");
+  if (s.embedded) words.push("The broker is embedded in a process, whose own roles are not listed here.");
   if (present.length || !s.embedded && !s.unknown) words.push(present.length ? present.join(", ") + "." : "No process of the pipeline is running.");
   if (s.hidden.length) words.push("The brokers do not list the processes of stagewise " + s.hidden.join(", ") + ".");
   byId("staff-words").textContent = words.join(" ");
