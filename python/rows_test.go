@@ -36,20 +36,21 @@ func TestPythonReadsTheSameRowAsGo(t *testing.T) {
 	}
 	p.write("orders.csv", orders(200))
 	p.write("orders.yaml", `name: orders
-examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], missing: mean, partitions: 1}
+examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: [hour, weekday]}, missing: mean, partitions: 1}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `)
 	p.stagewise("train", "-c", "orders.yaml", "--quiet", "--model", "m")
 	var rows []map[string]json.RawMessage
-	columns, wanted := []string{"size", "paid", "code", "sent", "colour"}, "size,paid,code,sent,colour\n"
+	columns := []string{"size", "paid", "code", "sent", "colour", "day"}
+	wanted := strings.Join(columns, ",") + "\n"
 	for _, c := range cases {
 		row := map[string]json.RawMessage{"size": json.RawMessage("3.5"), "paid": json.RawMessage("1.0"), "code": json.RawMessage(`"2"`),
-			"sent": json.RawMessage(`"true"`), "colour": json.RawMessage(`"red"`)}
+			"sent": json.RawMessage(`"true"`), "colour": json.RawMessage(`"red"`), "day": json.RawMessage(`"2026-11-02 09:30"`)}
 		maps.Copy(row, c.Row)
 		delete(row, c.Absent)
 		rows = append(rows, row)
-		want := map[string]any{"size": 3.5, "paid": 1, "code": "2", "sent": "true", "colour": "red"}
+		want := map[string]any{"size": 3.5, "paid": 1, "code": "2", "sent": "true", "colour": "red", "day": "2026-11-02 09:30"}
 		maps.Copy(want, c.Want)
 		var fields []string
 		for _, name := range columns {
@@ -96,17 +97,18 @@ stages: [{features: {kind: columns}, passes: 5}]
 	}
 }
 
-// orders is a table of numbers, booleans and words, some of which are missing.
+// orders is a table of numbers, booleans, words and times, some of which are missing.
 func orders(rows int) string {
 	var text strings.Builder
-	text.WriteString("size,paid,code,sent,colour,kind\n")
+	text.WriteString("size,paid,code,sent,colour,day,kind\n")
 	for i := range rows {
 		size := strconv.Itoa(i % 7)
 		if i%11 == 3 {
 			size = "NA"
 		}
-		fmt.Fprintf(&text, "%s,%s,%d,%s,%s,%s\n", size, []string{"True", "False"}[i/3%2], 1+i/2%3, []string{"True", "False"}[i/5%2],
-			[]string{"red", "green", "blue"}[i%3], []string{"stop", "go", "wait"}[(i+i/2)%3])
+		day := fmt.Sprintf("2026-11-%02d %02d:30", 1+i%14, i%6*4)
+		fmt.Fprintf(&text, "%s,%s,%d,%s,%s,%s,%s\n", size, []string{"True", "False"}[i/3%2], 1+i/2%3, []string{"True", "False"}[i/5%2],
+			[]string{"red", "grün", "blue"}[i%3], day, []string{"stop", "go", "wait"}[(i+i/2)%3])
 	}
 	return text.String()
 }

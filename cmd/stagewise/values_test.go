@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -22,6 +24,9 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -102,6 +107,8 @@ func arrowRow(t *testing.T, row []namedValue) []byte {
 			field.Type = arrow.FixedWidthTypes.Boolean
 		case string:
 			field.Type = arrow.BinaryTypes.String
+		case time.Time:
+			field.Type = arrow.FixedWidthTypes.Timestamp_us
 		}
 		fields = append(fields, field)
 	}
@@ -115,6 +122,8 @@ func arrowRow(t *testing.T, row []namedValue) []byte {
 			builder.Append(v.value.(bool))
 		case *array.StringBuilder:
 			builder.Append(v.value.(string))
+		case *array.TimestampBuilder:
+			builder.AppendTime(v.value.(time.Time))
 		case *array.Float64Builder:
 			if v.value == nil {
 				builder.AppendNull()
@@ -134,6 +143,19 @@ func arrowRow(t *testing.T, row []namedValue) []byte {
 		t.Fatal(err)
 	}
 	return stream.Bytes()
+}
+
+// timed returns a row whose day is a time, if it has no zone.
+func timed(row []namedValue) []namedValue {
+	row = slices.Clone(row)
+	for i, v := range row {
+		for _, layout := range []string{"2006-01-02 15:04", time.DateOnly} {
+			if at, err := time.Parse(layout, fmt.Sprint(v.value)); err == nil {
+				row[i].value = at
+			}
+		}
+	}
+	return row
 }
 
 // parquetRow returns a row as a Parquet file. What is nil is a double.
@@ -192,29 +214,40 @@ func parquetRow(t *testing.T, row []namedValue) []byte {
 	return content.Bytes()
 }
 
-// orders is a configuration and its file, and configurations of its numbers alone, of the same rows as a table and as
-// sparse ones: numbers, booleans, and columns of numbers, booleans and texts that are words. Some values are missing.
+// orders is a configuration and its file, and configurations of its numbers alone, of these with times, with and without a header, and of
+// the numbers as sparse rows: numbers, booleans, columns of numbers, booleans and texts that are words, and times. Some values are missing.
 func orders(rows int) map[string]string {
-	var text, sparse strings.Builder
-	text.WriteString("size,paid,code,sent,colour,kind\n")
+	var text, bare, sparse strings.Builder
+	text.WriteString("size,paid,code,sent,colour,day,kind\n")
 	for i := range rows {
-		colour, size := []string{"red", "green", "blue"}[i%3], strconv.Itoa(i%7)
+		colour, size := []string{"red", "grün", "blue"}[i%3], strconv.Itoa(i%7)
 		if i%11 == 3 {
 			size = "NA"
 		}
 		kind := []string{"stop", "go", "wait"}[(i+i/2)%3]
-		fmt.Fprintf(&text, "%s,%s,%d,%s,%s,%s\n", size, []string{"True", "False"}[i/3%2], 1+i/2%3, []string{"True", "False"}[i/5%2], colour, kind)
+		day := fmt.Sprintf("2026-11-%02d %02d:30", 1+i%14, i%6*4)
+		fmt.Fprintf(&text, "%s,%s,%d,%s,%s,%s,%s\n", size, []string{"True", "False"}[i/3%2], 1+i/2%3, []string{"True", "False"}[i/5%2], colour, day,
+			kind)
+		fmt.Fprintf(&bare, "%s,%s,%s,%s\n", kind, size, []string{"True", "False"}[i/3%2], day)
 		fmt.Fprintf(&sparse, "%s 1:%d 2:%d\n", kind, i%7, 1-i/3%2)
 	}
-	return map[string]string{"orders.csv": text.String(), "orders.libsvm": sparse.String(), "numbers.yaml": `name: numbers
+	return map[string]string{"orders.csv": text.String(), "bare.csv": bare.String(), "orders.libsvm": sparse.String(), "numbers.yaml": `name: numbers
 examples: {train: [orders.csv], label: kind, columns: {use: [size, paid]}, missing: mean, partitions: 1}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, passes: 5}]
+`, "dated.yaml": `name: dated
+examples: {train: [orders.csv], label: kind, columns: {use: [size, paid, day]}, times: {day: [hour, weekday]}, missing: mean, partitions: 1}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, passes: 5}]
+`, "bare.yaml": `name: bare
+examples: {train: [bare.csv], header: false, label: 0, columns: {use: [1, 2, 3]}, times: {3: [hour, weekday]}, missing: mean, partitions: 1}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "sparse.yaml": `name: sparse
 examples: {train: [orders.libsvm], partitions: 1}
 stages: [{features: {kind: columns}, passes: 5, ridge: 0.1}]
 `, "orders.yaml": `name: orders
-examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], missing: mean, partitions: 1}
+examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: [hour, weekday]}, missing: mean, partitions: 1}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `}
@@ -276,13 +309,16 @@ func valueCases(t *testing.T) (cases []valueCase) {
 	return cases
 }
 
-// applies reports whether a way can say the row. numbers says that it has no words, typed that a column of texts has no numbers.
-func (c *valueCase) applies(way string, numbers, typed bool) bool {
-	words := c.Absent == "code" || c.Absent == "sent" || c.Absent == "colour"
+// words returns the columns of words.
+func words() []string { return []string{"code", "sent", "colour"} }
+
+// applies reports whether a way can say the row, given the columns that it lacks. typed says that a column of texts has no numbers.
+func (c *valueCase) applies(way string, lacks []string, typed bool) bool {
+	lacking := slices.Contains(lacks, c.Absent)
 	for name := range c.Row {
-		words = words || name == "code" || name == "sent" || name == "colour"
+		lacking = lacking || slices.Contains(lacks, name)
 	}
-	return !(numbers && words) && !(typed && c.Untyped) && !slices.Contains(c.NotIn, way)
+	return !lacking && !(typed && c.Untyped) && !slices.Contains(c.NotIn, way)
 }
 
 // hasText reports whether a value of the row is a text, but for that of the column that the model does not know.
@@ -297,27 +333,25 @@ func (c *valueCase) hasText() bool {
 
 func (c *valueCase) refused(way string) bool { return c.Refused || slices.Contains(c.RefusedBy, way) }
 
-func (c *valueCase) row(numbers bool) []namedValue { return usualRow(c.Row, c.Absent, numbers) }
+func (c *valueCase) row(lacks []string) []namedValue { return usualRow(c.Row, c.Absent, lacks) }
 
-// usualRow returns a usual row with other values of some columns, without one, and if numbers says so without the columns of words.
-func usualRow(others map[string]any, absent string, numbers bool) []namedValue {
-	row := []namedValue{{"size", 3.5}, {"paid", 1.0}}
-	if !numbers {
-		row = append(row, namedValue{"code", "2"}, namedValue{"sent", "true"}, namedValue{"colour", "red"})
-	}
-	for name, value := range others {
+// usualRow returns a usual row with other values of some columns, without one, and without the columns that a way lacks.
+func usualRow(others map[string]any, absent string, lacks []string) []namedValue {
+	row := []namedValue{{"size", 3.5}, {"paid", 1.0}, {"code", "2"}, {"sent", "true"}, {"colour", "red"}, {"day", "2026-11-02 09:30"}}
+	row = slices.DeleteFunc(row, func(v namedValue) bool { return slices.Contains(lacks, v.name) })
+	for _, name := range slices.Sorted(maps.Keys(others)) {
 		at := slices.IndexFunc(row, func(v namedValue) bool { return v.name == name })
 		if at < 0 {
 			at, row = len(row), append(row, namedValue{name: name})
 		}
-		row[at].value = value
+		row[at].value = others[name]
 	}
 	return slices.DeleteFunc(row, func(v namedValue) bool { return v.name == absent })
 }
 
-// throughTopic returns what the model of numbers.yaml predicts for rows that ingest reads from a topic: nil for those
-// in quarantine. keys are those of the configuration.
-func throughTopic(t *testing.T, format, keys string, rows [][]namedValue, value func(row []namedValue) string) [][]float64 {
+// throughTopic returns what the model of a pipeline predicts for rows that ingest reads from a topic: nil for those in quarantine. keys are
+// those of the configuration.
+func throughTopic(t *testing.T, pipeline, format, keys string, rows [][]namedValue, value func(row []namedValue) string) [][]float64 {
 	t.Helper()
 	var values []string
 	for _, row := range rows {
@@ -331,13 +365,13 @@ func throughTopic(t *testing.T, format, keys string, rows [][]namedValue, value 
 		t.Fatal(err)
 	}
 	typed(t, exitDone, "ingest", "-c", name+".yaml", "--until", "end")
-	typed(t, exitDone, "score", "-c", "numbers.yaml", "--topic", name+".examples", "--to", name+".predictions", "--until", "end")
+	typed(t, exitDone, "score", "-c", pipeline+".yaml", "--topic", name+".examples", "--to", name+".predictions", "--until", "end")
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	client, sources := protocol.NewClient(log, "numbers", nil), map[int64]int64{}
+	client, sources := protocol.NewClient(log, pipeline, nil), map[int64]int64{}
 	first, end, err := client.Log.Bounds(t.Context(), name+".examples", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -424,6 +458,8 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 	inFolder(t, orders(200))
 	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
 	typed(t, exitDone, "train", "-c", "numbers.yaml", "--quiet", "--model", "numbers")
+	typed(t, exitDone, "train", "-c", "dated.yaml", "--quiet", "--model", "dated")
+	typed(t, exitDone, "train", "-c", "bare.yaml", "--quiet")
 	typed(t, exitDone, "train", "-c", "sparse.yaml", "--quiet", "--model", "sparse")
 	url := serving(t, "url=", "--model", "m")
 	// ask posts rows, and returns the probabilities of the first, or nil if they are refused.
@@ -452,11 +488,11 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		}
 		return answer.Probabilities[0]
 	}
-	predictWith := func(model, name string, content []byte) []float64 {
+	predictWith := func(model, name string, content []byte, flags ...string) []float64 {
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		code, stdout, _ := stagewise("predict", "--model", model, "-i", name)
+		code, stdout, _ := stagewise(append([]string{"predict", "--model", model, "-i", name}, flags...)...)
 		if code != exitDone {
 			return nil
 		}
@@ -485,21 +521,40 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		}
 	}
 	csv := each(func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) })
+	// encoded returns a text in another encoding.
+	encoded := func(e encoding.Encoding, text []byte) []byte {
+		content, err := e.NewEncoder().Bytes(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	csvOfDates := each(func(row []namedValue) []float64 { return predictWith("dated", "row.csv", csvRow(t, row)) })
 	csvOfNumbers := each(func(row []namedValue) []float64 { return predictWith("numbers", "row.csv", csvRow(t, row)) })
 	libsvm := each(func(row []namedValue) []float64 {
 		return predictWith("sparse", "row.libsvm", []byte("go "+libsvmRow(row)+"\n"))
 	})
 	for _, way := range []struct {
-		name    string
-		answer  func(rows [][]namedValue) [][]float64
-		want    func(rows [][]namedValue) [][]float64 // of usual values, by the same model
-		numbers bool                                  // it has no columns of words
-		typed   bool                                  // a column of texts has no numbers
-		plain   bool                                  // it has no texts
+		name   string
+		answer func(rows [][]namedValue) [][]float64
+		want   func(rows [][]namedValue) [][]float64 // of usual values, by the same model
+		lacks  []string                              // the columns that it does not have
+		typed  bool                                  // a column of texts has no numbers
+		plain  bool                                  // it has no texts
 	}{
 		{name: "csv", answer: csv, want: csv},
 		{name: "jsonl", answer: each(func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) }), want: csv},
+		{name: "csv, latin-1", want: csv, answer: each(func(row []namedValue) []float64 {
+			return predictWith("m", "row.csv", encoded(charmap.ISO8859_1, csvRow(t, row)), "--encoding", "latin-1")
+		})},
+		{name: "jsonl, utf-16", want: csv, answer: each(func(row []namedValue) []float64 {
+			return predictWith("m", "row.jsonl", encoded(unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), []byte(jsonRow(row))), "--encoding",
+				"utf-16")
+		})},
 		{name: "arrow", answer: each(func(row []namedValue) []float64 { return predict("row.arrow", arrowRow(t, row)) }), want: csv, typed: true},
+		{name: "arrow, timestamps", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
+			return predict("row.arrow", arrowRow(t, timed(row)))
+		})},
 		{name: "parquet", answer: each(func(row []namedValue) []float64 { return predict("row.parquet", parquetRow(t, row)) }), want: csv, typed: true},
 		{name: "serve, an object", want: csv, answer: each(func(row []namedValue) []float64 {
 			return ask("application/json", `{"rows": [`+jsonRow(row)+`]}`)
@@ -514,33 +569,33 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		{name: "serve, arrow", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
 			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
 		})},
-		{name: "topic, json", want: csvOfNumbers, numbers: true, answer: func(rows [][]namedValue) [][]float64 {
-			return throughTopic(t, "json", "label: kind, columns: {use: [size, paid]}", rows, func(row []namedValue) string {
+		{name: "topic, json", want: csvOfDates, lacks: words(), answer: func(rows [][]namedValue) [][]float64 {
+			return throughTopic(t, "dated", "json", "label: kind, columns: {use: [size, paid, day]}, times: {day: [hour, weekday]}", rows, func(row []namedValue) string {
 				return jsonRow(append(row, namedValue{"kind", "go"}))
 			})
 		}},
-		{name: "topic, csv", want: csvOfNumbers, numbers: true, answer: func(rows [][]namedValue) [][]float64 {
-			return throughTopic(t, "csv", "label: 0, columns: {use: [1, 2]}", rows, func(row []namedValue) string {
+		{name: "topic, csv", want: csvOfDates, lacks: words(), answer: func(rows [][]namedValue) [][]float64 {
+			return throughTopic(t, "bare", "csv", "label: 0, columns: {use: [1, 2, 3]}, times: {3: [hour, weekday]}", rows, func(row []namedValue) string {
 				_, values, _ := strings.Cut(string(csvRow(t, append([]namedValue{{"kind", "go"}}, row...))), "\n")
 				return strings.TrimSpace(values)
 			})
 		}},
-		{name: "examples topic", want: csvOfNumbers, numbers: true, plain: true, answer: func(rows [][]namedValue) [][]float64 {
+		{name: "examples topic", want: csvOfNumbers, lacks: append(words(), "day"), plain: true, answer: func(rows [][]namedValue) [][]float64 {
 			return throughExamples(t, rows)
 		}},
-		{name: "libsvm", answer: libsvm, want: libsvm, numbers: true},
+		{name: "libsvm", answer: libsvm, want: libsvm, lacks: append(words(), "day")},
 	} {
 		var names []string
 		var rows, wanted [][]namedValue
 		for _, c := range cases {
-			if !c.applies(way.name, way.numbers, way.typed) || way.plain && c.hasText() {
+			if !c.applies(way.name, way.lacks, way.typed) || way.plain && c.hasText() {
 				continue
 			}
-			names, rows = append(names, c.Name), append(rows, c.row(way.numbers))
+			names, rows = append(names, c.Name), append(rows, c.row(way.lacks))
 			if c.refused(way.name) {
 				wanted = append(wanted, nil)
 			} else {
-				wanted = append(wanted, usualRow(c.Want, "", way.numbers))
+				wanted = append(wanted, usualRow(c.Want, "", way.lacks))
 			}
 		}
 		answers := way.answer(rows)
@@ -564,12 +619,12 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
 		},
 	} {
-		if got := bytes(usualRow(map[string]any{"colour": "th\xe9"}, "", false)); got != nil {
+		if got := bytes(usualRow(map[string]any{"colour": "th\xe9"}, "", nil)); got != nil {
 			t.Errorf("bytes that are not UTF-8: %v, expected a refusal", got)
 		}
 	}
-	for _, body := range []string{`{"rows": [{"size": 1, "size": 1, "paid": 1, "code": 1, "sent": true, "colour": "red"}]}`,
-		`{"rows": [{"size": 1, "paid": 1, "code": 1, "sent": true, "colour": "\ud800"}]}`} {
+	for _, body := range []string{`{"rows": [{"size": 1, "size": 1, "paid": 1, "code": 1, "sent": true, "colour": "red", "day": null}]}`,
+		`{"rows": [{"size": 1, "paid": 1, "code": 1, "sent": true, "colour": "\ud800", "day": null}]}`} {
 		if got := ask("application/json", body); got != nil {
 			t.Errorf("%s: %v, expected a refusal", body, got)
 		}

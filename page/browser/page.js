@@ -344,7 +344,7 @@ function drawErrors() {
     .map(([field, kind, name]) => ({ kind, name, points: all.filter((v) => v[field] !== null).map((v) => [v.version, v[field]]) })).filter((s) => s.points.length);
   const at = (v) => (v.prequential_error !== null ? v.prequential_error : v.served_error !== null ? v.served_error : v.holdout_error !== null ? v.holdout_error : v.test_error);
   const alarms = all.filter((v) => v.drift), withheld = all.filter((v) => !v.offered), measuredWithheld = withheld.filter((v) => at(v) !== null), latest = all.find((v) => v.latest), out = latest && at(latest) !== null ? latest : null; // a full version of a chain has no rows that are new
-  const words = [plural(all.length, "version") + (all.length && all[0].version > 1 ? ` from ${all[0].version} on` : "")]; // earlier ones are not kept
+  const words = [plural(all.length, "version") + (all.length && all[0].version > 1 ? `, from version ${all[0].version} on` : "")]; // earlier ones are not kept
   if (alarms.length) words.push(plural(alarms.length, "alarm"));
   words.push(withheld.length ? `${count(withheld.length)} withheld by the gate` : "none withheld by the gate");
   byId("error-words").textContent = all.length ? words.join(", ") + "." : "No version yet.";
