@@ -142,7 +142,7 @@ func TestInitIsChecked(t *testing.T) {
 		code       int
 	}{
 		{"flowers.csv --label kind", "write stagewise.yaml: it exists: expected --force, or another file with -o", exitWrong},
-		{"flowers.csv -o a.yaml", "expected --label and one of the columns \"0\", \"1\"", exitWrong},
+		{"flowers.csv -o a.yaml", ", or a name that the first row has", exitWrong},
 		{"flowers.csv -o a.yaml --header", "expected --label and one of the columns \"id\", \"length\"", exitWrong},
 		{"flowers.csv -o a.yaml --label kin", `--label: "kin": expected one of the columns "id"`, exitWrong},
 		{"flowers.csv -o none/a.yaml --label kind", "write none/a.yaml: stat none: no such file", exitWrong},

@@ -95,8 +95,11 @@ func settle(roles []Assigned) {
 // find returns the number of the column that is the label.
 func (t *Table) find(label layout.Column) (int, error) {
 	var names []string
+	orName := ", or a name that the first row has" // it has names if one is asked for
 	for _, c := range t.List {
-		names = append(names, c.Key(t))
+		if names = append(names, c.Key(t)); c.Name != "" {
+			orName = ""
+		}
 	}
 	at, isNumber := label.Number()
 	if !isNumber {
@@ -104,7 +107,7 @@ func (t *Table) find(label layout.Column) (int, error) {
 	}
 	switch {
 	case label == "":
-		return 0, fmt.Errorf("expected --label and one of the columns %s", layout.SomeNames(names))
+		return 0, fmt.Errorf("expected --label and one of the columns %s%s", layout.SomeNames(names), orName)
 	case at < 0 || at >= len(names):
 		return 0, fmt.Errorf("--label: %s: expected one of the columns %s", value.Quote(string(label)), layout.SomeNames(names))
 	}
