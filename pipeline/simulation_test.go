@@ -446,6 +446,7 @@ type simulation struct {
 	ends     map[string]string      // the states in which runs ended, by id
 	versions []schemas.Place        // that were made and not removed
 	places   map[schemas.Place]bool // where any end says that a version is
+	leaving  map[string]bool        // runs of whose versions a manifest was removed
 	removed  map[string]bool        // runs whose versions were removed
 	outcomes []string               // what submitters saw: the states of their runs' ends
 
@@ -462,7 +463,7 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, settings: simSettings(sc.job), topics: protocol.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)),
 		log:   &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{},
+		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{}, leaving: map[string]bool{},
 		warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{},
 		turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]wire.Digest{}, quarantined: map[string]bool{},
 		places: map[schemas.Place]bool{},

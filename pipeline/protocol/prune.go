@@ -70,7 +70,8 @@ func (c *Client) plansFrom(ctx context.Context, versions []schemas.Place) (int64
 }
 
 // RemoveVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its
-// manifest is there. Then it says on the plans topic that the version was removed. If it is interrupted, it can be repeated.
+// manifest is there. Then it says on the plans topic that the version was removed. If it is interrupted, it can be repeated; until then the
+// copies of a second solver may be left, of which the version is incomplete.
 func (c *Client) RemoveVersion(ctx context.Context, place schemas.Place) error {
 	if err := c.removeVersion(ctx, place); err != nil {
 		return fmt.Errorf("remove version %d: %w", place.Version, err)
