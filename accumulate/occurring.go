@@ -117,9 +117,4 @@ func (o *occurring) addTo(all []float64, f wire.Tensor[float64]) {
 }
 
 // add adds x to dst.
-func add(dst, x []float64) {
-	x = x[:len(dst)]
-	for i, v := range x {
-		dst[i] += v
-	}
-}
+func add(dst, x []float64) { kernel.Add(dst, x[:len(dst)]) }

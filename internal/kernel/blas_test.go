@@ -176,6 +176,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"short":   func() { b.Gram(NewDense(2, 2), short, false) },
 		"row":     func() { AddRow(NewDense(2, 3), make([]float32, 2)) },
 		"tile":    func() { addTo(make([]float64, 2), make([]float32, 3)) },
+		"sum":     func() { Add(make([]float64, 2), make([]float64, 3)) },
 		"packed":  func() { PackLower(make([]float64, 2), NewDense(2, 2), false) },
 		"simplex": func() { SimplexRows(short, nil) },
 	} {

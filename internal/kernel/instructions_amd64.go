@@ -127,3 +127,11 @@ func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight flo
 		crossSparseRowAVX2(sum, indices, values, r, weight, n, k)
 	}
 }
+
+func addRows(sum *float64, x *float32, n, k, stride int) {
+	if hasAVX512() {
+		addRowsAVX512(sum, x, n, k, stride)
+	} else {
+		addRowsAVX2(sum, x, n, k, stride)
+	}
+}

@@ -16,6 +16,7 @@ func cosineRows(x, offsets, constants *float32, n, p int)               { panic(
 func bytesToFloats(dst *float32, src *uint8, n int)                     { panic(missing) }
 func standardizeRow(x, center, scale *float32, n int)                   { panic(missing) }
 func copyWindows(dst, src *float32, n, height, width, step, stride int) { panic(missing) }
+func addRows(sum *float64, x *float32, n, k, stride int)                { panic(missing) }
 func conjoinRows(dst, words *uint64, offsets *int, n int)               { panic(missing) }
 func addLeafRows(scores *float32, leaves *uint8, w *float32, rows, count, each, k, stride int) {
 	panic(missing)

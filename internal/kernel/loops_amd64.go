@@ -62,6 +62,11 @@ func mulSparseRowAVX512(dst *float32, indices *int32, values *float32, w *float3
 //go:noescape
 func crossSparseRowAVX512(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
 
+// addRowsAVX512 adds the first k values of each of n rows of x, which begin stride values apart, to sum, whose rows have k values; n, k > 0.
+//
+//go:noescape
+func addRowsAVX512(sum *float64, x *float32, n int, k int, stride int)
+
 // conjoinRowsAVX512 writes the conjunction of n rows of 16 words, which begin at these offsets in words; n > 0.
 //
 //go:noescape
@@ -126,6 +131,11 @@ func mulSparseRowAVX2(dst *float32, indices *int32, values *float32, w *float32,
 //
 //go:noescape
 func crossSparseRowAVX2(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
+
+// addRowsAVX2 adds the first k values of each of n rows of x, which begin stride values apart, to sum, whose rows have k values; n, k > 0.
+//
+//go:noescape
+func addRowsAVX2(sum *float64, x *float32, n int, k int, stride int)
 
 // conjoinRowsAVX2 writes the conjunction of n rows of 16 words, which begin at these offsets in words; n > 0.
 //

@@ -3029,6 +3029,52 @@ next:
 	VZEROUPPER
 	RET
 
+// func addRowsAVX512(sum *float64, x *float32, n int, k int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·addRowsAVX512(SB), NOSPLIT, $0-40
+	MOVQ sum+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ k+24(FP), BX
+	MOVQ stride+32(FP), SI
+	SHLQ $0x02, SI
+
+row:
+	MOVQ CX, DI
+	MOVQ BX, R8
+	SUBQ $0x08, R8
+	JLT  rest
+
+several:
+	VCVTPS2PD (DI), Z0
+	VADDPD    (AX), Z0, Z0
+	VMOVUPD   Z0, (AX)
+	ADDQ      $0x20, DI
+	ADDQ      $0x40, AX
+	SUBQ      $0x08, R8
+	JGE       several
+
+rest:
+	ADDQ $0x08, R8
+	JZ   next
+
+one:
+	VXORPD    X0, X0, X0
+	VCVTSS2SD (DI), X0, X0
+	VADDSD    (AX), X0, X0
+	VMOVSD    X0, (AX)
+	ADDQ      $0x04, DI
+	ADDQ      $0x08, AX
+	DECQ      R8
+	JNZ       one
+
+next:
+	ADDQ SI, CX
+	DECQ DX
+	JNZ  row
+	VZEROUPPER
+	RET
+
 // func conjoinRowsAVX512(dst *uint64, words *uint64, offsets *int, n int)
 // Requires: AVX, AVX512F
 TEXT ·conjoinRowsAVX512(SB), NOSPLIT, $0-32
@@ -8085,6 +8131,52 @@ next:
 	ADDQ $0x04, DX
 	DECQ SI
 	JNZ  value
+	VZEROUPPER
+	RET
+
+// func addRowsAVX2(sum *float64, x *float32, n int, k int, stride int)
+// Requires: AVX
+TEXT ·addRowsAVX2(SB), NOSPLIT, $0-40
+	MOVQ sum+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ k+24(FP), BX
+	MOVQ stride+32(FP), SI
+	SHLQ $0x02, SI
+
+row:
+	MOVQ CX, DI
+	MOVQ BX, R8
+	SUBQ $0x04, R8
+	JLT  rest
+
+several:
+	VCVTPS2PD (DI), Y0
+	VADDPD    (AX), Y0, Y0
+	VMOVUPD   Y0, (AX)
+	ADDQ      $0x10, DI
+	ADDQ      $0x20, AX
+	SUBQ      $0x04, R8
+	JGE       several
+
+rest:
+	ADDQ $0x04, R8
+	JZ   next
+
+one:
+	VXORPD    X0, X0, X0
+	VCVTSS2SD (DI), X0, X0
+	VADDSD    (AX), X0, X0
+	VMOVSD    X0, (AX)
+	ADDQ      $0x04, DI
+	ADDQ      $0x08, AX
+	DECQ      R8
+	JNZ       one
+
+next:
+	ADDQ SI, CX
+	DECQ DX
+	JNZ  row
 	VZEROUPPER
 	RET
 

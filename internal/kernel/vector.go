@@ -223,34 +223,3 @@ func AddRow(x Dense, b []float32) {
 
 // SquaredLength returns Σ x², with a relative error of at most 1e-6.
 func SquaredLength(x []float32) float32 { return vek32.Dot(x, x) }
-
-// addTo adds x to dst, which must have the same length.
-func addTo(dst []float64, x []float32) {
-	if len(dst) != len(x) {
-		panic(fmt.Sprintf("kernel: addTo: x has %d values, dst %d", len(x), len(dst)))
-	}
-	for i, v := range x {
-		dst[i] += float64(v)
-	}
-}
-
-// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps, or with add adds it to dst.
-// (i, j) goes to i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
-func PackLower(dst []float64, x Dense, add bool) {
-	p := x.Rows
-	x.check("PackLower", "x", p, p)
-	if len(dst) != p*(p+1)/2 {
-		panic(fmt.Sprintf("kernel: PackLower: dst has %d values, want %d", len(dst), p*(p+1)/2))
-	}
-	for i := range p {
-		to, row := dst[:i+1], x.Row(i)[:i+1]
-		if add {
-			addTo(to, row)
-		} else {
-			for j, v := range row {
-				to[j] = float64(v)
-			}
-		}
-		dst = dst[i+1:]
-	}
-}

@@ -237,35 +237,6 @@ func TestCosinePolynomial(t *testing.T) {
 	}
 }
 
-func TestSums(t *testing.T) {
-	for _, p := range sizes {
-		x, b := random(p, p, 1), random(1, p, 2).Data
-		packed := make([]float64, p*(p+1)/2)
-		for i := range packed {
-			packed[i] = math.NaN()
-		}
-		PackLower(packed, x, false)
-		PackLower(packed, x, true)
-		for i := range p {
-			for j := range i + 1 {
-				if got, want := packed[i*(i+1)/2+j], 2*float64(x.Row(i)[j]); got != want {
-					t.Fatalf("p=%d: packed (%d, %d) is %v, want %v", p, i, j, got, want)
-				}
-			}
-		}
-		sum := make([]float64, p*p)
-		addTo(sum, x.Data)
-		original := slices.Clone(x.Data)
-		AddRow(x, b)
-		for i, v := range original {
-			if sum[i] != float64(v) || x.Data[i] != v+b[i%p] {
-				t.Fatalf("p=%d: %v became %v and %v", p, v, sum[i], x.Data[i])
-			}
-		}
-	}
-	AddRow(NewDense(3, 0), nil)
-}
-
 func TestVectorKernelsDoNotAllocate(t *testing.T) {
 	x, b := random(65, 65, 1), random(1, 65, 2).Data
 	scratch, sum, packed := make([]float32, 65), make([]float64, 65*65), make([]float64, 65*66/2)

@@ -52,6 +52,7 @@ func generate() (map[string][]byte, error) {
 		w.momentsRow()
 		w.mulSparseRow()
 		w.crossSparseRow()
+		w.addRows()
 		w.conjoinRows()
 		if set.lanes == avx2.lanes {
 			w.addLeafRows("addLeafRows", 2)

@@ -1,0 +1,65 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/viterin/vek"
+)
+
+// Add adds x to dst, which has as many values.
+func Add(dst, x []float64) {
+	if len(dst) != len(x) {
+		panic(fmt.Sprintf("kernel: Add: x has %d values, dst %d", len(x), len(dst)))
+	}
+	if len(dst) >= 16 {
+		vek.Add_Inplace(dst, x)
+		return
+	}
+	for i, v := range x { // which takes less than a call
+		dst[i] += v
+	}
+}
+
+// addTo adds x to dst, which must have the same length.
+func addTo(dst []float64, x []float32) {
+	if len(dst) != len(x) {
+		panic(fmt.Sprintf("kernel: addTo: x has %d values, dst %d", len(x), len(dst)))
+	}
+	addRowsTo(dst, x, 1, len(x), len(x))
+}
+
+// addRowsTo adds the first k values of each of n rows of x, which begin stride values apart, to dst, whose rows have k.
+func addRowsTo(dst []float64, x []float32, n, k, stride int) {
+	if n == 0 || k == 0 {
+		return
+	}
+	dst, x = dst[:n*k], x[:(n-1)*stride+k]
+	if hasAVX2() {
+		addRows(&dst[0], &x[0], n, k, stride)
+		return
+	}
+	for i := range n {
+		for j, v := range x[i*stride:][:k] {
+			dst[i*k+j] += float64(v)
+		}
+	}
+}
+
+// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps, or with add adds it to dst.
+// (i, j) goes to i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
+func PackLower(dst []float64, x Dense, add bool) {
+	p := x.Rows
+	x.check("PackLower", "x", p, p)
+	if len(dst) != p*(p+1)/2 {
+		panic(fmt.Sprintf("kernel: PackLower: dst has %d values, want %d", len(dst), p*(p+1)/2))
+	}
+	for i := range p {
+		to, row := dst[:i+1], x.Row(i)[:i+1]
+		if add {
+			addTo(to, row)
+		} else {
+			vek.FromFloat32_Into(to, row)
+		}
+		dst = dst[i+1:]
+	}
+}
