@@ -123,8 +123,13 @@ func (r *running) read(ctx context.Context) error {
 	defer close(r.loaded)
 	partitions := r.Partitions
 	for ; len(partitions) > cap(r.outcomes) || r.Apart && len(partitions) > 1; partitions = partitions[1:] {
-		if err := r.takeTurns(ctx, partitions[:1]); err != nil {
-			return err
+		for l, err := range r.Loads(ctx, partitions[0], func() error { return r.token(ctx) }) {
+			if err == nil {
+				err = r.send(ctx, l)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		if r.Apart {
 			if err := r.collected(ctx); err != nil {

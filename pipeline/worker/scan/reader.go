@@ -18,8 +18,16 @@ type reader struct {
 	examples  protocol.Reader   // nil until a segment needs it
 	next      int               // the segment that is read next
 	ahead     *protocol.Message // an example that was read too early
-	replay    *counting.Replay
-	residuals *residualsReader // nil until a segment needs it
+	replay    *counting.Replay  // nil until a segment needs it
+	residuals *residualsReader  // nil until a segment needs it
+}
+
+// replayed returns which messages of the partition count, as far as they were read.
+func (r *reader) replayed() *counting.Replay {
+	if r.replay == nil {
+		r.replay = r.Counting.Replay(r.partition.Span())
+	}
+	return r.replay
 }
 
 func (r *reader) close() {
@@ -99,7 +107,7 @@ func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) 
 			continue
 		}
 		read = append(read, m)
-		if reason := r.replay.AcceptAt(m.Offset, m.Message); reason != "" {
+		if reason := r.replayed().AcceptAt(m.Offset, m.Message); reason != "" {
 			l.PassedOver.Count(reason, 1)
 			l.Skipped = append(l.Skipped, m.Offset)
 			continue

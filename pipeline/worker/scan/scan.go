@@ -111,7 +111,7 @@ func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.S
 // may wait, before each.
 func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*Load, error] {
 	return func(yield func(*Load, error) bool) {
-		r := &reader{Source: s.Source, partition: p, replay: s.Counting.Replay(p.Span())}
+		r := &reader{Source: s.Source, partition: p}
 		defer r.close()
 		for i := range s.segments(p) {
 			l := &Load{Partition: p, Index: i}
@@ -121,9 +121,9 @@ func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() err
 			}
 			if err == nil && s.Whole && p.LastRecent(i) {
 				var missing coverage.PassedOver
-				missing, err = r.replay.Complete()
+				missing, err = r.replayed().Complete()
 				l.PassedOver.Add(missing)
-				l.Progress = r.replay.Progress()
+				l.Progress = r.replayed().Progress()
 			}
 			if !yield(l, err) || err != nil {
 				return
