@@ -17,6 +17,7 @@ const tileRows = 4096
 type Accumulator struct {
 	BLAS    *kernel.BLAS
 	Buffers *BufferPool // memory for Gram matrices; nil: new memory for each
+	Crosses *CrossPool  // memory for cross moments; nil: new memory for each
 
 	cross    kernel.Cross // float32 tile of the cross moment
 	gram     kernel.Dense // float32 tile of the Gram matrix
@@ -50,6 +51,7 @@ func (a *Accumulator) Add(block, residual kernel.Dense, weights []float32) {
 	a.cross.Add(a.BLAS, block, residual, weights)
 	if a.rows += block.Rows; a.rows >= tileRows {
 		a.flushCross()
+		a.cross.Begin(a.cross.Shape())
 	}
 }
 
@@ -100,10 +102,9 @@ func (a *Accumulator) flushCross() {
 	if k == 0 {
 		return
 	}
-	cross := a.sum.Field(statistics.FieldCross, p, k)
+	cross := a.Crosses.Cross(a.sum, p, k)
 	if a.rows > 0 {
 		a.cross.AddTo(cross)
-		a.cross.Begin(p, k)
 		a.rows = 0
 	}
 }
@@ -116,6 +117,7 @@ func (a *Accumulator) flushGram() {
 			gram.Data = a.Buffers.Get(p * (p + 1) / 2)
 			a.sum.AddGram(gram.Data)
 		}
+		a.sum.single = !begun
 		kernel.PackLower(gram.Data, a.gram, begun) // the first tile is written, not added
 		a.gramRows = 0
 	}

@@ -7,14 +7,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// CrossPool is the memory of cross moments of sparse rows. In one process a worker takes it for sums, gives these to
-// the solver, and the solver puts it back. The zero value is an empty pool, and a nil pool is always empty. It is safe
-// for concurrent use.
+// CrossPool is the memory of cross moments. In one process a worker takes it for sums, and puts it back when these are merged, or
+// gives them to the solver, which puts it back. The zero value is an empty pool, and a nil pool is always empty. It is safe for
+// concurrent use.
 type CrossPool struct{ pool sync.Pool }
 
 // Put takes the cross moment, if there is one, out of a sum and keeps its memory. Nobody else may use it any more.
-func (c *CrossPool) Put(sum *Sum) {
-	if cross, ok := sum.Take(statistics.FieldCross); ok && c != nil && sum.occurring == nil {
+func (c *CrossPool) Put(sum *Sum) { c.PutField(sum, statistics.FieldCross) }
+
+// PutField is Put for a cross moment with another name.
+func (c *CrossPool) PutField(sum *Sum, name string) {
+	if cross, ok := sum.Take(name); ok && c != nil && sum.occurring == nil {
 		c.pool.Put(&cross.Data)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Reduction merges the sums of partitions in a fixed order: partitions in order within their group, then the groups in
@@ -58,7 +56,7 @@ func (r *Reduction) Add(group int, part *Sum) error {
 	if g == nil {
 		r.groups[group] = &begun{part, 1}
 	} else if g.added++; true {
-		if err := r.take(g.sum, part); err != nil {
+		if err := g.sum.MergeWhole(part, r.Buffers, r.Crosses); err != nil {
 			return err
 		}
 	}
@@ -114,7 +112,7 @@ func (r *Reduction) fold() error {
 		r.next++
 		if r.first == nil {
 			r.first = g.sum
-		} else if err := r.take(r.first, g.sum); err != nil {
+		} else if err := r.first.MergeWhole(g.sum, r.Buffers, r.Crosses); err != nil {
 			return err
 		}
 	}
@@ -167,23 +165,6 @@ func (r *Reduction) Take(come func(from, to int) (*Sum, error)) (lacking int, er
 		}
 	}
 	return lacking, nil
-}
-
-// take merges part into sum. Fields that sum lacks are those of part from then on: partitions with rows to visit may
-// come after one that has none.
-func (r *Reduction) take(sum, part *Sum) error {
-	_, had := wire.Tensors[float64](sum.fields).Find(statistics.FieldGram)
-	_, hadCross := wire.Tensors[float64](sum.fields).Find(statistics.FieldCross)
-	if err := sum.merge(part, func(data []float64) []float64 { return data }); err != nil {
-		return err
-	}
-	if had {
-		r.Buffers.Put(part)
-	}
-	if hadCross {
-		r.Crosses.Put(part)
-	}
-	return nil
 }
 
 // Sum returns the sum over all partitions. It panics unless each partition was added. It may be called once.

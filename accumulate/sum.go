@@ -16,6 +16,7 @@ type Sum struct {
 	fields    []wire.Tensor[float64]
 	occurring *occurring // nil: the fields are of all columns
 	ranked    []addend   // what the ranking has beside its field, until [Sum.Pack]
+	single    bool       // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -37,9 +38,30 @@ func (s *Sum) Field(name string, shape ...int) []float64 {
 	return s.fields[len(s.fields)-1].Data
 }
 
+// Move makes a field of from a field of s, with another name and without a copy. It does nothing if from has none. s and from may be the
+// same.
+func (s *Sum) Move(from *Sum, name, as string) {
+	if field, ok := from.Take(name); ok {
+		field.Name = as
+		s.fields = append(s.fields, field)
+	}
+}
+
+// RoundGram rounds the Gram matrix, if there is one, to single precision, as a record of it alone has it.
+func (s *Sum) RoundGram() {
+	if s.single { // it is that of one tile
+		return
+	}
+	gram, _ := wire.Tensors[float64](s.fields).Find(statistics.FieldGram)
+	for i, x := range gram.Data {
+		gram.Data[i] = float64(float32(x))
+	}
+	s.single = true
+}
+
 // AddGram adds the field gram, of a packed Gram matrix that it does not copy: the memory is that of a [BufferPool].
 func (s *Sum) AddGram(matrix []float64) {
-	s.fields = append(s.fields, wire.Vector(statistics.FieldGram, matrix))
+	s.fields, s.single = append(s.fields, wire.Vector(statistics.FieldGram, matrix)), false
 }
 
 // read returns the values of the field of that name, or zeros if it is absent or has another shape: the sum is of records of a topic.
@@ -84,6 +106,23 @@ func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 // after it was packed, see [Sum.Pack].
 func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
 
+// MergeWhole is Merge for a sum that nobody uses afterwards. A field that s lacks is that of o from then on: partitions with rows to visit
+// may come after one that has none. The memory of its Gram matrix and cross moment otherwise goes to the pools, which may be nil.
+func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error {
+	_, had := wire.Tensors[float64](s.fields).Find(statistics.FieldGram)
+	_, hadCross := wire.Tensors[float64](s.fields).Find(statistics.FieldCross)
+	if err := s.merge(o, func(data []float64) []float64 { return data }); err != nil {
+		return err
+	}
+	if had {
+		buffers.Put(o)
+	}
+	if hadCross {
+		crosses.Put(o)
+	}
+	return nil
+}
+
 // merge is Merge. A field that s lacks becomes what keep makes of that of o.
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	if len(s.ranked)+len(o.ranked) > 0 {
@@ -108,12 +147,18 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 		case !ok:
 			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
+			if f.Name == statistics.FieldGram {
+				s.single = o.single
+			}
 		case ofPairs(f.Name):
 			s.set(mergedPairs(mine, f))
 		case statistics.ByColumn(f.Name):
 			s.set(mergedTables(mine, f))
 		default:
 			add(mine.Data, f.Data)
+			if f.Name == statistics.FieldGram {
+				s.single = false
+			}
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -243,4 +244,58 @@ func TestFields(t *testing.T) {
 		}
 	}()
 	s.Field(statistics.FieldCross, 3)
+}
+
+// A rounded Gram matrix has values in single precision, and those nearest to what it was, be it of one tile, of several, or merged.
+func TestRoundedGram(t *testing.T) {
+	const p = 5
+	a := &Accumulator{BLAS: kernel.Gonum(), Crosses: &CrossPool{}}
+	of := func(blocks int) *Sum {
+		a.Begin(p, 0, true)
+		for b := range blocks {
+			block, ones := kernel.NewDense(tileRows, p), make([]float32, tileRows)
+			for i := range ones {
+				ones[i] = 1
+			}
+			for i := range block.Data {
+				block.Data[i] = 1 / float32(3+b+i%7)
+			}
+			a.AddGram(block, ones)
+		}
+		return a.End()
+	}
+	merged := of(1)
+	if err := merged.Merge(of(1)); err != nil {
+		t.Fatal(err)
+	}
+	whole := &Sum{}
+	if err := whole.MergeWhole(of(1), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	given := &Sum{}
+	given.RoundGram() // it has none
+	given.AddGram([]float64{1. / 3})
+	for name, sum := range map[string]*Sum{"none": {}, "one": of(1), "three": of(3), "merged": merged, "whole": whole, "given": given} {
+		before, _ := sum.Tensors().Find(statistics.FieldGram)
+		want := slices.Clone(before.Data)
+		sum.RoundGram()
+		after, _ := sum.Tensors().Find(statistics.FieldGram)
+		for i, v := range want {
+			if got := after.Data[i]; got != float64(float32(v)) {
+				t.Errorf("%s: %v became %v", name, v, got)
+			}
+		}
+	}
+}
+
+// A field that moves has another name and the same memory, also within a sum.
+func TestMovedField(t *testing.T) {
+	from, to := &Sum{}, &Sum{}
+	data := from.Field("a", 2, 3)
+	to.Move(from, "a", "b")
+	to.Move(from, "a", "none")
+	to.Move(to, "b", "c")
+	if moved, _ := to.Tensors().Find("c"); len(from.Tensors()) != 0 || len(to.Tensors()) != 1 || &moved.Data[0] != &data[0] {
+		t.Errorf("%v, %v", from.Tensors(), to.Tensors())
+	}
 }

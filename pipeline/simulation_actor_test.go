@@ -127,7 +127,7 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	}
 	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator,
 		Client: &protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, LedgerMessages: s.ledgerMessages,
-			GiveUp: s.giveUp, Grams: new(accumulate.BufferPool)}}
+			GiveUp: s.giveUp, Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool)}}
 }
 
 // fresh returns a text that the simulation has not had before.

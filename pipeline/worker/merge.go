@@ -160,7 +160,7 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 	update, places := b.plan.Update(), 0
 	if update != nil {
 		places = 1 + len(update.Refresh)
-		visit.StackTerms(b.plan, v.Of, v.Number, sum)
+		visit.StackTerms(b.plan, v.Of, v.Number, sum, b.Crosses)
 		if err := sum.Unstack(places, schemas.KeepsTerms(v.Number, update.Passes)); err != nil {
 			return nil, err
 		}
@@ -194,14 +194,12 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 			add(all, b.Worker, gramOf(b.identity(statistics.KindLeave), whole).ExactRecord())
 		}
 	}
-	g := b.takeGram(v, p, sum)
 	if !v.Calibrates() {
-		if b.store.Shares() {
-			b.keepGram(v, p, g)
-		}
-		for i, x := range g.Matrix {
-			g.Matrix[i] = float64(float32(x)) // as it crosses the topic alone
-		}
+		sum.RoundGram() // as it crosses the topic alone
+	}
+	g := b.takeGram(v, p, sum)
+	if !v.Calibrates() && b.store.Shares() {
+		b.keepGram(v, p, g)
 	}
 	return b.mergeGram(all, p, g)
 }

@@ -143,7 +143,7 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 	seal := open.Seal
 	seal.Scores = open.digester.Digest()
 	if w.plan.Chain != nil {
-		visit.StackTerms(w.plan, v.Of, 0, sum)
+		visit.StackTerms(w.plan, v.Of, 0, sum, w.Crosses)
 	}
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
 	end, err := w.endResiduals(ctx, &seal, of != nil)

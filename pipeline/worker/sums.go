@@ -174,11 +174,8 @@ func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumu
 	if sums[p] == nil {
 		sum.Spread(crosses)
 		sums[p] = sum
-	} else if err := sums[p].Merge(sum); err != nil {
+	} else if err := sums[p].MergeWhole(sum, buffers, crosses); err != nil {
 		return nil, err
-	} else {
-		buffers.Put(sum)
-		crosses.Put(sum)
 	}
 	if at.Segment < segments-1 {
 		return nil, nil
@@ -228,7 +225,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 		return nil
 	}
 	if w.plan.Update().SumsGrams() {
-		visit.StackTerms(w.plan, v.Of, v.Number, sum)
+		visit.StackTerms(w.plan, v.Of, v.Number, sum, w.Crosses)
 	}
 	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
 	if w.plan.Update().SumsGrams() { // which has terms in other sums too

@@ -25,7 +25,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 	}
 	source := &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Whole: true}
 	current, err := survey.New(ctx, &survey.Run{Source: source, Plan: w.plan, Rows: w.rows, BLAS: w.blas, Budget: w.budget,
-		Earlier: w.earlier, Offered: offered})
+		Earlier: w.earlier, Offered: offered, Buffers: w.Grams})
 	if err != nil {
 		return err
 	}

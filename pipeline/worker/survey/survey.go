@@ -25,6 +25,7 @@ type Run struct {
 	Budget  *partition.Budget // of what stays in memory
 	Earlier *model.Model      // the version that the run starts from; nil: none
 	Offered *model.Model      // the version that subscribers have, if the run has a gate; nil: none
+	Buffers *accumulate.BufferPool
 }
 
 // Survey is the survey of a run: what its goroutines share. It does not change while they work.
@@ -69,7 +70,7 @@ func (s *Survey) Err() error {
 
 // Processor returns what surveys segments in one goroutine.
 func (s *Survey) Processor() func(context.Context, *scan.Load) (*Findings, error) {
-	p := &processor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS}}
+	p := &processor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS, Buffers: s.Buffers}}
 	if s.Plan.Update() != nil {
 		p.predictor = s.Earlier.Predictor(s.BLAS)
 	}

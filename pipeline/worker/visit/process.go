@@ -88,8 +88,8 @@ func (i *Idle) Take(v *Visit) *Processor {
 	p := i.last()
 	if p == nil {
 		p = &Processor{
-			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Buffers}, exact: accumulate.Exact{BLAS: v.BLAS},
-			terms: accumulate.Accumulator{BLAS: v.BLAS},
+			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Buffers, Crosses: v.Crosses},
+			exact:       accumulate.Exact{BLAS: v.BLAS}, terms: accumulate.Accumulator{BLAS: v.BLAS, Crosses: v.Crosses},
 		}
 	}
 	p.Run, p.visit = v.Run, v

@@ -11,8 +11,8 @@ import (
 
 // StackTerms makes of the sums of the increments that a partition has two tensors; of a full run, whose terms are in
 // records of their own, one. A visit whose terms do not stay has the sum of all terms, each times the weight of its
-// increment.
-func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.Sum) {
+// increment. The memory of the terms goes to crosses, which may be nil.
+func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.Sum, crosses *accumulate.CrossPool) {
 	if s.Link.Learnt {
 		return
 	}
@@ -45,12 +45,13 @@ func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.S
 			continue
 		}
 		for j, name := range []string{of.Scores(), of.Cross()} {
-			part, _ := sum.Take(name)
+			part, _ := sum.Tensors().Find(name)
 			if to := terms[j*p*k:][:p*k]; apart {
 				copy(to, part.Data)
 			} else {
 				floats.AddScaled(to, at, part.Data)
 			}
+			crosses.PutField(sum, name)
 		}
 		if apart {
 			terms = terms[2*p*k:]

@@ -47,9 +47,12 @@ func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) 
 
 // termsOfSegment returns the terms of the segment that the processor has summed.
 func (p *Processor) termsOfSegment() *accumulate.Sum {
-	scores, _ := p.terms.End().Take(statistics.FieldCross)
-	cross, _ := p.accumulator.End().Take(statistics.FieldCross)
+	ofScores, ofResiduals := p.terms.End(), p.accumulator.End()
+	scores, _ := ofScores.Tensors().Find(statistics.FieldCross)
+	cross, _ := ofResiduals.Tensors().Find(statistics.FieldCross)
 	both := wire.Tensor[float64]{Name: statistics.FieldTerms, Shape: append([]int{2}, scores.Shape...),
 		Data: slices.Concat(scores.Data, cross.Data)}
+	p.Crosses.Put(ofScores)
+	p.Crosses.Put(ofResiduals)
 	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{both})
 }

@@ -124,13 +124,6 @@ func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float3
 	p.terms.Add(tile, p.own, weights)
 }
 
-// rename moves a field of one sum to another sum, where it has another name.
-func (p *Processor) rename(to, from *accumulate.Sum, name, as string) {
-	if field, ok := from.Take(name); ok {
-		copy(to.Field(as, field.Shape...), field.Data)
-	}
-}
-
 // nameSums gives what was summed of a segment the names of its increment.
 func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest bool) {
 	increment, gram, rows := statistics.Increment(s.Increment), "", ""
@@ -141,12 +134,12 @@ func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest boo
 		gram, rows = statistics.Increment(p.Plan.Update().Forgets(p.Increment(s).Number)).Staying() // or nothing was summed
 	}
 	if gram != "" {
-		p.rename(sum, sum, statistics.FieldGram, gram)
-		p.rename(sum, sum, statistics.FieldGramRows, rows)
+		sum.Move(sum, statistics.FieldGram, gram)
+		sum.Move(sum, statistics.FieldGramRows, rows)
 	}
 	if rest {
-		p.rename(sum, p.terms.End(), statistics.FieldCross, increment.Scores())
-		p.rename(sum, sum, statistics.FieldCross, increment.Cross())
+		sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
+		sum.Move(sum, statistics.FieldCross, increment.Cross())
 		p.countVisited(sum, increment)
 	}
 }
