@@ -46,6 +46,22 @@ func (o *Occurring) ascending() []int32 {
 	return o.order
 }
 
+// Ascend numbers the columns again, in ascending order.
+func (o *Occurring) Ascend() {
+	order := o.ascending()
+	columns, numbers := make([]int32, len(o.of.columns)), make([]int32, len(o.of.columns))
+	for number, i := range order[:len(columns)] {
+		columns[number], numbers[i] = o.of.columns[i], int32(number)
+	}
+	for i, number := range o.values { // those of the batches
+		o.values[i] = numbers[number]
+	}
+	o.of.columns = columns
+	for i := range order {
+		order[i] = int32(i)
+	}
+}
+
 // Columns returns the columns of the block that occur, in the order of [Occurring.Batch]. The column of ones is not among them. The slice
 // must not be changed.
 func (o *Occurring) Columns() []int32 { return o.of.columns }
@@ -53,6 +69,11 @@ func (o *Occurring) Columns() []int32 { return o.of.columns }
 // sameTables reports whether two fields can be merged by their columns.
 func sameTables(a, b wire.Tensor[float64]) bool {
 	return statistics.ByColumn(a.Name) && len(a.Shape) == 2 && len(b.Shape) == 2 && a.Shape[1] == b.Shape[1] && a.Shape[1] > 0
+}
+
+// sameRows reports whether the rows of one field can follow those of another.
+func sameRows(a, b wire.Tensor[float64]) bool {
+	return statistics.OfRows(a.Name) && len(a.Shape) == 2 && len(b.Shape) == 2 && a.Shape[1] == b.Shape[1]
 }
 
 // mergedTables adds two fields with a row for each column that occurs.

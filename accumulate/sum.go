@@ -9,7 +9,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Sum is a sum over examples: named arrays, and what they were summed over. Arrays add elementwise; an absent one is zero.
+// Sum is a sum over examples: named arrays, and what they were summed over. Arrays add elementwise; an absent one is zero. Rows that are to
+// be summed later follow each other: see [statistics.OfRows].
 // The zero value is the sum over nothing.
 type Sum struct {
 	coverage.Coverage
@@ -131,7 +132,7 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	s.Spread(nil)
 	for _, f := range o.fields {
 		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
-		if pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !pairs && !sameTables(mine, f) &&
+		if pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !pairs && !sameTables(mine, f) && !sameRows(mine, f) &&
 			!slices.Equal(mine.Shape, o.occurring.shape(f)) {
 			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
@@ -152,6 +153,8 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 			}
 		case ofPairs(f.Name):
 			s.set(mergedPairs(mine, f))
+		case statistics.OfRows(f.Name):
+			s.set(wire.Matrix(f.Name, mine.Shape[0]+f.Shape[0], mine.Shape[1], append(mine.Data, f.Data...)))
 		case statistics.ByColumn(f.Name):
 			s.set(mergedTables(mine, f))
 		default:

@@ -252,7 +252,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 		}
 	case weights:
 		_, _ = f.chain.Add(m.Message) // who follows a run ignores damaged messages
-	case kind == statistics.KindVisit:
+	case kind == statistics.KindVisit, kind == statistics.KindRows:
 		f.addVisit(m.Message)
 	case kind == statistics.KindSeal:
 		if id, err := wire.IdentityOf(m.Message); err == nil {

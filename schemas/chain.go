@@ -69,6 +69,8 @@ type Update struct {
 	// Sparse says that the examples are sparse: the sums are of the columns that occur, and what leaves is read from the state topic, not from
 	// the log.
 	Sparse bool `json:"sparse,omitempty"`
+	// Rows says that workers may send sparse rows in place of their sums: the survey's result says whether they do.
+	Rows bool `json:"rows,omitempty"`
 	// Restart says that nothing of the sums before stays: the stream has changed, and what is visited is all that the window has.
 	Restart bool `json:"restart,omitempty"`
 }

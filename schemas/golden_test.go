@@ -296,6 +296,18 @@ func samples(t testing.TB) map[string]wire.Message {
 		"visit-counted": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 0, 1), Covered: covered, Sums: wire.Tensors[float64]{
 			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
 			occurring.Tensor(statistics.FieldCounted, 2)}}).Record(),
+		"rows": (&statistics.Visit{Identity: id(statistics.KindRows, 1, 0, 1), Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldRowBatches, 1, 3, []float64{1, 0, 2}),
+			wire.Matrix(statistics.FieldRowFacts, 2, 5, []float64{2, 1, 1, 1, 0, 1, 0, 0.5, 0, 1}),
+			wire.Matrix(statistics.FieldRowValues, 3, 2, []float64{1, 0.5, 4, 0.25, 2, 1}),
+			wire.Matrix(statistics.FieldRowScores, 2, 2, arrowtest.Numbered[float64](4))}}).Record(),
+		"rows-several": (&statistics.Visit{Identity: merged(statistics.KindRows), Covered: covered, Sums: wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldRowBatches, 1, 3, []float64{1, 0, 1}), wire.Matrix(statistics.FieldRowFacts, 1, 5,
+				[]float64{1, 0, 1, 1, 0}), wire.Matrix(statistics.FieldRowValues, 1, 2, []float64{1, 0.5}),
+			wire.Matrix(statistics.FieldRowTargets, 1, 2, []float64{0, 1}), wire.Vector(statistics.FieldOverflow, []float64{3})}}).Record(),
+		"visit-survey-rows": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: id(statistics.KindVisit, wire.Survey, 0, 1),
+			Covered: covered, Sums: append(final[:len(final):len(final)], wire.Vector(statistics.FieldSizes, []float64{800, 500}))},
+			Sparse: true}).Record(),
 		"increment-occurring": (&statistics.OccurringTerms{Identity: id(statistics.KindIncrement, 0, 1, 1), Occurring: occurring,
 			Classes: 2}).Record(),
 		"terms-occurring":   (&statistics.OccurringTerms{Identity: id(statistics.KindTerms, 0, 1, 0), Occurring: occurring, Classes: 2}).Record(),
@@ -361,6 +373,10 @@ func samples(t testing.TB) map[string]wire.Message {
 			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
 				wire.Vector(statistics.TensorFactors, []float32{0, 1.5, 0.5}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"})},
 			Covered: []coverage.Coverage{covered}}).Record(),
+		"prepare-rows": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0),
+			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
+				wire.Vector(statistics.TensorFactors, []float32{0, 1.5, 0.5}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"})},
+			Covered: []coverage.Coverage{covered}, SendsRows: true}).Record(),
 		"prepare-occurring": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0),
 			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
 				statistics.InputsTensor(statistics.TensorFactorColumns, []int32{1, 16777215}), wire.Vector(statistics.TensorFactorValues,
@@ -593,7 +609,7 @@ func reencode(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 	case KindWindow:
 		return documentReencode(m, (*Window).Messages)
 	case statistics.KindVisit, statistics.KindSeal, statistics.KindGram, statistics.KindLeave, statistics.KindMoments,
-		statistics.KindTerms, statistics.KindIncrement:
+		statistics.KindTerms, statistics.KindIncrement, statistics.KindRows:
 		return recordReencode(m, mem, func(r *wire.Record[float64]) ([]wire.Message, error) {
 			var decoded interface{ Record() *wire.Record[float64] }
 			var err error

@@ -57,6 +57,7 @@ func layouts() []layout {
 				{statistics.FieldGradient, "[m, 1+k], update on sparse rows: of each column of the block that occurs, ascending, its number and Σ w x (y − g)ᵀ. A block has the inputs, and then the intercept if the stage has one"},
 				{statistics.FieldCurvature, "[m, 1+k], as that, in visit 0 and from visit `passes` on: Σ w x² h of the same columns, h being the second derivative of the loss in each score"},
 				{statistics.FieldReach, "[m, 2], as that, in visit 0: Σ w \\|x\\| \\|row\\|₁"},
+				{statistics.FieldSizes, "[2], survey of an update with `update.rows`: over segments, how many values of training rows are not 0, and in how many columns they are"},
 				{statistics.FieldCounted, "[m, 1+k], as that, stage of the kind `class_counts`: Σ w x yᵀ"},
 				{"column_rows", "[n, 2], survey of sparse rows: a column, and in how many training rows it is not 0, in the order of the columns; in an update of columns that the version before does not have; otherwise empty with `warm`"},
 				{statistics.FieldResidual, "[2]: Σ w \\|r\\|² and Σ w² of the training rows, in visit 0 of a stage whose ridge is auto"},
@@ -87,6 +88,16 @@ func layouts() []layout {
 			tensors: []part{{statistics.FieldGram, "[p(p+1)/2]: as in `gram`, of the rows that leave the window, times the weights " +
 				"of their increments, and of forgotten rows that the version before has learnt; absent if there are none"}},
 			notes: []part{{"weight", "Σw of the forgotten rows, times the weights of their increments; absent if it is 0"}},
+		},
+		{
+			kind: statistics.KindRows, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{statistics.FieldRowBatches, "[b, 3], of each message with rows: its partition, the number of its segment there, and how many rows it has"},
+				{statistics.FieldRowFacts, "[n, 5], of each row: how many values are not 0, class (−1: not known), weight, weight if it is fitted, split (0 train, 1 holdout, 2 test)"},
+				{statistics.FieldRowValues, "[z, 2], of each of these values: the column of the block, ascending in a row, and the value; rows without a label or a weight, and forgotten ones, have none"},
+				{statistics.FieldRowScores, "[n, k], stages after the first: the scores before the stage, by the weights of the version before"},
+				{statistics.FieldRowTargets, "[n, k], several labels: 1 for each label of the row"},
+				{statistics.FieldOverflow, "[1]: as in `visit`"}},
+			notes: []part{{"covered", "what the rows are of"}, {"spans", "merged partitions: as in `visit`"}},
 		},
 		{
 			kind: statistics.KindSample, topic: "statistics", writer: "worker", reader: "solver",
@@ -137,7 +148,8 @@ func layouts() []layout {
 				{"increments", "text, full run of a chain: the increments and what counts of each, as JSON"},
 			},
 			notes: []part{{"rows", "labelled rows of train, holdout and test"}, {"quarantined", "messages in quarantine"},
-				{"passed_over", "messages that do not count, by the reason, as JSON"}, {"skipped", "chain: the spans of messages that do not count, as JSON"}},
+				{"passed_over", "messages that do not count, by the reason, as JSON"}, {"skipped", "chain: the spans of messages that do not count, as JSON"},
+				{"sends", "update on sparse rows: `rows`, if workers send records of that kind in place of `visit` 0 to each stage; absent otherwise"}},
 		},
 		{
 			kind: KindWeights, topic: "weights", writer: "solver", reader: "worker, subscribers",

@@ -102,6 +102,11 @@ func (c *Chain) Visits(stage int) (visits []Visit) {
 	return visits
 }
 
+// SendsRows reports whether workers send the rows of a visit in place of their sums. The survey's result must be accepted.
+func (c *Chain) SendsRows(v Visit) bool {
+	return c.Plan.Update() != nil && c.Survey.SendsRows && v.Stage != wire.Survey && v.Number == 0
+}
+
 // WeightsFor returns the weights that a visit is made with, and the W (p × k) that its stage begins at; both are nil for the
 // visit that begins a stage without a warm start.
 func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {

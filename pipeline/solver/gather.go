@@ -73,10 +73,10 @@ func (g *gathering) sum() (*accumulate.Sum, error) {
 	return all, nil
 }
 
-// visitSum gathers the sums of a visit. withGram adds the Gram matrix, which is a record of its own: the visits that fit a
-// calibration need it.
-func (s *Solver) visitSum(withGram bool) []*part {
-	parts := []*part{{kind: statistics.KindVisit, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+// visitSum gathers the sums of a visit, in records of a kind. withGram adds the Gram matrix, which is a record of its own: the visits that
+// fit a calibration need it.
+func (s *Solver) visitSum(kind wire.Kind, withGram bool) []*part {
+	parts := []*part{{kind: kind, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		visit, err := statistics.VisitOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err

@@ -35,6 +35,7 @@ type fitting struct {
 	sum      *accumulate.Sum     // of the last visit
 	pass     *schemas.PassReport // that the last visit has ended; nil: none
 	overflow int64               // rows that the first visit has left out
+	ended    *solve.Step         // the final one, of a stage of an update whose rows workers have sent; nil: none is known
 }
 
 // stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
@@ -122,7 +123,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	if err != nil {
 		return err
 	}
-	sums := s.gathering(v, s.visitSum(!f.stage.Link.HasGradient(v.Number))...)
+	sums := s.gathering(v, s.visitSum(s.visitKind(v), !f.stage.Link.HasGradient(v.Number))...)
 	if v.Number == 0 && !f.shape.Sparse {
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err
@@ -145,18 +146,18 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 		event.Notice(s.rec, "stage %d leaves out %s, whose inputs or features overflow: set prepare.scale", f.number,
 			english.Plural(int(f.overflow), "row", ""))
 	}
+	switch {
+	case s.chain.SendsRows(v):
+		return s.fitRows(ctx, f, step, sum)
+	case f.ended != nil: // a visit that the gate needs
+		return nil
+	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	s.chain.Forget(v)
 	if err != nil || evaluation == nil {
 		return err
 	}
-	f.passes = evaluation.Number
-	metrics := event.MetricsOf(sum.Tensors())
-	f.pass = report.Metrics(metrics).Pass(evaluation)
-	s.rec.Record(event.Passed{
-		Stage: f.number, Visit: v.Number, Pass: evaluation.Number,
-		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
-	})
+	s.passed(f, v.Number, evaluation, sum)
 	if evaluation.Kept {
 		sum.Take(statistics.FieldCross)
 	} else if f.shape.Sparse {
@@ -192,7 +193,7 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 
 // publishStep publishes the weights for the visit after last, which is the newest visit that the fit has observed.
 func (s *Solver) publishStep(ctx context.Context, f *fitting, last protocol.Visit) error {
-	step, err := f.fit.Next()
+	step, err := s.next(f, last)
 	if err != nil {
 		return err
 	}

@@ -75,6 +75,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 		Identity:    wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: v.Parent},
 		Quarantined: found.Quarantined, PassedOver: found.PassedOver, Preparation: preparation, Columns: found.Columns,
 	}
+	result.SendsRows = s.updatesSparse() && s.plan.Update().Rows && s.rowsAreFewer(sum)
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(coverage.Expiring, cut.Len())
 	}

@@ -169,10 +169,10 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 	if err != nil || whole == nil {
 		return all.write(), err
 	}
-	if update != nil && !v.Of.Link.Learnt {
+	if update != nil && !v.Of.Link.Learnt && v.Kind() == statistics.KindVisit {
 		whole.Stack(places, schemas.KeepsTerms(v.Number, update.Passes), v.Of.Features.Size(), v.Of.Classes)
 	}
-	r := statistics.Visit{Identity: b.identity(statistics.KindVisit), Covered: whole.Coverage, Sums: whole.Tensors()}
+	r := statistics.Visit{Identity: b.identity(v.Kind()), Covered: whole.Coverage, Sums: whole.Tensors()}
 	if update != nil {
 		add(&all, b.Worker, r.Record())
 	} else {

@@ -227,7 +227,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 	if w.plan.Update().SumsGrams() {
 		visit.StackTerms(w.plan, v.Of, v.Number, sum, w.Crosses)
 	}
-	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
+	r := statistics.Visit{Identity: w.identity(v.Kind(), v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
 	if w.plan.Update().SumsGrams() { // which has terms in other sums too
 		return publish(ctx, w, r.Record())
 	}

@@ -27,6 +27,7 @@ type SurveyResult struct {
 	Columns     examples.Columns     // of the table that the features are of; nil: not known
 	Skipped     coverage.Spans       // of a chain: messages in the spans that do not count
 	Increments  []coverage.Increment // of a full run of a chain: what counts of each
+	SendsRows   bool                 // of an update: in the first visit to each stage workers send the rows, which the solver sums
 }
 
 // Record makes the record of the result.
@@ -49,6 +50,9 @@ func (s *SurveyResult) Record() *wire.Record[float32] {
 	}
 	if s.Skipped != nil {
 		r.Notes = append(r.Notes, wire.Header{Key: noteSkipped, Value: string(wire.JSON(s.Skipped))})
+	}
+	if s.SendsRows {
+		r.Notes = append(r.Notes, wire.Header{Key: noteSends, Value: string(KindRows)})
 	}
 	return r
 }
@@ -76,6 +80,12 @@ func SurveyResultOf(r *wire.Record[float32]) (*SurveyResult, error) {
 	}
 	if s.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
 		return nil, r.Damaged(err)
+	}
+	switch sends := r.Note(noteSends); sends {
+	case "", string(KindRows):
+		s.SendsRows = sends != ""
+	default:
+		return nil, r.Damaged(fmt.Errorf("workers send %q", sends))
 	}
 	covered, ok := r.Tensors.Find(TensorCovered)
 	if !ok {

@@ -103,6 +103,7 @@ const (
 	noteQuarantined  = "quarantined"
 	noteImage        = "image"
 	noteSkipped      = "skipped"
+	noteSends        = "sends"
 	noteProgress     = "progress"
 	noteUnknown      = "unknown"
 	noteUntrained    = "untrained"

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -47,13 +46,18 @@ func (c *Counts) Ridge() schemas.Ridge { return 0 }
 func (c *Counts) Weight() schemas.Weight { return solve.ChainWeight(c.stage.Features.Weight) }
 
 // Observe takes the reduced sums of the visit.
-func (c *Counts) Observe(_ int, _ solve.Step, sums wire.Tensors[float64]) (_ *solve.Evaluation, err error) {
-	losses := statistics.LossesOf(sums)[examples.Train]
-	if c.counted, err = statistics.OccurringOf(sums, statistics.FieldCounted, c.shape.Columns, c.shape.Classes); err != nil {
+func (c *Counts) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*solve.Evaluation, error) {
+	v, err := VisitOf(sums, c.shape)
+	if err != nil {
 		return nil, err
 	}
-	c.weight = losses.Weight
-	return &solve.Evaluation{Number: 1, Objective: losses.MeanLoss(), Accepted: true}, nil
+	return c.ObserveVisit(visit, w, v)
+}
+
+// ObserveVisit takes what the visit has summed, and keeps its memory.
+func (c *Counts) ObserveVisit(_ int, _ solve.Step, v Visit) (*solve.Evaluation, error) {
+	c.counted, c.weight = v.Counted, v.Losses.Weight
+	return &solve.Evaluation{Number: 1, Objective: v.Losses.MeanLoss(), Accepted: true}, nil
 }
 
 // Next returns the weights with the new rows.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -92,33 +91,35 @@ func HasCurvature(visit, passes int) bool { return visit == 0 || visit >= passes
 
 // Observe takes the reduced sums of a visit.
 func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*solve.Evaluation, error) {
-	k := u.shape.Classes
-	losses := statistics.LossesOf(sums)[examples.Train]
-	gradient, err := statistics.OccurringOf(sums, statistics.FieldGradient, u.shape.Columns, k)
+	v, err := VisitOf(sums, u.shape)
 	if err != nil {
 		return nil, err
 	}
-	floats.Scale(-1, gradient.Values) // sums are of y − g
+	return u.ObserveVisit(visit, w, v)
+}
+
+// ObserveVisit takes what a visit has summed, and keeps its memory.
+func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evaluation, err error) {
 	u.visits++
 	u.kept = false
 	if visit == 0 {
-		if err := u.begin(w, gradient, losses, sums); err != nil {
+		if err := u.begin(w, &v); err != nil {
 			return nil, err
 		}
-	} else if !slices.Equal(gradient.Columns, u.columns) {
-		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(gradient.Columns),
+	} else if !slices.Equal(v.Gradient.Columns, u.columns) {
+		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(v.Gradient.Columns),
 			len(u.columns))
 	}
-	here := point{visit: visit, w: w.Rows, objective: losses.Loss, gradient: gradient.Values}
+	here := point{visit: visit, w: w.Rows, objective: v.Losses.Loss, gradient: v.Gradient.Values}
 	if visit == 0 {
 		here.w = linear.Narrow(u.start)
 	} else if !slices.Equal(w.Occurring, u.columns) {
 		return nil, fmt.Errorf("%w: weights of %d columns, expected %d", wire.ErrDamaged, len(w.Occurring), len(u.columns))
 	}
-	for i, v := range here.w {
-		d := float64(v) - u.start[i]
+	for i, at := range here.w {
+		d := float64(at) - u.start[i]
 		here.objective += u.past[i] * d * d / 2
-		here.gradient[i] += u.past[i] * d
+		here.gradient[i] = -here.gradient[i] + u.past[i]*d // sums are of y − g
 	}
 	evaluation := &solve.Evaluation{Number: u.visits, Objective: here.objective / max(u.weight, math.SmallestNonzeroFloat64)}
 	repeats := visit > 0 && slices.Equal(here.w, u.at.w) // for the curvature there
@@ -128,10 +129,7 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 		return evaluation, nil
 	}
 	if HasCurvature(visit, u.passes) {
-		if u.terms, err = statistics.OccurringOf(sums, statistics.FieldCurvature, u.shape.Columns, k); err != nil {
-			return nil, err
-		}
-		u.kept = true
+		u.terms, u.kept = v.Curvature, true
 	}
 	if repeats {
 		return evaluation, nil
@@ -147,21 +145,21 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 	}
 	u.choose()
 	if visit == 0 {
-		u.size, err = u.firstSize(sums)
+		u.size, err = u.firstSize(v.Reach)
 	}
 	return evaluation, err
 }
 
 // begin takes what the first visit has of columns.
-func (u *Update) begin(w solve.Step, gradient statistics.Occurring, losses statistics.Losses, sums wire.Tensors[float64]) error {
-	k := u.shape.Classes
+func (u *Update) begin(w solve.Step, v *Visit) error {
+	k, gradient := u.shape.Classes, v.Gradient
 	if len(w.W) != u.shape.Columns*k {
 		return errors.New("an update without the weights that it starts from")
 	}
-	if !linear.Finite(losses.Loss) || !linear.Finite(floats.Sum(gradient.Values)) {
+	if !linear.Finite(v.Losses.Loss) || !linear.Finite(floats.Sum(gradient.Values)) {
 		return &linear.NotFiniteError{What: "the loss of the new rows"}
 	}
-	u.initial, u.columns, u.weight = w.W, gradient.Columns, losses.Weight
+	u.initial, u.columns, u.weight = w.W, gradient.Columns, v.Losses.Weight
 	u.start, u.past = make([]float64, 0, len(gradient.Values)), make([]float64, 0, len(gradient.Values))
 	for _, column := range u.columns {
 		at := int(column) * k
@@ -190,11 +188,7 @@ func (u *Update) precondition() error {
 
 // firstSize returns the size of the first step: the longest that surely lowers the objective, whose curvature is at most that of D and of
 // Σ w |x| |row|₁ in each column, times the most that the link has.
-func (u *Update) firstSize(sums wire.Tensors[float64]) (float64, error) {
-	reach, err := statistics.OccurringOf(sums, statistics.FieldReach, u.shape.Columns, 1)
-	if err != nil {
-		return 0, err
-	}
+func (u *Update) firstSize(reach statistics.Occurring) (float64, error) {
 	if !slices.Equal(reach.Columns, u.columns) {
 		return 0, fmt.Errorf("%w: bounds of %d columns, expected %d", wire.ErrDamaged, len(reach.Columns), len(u.columns))
 	}
@@ -208,9 +202,9 @@ func (u *Update) firstSize(sums wire.Tensors[float64]) (float64, error) {
 	return min(1, u.slope/curvature), nil
 }
 
-// learn keeps the pair of the step to an accepted point.
+// learn keeps the pair of the step to an accepted point, in the memory of the gradient at the point before.
 func (u *Update) learn(here *point) {
-	p := pair{make([]float64, len(here.w)), floats.SubTo(make([]float64, len(here.w)), here.gradient, u.at.gradient), 0, 0}
+	p := pair{make([]float64, len(here.w)), floats.SubTo(u.at.gradient, here.gradient, u.at.gradient), 0, 0}
 	for i, v := range here.w {
 		p.step[i] = float64(v) - float64(u.at.w[i])
 	}
@@ -226,7 +220,7 @@ func (u *Update) learn(here *point) {
 // choose chooses the step from the best point: the two loops of L-BFGS (Nocedal and Wright 2006, algorithm 7.4).
 func (u *Update) choose() {
 	u.size = 1
-	q, alphas := slices.Clone(u.at.gradient), make([]float64, len(u.pairs))
+	q, alphas := append(u.step[:0], u.at.gradient...), make([]float64, len(u.pairs))
 	for i, p := range slices.Backward(u.pairs) {
 		alphas[i] = floats.Dot(p.step, q) / p.inner
 		floats.AddScaled(q, -alphas[i], p.change)

@@ -19,6 +19,8 @@ import (
 // Fit is a fit of a stage of an update on sparse rows.
 type Fit interface {
 	solve.Fit
+	// ObserveVisit is Observe for what a visit has summed, if that need not be read from a record. It keeps the memory.
+	ObserveVisit(visit int, w solve.Step, v online.Visit) (*solve.Evaluation, error)
 	// After adds the terms of the new rows to the sums, and returns them and Σw of these rows.
 	After() (online.Terms, float64)
 }

@@ -117,7 +117,8 @@ func IsSingle(id wire.Identity) bool {
 func (b *Inbox) NoteVisit(id wire.Identity, partitions []int) {
 	for _, number := range partitions {
 		last, any := b.latest[number]
-		if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
+		visit := id.Kind == statistics.KindVisit || id.Kind == statistics.KindRows
+		if visit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
 			b.latest[number] = id
 		}
 	}

@@ -31,8 +31,10 @@ type processor struct {
 	x           kernel.Dense
 	features    examples.SparseRows
 	lacking     []int32
-	predictor   *model.Predictor // of the version before an update; nil in a full run
-	offered     *model.Predictor // of the version that subscribers have; nil: there is no gate
+	indices     []int32              // of all training rows of a segment whose rows may be sent
+	occurring   accumulate.Occurring // their columns
+	predictor   *model.Predictor     // of the version before an update; nil in a full run
+	offered     *model.Predictor     // of the version that subscribers have; nil: there is no gate
 	loss        []float32
 	predicted   []int32
 	judged      judge.Rows
@@ -51,7 +53,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
 	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
 	found.sum = p.accumulator.Sum()
-	p.newest = l.Segment().Increment == judge.Newest(p.Plan)
+	p.newest, p.indices = l.Segment().Increment == judge.Newest(p.Plan), p.indices[:0]
 	var bad, some []schemas.Quarantined // messages of which no row can be used, and of which some rows can't
 	good, counted := l.Messages[:0], make([]partition.Counted, 0, len(l.Messages))
 	for _, m := range l.Messages {
@@ -95,6 +97,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 	clear(l.Messages[len(good):])
 	l.Messages = good
 	found.sum = p.accumulator.End()
+	p.addSizes(found.sum)
 	found.sum.Pack()
 	found.sum.Spans = coverage.Spans{l.Segment().Span}
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
@@ -249,6 +252,9 @@ func (p *processor) countColumns(found *Findings, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
 			indices, _ := p.features.Row(i)
+			if u := p.Plan.Update(); u != nil && u.Rows {
+				p.indices = append(p.indices, indices...)
+			}
 			if p.predictor != nil { // those that the version before lacks
 				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
 				indices = p.lacking
@@ -256,4 +262,15 @@ func (p *processor) countColumns(found *Findings, fitted []float32) {
 			found.columns.Add(indices)
 		}
 	}
+}
+
+// addSizes adds how large the training rows of a segment are, and the sums over them.
+func (p *processor) addSizes(sum *accumulate.Sum) {
+	if len(p.indices) == 0 {
+		return
+	}
+	p.occurring.Begin([]kernel.Sparse{{Cols: examples.MaxColumns, Columns: p.indices}})
+	sizes := sum.Field(statistics.FieldSizes, 2)
+	sizes[0], sizes[1] = float64(len(p.indices)), float64(p.occurring.Width())
+	p.indices = p.indices[:0]
 }

@@ -9,36 +9,30 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/bayes"
 	"github.com/stagewise/stagewise/solve/online"
 )
-
-// occurringWeights are the weights of a visit of an update on sparse rows: those of columns that occur, and of all others those of the
-// version before.
-type occurringWeights struct {
-	initial kernel.Dense // p × k
-	columns []int32      // ascending; none in the first visit
-	rows    kernel.Dense // m × k
-}
 
 // readOccurring reads the weights that a visit of an update on sparse rows is made with. A visit to the last stage can tell how the new
 // version predicts, after all stages: own has the weights of those before it.
 func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
 	published, _ := chain.WeightsFor(v.Visit)
 	k := v.Of.Classes
-	w := &occurringWeights{initial: kernel.Dense{Rows: v.Of.Features.Size(), Cols: k, Data: chain.Initial(v.Stage)}}
+	v.sendsRows = chain.SendsRows(v.Visit)
+	w := &rowsums.Weights{Initial: kernel.Dense{Rows: v.Of.Features.Size(), Cols: k, Data: chain.Initial(v.Stage)}}
 	if published != nil {
-		if w.columns, w.rows.Data, err = statistics.RowsOf(published.Tensors, v.Of.Features.Size(), k); err != nil {
+		if w.Columns, w.Rows.Data, err = statistics.RowsOf(published.Tensors, v.Of.Features.Size(), k); err != nil {
 			return err
 		}
-		w.rows.Rows, w.rows.Cols = len(w.columns), k
+		w.Rows.Rows, w.Rows.Cols = len(w.Columns), k
 	}
 	v.occurring = w
 	if _, gated := judge.Split(v.Plan); gated && v.Stage == len(v.Plan.Stages)-1 {
@@ -64,87 +58,37 @@ func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
 	return list, nil
 }
 
-// gather writes the weights of columns that occur in a segment, and of the intercept, into dst.
-func (w *occurringWeights) gather(dst *kernel.Dense, columns []int32, ones bool) {
-	k := w.initial.Cols
-	n := len(columns)
-	if ones {
-		n++
-	}
-	dst.Reshape(n, k)
-	for i := range n {
-		column := int32(w.initial.Rows - 1)
-		if i < len(columns) {
-			column = columns[i]
-		}
-		if at, found := slices.BinarySearch(w.columns, column); found {
-			copy(dst.Row(i), w.rows.Row(at))
-		} else {
-			copy(dst.Row(i), w.initial.Row(int(column)))
-		}
-	}
-}
-
-// updateSparse sums what an update on sparse rows needs of them: of a stage of columns the gradient, in some visits the curvature and in
-// the first what bounds it; of a counted stage the counts.
-func (p *Processor) updateSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
-	sum, k := &accumulate.Sum{}, p.visit.Of.Classes
-	p.blocks = p.blocks[:0]
+// updateSparse sums what an update on sparse rows needs of them, or takes the rows themselves, if those are sent.
+func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
+	sum, of := &accumulate.Sum{}, rowsums.Segment{Partition: l.Partition.Partition(), Number: l.Index}
+	counts, first := p.visit.Of.Features.Counted(), p.visit.Number == 0
 	for _, b := range batches {
-		p.blocks = append(p.blocks, p.visit.Of.Features.ExpandSparse(b.Sparse))
-	}
-	p.occurring.Begin(p.blocks)
-	m, counts := p.occurring.Width(), p.visit.Of.Features.Counted()
-	if len(batches) == 0 {
-		m = 0
-	}
-	curved := !counts && online.HasCurvature(p.visit.Number, p.Plan.Update().Passes)
-	cross, curvature := make([]float64, m*k), []float64(nil)
-	if curved {
-		curvature = make([]float64, m*k)
-	}
-	squares, reach := make([]float64, m), make([]float64, m)
-	p.visit.occurring.gather(&p.rows, p.occurring.Columns(), m > len(p.occurring.Columns()))
-	for i, b := range batches {
 		if ctx.Err() != nil {
-			break // the visit is abandoned
+			return sum // the visit is abandoned
 		}
 		p.countOverflowed(sum, b.Overflowed)
 		p.advanceSparse(b)
-		block := p.occurring.Batch(i)
-		p.score.Reshape(b.Len(), k)
-		copy(p.score.Data, b.Score.Data)
-		kernel.MulAddSparse(p.score, block, p.rows)
-		sink.TakeBack(p.score, b.Score)
-		p.measure(sum, b.Rows, p.score)
-		if curved {
-			p.addCurvature(curvature, block, p.score, b.Fitted)
-		}
-		if counts {
-			b.Rows.Write(p.score)
-		} else {
-			b.Rows.Residuals(p.score)
-		}
-		kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
-		if p.visit.Number == 0 && !counts {
-			kernel.AddDiagonalSparse(squares, reach, block, b.Fitted)
-		}
-		p.judgeSparse(sum, b, block)
 		sum.Count(b.Examples, b.Checksum)
+		of.Batches = append(of.Batches, rowsums.Batch{Block: p.visit.Of.Features.ExpandSparse(b.Sparse), Before: b.Score, Rows: b.Rows,
+			Fitted: b.Fitted})
 	}
-	if m == 0 {
-		return sum
+	judged := p.judgesSparse()
+	if p.visit.sendsRows {
+		rowsums.Write(sum, of, p.visit.Stage > 0)
+		judged = judged && counts // else a visit with the final weights follows
 	}
-	if counts {
-		p.occurring.Table(sum, statistics.FieldCounted, cross)
-		return sum
+	if !p.visit.sendsRows || judged {
+		p.summer.Begin(of.Batches)
+		p.summer.Take(p.visit.occurring)
 	}
-	p.occurring.Table(sum, statistics.FieldGradient, cross)
-	if curved {
-		p.occurring.Table(sum, statistics.FieldCurvature, curvature)
+	if !p.visit.sendsRows {
+		p.summer.Sum(ctx, sum, rowsums.Stage{Link: p.visit.Of.Link, Counted: counts, Reaching: first && !counts,
+			Curved: !counts && online.HasCurvature(p.visit.Number, p.Plan.Update().Passes)})
 	}
-	if p.visit.Number == 0 {
-		p.occurring.Table(sum, statistics.FieldReach, reach)
+	for i, b := range batches {
+		if judged && ctx.Err() == nil {
+			p.judgeSparse(sum, b, i)
+		}
 	}
 	return sum
 }
@@ -161,36 +105,25 @@ func (p *Processor) advanceSparse(b *partition.Batch) {
 	}
 }
 
-// addCurvature adds Σ w x² h, where h is the second derivative of the loss in each score of a row, given what is predicted.
-func (p *Processor) addCurvature(sums []float64, block kernel.Sparse, predictions kernel.Dense, weights []float32) {
-	p.own.Reshape(predictions.Rows, predictions.Cols)
-	for i, v := range predictions.Data {
-		p.own.Data[i] = v * (1 - v)
-	}
-	from, to := block.Starts[0], block.Starts[block.Rows]
-	p.squared = append(p.squared[:0], make([]float32, to)...)
-	for i := from; i < to; i++ {
-		p.squared[i] = block.Values[i] * block.Values[i]
-	}
-	block.Values = p.squared
-	kernel.AddCrossSparse(sums, block, p.own, weights)
+// judgesSparse reports whether a segment has rows that the gate may be about, in a visit that judges them.
+func (p *Processor) judgesSparse() bool {
+	_, gated := judge.Split(p.Plan)
+	return gated && p.newest && p.visit.Stage == len(p.Plan.Stages)-1
 }
 
-// judgeSparse adds the losses of the version that the run makes, of the rows of a batch that the gate is about.
-func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, block kernel.Sparse) {
-	split, gated := judge.Split(p.Plan)
-	if !gated || !p.newest || p.visit.Stage < len(p.Plan.Stages)-1 || !slices.Contains(b.Rows.Splits, split) {
+// judgeSparse adds the losses of the version that the run makes, of the rows of batch i that the gate is about.
+func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) {
+	if split, _ := judge.Split(p.Plan); !slices.Contains(b.Rows.Splits, split) {
 		return
 	}
-	before, score := kernel.NewDense(b.Len(), p.score.Cols), kernel.NewDense(b.Len(), p.score.Cols)
+	k := p.visit.Of.Classes
+	before, score := kernel.NewDense(b.Len(), k), kernel.NewDense(b.Len(), k)
 	for _, of := range p.visit.own {
 		of.fitted.ScoresSparse(score, before, of.stage.Features.ExpandSparse(b.Sparse))
 		link.Convert(score, of.stage.Link, of.link, p.workspace.Link())
 		before, score = score, before
 	}
-	copy(score.Data, before.Data)
-	kernel.MulAddSparse(score, block, p.rows)
-	sink.TakeBack(score, before)
+	p.summer.Scores(score, before, i)
 	p.predict(b.Rows, score)
 	p.judgeOwn(sum, b.Rows.Slice(0, b.Examples), b.Offset, 0)
 }
@@ -215,7 +148,7 @@ func (p *Processor) occurringTerms(batches []*partition.Batch, predicted func(*p
 			kernel.AddCrossSparse(terms, p.occurring.Batch(i), p.own, b.Fitted)
 			continue
 		}
-		p.addCurvature(terms, p.occurring.Batch(i), predicted(b), b.Fitted)
+		p.summer.AddCurvature(terms, p.occurring.Batch(i), predicted(b), b.Fitted)
 	}
 	p.occurring.Table(sum, statistics.FieldOccurring, terms)
 	return sum

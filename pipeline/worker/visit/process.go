@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -43,8 +44,7 @@ type Processor struct {
 	gram            accumulate.Block // of a stage that is fitted in blocks
 	blocks          []kernel.Sparse
 
-	rows    kernel.Dense // of an update on sparse rows: the weights of the columns that occur
-	squared []float32    // the squares of their values
+	summer rowsums.Summer // of an update on sparse rows
 
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
 	own   kernel.Dense           // xᵀV
@@ -228,7 +228,7 @@ func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
 	var sample *accumulate.Sample
 	switch {
 	case p.visit.occurring != nil:
-		sum = p.updateSparse(ctx, batches)
+		sum = p.updateSparse(ctx, l, batches)
 	case p.visit.Number == wire.Growth:
 		sum, sample = p.sumGrowth(ctx, l, batches)
 	case p.visit.ByLeaves():

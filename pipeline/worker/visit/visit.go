@@ -6,10 +6,13 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages/prepare"
@@ -42,12 +45,13 @@ type Visit struct {
 	// ownBlocks says that the blocks of batches are of another stage, as this one is not yet due, so each processor makes
 	// the block of a batch in memory of its own.
 	ownBlocks bool
-	blocks    *blockVisit       // of a stage that is fitted in blocks
-	occurring *occurringWeights // of an update on sparse rows
-	own       []passed          // of an update on sparse rows: the stages before the last with their new weights
-	counts    []float32         // p × k, of a counted stage of a full run of a chain that has ended: what its weights are made of
-	totals    []float64         // k: their sums over the inputs
-	Offered   *model.Model      // of an update: the version that subscribers have, if the visit judges increments that are visited again
+	blocks    *blockVisit      // of a stage that is fitted in blocks
+	occurring *rowsums.Weights // of an update on sparse rows
+	sendsRows bool             // of such an update: the visit sends the rows in place of their sums
+	own       []passed         // of an update on sparse rows: the stages before the last with their new weights
+	counts    []float32        // p × k, of a counted stage of a full run of a chain that has ended: what its weights are made of
+	totals    []float64        // k: their sums over the inputs
+	Offered   *model.Model     // of an update: the version that subscribers have, if the visit judges increments that are visited again
 }
 
 // parts says what is summed: the Gram matrix, the rest, or both.
@@ -120,6 +124,14 @@ func (v *Visit) Twice() bool { return len(v.rounds) == 2 }
 
 // Calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.
 func (v *Visit) Calibrates() bool { return !v.Of.Link.HasGradient(v.Number) }
+
+// Kind returns the kind of the records that the visit sends beside Gram matrices and samples.
+func (v *Visit) Kind() wire.Kind {
+	if v.sendsRows {
+		return statistics.KindRows
+	}
+	return statistics.KindVisit
+}
 
 // Parts reports what a round of the visit sums: the Gram matrix, the rest, or both.
 func (v *Visit) Parts(round int) (gram, rest bool) {

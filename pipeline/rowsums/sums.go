@@ -1,0 +1,161 @@
+package rowsums
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// Stage says what is summed.
+type Stage struct {
+	Link     link.Link
+	Counted  bool // the counts, not the gradient
+	Curved   bool // the curvature too
+	Reaching bool // what bounds the curvature too
+}
+
+// Weights are those of a visit of an update on sparse rows: of columns that occur, and of all others those of the version before.
+type Weights struct {
+	Initial kernel.Dense // p × k
+	Columns []int32      // ascending; none in the first visit
+	Rows    kernel.Dense // m × k
+}
+
+// gather writes the weights of some columns, which ascend, into dst.
+func (w *Weights) gather(dst *kernel.Dense, columns []int32) {
+	dst.Reshape(len(columns), w.Initial.Cols)
+	at := 0 // in w.Columns
+	for i, column := range columns {
+		for at < len(w.Columns) && w.Columns[at] < column {
+			at++
+		}
+		if at < len(w.Columns) && w.Columns[at] == column {
+			copy(dst.Row(i), w.Rows.Row(at))
+		} else {
+			copy(dst.Row(i), w.Initial.Row(int(column)))
+		}
+	}
+}
+
+// Summer sums the batches of a segment. The zero value is ready for Begin. It uses its memory again after the next call of Begin. It
+// belongs to one goroutine.
+type Summer struct {
+	batches    []Batch
+	blocks     []kernel.Sparse
+	occurring  accumulate.Occurring
+	columns    []int32      // of the block that occur, ascending; the last may be that of ones
+	weights    kernel.Dense // of the columns that occur
+	score      kernel.Dense
+	curvatures kernel.Dense
+	squared    []float32
+	loss       []float32
+	predicted  []int32
+	scratch    link.Scratch
+}
+
+// Begin takes the batches that the next sums are of.
+func (s *Summer) Begin(batches []Batch) {
+	s.batches, s.blocks = batches, s.blocks[:0]
+	for i := range batches {
+		s.blocks = append(s.blocks, batches[i].Block)
+	}
+	s.occurring.Begin(s.blocks)
+	s.occurring.Ascend()
+	s.columns = s.occurring.Columns()
+	if s.occurring.Width() > len(s.columns) {
+		s.columns = append(s.columns[:len(s.columns):len(s.columns)], int32(s.blocks[0].Width()-1))
+	}
+}
+
+// Take takes the weights that the next sums are made with.
+func (s *Summer) Take(w *Weights) {
+	w.gather(&s.weights, s.columns)
+}
+
+// Scores makes dst the scores after the stage of a batch, given those before it.
+func (s *Summer) Scores(dst, before kernel.Dense, batch int) {
+	copy(dst.Data, before.Data)
+	kernel.MulAddSparse(dst, s.occurring.Batch(batch), s.weights)
+	sink.TakeBack(dst, before)
+}
+
+// Tables are sums with a row for each column that occurs. Those that were not asked for are nil.
+type Tables struct {
+	Columns   []int32   // m, ascending
+	Cross     []float64 // m × k: Σ w x (y − g)ᵀ, or the counts Σ w x yᵀ
+	Curvature []float64 // m × k
+	Reach     []float64 // m
+}
+
+// Sum adds the sums of the batches to sum. Once ctx ends, they are of no use.
+func (s *Summer) Sum(ctx context.Context, sum *accumulate.Sum, of Stage) {
+	t := s.Tables(ctx, sum, of)
+	name := statistics.FieldGradient
+	if of.Counted {
+		name = statistics.FieldCounted
+	}
+	s.occurring.Table(sum, name, t.Cross)
+	if t.Curvature != nil {
+		s.occurring.Table(sum, statistics.FieldCurvature, t.Curvature)
+	}
+	if t.Reach != nil {
+		s.occurring.Table(sum, statistics.FieldReach, t.Reach)
+	}
+}
+
+// Tables adds the losses of the batches to sum, and returns the sums of their columns. Once ctx ends, they are of no use.
+func (s *Summer) Tables(ctx context.Context, sum *accumulate.Sum, of Stage) Tables {
+	m, k := len(s.columns), s.weights.Cols
+	t := Tables{Columns: s.columns, Cross: make([]float64, m*k)}
+	if of.Curved {
+		t.Curvature = make([]float64, m*k)
+	}
+	var squares []float64
+	if of.Reaching {
+		squares, t.Reach = make([]float64, m), make([]float64, m)
+	}
+	for i := range s.batches {
+		if ctx.Err() != nil {
+			break
+		}
+		b, block := &s.batches[i], s.occurring.Batch(i)
+		s.score.Reshape(block.Rows, k)
+		s.Scores(s.score, b.Before, i)
+		s.loss, s.predicted = slices.Grow(s.loss[:0], block.Rows)[:block.Rows], slices.Grow(s.predicted[:0], block.Rows)[:block.Rows]
+		of.Link.Measure(s.score, b.Rows.Truth, s.loss, s.predicted, &s.scratch)
+		sum.AddLosses(b.Rows, s.loss, s.predicted, s.score)
+		if of.Curved {
+			s.AddCurvature(t.Curvature, block, s.score, b.Fitted)
+		}
+		if of.Counted {
+			b.Rows.Write(s.score)
+		} else {
+			b.Rows.Residuals(s.score)
+		}
+		kernel.AddCrossSparse(t.Cross, block, s.score, b.Fitted)
+		if of.Reaching {
+			kernel.AddDiagonalSparse(squares, t.Reach, block, b.Fitted)
+		}
+	}
+	return t
+}
+
+// AddCurvature adds Σ w x² h, where h is the second derivative of the loss in each score of a row, given what is predicted.
+func (s *Summer) AddCurvature(sums []float64, block kernel.Sparse, predictions kernel.Dense, weights []float32) {
+	s.curvatures.Reshape(predictions.Rows, predictions.Cols)
+	for i, v := range predictions.Data {
+		s.curvatures.Data[i] = v * (1 - v)
+	}
+	from, to := block.Starts[0], block.Starts[block.Rows]
+	s.squared = append(s.squared[:0], make([]float32, to)...)
+	for i := from; i < to; i++ {
+		s.squared[i] = block.Values[i] * block.Values[i]
+	}
+	block.Values = s.squared
+	kernel.AddCrossSparse(sums, block, s.curvatures, weights)
+}

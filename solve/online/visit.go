@@ -1,0 +1,33 @@
+package online
+
+import (
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// Visit is what a visit to a stage has summed of the new training rows, of the columns of the block that occur.
+type Visit struct {
+	Losses    statistics.Losses
+	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ
+	Curvature statistics.Occurring // m × k, of some visits
+	Reach     statistics.Occurring // m × 1, of the first visit
+	Counted   statistics.Occurring // m × k, of a counted stage
+}
+
+// VisitOf reads what a visit has summed, to a stage of a shape. An error says what is wrong with the sums.
+func VisitOf(sums wire.Tensors[float64], shape solve.Shape) (v Visit, err error) {
+	v.Losses = statistics.LossesOf(sums)[examples.Train]
+	for _, f := range []struct {
+		name string
+		k    int
+		to   *statistics.Occurring
+	}{{statistics.FieldGradient, shape.Classes, &v.Gradient}, {statistics.FieldCurvature, shape.Classes, &v.Curvature},
+		{statistics.FieldReach, 1, &v.Reach}, {statistics.FieldCounted, shape.Classes, &v.Counted}} {
+		if *f.to, err = statistics.OccurringOf(sums, f.name, shape.Columns, f.k); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
