@@ -24,19 +24,19 @@ type Sums struct {
 	Prior  float64 // D of no rows, in the columns that the ridge applies to
 	Grid   float64 // a power of 2
 	k      int
-	places map[int32]int // of the columns of which there are sums
-	values []float64     // k of each of these, without the prior
-	totals []float64     // k: over all columns but the intercept
+	places places
+	values []float64 // k of each of these, without the prior
+	totals []float64 // k: over all columns but the intercept
 }
 
 // NewSums returns the sums of no rows, of k classes.
 func NewSums(k int, prior, grid float64) *Sums {
-	return &Sums{Prior: prior, Grid: grid, k: k, places: map[int32]int{}, totals: make([]float64, k)}
+	return &Sums{Prior: prior, Grid: grid, k: k, totals: make([]float64, k)}
 }
 
 // Row returns the sums of a column of the examples (k), without the prior; nil: there are none.
 func (s *Sums) Row(column int32) []float64 {
-	at, any := s.places[column]
+	at, any := s.places.of(column)
 	if !any {
 		return nil
 	}
@@ -87,10 +87,8 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 // Add adds the terms of an increment, times a weight.
 func (s *Sums) Add(weight float64, t Terms) {
 	for i, column := range t.Columns {
-		at, any := s.places[column]
-		if !any {
-			at = len(s.places)
-			s.places[column] = at
+		at, had := s.places.add(column)
+		if !had {
 			s.values = append(s.values, make([]float64, s.k)...)
 		}
 		to := s.values[at*s.k:][:s.k]
@@ -108,7 +106,7 @@ func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
 
 // Clear makes s the sums of no rows.
 func (s *Sums) Clear() {
-	clear(s.places)
+	s.places.clear()
 	s.values = s.values[:0]
 	clear(s.totals)
 }
