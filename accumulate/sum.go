@@ -132,8 +132,9 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	s.Spread(nil)
 	for _, f := range o.fields {
 		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
-		if pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0; ok && !pairs && !sameTables(mine, f) && !sameRows(mine, f) &&
-			!slices.Equal(mine.Shape, o.occurring.shape(f)) {
+		pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0
+		same := slices.Equal(mine.Shape, o.occurring.shape(f)) && !statistics.ByColumn(f.Name) && !statistics.OfRows(f.Name)
+		if ok && !pairs && !sameTables(mine, f) && !sameRows(mine, f) && !same {
 			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
 	}

@@ -299,3 +299,15 @@ func TestMovedField(t *testing.T) {
 		t.Errorf("%v, %v", from.Tensors(), to.Tensors())
 	}
 }
+
+// Fields of columns that occur, and rows, have two dimensions: others on a topic are an error, also if both are alike.
+func TestMergeOfFlatTables(t *testing.T) {
+	for _, name := range []string{statistics.FieldGradient, statistics.FieldRowValues} {
+		flat := func() *Sum {
+			return NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(name, []float64{1, 2, 3, 4})})
+		}
+		if err := flat().Merge(flat()); !errors.As(err, new(*wire.ShapeError)) {
+			t.Errorf("%s: %v, expected a ShapeError", name, err)
+		}
+	}
+}

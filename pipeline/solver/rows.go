@@ -3,6 +3,8 @@ package solver
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -10,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/solver/report"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -35,6 +38,9 @@ func (s *Solver) rowsAreFewer(surveyed *accumulate.Sum) bool {
 func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent *accumulate.Sum) error {
 	shape := rowsums.Shape{Columns: f.shape.Columns, Inputs: f.shape.Penalised, Classes: f.shape.Classes, Task: s.plan.Task()}
 	segments, err := rowsums.Read(sent.Tensors(), shape)
+	if err == nil {
+		err = s.checkSent(f.number, segments, sent)
+	}
 	if err != nil {
 		return err
 	}
@@ -64,6 +70,23 @@ func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent
 		weights.Columns = step.Occurring
 		weights.Rows = kernel.Dense{Rows: len(step.Occurring), Cols: shape.Classes, Data: step.Rows}
 		f.sum, f.ended = accumulate.NewSum(sent.Coverage, sum.Tensors()), &step
+	}
+	return nil
+}
+
+// checkSent returns an error unless segments are of the partitions of a stage, and have as many rows as their records say.
+func (s *Solver) checkSent(stage int, segments []rowsums.Segment, sent *accumulate.Sum) error {
+	rows, spans := int64(0), s.spansOf(stage)
+	for _, of := range segments {
+		if !slices.ContainsFunc(spans, func(span coverage.Span) bool { return span.Partition == of.Partition }) {
+			return fmt.Errorf("%w: rows of partition %d, which the plan does not have", wire.ErrDamaged, of.Partition)
+		}
+		for _, b := range of.Batches {
+			rows += int64(b.Block.Rows)
+		}
+	}
+	if rows != sent.Rows {
+		return fmt.Errorf("%w: %d rows came, %d are covered", wire.ErrDamaged, rows, sent.Rows)
 	}
 	return nil
 }
