@@ -103,13 +103,17 @@ func (s *Solver) visitRows(ctx context.Context, f *fitting, of rowsums.Stage, se
 	sum = &accumulate.Sum{}
 	t := summers[0].Tables(ctx, sum, of)
 	v.Losses = statistics.LossesOf(sum.Tensors())[examples.Train]
-	table := statistics.Occurring{Columns: t.Columns, Values: t.Cross}
-	if of.Counted {
-		v.Counted = table
-		return sum, v, ctx.Err()
+	table := func(values []float64) statistics.Occurring {
+		if values == nil {
+			return statistics.Occurring{}
+		}
+		return statistics.Occurring{Columns: t.Columns, Values: values}
 	}
-	v.Gradient, v.Curvature = table, statistics.Occurring{Columns: t.Columns, Values: t.Curvature}
-	v.Reach = statistics.Occurring{Columns: t.Columns, Values: t.Reach}
+	if of.Counted {
+		v.Counted = table(t.Cross)
+	} else {
+		v.Gradient, v.Curvature, v.Reach = table(t.Cross), table(t.Curvature), table(t.Reach)
+	}
 	return sum, v, ctx.Err()
 }
 
