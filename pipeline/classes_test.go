@@ -77,7 +77,7 @@ func TestChainBeginsAfterForgottenRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Updates) != 2 || report.Updates[0].WindowRows != 60 {
+	if len(report.Updates) != 2 || report.Updates[0].WindowRows != 20 {
 		t.Errorf("versions %+v, expected one of the first three messages and one of the fourth", report.Updates)
 	}
 }
