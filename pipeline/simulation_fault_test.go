@@ -37,6 +37,7 @@ func (s *simulation) injectFault() {
 		n := s.random.IntN(len(all))
 		s.log.happen(expulsion, "member %d of %d is expelled from its group", n, len(all))
 		all[n].lose()
+		s.reassign(func() bool { return s.random.IntN(2) == 0 })
 	case 10:
 		topic := []string{s.topics.Statistics, s.topics.Examples}[s.random.IntN(2)]
 		if s.chooses && s.chain == nil {

@@ -113,10 +113,10 @@ func (s *simulation) activate(group []*simMembership, notified func() bool) {
 	}
 }
 
-// present returns the numbers of the members that have not left their group.
+// present returns the numbers of the members that have neither left their group nor been expelled from it.
 func (s *simulation) present(group []*simMembership) (numbers []int) {
 	for i, m := range group {
-		if !m.away {
+		if !m.away && m.err == nil {
 			numbers = append(numbers, i)
 		}
 	}
