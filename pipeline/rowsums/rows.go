@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // Batch is the rows of a message in the visits of an update.
@@ -91,19 +92,14 @@ func writeDense(sum *accumulate.Sum, name string, n, k int, batches []Batch, of 
 	}
 }
 
-// Shape is that of the stage that rows are of.
-type Shape struct {
-	Columns, Inputs, Classes int // of the block, of these inputs: the others are ones; of the scores
-	Task                     examples.Task
-}
-
-// Read is the inverse of [Write], of all segments whose fields follow each other. An error says what is wrong with the fields.
-func Read(t wire.Tensors[float64], shape Shape) (segments []Segment, err error) {
+// Read is the inverse of [Write], of all segments whose fields follow each other, given the shape and the task of the stage. An error says
+// what is wrong with the fields.
+func Read(t wire.Tensors[float64], shape solve.Shape, task examples.Task) (segments []Segment, err error) {
 	batches, err := matrix(t, statistics.FieldRowBatches, 3)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{shape: shape}
+	r := reader{shape: shape, task: task}
 	if r.facts, err = matrix(t, statistics.FieldRowFacts, facts); err != nil {
 		return nil, err
 	}
@@ -116,7 +112,7 @@ func Read(t wire.Tensors[float64], shape Shape) (segments []Segment, err error) 
 			return nil, err
 		}
 	}
-	if shape.Task == examples.SeveralLabels && n > 0 {
+	if task == examples.SeveralLabels && n > 0 {
 		if r.targets, err = t.Shaped(statistics.FieldRowTargets, n, shape.Classes); err != nil {
 			return nil, err
 		}
@@ -153,16 +149,17 @@ func matrix(t wire.Tensors[float64], name string, columns int) ([]float64, error
 
 // reader has what is left of the fields.
 type reader struct {
-	shape                          Shape
+	shape                          solve.Shape
+	task                           examples.Task
 	facts, values, scores, targets []float64
 }
 
 // batch takes the next n rows.
 func (r *reader) batch(n int) (b Batch, err error) {
 	k := r.shape.Classes
-	b.Block = kernel.Sparse{Cols: r.shape.Inputs, Ones: r.shape.Columns > r.shape.Inputs, Rows: n, Starts: make([]int, 1, n+1)}
+	b.Block = kernel.Sparse{Cols: r.shape.Penalised, Ones: r.shape.Columns > r.shape.Penalised, Rows: n, Starts: make([]int, 1, n+1)}
 	b.Before, b.Fitted = kernel.NewDense(n, k), make([]float32, n)
-	b.Rows = accumulate.Rows{Task: r.shape.Task, Weights: make([]float32, n), Splits: make([]examples.Split, n)}
+	b.Rows = accumulate.Rows{Task: r.task, Weights: make([]float32, n), Splits: make([]examples.Split, n)}
 	b.Rows.Classes = make([]int32, n)
 	for row := range n {
 		f := r.facts[:facts]
@@ -178,8 +175,8 @@ func (r *reader) batch(n int) (b Batch, err error) {
 		last := -1.0
 		for range int(f[0]) {
 			column, value := r.values[0], r.values[1]
-			if r.values = r.values[2:]; !(column > last && column < float64(r.shape.Inputs)) || column != math.Trunc(column) {
-				return b, fmt.Errorf("%w: column %v of a row, after %v of %d", wire.ErrDamaged, column, last, r.shape.Inputs)
+			if r.values = r.values[2:]; !(column > last && column < float64(r.shape.Penalised)) || column != math.Trunc(column) {
+				return b, fmt.Errorf("%w: column %v of a row, after %v of %d", wire.ErrDamaged, column, last, r.shape.Penalised)
 			}
 			last = column
 			b.Block.Columns, b.Block.Values = append(b.Block.Columns, int32(column)), append(b.Block.Values, float32(value))

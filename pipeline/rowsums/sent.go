@@ -27,7 +27,7 @@ type Rows struct {
 // Sent reads the rows that were sent of partitions, which have a span each, and whose sums a tree adds. The error wraps [wire.ErrDamaged]
 // if they are of other partitions, or not as many as their records cover: they would be missing from the weights.
 func Sent(sent *accumulate.Sum, shape solve.Shape, task examples.Task, spans coverage.Spans, tree coverage.Tree) (*Rows, error) {
-	segments, err := Read(sent.Tensors(), Shape{Columns: shape.Columns, Inputs: shape.Penalised, Classes: shape.Classes, Task: task})
+	segments, err := Read(sent.Tensors(), shape, task)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve/online"
 )
 
 // Stage says what is summed.
@@ -17,6 +18,11 @@ type Stage struct {
 	Counted  bool // the counts, not the gradient
 	Curved   bool // the curvature too
 	Reaching bool // what bounds the curvature too
+}
+
+// StageOf returns what visit number, of so many passes, sums for a stage of a link.
+func StageOf(l link.Link, counted bool, number, passes int) Stage {
+	return Stage{Link: l, Counted: counted, Reaching: number == 0 && !counted, Curved: !counted && online.HasCurvature(number, passes)}
 }
 
 // Weights are those of a visit of an update on sparse rows: of columns that occur, and of all others those of the version before.

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/online"
 )
 
 // An update on sparse rows has few of them, and sums of as many columns as occur. NEWS20, 500 rows of 80 words and 20 classes: 0.7 MB of
@@ -38,8 +37,7 @@ func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent
 	}
 	weights := rowsums.Weights{Initial: kernel.Dense{Rows: f.shape.Columns, Cols: f.shape.Classes, Data: first.W}}
 	for number, step := 0, first; !step.Final; number++ {
-		of := rowsums.Stage{Link: f.stage.Link, Counted: f.shape.Counted, Reaching: number == 0 && !f.shape.Counted,
-			Curved: !f.shape.Counted && online.HasCurvature(number, s.plan.Update().Passes)}
+		of := rowsums.StageOf(f.stage.Link, f.shape.Counted, number, s.plan.Update().Passes)
 		sum, visit, err := rows.Visit(ctx, of, &weights)
 		if err != nil {
 			return err

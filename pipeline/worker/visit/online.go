@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/bayes"
-	"github.com/stagewise/stagewise/solve/online"
 )
 
 // readOccurring reads the weights that a visit of an update on sparse rows is made with. A visit to the last stage can tell how the new
@@ -61,7 +60,7 @@ func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
 // updateSparse sums what an update on sparse rows needs of them, or takes the rows themselves, if those are sent.
 func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
 	sum, of := &accumulate.Sum{}, rowsums.Segment{Partition: l.Partition.Partition(), Number: l.Index}
-	counts, first := p.visit.Of.Features.Counted(), p.visit.Number == 0
+	counts := p.visit.Of.Features.Counted()
 	for _, b := range batches {
 		if ctx.Err() != nil {
 			return sum // the visit is abandoned
@@ -82,8 +81,7 @@ func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*p
 		p.summer.Take(p.visit.occurring)
 	}
 	if !p.visit.sendsRows {
-		p.summer.Sum(ctx, sum, rowsums.Stage{Link: p.visit.Of.Link, Counted: counts, Reaching: first && !counts,
-			Curved: !counts && online.HasCurvature(p.visit.Number, p.Plan.Update().Passes)})
+		p.summer.Sum(ctx, sum, rowsums.StageOf(p.visit.Of.Link, counts, p.visit.Number, p.Plan.Update().Passes))
 	}
 	for i, b := range batches {
 		if judged && ctx.Err() == nil {
