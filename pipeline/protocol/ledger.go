@@ -40,13 +40,14 @@ type Ledger struct {
 	versionsSwept int64                 // see schemas.Ledger
 	damaged       []error               // why messages were skipped
 
-	covered   int64               // a ledger on the topic covers what comes before this offset, but for the ends of runs
-	chained   *schemas.ChainedRun // whose plan counted last; nil: there is none
-	overtaken map[string]bool     // runs of a chain that do not count, and have no end on the topic: see takeChained
-	uncertain map[string]bool     // runs whose ends may be before covered: see Ledger.Uncertain
-	written   int                 // messages since the latest ledger on the topic
-	bytes     int64               // of them
-	snapshot  int64               // bytes of that ledger
+	covered   int64                   // a ledger on the topic covers what comes before this offset, but for the ends of runs
+	chained   *schemas.ChainedRun     // whose plan counted last; nil: there is none
+	ended     map[string]*schemas.End // before what a ledger on the topic covers: of runs whose plans come after it
+	overtaken map[string]bool         // runs of a chain that do not count, and have no end on the topic: see takeChained
+	uncertain map[string]bool         // runs whose ends may be before covered: see Ledger.Uncertain
+	written   int                     // messages since the latest ledger on the topic
+	bytes     int64                   // of them
+	snapshot  int64                   // bytes of that ledger
 }
 
 // fold adds a message, and remembers why it was skipped if it is damaged.

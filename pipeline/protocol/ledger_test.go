@@ -279,6 +279,51 @@ func TestPlanAndEndAgain(t *testing.T) {
 	}
 }
 
+// If the plan of a run that has ended is written again behind a ledger that covers its end, and a role that missed the end writes it again
+// while another run goes on, that run still begins where its plan says: its records come before the second end. A role that follows the
+// topic doesn't know the first end, so it asks before it begins that run.
+func TestEndAgainBesideARun(t *testing.T) {
+	client, first, second := newTestClient(), testPlan(1), testPlan(2)
+	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
+	endOf := func(weights int64) wire.Message {
+		return (&schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: weights}}).Message()
+	}
+	ledger := &schemas.Ledger{Before: 2}
+	write(t, client, planOf(first), endOf(5))
+	write(t, client, append(documents(t, ledger.Messages), planOf(first), planOf(second))...)
+	follower, err := client.ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := endOf(9)
+	write(t, client, again)
+	l, err := client.ReadLedger(t.Context())
+	if err != nil || !slices.Equal(unfinished(l), []string{second.Run()}) || l.Uncertain(second.Run()) {
+		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+	}
+	if since := l.Plan(second.Run()).Since; since.Weights != 0 {
+		t.Errorf("the second run begins at %d of weights, its plan says 0", since.Weights)
+	}
+	if err := follower.Add(Message{Message: again, Offset: follower.Next}); err != nil {
+		t.Fatal(err)
+	}
+	if since := follower.Plan(second.Run()).Since; since.Weights != 0 {
+		t.Errorf("the second run begins at %d of weights for a follower, its plan says 0", since.Weights)
+	}
+
+	// Who has read the ledger, and follows what comes after it, can't know it.
+	behind := client.newLedger()
+	if err := client.restore(t.Context(), behind, ledger, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []wire.Message{planOf(first), planOf(second), again} {
+		behind.fold(Message{Message: m, Offset: behind.Next})
+	}
+	if !behind.Uncertain(second.Run()) {
+		t.Error("a follower of the topic is certain where the second run begins")
+	}
+}
+
 // If a client writes the plan of a run of a chain again after the run has ended and another was planned, and compaction
 // removes the first copy, the run still ended as it did: the run after it has not taken its turn.
 func TestPlanOfAChainBehindItsEnd(t *testing.T) {

@@ -52,48 +52,63 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 		if latest == nil && from > first {
 			continue
 		}
-		l := c.newLedger()
-		if latest != nil {
-			if err := c.restore(ctx, l, latest, from); err != nil {
+		l, err := c.foldLedger(ctx, latest, messages, from, nil)
+		if err != nil {
+			return nil, err
+		}
+		if len(l.uncertain) > 0 {
+			ends, err := c.earlierEnds(ctx, l)
+			if err != nil {
 				return nil, err
 			}
-		}
-		for _, m := range messages {
-			if latest == nil || m.Offset >= latest.Before {
-				l.fold(m)
+			if len(ends) > 0 {
+				if l, err = c.foldLedger(ctx, latest, messages, from, ends); err != nil {
+					return nil, err
+				}
 			}
+			clear(l.uncertain)
 		}
 		l.Next = end
-		if latest != nil {
-			if err := c.findEnds(ctx, l); err != nil {
-				return nil, err
-			}
-		}
 		return l, nil
 	}
 }
 
-// findEnds finds the ends of runs whose plans are on the topic twice. A client writes again if it got no answer, and by then the run
-// may have ended, and a ledger may cover its end.
-func (c *Client) findEnds(ctx context.Context, l *Ledger) error {
+// foldLedger returns what the latest ledger says, nil if there is none, and the messages that come after what that covers. The messages
+// begin at an offset. Runs that have ended before all that are given with their ends.
+func (c *Client) foldLedger(ctx context.Context, latest *schemas.Ledger, messages []Message, from int64, ended map[string]*schemas.End) (
+	*Ledger, error) {
+	l := c.newLedger()
+	l.ended = ended
+	if latest != nil {
+		if err := c.restore(ctx, l, latest, from); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range messages {
+		if latest == nil || m.Offset >= latest.Before {
+			l.fold(m)
+		}
+	}
+	return l, nil
+}
+
+// earlierEnds returns the ends, before what a ledger covers, of runs whose plans are on the topic twice. A client writes again if it got no
+// answer, and by then the run may have ended, and a ledger may cover its end. A role that did not know that may have ended the run a second
+// time. The first end says where the run after it begins, so the second one must not be taken for the first.
+func (c *Client) earlierEnds(ctx context.Context, l *Ledger) (map[string]*schemas.End, error) {
+	ends := map[string]*schemas.End{}
 	for _, run := range slices.Sorted(maps.Keys(l.uncertain)) {
 		err := c.Remaining(ctx, l.topic, 0, l.Plan(run).Since.Plans, l.covered, func(m Message) error {
-			if end := EndOf(m.Message); end != nil && end.Run == run {
-				if known := l.ends[run]; known != nil && !l.overtaken[run] && !outranks(end.State, known.State) {
-					return nil
-				}
-				l.ends[run] = end
-				delete(l.overtaken, run)
-				l.plans[l.index(run)].Plan = l.plans[l.index(run)].written
+			if end := EndOf(m.Message); end != nil && end.Run == run && (ends[run] == nil || outranks(end.State, ends[run].State)) {
+				ends[run] = end
 			}
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	clear(l.uncertain)
-	return nil
+	return ends, nil
 }
 
 // latestLedger returns the ledger among the messages that is complete last; nil if there is none. A ledger that covers what comes after

@@ -41,6 +41,9 @@ func (l *Ledger) takePlan(m Message) error {
 		if plan.Since.Plans < l.covered {
 			l.uncertain[run] = true
 		}
+		if end := l.ended[run]; end != nil {
+			l.ends[run] = end
+		}
 		if plan.Chain != nil {
 			l.takeChained(run, plan.Chain)
 		}
@@ -97,6 +100,9 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 		since := end.Since
 		since.Plans = l.plans[i].Since.Plans
 		l.setSince(i, since)
+		if l.uncertain[end.Run] { // which may have ended before: then this end says nothing
+			l.uncertain[l.plans[i].place.Run] = true
+		}
 	}
 }
 
