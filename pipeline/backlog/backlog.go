@@ -161,7 +161,10 @@ func (b *Backlog) Follow(sources []schemas.SourceSeal, progress []schemas.Source
 }
 
 func (b *Backlog) restart(late lateSources) {
-	b.late, b.read = late, slices.Clone(b.ends)
+	b.late = late
+	for n := range b.read {
+		b.read[n] = b.End(n)
+	}
 	clear(b.ahead)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -18,9 +19,13 @@ import (
 type fakeTopic struct {
 	offsets [][]int64
 	read    int // messages
+	asked   coverage.Spans
 }
 
-func (t *fakeTopic) Range(s coverage.Span) protocol.Reader { return &fakeReader{t, s} }
+func (t *fakeTopic) Range(s coverage.Span) protocol.Reader {
+	t.asked = append(t.asked, s)
+	return &fakeReader{t, s}
+}
 
 func (t *fakeTopic) Examples(int, protocol.Message) (*examples.Batch, error) {
 	return nil, errors.New("no rows")
@@ -111,6 +116,23 @@ func TestDeletedOffsetsAreLost(t *testing.T) {
 	}
 	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4 [1]@0–2]" {
 		t.Errorf("the cut has %s", got)
+	}
+}
+
+// If the runs so far have nothing of a partition, which began behind offset 0, and a source comes to count, the messages that are there are
+// cut, and none before them is asked for.
+func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
+	topic := &fakeTopic{offsets: [][]int64{{6, 7}, {0, 1}}}
+	b := New(topic, nil)
+	b.Begin([]int64{6, 0}, []int64{0, 2}, nil)
+	b.Refresh(topic.bounds())
+	b.Follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())
+	topic.asked = coverage.Spans{}
+	if got, want := cutAll(t, b), "[[0]@6–8]"; fmt.Sprint(got) != want {
+		t.Errorf("cut %v, expected %s", got, want)
+	}
+	if topic.asked[0].From != 6 {
+		t.Errorf("asked for %v", topic.asked)
 	}
 }
 
