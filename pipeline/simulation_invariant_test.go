@@ -89,12 +89,22 @@ func (s *simulation) note(m wire.Message) {
 	case m.Kind() == schemas.KindRemoval:
 		s.versions = slices.DeleteFunc(s.versions, func(p schemas.Place) bool { return p.Run == m.Run() })
 		s.removed[m.Run()] = true
+		if removal, err := schemas.DecodeJSON[schemas.Removal](m); err != nil {
+			s.fail("%v", err)
+		} else {
+			s.removedRuns[removal.Version] = removal.Run
+		}
 	case end != nil:
 		states, state := []string{"", schemas.Failed, schemas.Cancelled, schemas.Done}, end.State
 		taken := func(p schemas.Place) bool { return p.Version == end.Version.Version }
 		others := func(p schemas.Place) bool { return taken(p) && p.Run != end.Run }
-		if end.Version != nil && slices.ContainsFunc(s.versions, others) {
-			state = schemas.Cancelled // another run has made the version with that number
+		again := false // another run has made the version with that number
+		if end.Version != nil {
+			removed := s.removedRuns[end.Version.Version]
+			again = slices.ContainsFunc(s.versions, others) || removed != "" && removed != end.Run
+		}
+		if again {
+			state = schemas.Cancelled
 		}
 		if state == schemas.Failed && s.chained[end.Run] != "" && !s.dataLost {
 			s.fail("run %s of the chain failed, though no data was lost: %s", end.Run, end.Reason)
@@ -112,7 +122,7 @@ func (s *simulation) note(m wire.Message) {
 		if s.places[*end.Version] = true; end.Version.Withheld {
 			s.log.count(withholding)
 		}
-		if !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
+		if !again && !s.removed[end.Run] && !slices.ContainsFunc(s.versions, taken) {
 			s.versions = append(s.versions, *end.Version)
 		}
 	}

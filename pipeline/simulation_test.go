@@ -442,13 +442,14 @@ type simulation struct {
 
 	ledgerMessages int // see protocol.Client
 
-	runs     []string               // ids of submitted runs, each once
-	ends     map[string]string      // the states in which runs ended, by id
-	versions []schemas.Place        // that were made and not removed
-	places   map[schemas.Place]bool // where any end says that a version is
-	leaving  map[string]bool        // runs of whose versions a manifest was removed
-	removed  map[string]bool        // runs whose versions were removed
-	outcomes []string               // what submitters saw: the states of their runs' ends
+	runs        []string               // ids of submitted runs, each once
+	ends        map[string]string      // the states in which runs ended, by id
+	versions    []schemas.Place        // that were made and not removed
+	places      map[schemas.Place]bool // where any end says that a version is
+	leaving     map[string]bool        // runs of whose versions a manifest was removed
+	removed     map[string]bool        // runs whose versions were removed
+	removedRuns map[int]string         // these runs by the numbers of their versions
+	outcomes    []string               // what submitters saw: the states of their runs' ends
 
 	settings   map[string]map[string]string // of topics
 	ordered    bool                         // operators have changed something
@@ -464,7 +465,8 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 		scenario: sc, settings: simSettings(sc.job), topics: protocol.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)),
 		log:   &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
 		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{}, leaving: map[string]bool{},
-		warm: map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{},
+		removedRuns: map[int]string{},
+		warm:        map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{},
 		turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]wire.Digest{}, quarantined: map[string]bool{},
 		places: map[schemas.Place]bool{},
 	}

@@ -32,6 +32,7 @@ type Ledger struct {
 	incomplete    map[string]bool       // names of sources that a run found to lack messages
 	versions      []schemas.Place       // by number
 	removed       map[string]bool       // runs whose versions were removed
+	removedRuns   map[int]string        // these runs by the numbers of their versions
 	passedOver    map[string]bool       // runs whose versions are not whole: see PassOver
 	highest       int                   // the highest number of a version, removed or not
 	pinned        string                // the run of the last pin; "": none is pinned
@@ -115,6 +116,7 @@ func (l *Ledger) take(m Message) error {
 			return err
 		}
 		l.removed[removal.Run] = true
+		l.removedRuns[removal.Version] = removal.Run
 		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
 	case schemas.KindPin:
 		pin, err := codec.DecodeJSON[schemas.Pin](l.codec, m.Message)

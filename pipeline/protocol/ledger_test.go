@@ -372,6 +372,29 @@ func TestEndThatCounts(t *testing.T) {
 	}
 }
 
+// If a solver that had not read that its run failed finishes it, and another run has made the version of that number, there is no other
+// version of the number, though the first one was removed.
+func TestNumberOfARemovedVersion(t *testing.T) {
+	l, err := newTestClient().ReadLedger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := func(run string) wire.Message {
+		end := schemas.End{Run: run, State: schemas.Done, Version: &schemas.Place{Run: run, Version: 2}}
+		return end.Message()
+	}
+	failed := schemas.End{Run: "slow", State: schemas.Failed}
+	removal := schemas.Removal{Run: "quick", Version: 2}
+	for _, m := range []wire.Message{failed.Message(), done("quick"), removal.Message(), done("slow"), done("quick")} {
+		if err := l.Add(Message{Message: m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if versions, end := l.Versions(), l.End("slow"); len(versions) > 0 || end.State != schemas.Cancelled || l.End("quick").State != schemas.Done {
+		t.Errorf("versions %v, the slow run is %s, the other %s", versions, end.State, l.End("quick").State)
+	}
+}
+
 // Of an end that somebody has read and those that the ledger has, one counts: whatever the ledger knows only in summary, a run that is
 // done stays done, unless another run has the version of its number.
 func TestCounting(t *testing.T) {

@@ -113,12 +113,16 @@ func (l *Ledger) setSince(i int, since schemas.Since) {
 	l.plans[i].Plan = &plan
 }
 
-// unlessTaken returns an end, or, if another run has made the version of its number, a cancellation in its place.
+// unlessTaken returns an end, or, if another run has made the version of its number, removed since or not, a cancellation in its place.
 func (l *Ledger) unlessTaken(end *schemas.End) *schemas.End {
 	if end.Version == nil {
 		return end
 	}
-	if at, taken := l.version(end.Version.Version); !taken || l.versions[at].Run == end.Version.Run {
+	run := l.removedRuns[end.Version.Version]
+	if at, there := l.version(end.Version.Version); there {
+		run = l.versions[at].Run
+	}
+	if run == "" || run == end.Version.Run {
 		return end
 	}
 	cancelled := *end
