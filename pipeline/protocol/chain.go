@@ -33,6 +33,7 @@ type Chain struct {
 	digests   []wire.Digest                         // of the survey's result, then of weights
 	early     map[wire.Digest]*wire.Record[float32] // by the parent that they wait for, the first
 	collector wire.Collector[float32]
+	next      int64                 // offset after what was read of the weights topic
 	initial   map[int][]float32     // W that stages begin at in a warm start
 	extended  map[int][]float32     // of an update on sparse rows: see Initial
 	ridges    map[int]schemas.Ridge // that these were fitted with

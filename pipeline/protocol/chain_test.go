@@ -277,6 +277,18 @@ func TestExpiredWeights(t *testing.T) {
 		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
 			t.Errorf("the first %d records are gone before who waits for them has read any: %v", first, err)
 		}
+		for read := range len(records) + 1 { // the others may have come while nobody read them, as the last one that is gone
+			c := NewChain(plan, client.Codec, event.Ignore{})
+			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
+				if _, err := c.Follow(Message{Message: m, Offset: int64(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := c.RenewUnread(t.Context(), client)
+			if expired := errors.As(err, new(*ExpiredError)); expired != (first > read) || !expired && (err != nil || c.Head() != head) {
+				t.Errorf("the first %d records are gone, of which %d were read: %v", first, read, err)
+			}
+		}
 		client.Log = client.Log.(expiring).memoryLog
 	}
 	plan.Since.Weights = int64(len(records)) // what has expired is of earlier runs

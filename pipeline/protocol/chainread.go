@@ -36,7 +36,14 @@ func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err
 	if err != nil {
 		return 0, 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
 	}
+	c.next = end
 	return first, end, nil
+}
+
+// Follow adds the message that comes next to a subscription of the weights topic, as [Chain.Add] does.
+func (c *Chain) Follow(m Message) (grown bool, err error) {
+	c.next = m.Offset + 1
+	return c.Add(m.Message)
 }
 
 // Differs reports whether the weights topic has another chain of the run than this one: whether the newest record that
@@ -61,6 +68,20 @@ func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err er
 		return differs, err
 	}
 	_, err = c.Read(ctx, client)
+	return false, err
+}
+
+// RenewUnread is [Chain.Renew] for who waits for a record that another process writes. The error is an *[ExpiredError] too if that record
+// may have expired: the topic begins behind what was read of it, and has no record that comes next.
+func (c *Chain) RenewUnread(ctx context.Context, client *Client) (differs bool, err error) {
+	head, next := c.Head(), c.next
+	if differs, err = c.Renew(ctx, client); err != nil || differs || c.Head() != head {
+		return differs, err
+	}
+	first, _, err := client.Log.Bounds(ctx, client.Topics.Weights, 0)
+	if err == nil && first > next {
+		err = &ExpiredError{c.Run, client.Topics.Weights, first}
+	}
 	return false, err
 }
 

@@ -213,7 +213,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 		s.take(m)
 		return false, nil
 	case d.Topic == s.Topics.Weights:
-		grown, err := s.chain.Add(m)
+		grown, err := s.chain.Follow(d.Message)
 		if grown {
 			s.grown()
 		}

@@ -174,7 +174,11 @@ func (e *StoppedError) Report(ctx context.Context) error {
 		if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
 			return err
 		}
-		if differs, err := w.chain.Renew(ctx, w.Client); err != nil || differs || w.chain.Head() != e.failure.Parent {
+		differs, err := w.chain.RenewUnread(ctx, w.Client)
+		if errors.As(err, new(*protocol.ExpiredError)) {
+			err = nil
+		}
+		if err != nil || differs || w.chain.Head() != e.failure.Parent {
 			return err
 		}
 	}
@@ -213,7 +217,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 				return err
 			}
 			head := w.chain.Head()
-			differs, err := w.chain.Renew(ctx, w.Client)
+			differs, err := w.chain.RenewUnread(ctx, w.Client)
 			if err != nil {
 				return err
 			}
@@ -261,7 +265,7 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 		case d.Topic == w.Topics.Plans && protocol.Ends(d.Message.Message, w.run):
 			return runEnded, nil
 		case d.Topic == w.Topics.Weights:
-			if grown, err := w.chain.Add(d.Message.Message); err != nil || grown {
+			if grown, err := w.chain.Follow(d.Message); err != nil || grown {
 				return chainGrown, err
 			}
 		}
