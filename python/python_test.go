@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -27,25 +28,51 @@ type python struct {
 // options are keys of a configuration. JSON is YAML.
 type options map[string]any
 
-// newPython installs the package, and builds the program.
+// newPython returns the package and the program, which the first test installs and builds.
 func newPython(t testing.TB) *python {
 	t.Helper()
-	p := &python{TB: t, interpreter: os.Getenv("STAGEWISE_PYTHON"), folder: t.TempDir(), packages: t.TempDir()}
+	p := &python{TB: t, interpreter: os.Getenv("STAGEWISE_PYTHON"), folder: t.TempDir()}
 	if p.interpreter == "" {
 		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	}
-	p.program = filepath.Join(t.TempDir(), "stagewise")
-	if out, err := exec.Command("go", "build", "-o", p.program, "../cmd/stagewise").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	source := t.TempDir() // as building leaves files beside the source
-	if err := os.CopyFS(source, os.DirFS(".")); err != nil {
+	if err := install(); err != nil {
 		t.Fatal(err)
 	}
-	p.run("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--target",
-		p.packages, source)
+	p.program, p.packages = filepath.Join(installed(), "stagewise"), filepath.Join(installed(), "packages")
 	return p
 }
+
+// TestMain removes what the tests have installed.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := os.RemoveAll(installed()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// installed is the folder of the program and the package: to link the one takes seconds, and pip takes as long for the other.
+func installed() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("stagewise-python-%d", os.Getpid()))
+}
+
+var install = sync.OnceValue(func() error {
+	source := filepath.Join(installed(), "source") // as building leaves files beside the source
+	if err := os.CopyFS(source, os.DirFS(".")); err != nil {
+		return err
+	}
+	for _, command := range [][]string{
+		{"go", "build", "-o", filepath.Join(installed(), "stagewise"), "../cmd/stagewise"},
+		{os.Getenv("STAGEWISE_PYTHON"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
+			"--target", filepath.Join(installed(), "packages"), source},
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", command, err, out)
+		}
+	}
+	return nil
+})
 
 // run runs Python in the folder of the package's source, and returns what it writes to its standard output.
 func (p *python) run(arguments ...string) []byte {

@@ -5,7 +5,7 @@
 #   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (3000)
-#   mnist   tests tagged mnist: accuracy on all of MNIST              kafka  tests tagged kafka, on real brokers and with Python
+#   kafka   tests tagged kafka, on real brokers and with Python       mnist  tests tagged mnist: accuracy on all of MNIST
 #   python  tests tagged python: the package in python, that it predicts what the program predicts, and trains from a wheel; exports
 #   page    tests tagged page: the page, in a headless browser
 #   cluster  tests tagged cluster, on three brokers of their own            chaos  fault campaigns: RUNS runs and chains on three brokers, and with the embedded one (1)
@@ -18,6 +18,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
 . scripts/install.sh
+
+# As releases and wheels are built: they and the tests share what is compiled, which a second clone finds in the cache too.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
 
 # The packages with goroutines. The other packages start none, and kernels are twenty times slower under the detector.
 concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve ./score ./page"
@@ -63,9 +66,11 @@ format() {
   [ -z "$files" ] || fail "not formatted by gofmt: $files"
 }
 
+# Other processors have other files of the kernels.
 vet() {
   less_garbage
   go vet -tags $tags ./...
+  GOARCH=arm64 CGO_ENABLED=0 go vet ./internal/kernel
 }
 
 # As vet. The tag noblas exchanges files of the kernels: a name there is unused if it is so with and without it, so staticcheck merges what it
@@ -99,7 +104,7 @@ race() {
   # messages, a few rows do what thousands do; of servers, a few requests do what floods do. Those that compare
   # weights and errors reach no line of pipeline that others do not reach.
   # shellcheck disable=SC2086 # a list of packages
-  CGO_ENABLED=1 go test -race -vet=off -timeout 20m -skip '^Test(Simulation|SchedulesDependOnTheirSeedsAlone|ChainMemoryIsBounded|ChainMergesIncrements|ChainLearnsSourcesSealedLate|ChainCountsRepeatedRowsOfATopicOnce|ChainRemovesWhatItNoLongerNeeds|GateJudgesTheVersion|GateOffersVersionsOfAStationaryStream|GateWithholdsWorseVersions|UpdateForgets|ManyRuns|ManySources|ParquetBatches|Verify|ChainDependsOnTheLogAlone|DecompressionBombs|LIBSVMBatches|OddData|BatchesFitMessages|HostileRecords|HostileMessages|ReportOfManyClasses|FallbackPredictsTheSame|BadMessagesAreNotKept|ChainGoesOnAfterOtherRuns|SearchHasTheWeightsOfSeparateRuns|ForgottenRowsWeighNothing|RunLearns|LinksThatChangeKeepWhatWasLearnt|ChosenRidgesAreThoseNumbers|WeightTwoIsTheExampleTwice|NumericsRevision|WarmStartKeepsRidges|ManyBadMessages|HostileClients|CompressedBodies|GateComparesByRevisitedRows|LongWindowsAreJoined|DecayedWindowsEnd|WindowsOfAnyNumberOfUpdatesHaveRoom|ManyLaterLabels|SparseChainDependsOnTheLogAlone|ManyUpdatesWithRoomForFewTerms|RowOfAnySize|RowThatOverflowsCostsItself|(Train|Chain|Search)Chooses(Stages|Preparation)|ScaleByExamplesAndStages)$' $concurrent
+  CGO_ENABLED=1 go test -race -vet=off -timeout 20m -skip '^Test(Simulation|SchedulesDependOnTheirSeedsAlone|ChainMemoryIsBounded|ChainMergesIncrements|ChainLearnsSourcesSealedLate|ChainCountsRepeatedRowsOfATopicOnce|ChainRemovesWhatItNoLongerNeeds|GateJudgesTheVersion|GateOffersVersionsOfAStationaryStream|GateWithholdsWorseVersions|UpdateForgets|ManyRuns|ManySources|ParquetBatches|Verify|ChainDependsOnTheLogAlone|DecompressionBombs|LIBSVMBatches|OddData|BatchesFitMessages|HostileRecords|HostileMessages|ReportOfManyClasses|FallbackPredictsTheSame|BadMessagesAreNotKept|ChainGoesOnAfterOtherRuns|SearchHasTheWeightsOfSeparateRuns|ForgottenRowsWeighNothing|RunLearns|LinksThatChangeKeepWhatWasLearnt|ChosenRidgesAreThoseNumbers|WeightTwoIsTheExampleTwice|NumericsRevision|WarmStartKeepsRidges|ManyBadMessages|HostileClients|CompressedBodies|GateComparesByRevisitedRows|LongWindowsAreJoined|DecayedWindowsEnd|WindowsOfAnyNumberOfUpdatesHaveRoom|ManyLaterLabels|MemoryOfWhatWaits|SparseChainDependsOnTheLogAlone|ManyUpdatesWithRoomForFewTerms|RowOfAnySize|RowThatOverflowsCostsItself|(Train|Chain|Search)Chooses(Stages|Preparation)|ScaleByExamplesAndStages)$' $concurrent
 }
 
 fuzz() {
