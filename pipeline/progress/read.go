@@ -4,19 +4,24 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Read returns the read position of a topic from a partition of the examples: it looks at the last count of
-// them, and at more of them until one is of the topic.
-func Read(ctx context.Context, client *protocol.Client, topic string, examples coverage.Span, count int64) (state State, err error) {
-	for ; ; count *= 2 {
-		from := max(examples.From, examples.To-count)
+// Read returns the read position of a topic from a partition of the examples: it looks at the last messages with rows of the topic, at
+// least as many as count says. The very last may be a copy of an earlier one that arrived late: then those before it say how far the topic
+// was read. Not every offset has a message, and other sources have messages too, so it looks at more offsets until it has that many.
+func Read(ctx context.Context, client *protocol.Client, topic string, examples coverage.Span, count int) (state State, err error) {
+	for offsets := int64(count); ; offsets *= 2 {
+		from, messages := max(examples.From, examples.To-offsets), 0
 		state = State{}
 		err := client.Between(ctx, client.Topics.Examples, examples.Partition, from, examples.To, func(m protocol.Message) error {
+			if o, ok := schemas.OriginOf(m.Message); ok && o.Source == schemas.TopicSource(topic) {
+				messages++
+			}
 			return state.Add(topic, m.Message)
 		})
-		if err != nil || state.Attempt > 0 || from == examples.From {
+		if err != nil || messages >= count || from == examples.From {
 			return state, err
 		}
 	}

@@ -334,6 +334,6 @@ func (f *Following) unlessChanged(ctx context.Context, last progress.State) (pro
 	return from, changed
 }
 
-// lookBack is how many messages of a partition of the examples are read to find the last that counts. Behind it are at most the
+// lookBack is how many messages of a source in a partition of the examples are read to find the last that counts. Behind it are at most the
 // repetitions of some writes, and those of processes that have not seen it yet.
 const lookBack = 16
