@@ -13,6 +13,6 @@ func calibrated() Link {
 		Regions:    []Region{Simplex, Hypercube},
 		unit:       predictions,
 		project:    true,
-		measure:    squaredLoss,
+		measure:    squaredLosses,
 	}
 }

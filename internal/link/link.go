@@ -215,6 +215,12 @@ func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []fl
 		l.measure(prediction, truth, loss, predicted, s)
 		return
 	}
+	measureRows(prediction, truth, loss, predicted, l.lossOf)
+}
+
+// measureRows writes the loss of each row, 0 if its class is not known, and the class that it predicts.
+func measureRows(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32,
+	lossOf func(row []float32, class int32, target []float32) float64) {
 	for i, class := range truth.Classes {
 		row := prediction.Row(i)
 		if loss[i], predicted[i] = 0, Largest(row); class < 0 {
@@ -224,7 +230,7 @@ func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []fl
 		if truth.Targets.Rows > 0 {
 			target = truth.Targets.Row(i)
 		}
-		loss[i] = float32(l.lossOf(row, class, target))
+		loss[i] = float32(lossOf(row, class, target))
 	}
 }
 

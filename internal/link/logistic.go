@@ -61,26 +61,24 @@ func addLogarithmsOfOdds(g *onnx.Graph, prediction onnx.Value, k int) onnx.Value
 	return g.Node("Log", g.Node("Div", p, g.Node("Sub", g.Number(1), p)))
 }
 
-// logLosses is Σ log(1 + exp(s)) − y·s over the scores s of a row.
+// logLosses is logLossOfScores of each row. It makes the scores predictions.
 func logLosses(score kernel.Dense, truth Truth, loss []float32, predicted []int32, _ *Scratch) {
-	for i, class := range truth.Classes {
-		row := score.Row(i)
-		if predicted[i] = Largest(row); class < 0 {
-			loss[i] = 0
-			continue
-		}
-		sum := 0.0
-		for c, v := range row {
-			s := float64(v)
-			sum += max(s, 0) + math.Log1p(math.Exp(-math.Abs(s)))
-			switch {
-			case truth.Targets.Rows > 0:
-				sum -= float64(truth.Targets.Row(i)[c]) * s
-			case int32(c) == class:
-				sum -= s
-			}
-		}
-		loss[i] = float32(sum)
-	}
+	measureRows(score, truth, loss, predicted, logLossOfScores)
 	kernel.Sigmoid(score.Data)
+}
+
+// logLossOfScores is Σ log(1 + exp(s)) − y·s over the scores s of a row.
+func logLossOfScores(row []float32, class int32, target []float32) float64 {
+	sum := 0.0
+	for c, v := range row {
+		s := float64(v)
+		sum += max(s, 0) + math.Log1p(math.Exp(-math.Abs(s)))
+		switch {
+		case target != nil:
+			sum -= float64(target[c]) * s
+		case int32(c) == class:
+			sum -= s
+		}
+	}
+	return sum
 }
