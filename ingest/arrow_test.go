@@ -218,9 +218,14 @@ func FuzzArrow(f *testing.F) {
 		}
 		f.Add(content)
 	}
-	folder := f.TempDir()
+	fuzzTables(f, "fuzz.arrow", "x")
+}
+
+// fuzzTables fuzzes the reader of a table's format by files of that name, which have this label where their column label is categorical.
+// Whatever a file has, it is read, or its error says which file it is.
+func fuzzTables(f *testing.F, name string, label layout.Column) {
+	name = filepath.Join(f.TempDir(), name)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		name := filepath.Join(folder, "fuzz.arrow")
 		if err := os.WriteFile(name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +233,7 @@ func FuzzArrow(f *testing.F) {
 			o := Defaults()
 			o.Train, o.Missing, o.Categorical = []string{name}, layout.MissingMean, categorical
 			if categorical != nil {
-				o.Label = "x"
+				o.Label = label
 			}
 			sources, err := Sources(context.Background(), o)
 			if err == nil {

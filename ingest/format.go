@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"path/filepath"
@@ -89,6 +90,20 @@ func (o Options) formatOf(c *input.Content) (format.Format, error) {
 		return f, err
 	}
 	return f, o.decode(c, f)
+}
+
+// openAs opens a file, and finds its format. The caller closes the content.
+func (o Options) openAs(ctx context.Context, name string) (*input.Content, format.Format, error) {
+	c, err := o.openContent(ctx, name)
+	if err != nil {
+		return nil, format.Format{}, err
+	}
+	f, err := o.formatOf(c)
+	if err != nil {
+		c.Close()
+		return nil, f, err
+	}
+	return c, f, nil
 }
 
 // wantFormat lists the formats, for people who gave another one.

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -382,25 +381,5 @@ func FuzzParquet(f *testing.F) {
 			f.Add(flipped)
 		}
 	}
-	folder := f.TempDir()
-	f.Fuzz(func(t *testing.T, content []byte) {
-		name := folder + "/fuzz.parquet"
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, categorical := range [][]string{nil, {"label"}} {
-			o := Defaults()
-			o.Train, o.Missing, o.Categorical = []string{name}, layout.MissingMean, categorical
-			if categorical != nil {
-				o.Label = "yes"
-			}
-			sources, err := Sources(context.Background(), o)
-			if err == nil {
-				_, _, err = readRows(sources[0].Batches(context.Background()))
-			}
-			if err != nil && !errors.As(err, new(*input.Error)) {
-				t.Error(err)
-			}
-		}
-	})
+	fuzzTables(f, "fuzz.parquet", "yes")
 }

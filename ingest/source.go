@@ -201,12 +201,11 @@ func (s *Source) isEmpty(ctx context.Context) (bool, error) {
 }
 
 func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, error) {
-	c, err := o.openContent(ctx, name)
-	if err != nil {
-		return format.Format{}, err
+	c, f, err := o.openAs(ctx, name)
+	if err == nil {
+		c.Close()
 	}
-	defer c.Close()
-	return o.formatOf(c)
+	return f, err
 }
 
 // digest sets the digests of the files.
@@ -383,17 +382,12 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 			yield(nil, problems[0])
 			return
 		}
-		c, err := o.openContent(ctx, name)
+		c, f, err := o.openAs(ctx, name)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer c.Close()
-		f, err := o.formatOf(c)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
 		r, err := f.OpenFeatures(c, o.Options, want)
 		if err != nil {
 			yield(nil, err)

@@ -34,15 +34,11 @@ func View(ctx context.Context, name string, o Options, v format.Viewer) error {
 
 // view shows a file.
 func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
-	c, err := o.openContent(ctx, file)
+	c, f, err := o.openAs(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	f, err := o.formatOf(c)
-	if err != nil {
-		return err
-	}
 	if f.View == nil {
 		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, tables()))
 	}

@@ -51,15 +51,11 @@ func (o Options) addWords(ctx context.Context, file string, found *layout.FoundW
 // readAhead has a file read before its rows are, by its format, and adds its digest if digest is set and read reports that it has read it.
 func (o Options) readAhead(ctx context.Context, file string, digest bool,
 	read func(format.Format, *input.Content) (was bool, err error)) error {
-	c, err := o.openContent(ctx, file)
+	c, f, err := o.openAs(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	f, err := o.formatOf(c)
-	if err != nil {
-		return err
-	}
 	if was, err := read(f, c); err != nil || !was || !digest {
 		return err
 	}
@@ -88,14 +84,13 @@ func (o Options) findOffsets(ctx context.Context, files []string) (Options, erro
 
 // addSpreads adds the numbers of the first rows of a file.
 func (o Options) addSpreads(ctx context.Context, file string, found layout.Spreads) error {
-	c, err := o.openContent(ctx, file)
+	c, f, err := o.openAs(ctx, file)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	f, err := o.formatOf(c)
-	if err != nil || f.Spread == nil {
-		return err
+	if f.Spread == nil {
+		return nil
 	}
 	return f.Spread(c, o.Options, found)
 }

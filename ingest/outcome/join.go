@@ -386,9 +386,6 @@ func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
 // Waiting returns how many rows wait.
 func (j *Join) Waiting() int { return j.waiting.count }
 
-// Memory returns how many bytes what waits takes in memory.
-func (j *Join) Memory() int64 { return j.waiting.bytes + j.kept.bytes }
-
 // Close removes what the join has on disk.
 func (j *Join) Close() error { return j.waiting.budget.disk.close() }
 
