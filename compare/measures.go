@@ -42,6 +42,22 @@ func Measures(runs []Run) (rows []Row) {
 			return value(s), ok
 		}
 	}
+	type known struct {
+		name  string
+		value func(schemas.SplitReport) *float64 // nil: not known
+	}
+	addKnown := func(split string, format func(float64) string, measures []known) {
+		for _, m := range measures {
+			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
+				v := m.value(r.Splits[split])
+				if v == nil {
+					return "", false
+				}
+				return format(*v), true
+			})
+		}
+	}
+	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v) }
 	states := Row{Name: "state"}
 	for _, r := range runs {
 		states.Values = append(states.Values, r.State)
@@ -51,7 +67,7 @@ func Measures(runs []Run) (rows []Row) {
 		add(split+" rows", of(split, func(s schemas.SplitReport) string { return humanize.Comma(s.Rows) }))
 	}
 	for _, split := range splits() {
-		add(split+" error", of(split, func(s schemas.SplitReport) string { return fmt.Sprintf("%.2f %%", s.Error) }))
+		add(split+" error", of(split, func(s schemas.SplitReport) string { return percent(s.Error) }))
 	}
 	for _, split := range splits() {
 		for _, m := range []struct {
@@ -59,8 +75,8 @@ func Measures(runs []Run) (rows []Row) {
 			value func(*statistics.Decided) string
 		}{
 			{"threshold", func(d *statistics.Decided) string { return number(d.Threshold) }},
-			{"error at the threshold", func(d *statistics.Decided) string { return fmt.Sprintf("%.2f %%", d.Error) }},
-			{"balanced error there", func(d *statistics.Decided) string { return fmt.Sprintf("%.2f %%", d.BalancedError) }},
+			{"error at the threshold", func(d *statistics.Decided) string { return percent(d.Error) }},
+			{"balanced error there", func(d *statistics.Decided) string { return percent(d.BalancedError) }},
 			{"precision there", func(d *statistics.Decided) string { return number(d.Precision) }},
 			{"recall there", func(d *statistics.Decided) string { return number(d.Recall) }},
 			{"F1 there", func(d *statistics.Decided) string { return number(d.F1) }},
@@ -77,28 +93,14 @@ func Measures(runs []Run) (rows []Row) {
 				return m.value(d), true
 			})
 		}
-		for _, m := range []struct {
-			name  string
-			value func(schemas.SplitReport) *float64
-		}{
+		addKnown(split, percent, []known{
 			{"balanced error", func(s schemas.SplitReport) *float64 { return s.BalancedError }},
 			{"error of the commonest class", func(s schemas.SplitReport) *float64 { return s.MajorityError }},
-		} {
-			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
-				v := m.value(r.Splits[split])
-				if v == nil {
-					return "", false
-				}
-				return fmt.Sprintf("%.2f %%", *v), true
-			})
-		}
+		})
 	}
 	for _, split := range splits() {
 		add(split+" loss", of(split, func(s schemas.SplitReport) string { return number(s.Loss) }))
-		for _, m := range []struct {
-			name  string
-			value func(schemas.SplitReport) *float64
-		}{
+		addKnown(split, number, []known{
 			{"log loss", func(s schemas.SplitReport) *float64 { return s.LogLoss }},
 			{"calibration error", func(s schemas.SplitReport) *float64 { return s.ECE }},
 			{"AUC", func(s schemas.SplitReport) *float64 { return s.AUC }},
@@ -106,15 +108,7 @@ func Measures(runs []Run) (rows []Row) {
 			{"RMSE", func(s schemas.SplitReport) *float64 { return s.RMSE }},
 			{"MAE", func(s schemas.SplitReport) *float64 { return s.MAE }},
 			{"R²", func(s schemas.SplitReport) *float64 { return s.R2 }},
-		} {
-			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
-				v := m.value(r.Splits[split])
-				if v == nil {
-					return "", false
-				}
-				return number(*v), true
-			})
-		}
+		})
 	}
 	add("passes", func(r *schemas.Report) (string, bool) {
 		passes := 0
