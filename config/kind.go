@@ -65,33 +65,23 @@ func (k kind) String() string {
 
 // kindOf returns the kind of a field's type, or false if the field is not a value.
 func kindOf(t reflect.Type) (kind, bool) {
-	switch t {
-	case reflect.TypeFor[topics.Bytes]():
-		return kindSize, true
-	case reflect.TypeFor[time.Duration]():
-		return kindTime, true
-	case reflect.TypeFor[layout.Column]():
-		return kindColumn, true
-	case reflect.TypeFor[kafkalog.Secret]():
-		return kindSecret, true
-	case reflect.TypeFor[schemas.Ridge]():
-		return kindRidge, true
-	case reflect.TypeFor[schemas.ClassWeight]():
-		return kindClassWeight, true
-	case reflect.TypeFor[threshold.Rule]():
-		return kindThreshold, true
-	case reflect.TypeFor[layout.Offsets]():
-		return kindOffsets, true
-	case reflect.TypeFor[layout.Times]():
-		return kindTimes, true
-	case reflect.TypeFor[layout.HashColumns]():
-		return kindPower, true
-	case reflect.TypeFor[layout.Crosses]():
-		return kindCrosses, true
-	case reflect.TypeFor[[]string]():
-		return kindTexts, true
-	case reflect.TypeFor[[]int]():
-		return kindWholes, true
+	named := map[reflect.Type]kind{
+		reflect.TypeFor[topics.Bytes]():        kindSize,
+		reflect.TypeFor[time.Duration]():       kindTime,
+		reflect.TypeFor[layout.Column]():       kindColumn,
+		reflect.TypeFor[kafkalog.Secret]():     kindSecret,
+		reflect.TypeFor[schemas.Ridge]():       kindRidge,
+		reflect.TypeFor[schemas.ClassWeight](): kindClassWeight,
+		reflect.TypeFor[threshold.Rule]():      kindThreshold,
+		reflect.TypeFor[layout.Offsets]():      kindOffsets,
+		reflect.TypeFor[layout.Times]():        kindTimes,
+		reflect.TypeFor[layout.HashColumns]():  kindPower,
+		reflect.TypeFor[layout.Crosses]():      kindCrosses,
+		reflect.TypeFor[[]string]():            kindTexts,
+		reflect.TypeFor[[]int]():               kindWholes,
+	}
+	if k, ok := named[t]; ok {
+		return k, true
 	}
 	switch t.Kind() {
 	case reflect.String:
