@@ -21,6 +21,7 @@ func newCheck() *cobra.Command {
 	var from configFlags
 	cmd := &cobra.Command{
 		Use: "check -c FILE", Short: "Show what train would do, and report errors in the configuration and the files", Args: cobra.NoArgs,
+		Example: "  stagewise check -c digits.yaml",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			blas, err := openBLAS()
 			if err != nil {

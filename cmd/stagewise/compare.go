@@ -25,6 +25,7 @@ func newRunsShow() *cobra.Command {
 		Long: "Show a run, given its id or version number: its results, its stages, and the fields of its plan.\n--html writes a page " +
 			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
 			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
+		Example: "  stagewise runs show -c digits.yaml 1\n  stagewise runs show -c digits.yaml 1 --html run.html",
 		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if err := artifact.CheckWritable(html); err != nil {
 				return err

@@ -172,3 +172,12 @@ func openBLAS() (*kernel.BLAS, error) {
 	}
 	return kernel.Open(os.Getenv("STAGEWISE_BLAS"))
 }
+
+// openSolverBLAS is openBLAS for commands that solve: the BLAS does that too.
+func openSolverBLAS() (*kernel.BLAS, error) {
+	blas, err := openBLAS()
+	if err == nil {
+		blas.UseForSolves()
+	}
+	return blas, err
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,4 +75,73 @@ func TestExamplesOfSearch(t *testing.T) {
 			t.Errorf("stagewise %s: exit code %d: %s", strings.Join(line, " "), code, stderr)
 		}
 	}
+}
+
+// Every command has an example in its help. The examples of commands that end, and need no cluster, run as they are typed.
+func TestExamplesRun(t *testing.T) {
+	digits, err := filepath.Abs("../../examples/digits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	configuration, err := os.ReadFile("../../examples/digits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")
+	inFolder(t, map[string]string{
+		"digits.yaml": text, "clicks.yaml": strings.Replace(text, "name: digits", "name: clicks", 1),
+		"rows.csv": strings.Repeat("1"+strings.Repeat(",1", 64)+"\n", 3), "flowers.csv": "length,width,kind\n" + strings.Repeat("1,2,rose\n3,1,iris\n", 40),
+	})
+	for variable, value := range map[string]string{"STAGEWISE_STAGES_0_FEATURES_SIZE": "16", "STAGEWISE_STAGES_0_PASSES": "2",
+		"STAGEWISE_STAGES_0_REPEAT": "1"} {
+		t.Setenv(variable, value) // the examples train as they are, but less
+	}
+	ran := map[string]bool{}
+	known := examplesOf(newRoot(io.Discard, io.Discard))
+	for _, line := range []string{
+		"version", "man man1", "check -c digits.yaml", "topics create -c digits.yaml", "topics list -c digits.yaml",
+		"topics apply -c digits.yaml --dry-run", "ingest -c digits.yaml", "sources list -c digits.yaml",
+		"train -c digits.yaml --model digits.model", "train -c digits.yaml --set stages.0.passes=3 --report -",
+		"predict --model digits.model -i rows.csv -o predicted.csv", "runs list -c digits.yaml", "runs show -c digits.yaml 1",
+		"runs compare -c digits.yaml 1 2", "runs cancel -c digits.yaml --all", "weights list -c digits.yaml",
+		"weights export -c digits.yaml -o digits.model", "weights pin -c digits.yaml 1", "weights pin -c digits.yaml --off",
+		"weights remove -c digits.yaml 1", "repair -c digits.yaml", "topics delete -c digits.yaml --yes",
+		"run -c clicks.yaml --until end --report report.json", "verify -c clicks.yaml latest", "score -c clicks.yaml --until end",
+		"init flowers.csv --label kind",
+	} {
+		words := strings.Fields(line)
+		if !slices.ContainsFunc(known, func(k []string) bool { return slices.Equal(k, words) }) {
+			t.Errorf("no command has the example %s", line)
+		}
+		if code, _, stderr := stagewise(words...); code != exitDone {
+			t.Fatalf("stagewise %s: exit code %d: %s", line, code, stderr)
+		}
+		command, _, err := newRoot(io.Discard, io.Discard).Find(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran[command.CommandPath()] = true
+	}
+	elsewhere := map[string]string{
+		"explain": "TestExplain", "forget": "TestForget", "health": "TestHealth", "page": "a service", "search": "TestExamplesOfSearch",
+		"serve": "a service", "solve": "a service of a cluster", "sources remove": "TestSourcesAreListedAndRemoved: its id is that of a file",
+		"work": "a service of a cluster",
+	}
+	var each func(*cobra.Command)
+	each = func(c *cobra.Command) {
+		for _, below := range c.Commands() {
+			each(below)
+		}
+		name := strings.TrimPrefix(c.CommandPath(), "stagewise ")
+		switch {
+		case c.HasSubCommands() || name == "help":
+		case c.Short == "":
+			t.Errorf("%s: the help does not say what it does", name)
+		case c.Example == "":
+			t.Errorf("%s: no example in its help", name)
+		case !ran["stagewise "+name] && elsewhere[name] == "":
+			t.Errorf("%s: no test runs its example", name)
+		}
+	}
+	each(newRoot(io.Discard, io.Discard))
 }

@@ -14,7 +14,7 @@ func newMan() *cobra.Command {
 		Use: "man FOLDER", Short: "Write a manual page for each command into a folder", Args: exactly("FOLDER"),
 		Long: "Write a manual page for each command into a folder, which is created if needed. The environment\nvariable " +
 			"SOURCE_DATE_EPOCH sets the date of the pages, for reproducible builds.",
-		Example: "  stagewise man /usr/local/share/man/man1",
+		Example: "  stagewise man man1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return failed(err)

@@ -29,7 +29,8 @@ func newPredict() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "predict --model FILE -i FILE", Args: cobra.NoArgs,
-		Short: "Predict the label and the class probabilities of each row of a file, as CSV",
+		Short:   "Predict the label and the class probabilities of each row of a file, as CSV",
+		Example: "  stagewise predict --model digits.model -i rows.csv -o predicted.csv",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := artifact.CheckWritable(output); err != nil {
 				return err

@@ -19,6 +19,7 @@ func newRepair() *cobra.Command {
 		Long: "Repair the log of the embedded broker in data_dir. Intact batches of messages keep their offsets.\nThe offsets of " +
 			"damaged batches are printed and stay empty: no other message gets them. Copy data_dir\nfirst if the disk may become " +
 			"readable later.",
+		Example: "  stagewise repair -c digits.yaml",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			if len(c.Brokers) > 0 {
 				return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),

@@ -33,7 +33,7 @@ func newRole(role, use, short string,
 		show = displayFlags{log: logText}
 	)
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.NoArgs,
+		Use: use, Short: short, Args: cobra.NoArgs, Example: "  stagewise " + role + " -c digits.yaml",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			if err := show.check(); err != nil {
 				return err
@@ -41,11 +41,10 @@ func newRole(role, use, short string,
 			if err := requireCluster(c); err != nil {
 				return err
 			}
-			blas, err := openBLAS()
+			blas, err := openSolverBLAS()
 			if err != nil {
 				return err
 			}
-			blas.UseForSolves()
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			recorder, stop, err := telemetry.Serve(cmd.Context(), c, role, recorder)

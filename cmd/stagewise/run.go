@@ -57,11 +57,10 @@ func newRun() *cobra.Command {
 			if until != "" && until != untilEnd {
 				return fmt.Errorf("--until: %s: expected end", until)
 			}
-			blas, err := openBLAS()
+			blas, err := openSolverBLAS()
 			if err != nil {
 				return err
 			}
-			blas.UseForSolves()
 			remove, err := spool(cmd, &c.Examples)
 			if err != nil {
 				return failed(err)

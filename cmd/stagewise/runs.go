@@ -19,21 +19,10 @@ func newRuns() *cobra.Command {
 }
 
 func newRunsList() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
-		Use: "list -c FILE", Short: "List waiting, active and recently ended runs", Args: cobra.NoArgs,
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				runs, err := dispatch.Runs(cmd.Context(), topics.Open(log, c.Name, nil))
-				if err != nil {
-					return err
-				}
-				return screen.WriteRuns(cmd.OutOrStdout(), runs)
-			}))
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	return newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List waiting, active and recently ended runs",
+		Example: "  stagewise runs list -c digits.yaml",
+	}, nil, dispatch.Runs, screen.WriteRuns)
 }
 
 func newRunsCancel() *cobra.Command {
@@ -43,7 +32,8 @@ func newRunsCancel() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "cancel -c FILE (RUN | --all)", Short: "Cancel a waiting or active run, or all of them, and print their ids",
-		Args: cobra.MaximumNArgs(1),
+		Example: "  stagewise runs cancel -c digits.yaml --all",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if all == (len(args) == 1) {
 				return errors.New("expected a run id or --all; see runs list")

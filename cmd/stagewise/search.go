@@ -62,11 +62,10 @@ func newSearch() *cobra.Command {
 			case output == artifact.StandardOutput && page == artifact.StandardOutput:
 				return errors.New("-o and --html: expected - for only one of them")
 			}
-			blas, err := openBLAS()
+			blas, err := openSolverBLAS()
 			if err != nil {
 				return err
 			}
-			blas.UseForSolves()
 			remove, err := spool(cmd, &c.Examples)
 			if err != nil {
 				return failed(err)

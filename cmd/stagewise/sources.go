@@ -20,28 +20,16 @@ func newSources() *cobra.Command {
 }
 
 func newSourcesList() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
-		Use: "list -c FILE", Short: "List the ingested files, and what is left of them", Args: cobra.NoArgs,
+	own := func(c *config.Config) error {
+		return requireOwnExamples(c, "list the sources of the pipeline that owns it")
+	}
+	return newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List the ingested files, and what is left of them",
 		Long: "List the sources of the examples topic: ingested files. A run whose configuration names no files\ntrains on all sealed " +
 			"sources. An interrupted ingest leaves an unfinished source, which runs ignore.\nA followed topic has no end: it is " +
 			"listed with the offsets read so far.",
 		Example: "  stagewise sources list -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := requireOwnExamples(c, "list the sources of the pipeline that owns it"); err != nil {
-				return err
-			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				sources, err := source.Sources(cmd.Context(), topics.Open(log, c.Name, nil))
-				if err != nil {
-					return err
-				}
-				return screen.WriteSources(cmd.OutOrStdout(), sources)
-			}))
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	}, own, source.Sources, screen.WriteSources)
 }
 
 func newSourcesRemove() *cobra.Command {

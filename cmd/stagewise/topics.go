@@ -22,6 +22,7 @@ func newTopicsCreate() *cobra.Command {
 	var from configFlags
 	cmd := &cobra.Command{
 		Use: "create -c FILE", Short: "Create missing topics", Args: cobra.NoArgs,
+		Example: "  stagewise topics create -c digits.yaml",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			rec := waitRecorder(cmd)
 			return failed(withLog(cmd.Context(), c, rec, func(log *kafkalog.Log) error {
@@ -37,6 +38,7 @@ func newTopicsList() *cobra.Command {
 	var from configFlags
 	cmd := &cobra.Command{
 		Use: "list -c FILE", Short: "List existing topics and their differences from the configuration", Args: cobra.NoArgs,
+		Example: "  stagewise topics list -c digits.yaml",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
@@ -64,6 +66,7 @@ func newTopicsApply() *cobra.Command {
 		Long: "Apply the configured settings to existing topics: cleanup policies, and the times and sizes under\ntopics in the " +
 			"configuration. Brokers delete messages beyond a shorter retention. The numbers of\npartitions and replicas do not " +
 			"change.",
+		Example: "  stagewise topics apply -c digits.yaml --dry-run",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())

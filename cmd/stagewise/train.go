@@ -30,6 +30,9 @@ func newTrain() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "train -c FILE", Short: "Ingest the configured files, then train one version", Args: cobra.NoArgs,
+		Example: `  stagewise train -c digits.yaml --model digits.model
+  stagewise train -c digits.yaml --set stages.0.passes=3 --report -  with another value, and the report on standard output
+  stagewise train -c digits.yaml --detach                            leave the run to the workers and solvers of a cluster`,
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
 			if err := errors.Join(show.check(), artifact.CheckWritable(report), artifact.CheckWritable(modelFile),
 				checkPage("--page", pageAt)); err != nil {
@@ -51,11 +54,10 @@ func newTrain() *cobra.Command {
 					return err
 				}
 			}
-			blas, err := openBLAS()
+			blas, err := openSolverBLAS()
 			if err != nil {
 				return err
 			}
-			blas.UseForSolves()
 
 			if attach == "" {
 				remove, err := spool(cmd, &c.Examples)

@@ -29,11 +29,10 @@ func newVerify() *cobra.Command {
 			if err := show.check(); err != nil {
 				return err
 			}
-			blas, err := openBLAS()
+			blas, err := openSolverBLAS()
 			if err != nil {
 				return err
 			}
-			blas.UseForSolves()
 			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withPipeline(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {

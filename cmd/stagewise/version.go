@@ -12,6 +12,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of the program, its revision, and the Go version that built it", Args: cobra.NoArgs,
+		Example: "  stagewise version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			version, revision := telemetry.Build()
 			if revision != "" {

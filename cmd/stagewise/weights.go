@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -20,24 +21,13 @@ func newWeights() *cobra.Command {
 }
 
 func newWeightsList() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
-		Use: "list -c FILE", Short: "List the finished versions", Args: cobra.NoArgs,
+	read := func(ctx context.Context, p *topics.Pipeline) ([]protocol.Finished, error) { return p.Versions(ctx) }
+	return newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List the finished versions",
 		Long: "List the finished versions. The column offered has yes, no or pinned. Subscribers get as " + protocol.Latest +
 			" the pinned version, or\nwithout one the last version with yes.",
 		Example: "  stagewise weights list -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				versions, err := topics.Open(log, c.Name, nil).Versions(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return screen.WriteVersions(cmd.OutOrStdout(), versions)
-			}))
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	}, nil, read, screen.WriteVersions)
 }
 
 func newWeightsPin() *cobra.Command {
@@ -52,7 +42,7 @@ func newWeightsPin() *cobra.Command {
 			protocol.Latest + " until another\nversion is pinned, regardless of later versions. Pin an earlier version to roll back. " +
 			"With --off, they get\nthe newest offered version again. Training still continues from the newest version. keep " +
 			"does not remove a\npinned version.",
-		Example: "  stagewise weights pin -c digits.yaml 7\n" +
+		Example: "  stagewise weights pin -c digits.yaml 1\n" +
 			"  stagewise weights pin -c digits.yaml --off",
 		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if off == (len(args) == 1) {
@@ -104,7 +94,7 @@ func newWeightsRemove() *cobra.Command {
 			"subscribers get as " + protocol.Latest +
 			",\nor would get without the pin, requires --even-latest, and a version that an unfinished run needs stays until\nthat " +
 			"run ends.",
-		Example: "  stagewise weights remove -c digits.yaml 3 4",
+		Example: "  stagewise weights remove -c digits.yaml 1",
 		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if len(args) == 0 {
 				return errors.New("expected versions; see weights list")
