@@ -78,7 +78,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 			failed = ""
 			f.drop(asked, cmp.Or(incomplete, missing))
 		case place.Run != failed || !asked.IsZero(): // a version that can't be read is tried again when the ledger is read again
-			err := f.take(ctx, asked, place)
+			err := f.read(ctx, asked, place)
 			if protocol.IsIncomplete(err) && f.options.version() == protocol.Latest {
 				if place.Version > newest {
 					incomplete, newest = err, place.Version
@@ -125,8 +125,8 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	}
 }
 
-// take makes the version at a place the model, unless it is that already. asked is as of confirm.
-func (f *Follower) take(ctx context.Context, asked time.Time, place schemas.Place) error {
+// read makes the version at a place the model, unless it is that already. asked is as of confirm.
+func (f *Follower) read(ctx context.Context, asked time.Time, place schemas.Place) error {
 	before := f.model.Load()
 	if before != nil && before.Manifest.Run == place.Run {
 		return nil

@@ -110,7 +110,7 @@ func tablesOf(runs []Run, by Order) (first, more table) {
 		name := first.Columns[at].Name
 		if train := strings.HasPrefix(name, examples.Train.String()+" "); first.Columns[at].Number && !isMeasure(name, by.Measure()) &&
 			(train || !isMeasure(name, "error")) {
-			more.take(&first, at)
+			more.moveColumn(&first, at)
 		}
 	}
 	first.lay()
@@ -118,8 +118,8 @@ func tablesOf(runs []Run, by Order) (first, more table) {
 	return first, more
 }
 
-// take moves a column from another table to the beginning of this one.
-func (t *table) take(from *table, at int) {
+// moveColumn moves a column from another table to the beginning of this one.
+func (t *table) moveColumn(from *table, at int) {
 	t.Columns = slices.Insert(t.Columns, 0, from.Columns[at])
 	from.Columns = slices.Delete(from.Columns, at, at+1)
 	for i := range t.Rows {

@@ -18,7 +18,7 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 		problems = append(problems, option.Problem{Key: fmt.Sprintf("stages.%d.%s", stage, key), Value: fmt.Sprint(value),
 			Want: want + ", for `run` on sparse rows"})
 	}
-	fitted, counted := 0, 0
+	updated, counted := 0, 0
 	for t, s := range list {
 		f := s.Features
 		fits, counts := stages.InUpdates(f)
@@ -32,7 +32,7 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 			wrong(t, "features.kind", f.Kind, strings.Join(stages.UpdatedNames(), " or "))
 			continue
 		}
-		if fitted++; fitted > 1 {
+		if updated++; updated > 1 {
 			wrong(t, "features.kind", f.Kind, "at most one stage of this kind")
 		}
 		if names := occurringLinks(); !slices.Contains(names, string(s.Link)) {
@@ -45,7 +45,7 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 			wrong(t, "scores", s.Scores, "false")
 		}
 	}
-	if fitted == 0 {
+	if updated == 0 {
 		problems = append(problems, option.Problem{Key: "stages", Value: fmt.Sprintf("%d stages", len(list)),
 			Want: "a stage whose weights are fitted to all inputs, for `run` on sparse rows"})
 	}

@@ -14,13 +14,13 @@ import (
 
 // quarantine is what is kept of the messages that could not be used.
 type quarantine struct {
-	recent  []BadMessage       // the newest first
-	reasons map[string]*Reason // by kind
-	read    map[place]int64    // the offset after the last message of a partition that is there
+	recent  []BadMessage             // the newest first
+	reasons map[string]*Reason       // by kind
+	read    map[topicPartition]int64 // the offset after the last message of a partition that is there
 }
 
-// place is a partition of a topic.
-type place struct {
+// topicPartition is a partition of a topic.
+type topicPartition struct {
 	topic     string
 	partition int
 }
@@ -59,9 +59,9 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 		q.recent = q.recent[:maxBad]
 	}
 	if q.reasons == nil {
-		q.reasons, q.read = map[string]*Reason{}, map[place]int64{}
+		q.reasons, q.read = map[string]*Reason{}, map[topicPartition]int64{}
 	}
-	from := place{m.Topic, m.Partition}
+	from := topicPartition{m.Topic, m.Partition}
 	q.read[from] = max(q.read[from], m.Offset+1)
 	kind := reasonKind(m.Reason)
 	if q.reasons[kind] == nil {

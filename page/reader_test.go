@@ -308,7 +308,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.take(t.Context(), ledger); err != nil {
+	if err := r.apply(t.Context(), ledger); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -70,7 +70,7 @@ func (r *reader) followRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.take(ctx, ledger); err != nil {
+	if err := r.apply(ctx, ledger); err != nil {
 		return err
 	}
 	subscription := r.client.Log.Subscribe(ctx, nil, from...)
@@ -82,7 +82,7 @@ func (r *reader) followRuns(ctx context.Context) error {
 		case err != nil:
 			return err
 		case waits && late:
-			if err := r.take(ctx, ledger); err != nil {
+			if err := r.apply(ctx, ledger); err != nil {
 				return err
 			}
 			due, waits = time.Now().Add(reread), false
@@ -95,7 +95,7 @@ func (r *reader) followRuns(ctx context.Context) error {
 				return errPlansAnew
 			}
 			ledger = fresh
-			if err := r.take(ctx, ledger); err != nil {
+			if err := r.apply(ctx, ledger); err != nil {
 				return err
 			}
 			due = time.Now().Add(reread)
@@ -128,9 +128,9 @@ func (r *reader) positions(ctx context.Context, plans int64) ([]protocol.Positio
 	return positions, nil
 }
 
-// take takes what the plans topic says: the versions, and which run is under way. What a run has published is read when it is taken up. Its
+// apply applies what the plans topic says: the versions, and which run is under way. What a run has published is read when it is taken up. Its
 // later records are read as they come, and those that are read twice change nothing.
-func (r *reader) take(ctx context.Context, l *protocol.Ledger) error {
+func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 	var first *followed
 	var queue []string
 	queued := 0

@@ -46,5 +46,5 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 func (r *reader) quarantinedBefore(partition int) int64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.quarantine.read[place{r.options.Source, partition}]
+	return r.quarantine.read[topicPartition{r.options.Source, partition}]
 }

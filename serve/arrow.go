@@ -135,7 +135,7 @@ func (a *arrowAnswer) addTop(lists *array.ListBuilder, row []float32) {
 // batch appends the rows of the builder as a batch.
 func (a *arrowAnswer) batch(dst []byte) ([]byte, error) {
 	if a.rows == 0 && a.written {
-		return a.take(dst), nil
+		return a.flush(dst), nil
 	}
 	record := a.builder.NewRecord()
 	defer record.Release()
@@ -143,11 +143,11 @@ func (a *arrowAnswer) batch(dst []byte) ([]byte, error) {
 	if err := a.writer.Write(record); err != nil {
 		return nil, err
 	}
-	return a.take(dst), nil
+	return a.flush(dst), nil
 }
 
-// take appends what the writer has written.
-func (a *arrowAnswer) take(dst []byte) []byte {
+// flush appends what the writer has written.
+func (a *arrowAnswer) flush(dst []byte) []byte {
 	dst = append(dst, a.stream.Bytes()...)
 	a.stream.Reset()
 	return dst
@@ -160,7 +160,7 @@ func (a *arrowAnswer) end(dst []byte) ([]byte, error) {
 	if err == nil {
 		err = a.writer.Close()
 	}
-	return a.take(dst), err
+	return a.flush(dst), err
 }
 
 func (a *arrowAnswer) whole(rows []byte) (pieces [][]byte, err error) {

@@ -41,7 +41,7 @@ func autoMethod() method {
 }
 
 // autoWorthwhile is the rule of auto: see method.worthwhile.
-func autoWorthwhile(at place, pass int, objectives []float64) bool {
+func autoWorthwhile(at position, pass int, objectives []float64) bool {
 	accepted := len(objectives) - 1
 	now, before := objectives[accepted], objectives[accepted-1]
 	switch {

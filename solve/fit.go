@@ -170,7 +170,7 @@ func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 		stage.Passes = min(stage.Passes, updatedPasses)
 	}
 	common := common{
-		stage: stage, place: place{last: number == len(stages)-1, only: len(stages) == 1},
+		stage: stage, position: position{last: number == len(stages)-1, only: len(stages) == 1},
 		link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer,
 	}
 	switch {
@@ -204,19 +204,19 @@ func (NoWeightError) Error() string {
 
 // common is the state that all fits share.
 type common struct {
-	stage   schemas.Stage
-	place   place
-	link    link.Link
-	shape   Shape
-	stop    stop
-	buffer  *linear.Buffer
-	factor  linear.Metric
-	pending *pending // the Gram matrix until it is factored
-	lambda  float64
-	opened  bool    // whether the first visit was observed
-	sampled bool    // whether the Gram matrix is of a sample
-	weight  float64 // Σw of the training rows
-	passes  int
+	stage    schemas.Stage
+	position position
+	link     link.Link
+	shape    Shape
+	stop     stop
+	buffer   *linear.Buffer
+	factor   linear.Metric
+	pending  *pending // the Gram matrix until it is factored
+	lambda   float64
+	opened   bool    // whether the first visit was observed
+	sampled  bool    // whether the Gram matrix is of a sample
+	weight   float64 // Σw of the training rows
+	passes   int
 }
 
 // Precondition factors the Gram matrix. If it is of a sample its λ is that of the sample, which is close to that of all rows.

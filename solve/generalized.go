@@ -78,7 +78,7 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 	}
 	g.accepted, g.objectives = trial, append(g.objectives, trial.objective)
 	g.done = trial.decrement <= minDecrement*(1+math.Abs(trial.objective)) ||
-		!first && g.method.worthwhile != nil && !g.method.worthwhile(g.place, g.passes, g.objectives)
+		!first && g.method.worthwhile != nil && !g.method.worthwhile(g.position, g.passes, g.objectives)
 	if g.stop.observe(losses) {
 		g.chosen = Step{W: trial.w, Final: true, Of: trial.visit}
 	}

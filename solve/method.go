@@ -23,13 +23,13 @@ type method struct {
 	start func(linear.Metric, Shape) descent
 	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
 	// Nil: it always pays.
-	worthwhile func(at place, pass int, objectives []float64) bool
+	worthwhile func(at position, pass int, objectives []float64) bool
 	// lastPasses is the default of the key `passes` in the last stage of a run; 0: that of other stages.
 	lastPasses int
 }
 
-// place is where a stage stands among those of its run.
-type place struct {
+// position is where a stage stands among those of its run.
+type position struct {
 	last bool // no stage follows
 	only bool // and none precedes
 }

@@ -98,7 +98,7 @@ func showPage(ctx context.Context, log *kafkalog.Log, c *config.Config, flag, ad
 			Brokers: screen.Brokers(c)}, board)
 	}()
 	go func() { served <- page.NewServer(board).Serve(ctx, listener) }()
-	recorder.Record(event.Shown{URL: fmt.Sprintf("http://%s/", listener.Addr())})
+	recorder.Record(event.PageServed{URL: fmt.Sprintf("http://%s/", listener.Addr())})
 	return func() error {
 		cancel()
 		<-read

@@ -78,8 +78,8 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 		}
 		when, written := time.UnixMilli(time.Now().UnixMilli()), []Message(nil) // messages have milliseconds
 		if l.tail != nil {
-			l.tail.begin(place{topic, partition})
-			defer func() { l.tail.end(place{topic, partition}, base, when, written) }()
+			l.tail.begin(topicPartition{topic, partition})
+			defer func() { l.tail.end(topicPartition{topic, partition}, base, when, written) }()
 		}
 		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
 			Topic:        topic,

@@ -134,12 +134,12 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 		again := err != nil
 		var idle, busy []*followed // those that had nothing go first the next time, as the first one's batch may be large
 		for _, s := range all {
-			p := answer[place{s.topic, s.partition}]
+			p := answer[topicPartition{s.topic, s.partition}]
 			if p == nil {
 				idle = append(idle, s)
 				continue
 			}
-			moved, err := f.take(ctx, s, p)
+			moved, err := f.accept(ctx, s, p)
 			switch {
 			case err != nil && transient(err):
 				again = true
@@ -164,7 +164,7 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 }
 
 // request fetches from all partitions at once.
-func (f *following) request(ctx context.Context, address string, all []*followed) (map[place]*fetchPartitions, error) {
+func (f *following) request(ctx context.Context, address string, all []*followed) (map[topicPartition]*fetchPartitions, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request := fetchRequest(pollTime)
@@ -185,18 +185,18 @@ func (f *following) request(ctx context.Context, address string, all []*followed
 	if response.ErrorCode != 0 {
 		return nil, kafka.Error(response.ErrorCode)
 	}
-	answer := map[place]*fetchPartitions{}
+	answer := map[topicPartition]*fetchPartitions{}
 	for i := range response.Topics {
 		t := &response.Topics[i]
 		for j := range t.Partitions {
-			answer[place{t.Topic, int(t.Partitions[j].Partition)}] = &t.Partitions[j]
+			answer[topicPartition{t.Topic, int(t.Partitions[j].Partition)}] = &t.Partitions[j]
 		}
 	}
 	return answer, nil
 }
 
-// take delivers what a partition has, and reports whether it has anything.
-func (f *following) take(ctx context.Context, s *followed, p *fetchPartitions) (moved bool, err error) {
+// accept delivers what a partition has, and reports whether it has anything.
+func (f *following) accept(ctx context.Context, s *followed, p *fetchPartitions) (moved bool, err error) {
 	switch code := kafka.Error(p.ErrorCode); {
 	case code == kafka.OffsetOutOfRange:
 		err := s.outOfRange(ctx)

@@ -17,11 +17,11 @@ import (
 // Followers fetch what was written before, and what the broker may have written although it has not said so.
 type tail struct {
 	mutex      sync.Mutex
-	partitions map[place]*partitionTail // that are followed, or written to
+	partitions map[topicPartition]*partitionTail // that are followed, or written to
 }
 
-// place is a partition of a topic.
-type place struct {
+// topicPartition is a partition of a topic.
+type topicPartition struct {
 	topic     string
 	partition int
 }
@@ -40,10 +40,10 @@ type partitionTail struct {
 // maxTailBytes bounds the values that the tail of a partition has. There are more only if a follower is far behind: it fetches the others.
 const maxTailBytes = 64 << 20
 
-func newTail() *tail { return &tail{partitions: map[place]*partitionTail{}} }
+func newTail() *tail { return &tail{partitions: map[topicPartition]*partitionTail{}} }
 
 // of returns the tail of a partition, which it makes if there is none.
-func (t *tail) of(at place) *partitionTail {
+func (t *tail) of(at topicPartition) *partitionTail {
 	p := t.partitions[at]
 	if p == nil {
 		p = &partitionTail{followers: map[*source]int64{}, batches: map[int64][]Message{}, ended: make(chan struct{})}
@@ -56,13 +56,13 @@ func (t *tail) of(at place) *partitionTail {
 func (t *tail) join(s *source) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.of(place{s.topic, s.partition}).followers[s] = s.position
+	t.of(topicPartition{s.topic, s.partition}).followers[s] = s.position
 }
 
 func (t *tail) leave(s *source) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	at := place{s.topic, s.partition}
+	at := topicPartition{s.topic, s.partition}
 	p := t.of(at)
 	delete(p.followers, s)
 	p.drop()
@@ -70,7 +70,7 @@ func (t *tail) leave(s *source) {
 }
 
 // forget forgets the tail of a partition that is neither followed nor written to.
-func (t *tail) forget(at place, p *partitionTail) {
+func (t *tail) forget(at topicPartition, p *partitionTail) {
 	if len(p.followers) == 0 && p.writing == 0 {
 		delete(t.partitions, at)
 	}
@@ -78,13 +78,13 @@ func (t *tail) forget(at place, p *partitionTail) {
 
 // begin says that a request begins to write to a partition. The caller calls end when it has ended: with the offset of
 // the first of its messages, or without messages if the request has failed.
-func (t *tail) begin(at place) {
+func (t *tail) begin(at topicPartition) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.of(at).writing++
 }
 
-func (t *tail) end(at place, base int64, when time.Time, messages []Message) {
+func (t *tail) end(at topicPartition, base int64, when time.Time, messages []Message) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	p := t.of(at)
@@ -150,7 +150,7 @@ func (t *tail) await(ctx context.Context, s *source) []Message {
 func (t *tail) take(s *source) (messages []Message, ended <-chan struct{}, fetch bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	p := t.of(place{s.topic, s.partition})
+	p := t.of(topicPartition{s.topic, s.partition})
 	for {
 		batch, ok := p.batches[s.position]
 		if !ok {

@@ -95,7 +95,7 @@ func TestFollowersShareWhatIsWritten(t *testing.T) {
 	}
 	noError(t, followers[0].Close())
 	l.tail.mutex.Lock()
-	if p := l.tail.partitions[place{"t", 0}]; p.bytes != 0 || len(p.batches) != 0 {
+	if p := l.tail.partitions[topicPartition{"t", 0}]; p.bytes != 0 || len(p.batches) != 0 {
 		t.Errorf("%d bytes of %d batches stay", p.bytes, len(p.batches))
 	}
 	l.tail.mutex.Unlock()
@@ -109,7 +109,7 @@ func TestFollowersShareWhatIsWritten(t *testing.T) {
 func TestSlowFollowerMissesNothing(t *testing.T) {
 	tail, s := newTail(), &source{topic: "t", cursor: cursor{to: unbounded}}
 	tail.join(s)
-	at, large := place{"t", 0}, Message{Value: make([]byte, maxTailBytes)}
+	at, large := topicPartition{"t", 0}, Message{Value: make([]byte, maxTailBytes)}
 	for offset := range int64(3) {
 		tail.begin(at)
 		tail.end(at, offset, large.Time, []Message{large})
@@ -127,7 +127,7 @@ func TestSlowFollowerMissesNothing(t *testing.T) {
 func TestFailedWriteIsFetched(t *testing.T) {
 	tail, s := newTail(), &source{topic: "t", cursor: cursor{to: unbounded}}
 	tail.join(s)
-	at := place{"t", 0}
+	at := topicPartition{"t", 0}
 	fetches := func() bool { _, _, fetch := tail.take(s); return fetch }
 	tail.begin(at)
 	tail.begin(at)

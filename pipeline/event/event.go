@@ -41,7 +41,7 @@ type (
 	// ScoringLag is the number of offsets after the last one with predictions, of each partition that this process predicts for.
 	ScoringLag struct{ Offsets map[int]int64 }
 	// Shown reports the URL of the pipeline's page.
-	Shown struct{ URL string }
+	PageServed struct{ URL string }
 	// Began reports that a run is planned.
 	Began struct {
 		Run      string
@@ -199,7 +199,7 @@ func (Answering) event()   {}
 func (Answers) event()     {}
 func (Scored) event()      {}
 func (ScoringLag) event()  {}
-func (Shown) event()       {}
+func (PageServed) event()  {}
 func (Began) event()       {}
 func (Followed) event()    {}
 func (StoodAside) event()  {}

@@ -116,7 +116,7 @@ func Decode(value []byte, mem memory.Allocator) (_ *Batch, err error) {
 		if len(record.Schema().FieldIndices(name)) > 1 {
 			return nil, fmt.Errorf("%w: column %s occurs twice", wire.ErrDamaged, stream.Quote(name))
 		}
-		if err := e.take(name, column); err != nil {
+		if err := e.setColumn(name, column); err != nil {
 			return nil, fmt.Errorf("%w: column %s: %w", wire.ErrDamaged, stream.Quote(name), err)
 		}
 	}
@@ -146,16 +146,16 @@ func columnNames(schema *arrow.Schema) string {
 	return "the columns " + strings.Join(names, ", ")
 }
 
-// take keeps a column that stagewise reads.
-func (e *Batch) take(name string, column arrow.Array) error {
+// setColumn keeps a column that stagewise reads.
+func (e *Batch) setColumn(name string, column arrow.Array) error {
 	switch name {
 	case columnFeatures:
 		if column.NullN() > 0 {
 			return fmt.Errorf("%d rows without features", column.NullN())
 		}
-		return e.takeFeatures(column)
+		return e.setFeatures(column)
 	case columnLabel:
-		return e.takeLabels(column)
+		return e.setLabels(column)
 	case columnWeight:
 		switch weights := column.(type) {
 		case *array.Float32:
@@ -173,29 +173,29 @@ func (e *Batch) take(name string, column arrow.Array) error {
 		}
 		e.splits = splits
 	case columnTargets:
-		return e.takeTargets(column)
+		return e.setTargets(column)
 	case columnServed:
-		return takeServed(column, &e.served)
+		return setServed(column, &e.served)
 	case columnServedVersion:
-		return takeServed(column, &e.servedVersion)
+		return setServed(column, &e.servedVersion)
 	}
 	return nil // a producer may add columns of its own
 }
 
-func (e *Batch) takeFeatures(column arrow.Array) error {
+func (e *Batch) setFeatures(column arrow.Array) error {
 	switch column := column.(type) {
 	case *array.FixedSizeList:
 		e.Width = int(column.DataType().(*arrow.FixedSizeListType).Len())
 		e.first = column.Data().Offset() * e.Width
-		if ok, err := e.takeValues(column.ListValues()); ok || err != nil {
+		if ok, err := e.setValues(column.ListValues()); ok || err != nil {
 			return err
 		}
 	case *array.LargeList:
-		if ok, err := e.takeLists(column); ok || err != nil {
+		if ok, err := e.setLists(column); ok || err != nil {
 			return err
 		}
 	case *array.List:
-		if ok, err := e.takeLists(column); ok || err != nil {
+		if ok, err := e.setLists(column); ok || err != nil {
 			return err
 		}
 		pairs, ok := column.ListValues().(*array.Struct)
@@ -216,10 +216,10 @@ func (e *Batch) takeFeatures(column arrow.Array) error {
 	return fmt.Errorf("type %v, expected %s", column.DataType(), wantFeatures)
 }
 
-// takeLists keeps dense features in lists of any length, which must be the same in all rows. Their values then follow each other as
+// setLists keeps dense features in lists of any length, which must be the same in all rows. Their values then follow each other as
 // those of a fixed-size list do. It returns false if the values are no numbers that features may have.
-func (e *Batch) takeLists(column array.ListLike) (ok bool, err error) {
-	if ok, err := e.takeValues(column.ListValues()); !ok || err != nil {
+func (e *Batch) setLists(column array.ListLike) (ok bool, err error) {
+	if ok, err := e.setValues(column.ListValues()); !ok || err != nil {
 		return ok, err
 	}
 	for row := range e.Rows {
@@ -234,8 +234,8 @@ func (e *Batch) takeLists(column array.ListLike) (ok bool, err error) {
 	return true, nil
 }
 
-// takeValues keeps the values of dense features, or returns false if they have another type.
-func (e *Batch) takeValues(column arrow.Array) (ok bool, err error) {
+// setValues keeps the values of dense features, or returns false if they have another type.
+func (e *Batch) setValues(column arrow.Array) (ok bool, err error) {
 	switch column := column.(type) {
 	case *array.Float32:
 		e.floats = column

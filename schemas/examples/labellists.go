@@ -28,8 +28,8 @@ func (r *Rows) appendLists(lists *array.ListBuilder) {
 	}
 }
 
-// takeLabels keeps the column of labels, or of lists of labels.
-func (e *Batch) takeLabels(column arrow.Array) error {
+// setLabels keeps the column of labels, or of lists of labels.
+func (e *Batch) setLabels(column arrow.Array) error {
 	items := column
 	if lists, ok := column.(array.ListLike); ok {
 		e.sets, items = lists, lists.ListValues()

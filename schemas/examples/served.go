@@ -44,8 +44,8 @@ func (r *Rows) appendServed(labels *array.StringBuilder, versions *array.Int64Bu
 	}
 }
 
-// takeServed keeps a column of what was served.
-func takeServed(column arrow.Array, to *values) error {
+// setServed keeps a column of what was served.
+func setServed(column arrow.Array, to *values) error {
 	v, ok := valuesOf(column)
 	if !ok {
 		return fmt.Errorf("type %v, expected text or whole numbers", column.DataType())

@@ -35,8 +35,8 @@ func (r *Rows) appendTargets(lists *array.FixedSizeListBuilder) {
 	}
 }
 
-// takeTargets keeps the column of targets, and checks it. A row that is null has none.
-func (e *Batch) takeTargets(column arrow.Array) error {
+// setTargets keeps the column of targets, and checks it. A row that is null has none.
+func (e *Batch) setTargets(column arrow.Array) error {
 	lists, ok := column.(array.ListLike)
 	if !ok {
 		return fmt.Errorf("type %v, expected a list of float64 or float32", column.DataType())

@@ -18,7 +18,7 @@ type boundedAllocator struct {
 
 // Allocate implements memory.Allocator.
 func (a *boundedAllocator) Allocate(size int) []byte {
-	a.take(size)
+	a.reserve(size)
 	b := a.mem.Allocate(size)
 	a.track(b)
 	return b
@@ -26,7 +26,7 @@ func (a *boundedAllocator) Allocate(size int) []byte {
 
 // Reallocate implements memory.Allocator.
 func (a *boundedAllocator) Reallocate(size int, b []byte) []byte {
-	a.take(size)
+	a.reserve(size)
 	a.forget(b)
 	b = a.mem.Reallocate(size, b)
 	a.track(b)
@@ -39,7 +39,7 @@ func (a *boundedAllocator) Free(b []byte) {
 	a.mem.Free(b)
 }
 
-func (a *boundedAllocator) take(size int) {
+func (a *boundedAllocator) reserve(size int) {
 	if size < 0 || size > a.left {
 		panic(fmt.Sprintf("%d bytes claimed, at most %d expected", size, a.left))
 	}

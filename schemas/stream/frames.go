@@ -13,8 +13,8 @@ import (
 // frames is an ipc.MessageReader. It cuts a stream into messages without trusting the lengths that the stream claims.
 // Arrow's own reader allocates whatever length it reads.
 type frames struct {
-	// take returns the next n bytes of the stream; io.EOF: it has ended before the first of them.
-	take  func(n int64) ([]byte, error)
+	// next returns the next n bytes of the stream; io.EOF: it has ended before the first of them.
+	next  func(n int64) ([]byte, error)
 	last  *ipc.Message
 	rules rules
 	// footer says that the stream is that of a file, which may have its footer in place of the mark of the stream's end.
@@ -60,7 +60,7 @@ func (f *frames) Message() (*ipc.Message, error) {
 		f.ended = true
 		return nil, io.EOF
 	}
-	meta, err := within(f.take(int64(length)))
+	meta, err := within(f.next(int64(length)))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (f *frames) Message() (*ipc.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := within(f.take(bodyLength))
+	body, err := within(f.next(bodyLength))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func within[T any](value T, err error) (T, error) {
 }
 
 func (f *frames) uint32() (uint32, error) {
-	b, err := f.take(4)
+	b, err := f.next(4)
 	if err != nil {
 		return 0, err
 	}
@@ -96,7 +96,7 @@ func (f *frames) uint32() (uint32, error) {
 // cut takes bytes from those of a value, without copying.
 type cut struct{ rest []byte }
 
-func (c *cut) take(n int64) ([]byte, error) {
+func (c *cut) next(n int64) ([]byte, error) {
 	switch {
 	case len(c.rest) == 0 && n > 0:
 		return nil, io.EOF

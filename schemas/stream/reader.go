@@ -33,13 +33,13 @@ type Reader struct {
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
 	r := &Reader{bounded: &boundedAllocator{mem: mem}, unpacked: maxUnpacked}
 	whole, _ := from.(*bytes.Buffer)
-	take := func(n int64) ([]byte, error) {
+	next := func(n int64) ([]byte, error) {
 		if n < 0 {
 			return nil, fmt.Errorf("%d bytes announced", n)
 		}
 		if whole != nil {
 			r.bounded.left += 4 * int(min(n, int64(whole.Len())))
-			return takeFrom(whole, n)
+			return nextOf(whole, n)
 		}
 		var taken bytes.Buffer // beyond grownAtOnce it grows with what is there, whatever length is announced
 		taken.Grow(int(min(n, grownAtOnce)))
@@ -50,7 +50,7 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 		}
 		return taken.Bytes(), err
 	}
-	r.messages = &frames{take: take, footer: file, rules: rules{dictionaries: map[int64]bool{}, many: true}}
+	r.messages = &frames{next: next, footer: file, rules: rules{dictionaries: map[int64]bool{}, many: true}}
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("arrow: %v", cause)
@@ -66,8 +66,8 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 	return r, nil
 }
 
-// takeFrom takes bytes that are in memory. Nobody changes them: the arrays of the batches share them.
-func takeFrom(whole *bytes.Buffer, n int64) ([]byte, error) {
+// nextOf returns the next n bytes of those in memory. Nobody changes them: the arrays of the batches share them.
+func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
 	switch left := int64(whole.Len()); {
 	case left == 0 && n > 0:
 		return nil, io.EOF

@@ -63,7 +63,7 @@ func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (
 		bounded.live = nil
 	}()
 	source := &cut{rest: value}
-	messages := &frames{take: source.take, rules: rules{dictionaries: map[int64]bool{}}}
+	messages := &frames{next: source.next, rules: rules{dictionaries: map[int64]bool{}}}
 	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(bounded))
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type Sums struct {
 	Prior  float64 // D of no rows, in the columns that the ridge applies to
 	Grid   float64 // a power of 2
 	k      int
-	places places
+	slots  slots
 	values []float64 // k of each of these, without the prior
 	totals []float64 // k: over all columns but the intercept
 }
@@ -36,7 +36,7 @@ func NewSums(k int, prior, grid float64) *Sums {
 
 // Row returns the sums of a column of the examples (k), without the prior; nil: there are none.
 func (s *Sums) Row(column int32) []float64 {
-	at, any := s.places.of(column)
+	at, any := s.slots.of(column)
 	if !any {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 // Add adds the terms of an increment, times a weight.
 func (s *Sums) Add(weight float64, t Terms) {
 	for i, column := range t.Columns {
-		at, had := s.places.add(column)
+		at, had := s.slots.add(column)
 		if !had {
 			s.values = append(s.values, make([]float64, s.k)...)
 		}
@@ -106,7 +106,7 @@ func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
 
 // Clear makes s the sums of no rows.
 func (s *Sums) Clear() {
-	s.places.clear()
+	s.slots.clear()
 	s.values = s.values[:0]
 	clear(s.totals)
 }

@@ -158,7 +158,7 @@ func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
 		row, to := raw.Row(i), dst.Row(i)
 		for j, features := range c.features {
 			if to[j] = row[0]; features > 1 {
-				to[j] = place(row[:features-1])
+				to[j] = codeOf(row[:features-1])
 			}
 			row = row[features:]
 		}
@@ -166,15 +166,15 @@ func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
 	return dst
 }
 
-// place returns the place of the indicator that is set; NaN if none is, or only one of a word without a code.
-func place(indicators []float32) float32 {
+// codeOf returns the index of the indicator that is set; NaN if none is, or only one of a word without a code.
+func codeOf(indicators []float32) float32 {
 	if i := firstSet(indicators); i >= 0 {
 		return float32(i)
 	}
 	return float32(math.NaN())
 }
 
-// firstSet is place with −1 in place of NaN.
+// firstSet is codeOf with −1 in place of NaN.
 func firstSet(indicators []float32) int {
 	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
 		if v > 0 {

@@ -44,7 +44,7 @@ type page struct {
 	*explain.Report
 	About
 	Numbers bool // are predicted, not labels
-	Shown   []explain.Column
+	Top     []explain.Column
 	Longest float64 // rise of the loss that the longest bar has
 }
 
@@ -53,8 +53,8 @@ const barPixels = 240
 
 // writePage writes one file of HTML: it asks for nothing else, and runs no script.
 func writePage(w io.Writer, r *explain.Report, a About) error {
-	p := page{Report: r, About: a, Numbers: r.Task == regression, Shown: r.Importance[:min(a.Top, len(r.Importance))]}
-	for _, c := range p.Shown {
+	p := page{Report: r, About: a, Numbers: r.Task == regression, Top: r.Importance[:min(a.Top, len(r.Importance))]}
+	for _, c := range p.Top {
 		p.Longest = max(p.Longest, c.Rise.Loss)
 	}
 	bar := func(v, most float64) float64 { return math.Round(barPixels * share(v, most)) }

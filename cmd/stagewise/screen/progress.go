@@ -72,7 +72,7 @@ func (p *Progress) Record(e event.Event) {
 			p.lag += offsets
 		}
 		p.score()
-	case event.Shown:
+	case event.PageServed:
 		p.line("page: %s", e.URL)
 	case event.Began:
 		p.stages, p.members, p.fraction, p.chained = e.Stages, e.Members, 0, e.Chained

@@ -49,7 +49,7 @@ func (l *logs) Record(e event.Event) {
 		for partition, offsets := range e.Offsets {
 			l.Debug("scoring lag", "partition", partition, "offsets", offsets)
 		}
-	case event.Shown:
+	case event.PageServed:
 		l.Info("shown", "url", e.URL)
 	case event.Began:
 		l.Logger = l.plain.With("run", e.Run)

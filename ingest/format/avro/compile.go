@@ -342,17 +342,17 @@ func passing(s avro.Schema) step {
 		return func(*decoder) {}
 	case *avro.FixedSchema:
 		size := int64(s.Size())
-		return func(d *decoder) { d.take(size) }
+		return func(d *decoder) { d.next(size) }
 	}
 	switch s.Type() {
 	case avro.Boolean:
-		return func(d *decoder) { d.take(1) }
+		return func(d *decoder) { d.next(1) }
 	case avro.Int, avro.Long, avro.Enum:
 		return func(d *decoder) { d.long() }
 	case avro.Float:
-		return func(d *decoder) { d.take(4) }
+		return func(d *decoder) { d.next(4) }
 	case avro.Double:
-		return func(d *decoder) { d.take(8) }
+		return func(d *decoder) { d.next(8) }
 	case avro.String, avro.Bytes:
 		return func(d *decoder) { d.bytes() }
 	}

@@ -28,8 +28,8 @@ func (c *cursor) fail(err error) {
 	c.rest = nil
 }
 
-// take returns the next n bytes.
-func (c *cursor) take(n int64) []byte {
+// next returns the next n bytes.
+func (c *cursor) next(n int64) []byte {
 	if n < 0 || n > int64(len(c.rest)) {
 		c.fail(errShort)
 		return nil
@@ -58,21 +58,21 @@ func (c *cursor) long() int64 {
 }
 
 func (c *cursor) float() float64 {
-	if b := c.take(4); b != nil {
+	if b := c.next(4); b != nil {
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	}
 	return 0
 }
 
 func (c *cursor) double() float64 {
-	if b := c.take(8); b != nil {
+	if b := c.next(8); b != nil {
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
 	}
 	return 0
 }
 
 func (c *cursor) boolean() bool {
-	b := c.take(1)
+	b := c.next(1)
 	if b == nil {
 		return false
 	}
@@ -82,7 +82,7 @@ func (c *cursor) boolean() bool {
 	return b[0] == 1
 }
 
-func (c *cursor) bytes() []byte { return c.take(c.long()) }
+func (c *cursor) bytes() []byte { return c.next(c.long()) }
 
 // items calls item for each item of an array or a map, until there is an error.
 func (c *cursor) items(item func()) {
@@ -107,7 +107,7 @@ func (c *cursor) passItems(item func()) {
 			return
 		}
 		if size >= 0 {
-			c.take(size)
+			c.next(size)
 			continue
 		}
 		for range n {

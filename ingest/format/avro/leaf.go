@@ -30,9 +30,9 @@ func leafOf(s avro.Schema) func(c *cursor) tabular.Cell {
 	case *avro.FixedSchema:
 		size := int64(s.Size())
 		if d, ok := s.Logical().(*avro.DecimalLogicalSchema); ok {
-			return func(c *cursor) tabular.Cell { return tabular.Decimal(c.take(size), d.Scale()) }
+			return func(c *cursor) tabular.Cell { return tabular.Decimal(c.next(size), d.Scale()) }
 		}
-		return func(c *cursor) tabular.Cell { return tabular.Word(string(c.take(size))) }
+		return func(c *cursor) tabular.Cell { return tabular.Word(string(c.next(size))) }
 	case *avro.PrimitiveSchema:
 		return primitive(s)
 	}

@@ -109,10 +109,10 @@ func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, le
 	b.Rows.Residuals(p.score)
 	weighted(p.score, b.Fitted)
 	cross := sum.Field(statistics.FieldCross, features.Size(), k)
-	fitted := leaves.Trees * features.Leaves()
-	tree.AddResiduals(cross[:fitted*k], leaves, features.Leaves(), p.score.Data)
-	if features.Size() > fitted { // the intercept
-		last := cross[fitted*k:]
+	grown := leaves.Trees * features.Leaves()
+	tree.AddResiduals(cross[:grown*k], leaves, features.Leaves(), p.score.Data)
+	if features.Size() > grown { // the intercept
+		last := cross[grown*k:]
 		for i, v := range p.score.Data {
 			last[i%k] += float64(v)
 		}

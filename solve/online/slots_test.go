@@ -9,7 +9,7 @@ import (
 func TestPlaces(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, width := range []int32{1, 70, 1 << 12, Intercept} {
-		var p places
+		var p slots
 		for range 2 {
 			want := map[int32]int{}
 			for range 3000 {

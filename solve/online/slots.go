@@ -2,21 +2,21 @@ package online
 
 import "math/bits"
 
-// places has the place of each column of which there are sums, from 0 in the order in which they were added: a hash table with open
+// slots has the slot of each column of which there are sums, from 0 in the order in which they were added: a hash table with open
 // addressing. Go's map took a twentieth of the time of an update. The zero value has none.
-type places struct {
-	table []place // the length is a power of two, and at most half of it is taken
+type slots struct {
+	table []slot // the length is a power of two, and at most half of it is taken
 	count int
 }
 
-// place is where the sums of a column are.
-type place struct {
+// slot is where the sums of a column are.
+type slot struct {
 	column int32 // plus 1; 0: free
 	at     int32
 }
 
 // find returns the entry of a column, or the free one that it would have.
-func (p *places) find(column int32) *place {
+func (p *slots) find(column int32) *slot {
 	mask, shift := uint32(len(p.table)-1), 32-bits.Len32(uint32(len(p.table)-1))
 	for i := uint32(column) * 2654435769 >> shift; ; i = (i + 1) & mask { // Knuth's multiplicative hash
 		if e := &p.table[i&mask]; e.column == 0 || e.column == column+1 {
@@ -25,8 +25,8 @@ func (p *places) find(column int32) *place {
 	}
 }
 
-// of returns the place of a column, and whether it has one.
-func (p *places) of(column int32) (at int, any bool) {
+// of returns the slot of a column, and whether it has one.
+func (p *slots) of(column int32) (at int, any bool) {
 	if p.count == 0 {
 		return 0, false
 	}
@@ -34,11 +34,11 @@ func (p *places) of(column int32) (at int, any bool) {
 	return int(e.at), e.column != 0
 }
 
-// add returns the place of a column, which it gives the next one if it has none, and whether it had one.
-func (p *places) add(column int32) (at int, had bool) {
+// add returns the slot of a column, which it gives the next one if it has none, and whether it had one.
+func (p *slots) add(column int32) (at int, had bool) {
 	if 2*(p.count+1) > len(p.table) {
 		before := p.table
-		p.table = make([]place, max(64, 2*len(before)))
+		p.table = make([]slot, max(64, 2*len(before)))
 		for _, e := range before {
 			if e.column != 0 {
 				*p.find(e.column - 1) = e
@@ -49,13 +49,13 @@ func (p *places) add(column int32) (at int, had bool) {
 	if e.column != 0 {
 		return int(e.at), true
 	}
-	*e = place{column + 1, int32(p.count)}
+	*e = slot{column + 1, int32(p.count)}
 	p.count++
 	return p.count - 1, false
 }
 
 // clear makes p have none.
-func (p *places) clear() {
+func (p *slots) clear() {
 	clear(p.table)
 	p.count = 0
 }
