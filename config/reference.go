@@ -35,12 +35,13 @@ func Keys() []option.Key {
 		{Name: "listen", Meaning: "`host:port` on which other programs reach the embedded broker. Empty: it does not listen. It has " +
 			"no authentication: the host must be a loopback address, and every user of the machine can read and write all topics"},
 		{Name: "stages.*.repeat", Meaning: "number of consecutive stages with these settings"},
-		{Name: "average", Meaning: "number of models of these stages that are trained side by side, each with its own features, and " +
-			"averaged: a version predicts the mean of their predictions. See [images](images.md); not for `run`"},
-		{Name: "threshold", Meaning: "of two classes, from which probability of the second in order on a row is given it: a number " +
-			"between 0 and 1; `best_f1`: the one with the highest F1 of the second class, or `{cost: {fp: 1, fn: 20}}`: with the " +
-			"least cost of the rows that are wrongly given it (`fp`) and wrongly not (`fn`), on the holdout rows: without the key " +
-			"`examples.holdout`, a tenth of the training rows. It is part of the version: see [a threshold](serving.md#a-threshold)"},
+		{Name: "average", Meaning: "number of models to average. Each has these stages with its own random features; a version " +
+			"predicts the mean of their predictions. See [images](images.md); not for `run`"},
+		{Name: "threshold", Meaning: "with two classes, the minimum probability of the second class for a row to be given it: a " +
+			"number between 0 and 1; `best_f1`: the threshold with the highest F1 of the second class; or `{cost: {fp: 1, fn: 20}}`: " +
+			"the threshold with the lowest cost of false positives (`fp`) and false negatives (`fn`). The last two are chosen on the " +
+			"holdout rows: without the key `examples.holdout`, a tenth of the training rows. The threshold is part of the version: " +
+			"see [a threshold](serving.md#a-threshold)"},
 		{Name: "seed", Meaning: "random seed, from 0 to 2^64-1"},
 		{Name: "intercept", Meaning: "give the first stage an intercept; with `average`, the first stage of each model"},
 		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and continue, or `%s` "+
@@ -50,8 +51,9 @@ func Keys() []option.Key {
 			"size such as 512MB or 1GiB. 0: half of the free memory of the machine, within the limit of a container (cgroup). " +
 			"Rows and blocks that do not fit are read or computed again in each pass; a run reports if the matrices need more"},
 		{Name: "segment", Meaning: "number of messages summed as one, regardless of the spans of a run"},
-		{Name: "group", Meaning: "number of partitions whose sums are added first. A worker that has all of a group sends one record " +
-			"of them: with more than 32 partitions a worker, partitions ÷ workers sends least. Another order of sums has other last bits"},
+		{Name: "group", Meaning: "number of partitions whose sums are added first. A worker that owns a whole group sends one record " +
+			"of its sums: with more than 32 partitions for each worker, partitions ÷ workers sends the fewest bytes. A different " +
+			"group size changes the last bits of the weights"},
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
 			"instructions work on a run, and its weights are the same to the bit; `%s`: any machine works on it, and its weights "+
 			"may differ in the last bits. The version records which", planning.ArithmeticStrict, planning.ArithmeticAny)},

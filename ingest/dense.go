@@ -92,9 +92,9 @@ func (o Options) addExtent(ctx context.Context, file string, found *layout.Found
 
 // rowsMeaning documents the key `rows`.
 func rowsMeaning() string {
-	return fmt.Sprintf("`auto`, `dense` or `sparse`: whether the sparse rows of a LIBSVM file become dense: `auto` if a stage or "+
-		"`prepare` needs dense rows and they have at most %d columns; the columns begin with the index 0, or if no row has it with 1. Or, with "+
-		"`from_topic`, the path of the rows in a message, such as `events` or `payload.after`: a list of objects, or one; null has no "+
-		"rows. A member with one of the three names is `./auto`, `./dense` or `./sparse`. Columns that a row lacks are those of the "+
-		"message. "+readBy("rows")+"; none: `auto`, and a message is a row, or a list of rows", maxDense)
+	return fmt.Sprintf("`auto`, `dense` or `sparse`: whether to convert the sparse rows of a LIBSVM file to dense rows. `auto` "+
+		"converts them if a stage or `prepare` needs dense rows and they have at most %d columns. Columns are numbered from index 0, "+
+		"or from 1 if no row has index 0. With `from_topic`, also the path of the rows in a message, such as `events` or "+
+		"`payload.after`: an object or a list of objects; null has no rows. Columns that a row lacks are read from the message. "+
+		"Write a member with one of the three names as `./auto`, `./dense` or `./sparse`. "+readBy("rows")+"; none: `auto`, and a message is a row, or a list of rows", maxDense)
 }

@@ -26,17 +26,17 @@ func Keys() []option.Key {
 		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
 	}
 	keys := []option.Key{
-		{Name: "train", Meaning: "training files: a file or a list; paths are relative to the folder of the configuration; a pattern " +
-			"such as `data/*.csv` stands for the matching files, sorted, and a folder for the tables in it, such as the parts " +
-			"that Spark writes, for Parquet and Arrow with columns from folder names such as `kind=iris`; `\"-\"` is the standard " +
-			"input; none: the topic already has the examples" + pairs},
+		{Name: "train", Meaning: "training files: a file or a list. Paths are relative to the folder of the configuration. A pattern " +
+			"such as `data/*.csv` selects the matching files, sorted. A folder selects the tables in it, such as Spark's part files; " +
+			"with Parquet and Arrow, folder names such as `kind=iris` become columns. `\"-\"` is the standard input; none: the topic " +
+			"already has the examples" + pairs},
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
 		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: each message value " +
 			"has one or more examples in the format `format`; not with `train` and `test`; none: no topic"},
-		{Name: "on_changed_topic", Meaning: "what these commands do if `from_topic` no longer has the last message that was read, by " +
-			"its offset, time and content: `stop` (with an error), `behind` (continue at the next offset, or at the current end " +
-			"of the topic: no offset is read twice, as after the loss of messages) or `anew` (read the topic from its beginning, " +
-			"as another topic)"},
+		{Name: "on_changed_topic", Meaning: "what these commands do if `from_topic` no longer has the last message that was read, " +
+			"with the same offset, timestamp and content: `stop` (with an error), `behind` (continue at the next offset, or at the " +
+			"current end of the topic: no offset is read twice, as after the loss of messages) or `anew` (read the topic from its " +
+			"beginning, as another topic)"},
 		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: " +
 			"`train` and `run` read it and never write to it; removed sources and forgotten rows of that pipeline are excluded " +
 			"here too; not with `train`, `test` and `from_topic`; none: the pipeline's own topic"},
@@ -47,31 +47,34 @@ func Keys() []option.Key {
 		{Name: "format", Meaning: option.Enumerate(values, "or") +
 			"; none: detected from the file name, then from the first bytes. With `from_topic`: " + option.Enumerate(ofTopics, "or")},
 		{Name: "rows", Meaning: rowsMeaning()},
-		{Name: "schema", Meaning: "file with the schema of the messages of `from_topic`: " + schemaFiles() + ". " + readBy("schema") +
+		{Name: "schema", Meaning: "schema file for the messages of `from_topic`: " + schemaFiles() + ". " + readBy("schema") +
 			"; none: the registry has it"},
 		{Name: "message", Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its " +
 			"only one"},
-		{Name: "registry.url", Meaning: "address of a schema registry, such as `https://registry:8081`, whose serializers wrote the messages " +
-			"of `from_topic`. While it does not answer, ingest waits. " + readBy("registry.url") +
-			" need it for their schemas; in `json`, what its serializers put before each value is left out; none: no registry"},
-		{Name: "registry.user", Meaning: "name of the user at the registry; none: no login"},
+		{Name: "registry.url", Meaning: "URL of the schema registry, such as `https://registry:8081`, that the producers of " +
+			"`from_topic` use. While it is unavailable, ingest waits. " + readBy("registry.url") +
+			" need it for their schemas; with `json`, the prefix that its serializers add to each value is skipped; none: no registry"},
+		{Name: "registry.user", Meaning: "user name at the registry; none: no authentication"},
 		{Name: "registry.password_file", Meaning: "file whose first line is the password of `registry.user`"},
-		{Name: "registry.ca", Meaning: "PEM file with the CA certificates that sign the certificate of the registry; none: those of the system"},
+		{Name: "registry.ca", Meaning: "PEM file with the CA certificates that sign the registry's certificate; none: the CAs of the " +
+			"system"},
 		{Name: "registry.cert", Meaning: "PEM file with the client certificate, for registries that require one"},
-		{Name: "registry.key", Meaning: "PEM file with the key of `registry.cert`"},
+		{Name: "registry.key", Meaning: "PEM file with the private key of `registry.cert`"},
 	}
-	keys = append(keys, option.Key{Name: "key", Meaning: "with `outcome`: path of the key in a row, such as `impression_id`, by which its " +
-		"outcome belongs to it; none: the key of the message"})
+	keys = append(keys, option.Key{Name: "key", Meaning: "with `outcome`: path of the join key in a row, such as `impression_id`; " +
+		"none: the message key"})
 	keys = append(keys, option.Under("outcome", outcome.Keys())...)
 	return append(keys, []option.Key{
 		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
 			"column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
-		{Name: "served.label", Meaning: "with `from_topic`: path of the label that a server gave the row, such as `prediction.label`. Reports " +
-			"then have the error of what was served, by version. See [answers](serving.md#answers-on-a-topic)"},
-		{Name: "served.version", Meaning: "path of the number of the version that gave the row that label, such as `version`"},
+		{Name: "served.label", Meaning: "with `from_topic`: path of the label that was served for the row, such as " +
+			"`prediction.label`. Reports then include the error of served predictions by version. See " +
+			"[answers](serving.md#answers-on-a-topic)"},
+		{Name: "served.version", Meaning: "path of the version number that served this label, such as `version`"},
 		{Name: "text", Meaning: readBy("text") + ": text column, by number from 0 or by name: its word counts are the features, as " +
-			"sparse rows; columns other than the text, the label and the weight are left out; none: no texts"},
+			"sparse rows; other columns are features too only if `columns`, `categorical` or `times` is set (see " +
+			"[events](texts.md#events)); none: no texts"},
 		{Name: "words.vocabulary", Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},
 		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or the maximum size of "+
 			"a counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
@@ -99,10 +102,10 @@ func Keys() []option.Key {
 		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
 		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
 			"`train`, or in `from_topic` when first read, and one for all other values"},
-		{Name: "times", Meaning: readBy("times") + ": `{column: [hour, weekday], …}`: columns of dates and times, such as `2026-11-01 09:30` " +
-			"or seconds since 1970, and which numeric features each becomes: `hour` (0 to less than 24, with minutes as a fraction), " +
-			"`weekday` (1 is Monday), `month` and `age` (days before the newest time in the first rows of the training files; with " +
-			"`from_topic`, days before 1970). Without a zone a time is UTC"},
+		{Name: "times", Meaning: readBy("times") + ": `{column: [hour, weekday], …}`: date and time columns, such as `2026-11-01 " +
+			"09:30` or seconds since 1970, and the numeric features to derive from each: `hour` (0 to less than 24, with minutes as " +
+			"a fraction), `weekday` (1 is Monday), `month` and `age` (days before the newest time in the first rows of the training " +
+			"files; with `from_topic`, days before 1970). Times without a zone are UTC"},
 		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns before conversion to float32, also for " +
 			"predictions, such as for times in milliseconds, which float32 can't distinguish; none: detected from the first rows " +
 			"of files, with a notice. For `from_topic`, which several processes may read, the notice only says which number to " +
@@ -147,7 +150,7 @@ func schemaFiles() string {
 	var kinds []string
 	for _, f := range messageFormats() {
 		if f.Schema.Type != "" {
-			kinds = append(kinds, fmt.Sprintf("`%s` of `%s`", f.Schema.Ending, f.Name))
+			kinds = append(kinds, fmt.Sprintf("`%s` for `%s`", f.Schema.Ending, f.Name))
 		}
 	}
 	return option.Enumerate(kinds, "or")

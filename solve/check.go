@@ -140,14 +140,14 @@ func Keys() []option.Key {
 		{Name: "stop.split", Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
 			"under `stop`, `passes` and `method` end the stage"},
 		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
-		{Name: "stop.stages", Meaning: "instead of the passes, end the stages: `train` first trains without the holdout rows (if " +
-			"`examples.holdout` is 0 a tenth of the training rows, of fewer than 10,000 up to a quarter), and then, from all rows, " +
-			"as many stages as predicted them best"},
-		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of what is left over; with "+
+		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` first trains without the holdout rows (if " +
+			"`examples.holdout` is 0, a tenth of the training rows, or up to a quarter of fewer than 10,000), then trains on all " +
+			"rows with the number of stages that predicted the holdout rows best"},
+		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
-		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`, λ is at least as if each leaf had so many rows more, of even odds "+
-			"between two classes, and with k classes 2/k of them. So late stages, which predict most rows well, overfit less. %g by "+
-			"default; 0: no such bound", grownRidgeRows)},
+		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`: lower bound of λ, as if each leaf had this many additional "+
+			"rows (2/k of it with k classes) with even odds between two classes. It reduces overfitting in late stages, which "+
+			"already predict most rows well. %g by default; 0: no bound", grownRidgeRows)},
 	}
 }
 

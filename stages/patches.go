@@ -99,8 +99,8 @@ func patches() kind {
 				"a number ≥ 0", func(f schemas.Features) float64 { return f.Rectify }, notNegative),
 			number("whiten", "constant added to the variances of patches before whitening; small: fine detail counts more; 0.3 if not "+
 				"given", "a number > 0", func(f schemas.Features) float64 { return f.Whiten }, positive),
-			number("contrast", "what is added to the variance of a patch before it is divided by its deviation, as part of the mean "+
-				"variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0",
+			number("contrast", "constant added to the variance of a patch before it is divided by its deviation, relative to the "+
+				"mean variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0",
 				func(f schemas.Features) float64 { return f.Contrast }, positive),
 			{
 				Key: option.Key{Name: "mirror", Meaning: "add the responses of the mirrored image, so that an image and its mirror " +

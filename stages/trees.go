@@ -37,7 +37,7 @@ func trees() kind {
 	}
 	return kind{
 		name:    Trees,
-		meaning: "leaves of trees that each stage grows on what the stages before it leave over",
+		meaning: "leaves of trees that each stage grows on the residuals of the stages before it",
 		keys: []key{
 			{
 				Key:   option.Key{Name: "size", Meaning: "leaves of all trees: the number of trees times `leaves`; 1024 if not given"},
@@ -46,14 +46,14 @@ func trees() kind {
 				want:  "a multiple of leaves",
 			},
 			{
-				Key:   option.Key{Name: "leaves", Meaning: "leaves of a tree at most, from 2 to 64; 32 if not given"},
+				Key:   option.Key{Name: "leaves", Meaning: "maximum number of leaves of a tree, from 2 to 64; 32 if not given"},
 				value: func(f schemas.Features) any { return f.Leaves },
 				valid: ofTrees(func(f schemas.Features) bool { return f.Leaves >= 2 && f.Leaves <= tree.MaxLeaves }),
 				want:  fmt.Sprintf("a whole number from 2 to %d", tree.MaxLeaves),
 			},
 			{
-				Key: option.Key{Name: "sample", Meaning: "training rows that the trees of a stage are grown on, drawn anew for each " +
-					"stage; 32768 if not given"},
+				Key: option.Key{Name: "sample", Meaning: "number of training rows that the trees of a stage are grown on, sampled " +
+					"for each stage; 32768 if not given"},
 				value: func(f schemas.Features) any { return f.Sample },
 				valid: ofTrees(func(f schemas.Features) bool { return f.Sample >= 2 && f.Sample <= maxTreesSample }),
 				want:  fmt.Sprintf("a whole number from 2 to %d", maxTreesSample),

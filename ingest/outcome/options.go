@@ -116,27 +116,28 @@ func (o Options) Disk(number, of int) (disk *Disk, memory int64) {
 // Keys documents the keys under `examples.outcome` of the configuration.
 func Keys() []option.Key {
 	return []option.Key{
-		{Name: "topic", Meaning: "topic of the outcomes of the rows of `from_topic`: labels that come later. A row becomes an " +
-			"example when its outcome comes, or when `outcome.within` is over. See [labels that come later](later-labels.md); none: " +
-			"rows have their labels"},
-		{Name: "key", Meaning: "path of the key in an outcome, as `key` is in a row; none: the key of the message"},
-		{Name: "label", Meaning: "path of the label in an outcome, such as `kind`; with `labels: several`, of a list of labels, or of a " +
-			"text with separators. Not with `label_columns` and `targets`, which are then paths in an outcome"},
-		{Name: "within", Meaning: "how long after its row an outcome counts, by the times of the messages, such as `24h`"},
-		{Name: "early", Meaning: "how long before its row an outcome counts, by the times of the messages: clocks differ, and " +
-			"partitions are read at different speeds. `0s` for keys that several rows have one after the other"},
-		{Name: "idle", Meaning: "how far the newest message of a partition of the topic may be behind those of its other partitions " +
-			"before the partition no longer holds back rows without an outcome; at most `outcome.within`"},
-		{Name: "absent", Meaning: "label of the rows without an outcome, such as `none`, or a list of labels with `labels: several`, such " +
-			"as `[]`; with `targets`, a number for all of them, such as `0`, or a list with one for each; `skip`: they are no examples"},
-		{Name: "memory", Meaning: "memory for what waits in a process; the rest waits in `data_dir`, and is read from the topics " +
-			"again if that is lost"},
-		{Name: "format", Meaning: "format of the outcomes, as `format`; none: that of the rows, with their `schema` and `registry` " +
-			"unless the outcomes have their own"},
+		{Name: "topic", Meaning: "topic of the outcomes of the rows of `from_topic`: labels that arrive later. A row becomes an " +
+			"example when its outcome arrives, or after `outcome.within`. See [later labels](later-labels.md); none: rows include " +
+			"their labels"},
+		{Name: "key", Meaning: "path of the join key in an outcome, as `key` in a row; none: the message key"},
+		{Name: "label", Meaning: "path of the label in an outcome, such as `kind`; with `labels: several`, the path of a list of " +
+			"labels, or of a text with separators. Not with `label_columns` or `targets`, which are then paths in an outcome"},
+		{Name: "within", Meaning: "maximum time from a row to its outcome, by message timestamps, such as `24h`"},
+		{Name: "early", Meaning: "maximum time by which an outcome may precede its row, by message timestamps: clocks differ, and " +
+			"partitions are read at different speeds. Use `0s` if successive rows share a key"},
+		{Name: "idle", Meaning: "maximum lag of the newest message of a partition of the topic behind its other partitions. Beyond " +
+			"it, the partition no longer holds back rows without an outcome; at most `outcome.within`"},
+		{Name: "absent", Meaning: "label of rows without an outcome, such as `none`; with `labels: several`, a list of labels, such " +
+			"as `[]`; with `targets`, one number for all targets, such as `0`, or a list with one for each; `skip`: these rows are " +
+			"not examples"},
+		{Name: "memory", Meaning: "memory for waiting rows and outcomes in a process; the rest is stored in `data_dir`, and read " +
+			"from the topics again if it is lost"},
+		{Name: "format", Meaning: "format of the outcomes, as `format`; none: the format of the rows, with their `schema` and " +
+			"`registry` unless the outcomes have their own"},
 		{Name: "rows", Meaning: "path of the outcomes in a message, as `rows`"},
-		{Name: "schema", Meaning: "file with the schema of the outcomes, as `schema`"},
+		{Name: "schema", Meaning: "schema file for the outcomes, as `schema`"},
 		{Name: "message", Meaning: "full name of the message in `outcome.schema`, as `message`"},
-		{Name: "registry.url", Meaning: "address of the schema registry of the outcomes, as `registry.url`"},
+		{Name: "registry.url", Meaning: "URL of the schema registry of the outcomes, as `registry.url`"},
 		{Name: "registry.user", Meaning: "as `registry.user`"},
 		{Name: "registry.password_file", Meaning: "as `registry.password_file`"},
 		{Name: "registry.ca", Meaning: "as `registry.ca`"},

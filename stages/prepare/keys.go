@@ -48,18 +48,18 @@ func Check(p schemas.Prepare) (problems []option.Problem) {
 // Keys documents the keys under `prepare`, in the order of the fields of [schemas.Prepare].
 func Keys() []option.Key {
 	return []option.Key{
-		{Name: "scale", Meaning: "`none`, `standard` (each feature by its standard deviation), `unit` (each example by its norm), `ranks` " +
-			"(each number becomes the normal score of its rank, so that heavy tails and units make no difference; a column with missing " +
-			"values gets one more input, and the words of a column share one scale) or `auto`: for dense rows with named columns " +
-			"`standard`, if the features of a stage depend on units, else `none`. The version that a run starts from, or a chain goes on " +
-			"from, decides"},
+		{Name: "scale", Meaning: "`none`, `standard` (divide each feature by its standard deviation), `unit` (divide each example by " +
+			"its norm), `ranks` (replace each number by the normal score of its rank, which removes the effect of units and heavy " +
+			"tails; a column with missing values gets an additional input, and the words of a column share one scale) or `auto` " +
+			"(`standard` for dense rows with named columns if the features of a stage depend on units, otherwise `none`). Warm " +
+			"starts and updates of a chain keep the scale of their version"},
 		{Name: "pca", Meaning: "number of principal components; 0: use the features themselves"},
 		{Name: "min_rows", Meaning: "sparse rows: minimum number of training rows in which a feature is not 0; other columns are left " +
 			"out"},
-		{Name: "values", Meaning: "sparse rows: transformation of each value, such as a word count: `none`, `log1p` (log(1 + value)), " +
-			"`sqrt` or `binary` (1). If no key under `prepare` is set, and of the only stage only `features: {kind: columns}` and the link, " +
-			"`train` and `search` choose `values`, `idf`, `scale`, and the link, `ridge` and `passes` of the stage by the loss of held-out " +
-			"rows; so does `run` by the rows of its first version, but not the link"},
+		{Name: "values", Meaning: "sparse rows: transformation of each value, such as a word count: `none`, `log1p` (log(1 + " +
+			"value)), `sqrt` or `binary` (1). If no key under `prepare` is set, and the only stage sets at most `features: {kind: " +
+			"columns}` and the link, `train` and `search` choose `values`, `idf`, `scale`, and the stage's link, `ridge` and " +
+			"`passes` by the loss on held-out rows. `run` chooses them, except the link, by the rows of its first version"},
 		{Name: "idf", Meaning: "sparse rows: multiply a column that is not 0 in r of n training rows by (log((n+1)/(r+1))+1) to this " +
 			"power, before `scale: unit`"},
 	}

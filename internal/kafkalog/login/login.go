@@ -57,13 +57,13 @@ func Keys() []Key {
 		{"password", "the password, or the secret of the client, only from the environment variable " +
 			"`STAGEWISE_SECURITY_SASL_PASSWORD`, which is not parsed as YAML"},
 		{"password_file", "file whose first line is the password. Set this or the environment variable"},
-		{"token_url", "token endpoint for a login by token: it grants a token to `security.sasl.username` and the " +
-			"password (client credentials grant). A token is fetched again after four fifths of its lifetime"},
+		{"token_url", "token endpoint for login by token: it issues tokens to `security.sasl.username` and the password (client " +
+			"credentials grant). A token is renewed after four fifths of its lifetime"},
 		{"token_ca", "PEM file with the CA certificates that sign the endpoint's certificate. None: the CAs of the system"},
 		{"token_scopes", "scopes to request at the endpoint"},
-		{"token_parameters", "further parameters of the request to the endpoint, each `NAME=VALUE`, such as `audience=kafka`"},
+		{"token_parameters", "additional parameters of the token request, each `NAME=VALUE`, such as `audience=kafka`"},
 		{"token_file", "file with a token, read at each login. Set this or `security.sasl.token_url`"},
-		{"extensions", "SASL extensions that brokers get beside the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
+		{"extensions", "SASL extensions sent with the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
 		{"region", "AWS region of the brokers. None: the region in the broker's name, or else " +
 			"that of the AWS configuration"},
 	}
