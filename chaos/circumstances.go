@@ -18,7 +18,7 @@ import (
 const (
 	brokerDown  kind = "make the topics with a broker down"
 	skewClocks  kind = "skew the clocks"
-	electBehind kind = "elect a leader that is behind"
+	electBehind kind = "elect a lagging leader"
 )
 
 // circumstances are what a chain is made under, beside the faults of its schedule.

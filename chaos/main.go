@@ -53,7 +53,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.runs, "runs", 10, "number of runs with faults")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the first run; each further run adds 1")
-	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "a run that takes longer fails")
+	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "time limit of a run")
 	flag.StringVar(&o.program, "program", "bin/stagewise", "the `file` of the program to test")
 	flag.StringVar(&o.file, "config", "", "the configuration `file` of the runs (chaos/digits.yaml, with --chain chaos/chain.yaml)")
 	flag.BoolVar(&o.chain, "chain", false, "chains of versions, by stagewise run, instead of single runs")
@@ -149,7 +149,7 @@ func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
 		seed := o.seed + uint64(n)
 		c.journal.note("run with seed %d", seed)
 		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
-			return fmt.Errorf("seed %d: make the examples topic anew: %w", seed, err)
+			return fmt.Errorf("seed %d: recreate the examples topic: %w", seed, err)
 		}
 		one, err := c.run(ctx, schedule(seed, kinds(), visits))
 		one.forgetful = c.forgetful

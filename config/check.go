@@ -106,7 +106,8 @@ func (c *Config) problems() []option.Problem {
 	dense := func(prefix string, err error) {
 		if needs, ok := errors.AsType[*prepare.DenseError](err); sparse && ok {
 			key, value, _ := strings.Cut(needs.What, ": ")
-			wrong(prefix+key, value, strings.TrimPrefix(needs.Want, "it to ")+", because rows with examples.text or prepare.hash are sparse")
+			wrong(prefix+key, value, strings.TrimPrefix(needs.Want, "it to ")+", because rows with examples.text or prepare.hash are "+
+				"sparse")
 		}
 	}
 	dense("", prepare.CheckRows(c.Prepare.Prepare, sparse))
@@ -132,7 +133,7 @@ func (c *Config) problems() []option.Problem {
 	}
 	c.checkThreshold(wrong)
 	if topic := c.Serve.Answers.Topic; c.owns(topic) || topic == protocol.TopicsOf(c.Name).Predictions {
-		wrong("serve.answers.topic", topic, "a topic of its own: this one is another topic of the pipeline")
+		wrong("serve.answers.topic", topic, "another topic: the pipeline uses this one for something else")
 	}
 	drawn := func(s Stage) bool { return stages.Drawn(s.Features) }
 	switch {

@@ -58,7 +58,7 @@ func (k kind) String() string {
 		kindOffsets:     "a number for each of some columns, as in {time: 1764000000000}",
 		kindTimes:       "a list of texts for each of some columns, as in {created: [hour, weekday, age]}",
 		kindColumn:      "the number or the name of a column",
-		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a file of its own " +
+		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a separate file " +
 			"(security.sasl.password_file)",
 	}[k]
 }

@@ -274,7 +274,7 @@ func (s *settings) unknown(n *node, key, name, value string, at origin) {
 	if n.isValue() {
 		want = "no key below " + key + ", which has a value"
 	} else if n.at(name) != nil {
-		want = "nested keys, as in prepare: {pca: 50}; only --set takes dots"
+		want = "nested keys, as in prepare: {pca: 50}; only --set supports dots"
 	} else if meant := n.suggest(key, name, s.root); meant != "" {
 		s.suggested[meant] = true
 		if meant == name {

@@ -29,9 +29,9 @@ func Defaults() Options { return Options{Shuffles: 5, Seed: 1, Curves: 3, Wrong:
 func CheckModel(m *model.Model) error {
 	switch {
 	case m.Sparse():
-		return errors.New("the model was trained on sparse rows: explanations are of the columns of tables")
+		return errors.New("the model was trained on sparse rows: explain supports only the columns of tables")
 	case m.Task() == examples.SeveralLabels:
-		return errors.New("the model gives several labels to a row: explanations are of models of one label, or of numbers")
+		return errors.New("the model predicts several labels per row: explain supports only models of one label or of numbers")
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func TestArrowErrors(t *testing.T) {
 		want    string
 	}{
 		{stream, func(o *Options) { o.Missing = layout.MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
-		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: an Arrow stream without its end: it is cut off"},
+		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: a truncated Arrow stream"},
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
 		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)"},
 		{write(`[{"x":"2026-01-01","label":"a"}]`, nullable("x", arrow.FixedWidthTypes.Date32), nullable("label", word)), nil,

@@ -21,13 +21,13 @@ func (o Options) checkServed() (problems []option.Problem) {
 	switch {
 	case label == "" && version == "":
 	case o.FromTopic == "":
-		wrong("served", cmp.Or(label, version), "examples.from_topic with it: what was served is in the messages of a topic")
+		wrong("served", cmp.Or(label, version), "examples.from_topic too: served predictions are read from the messages of a topic")
 	case label == "":
 		wrong("served.label", label, "the path of the label that was served, such as prediction.label, with examples.served.version")
 	case version == "":
 		wrong("served.version", version, "the path of the version that served, with examples.served.label")
 	case len(o.Targets) > 0 || o.Several():
-		wrong("served", label, "no value with several labels or examples.targets: it is about one label a row")
+		wrong("served", label, "no value with several labels or examples.targets: it needs one label per row")
 	case version == label || slices.ContainsFunc([]layout.Column{o.Weight, o.Text, o.Label}, func(c layout.Column) bool {
 		return c == label || c == version
 	}):
@@ -71,7 +71,7 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 			case isLabel(layout.Column(c)) || layout.Column(c) == o.Weight:
 				wrong(list.key, c, "other columns than those of the label and the weight")
 			case list.key == "columns.drop" && use[c]:
-				wrong(list.key, c, "other columns than those under columns.use")
+				wrong(list.key, c, "other columns than those in columns.use")
 			}
 			if known[c] = true; list.key == "columns.use" {
 				use[c] = true
@@ -88,14 +88,14 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 		case slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c]:
 			wrong("times", c, "columns that become features")
 		case slices.Contains(o.Categorical, c):
-			wrong("times", c, "other columns than those under categorical")
+			wrong("times", c, "other columns than those in categorical")
 		case !layout.CheckParts(parts):
 			wrong("times", fmt.Sprint(parts), "different parts of "+option.Enumerate(value.TimeParts(), "and"))
 		}
 	}
 	readsHeader := slices.ContainsFunc(formats, func(f format.Format) bool { return slices.Contains(f.Keys, "header") })
 	if readsHeader && o.Header != nil && !*o.Header && slices.ContainsFunc(o.NamedColumns(), layout.Column.IsName) {
-		wrong("header", "false", "true, as a column is given by its name")
+		wrong("header", "false", "true, because a column is given by its name")
 	}
 	return problems
 }

@@ -46,10 +46,10 @@ func (o Options) checkRows() (problems []option.Problem) {
 	switch {
 	case o.density() != rowsDense:
 	case o.FromTopic != "":
-		wrong("auto or sparse, as how many columns sparse rows of a topic have is not known before they are read; or the path of " +
-			"the rows, in which a member of that name is ./dense")
+		wrong("auto or sparse, because the number of columns of sparse rows of a topic is unknown before they are read; or the path " +
+			"of the rows, in which a member of that name is written ./dense")
 	case o.Text != "":
-		wrong("auto or sparse, as examples.text is set: counts of words are sparse")
+		wrong("auto or sparse, because examples.text is set: counts of words are sparse")
 	}
 	return problems
 }
@@ -96,5 +96,6 @@ func rowsMeaning() string {
 		"converts them if a stage or `prepare` needs dense rows and they have at most %d columns. Columns are numbered from index 0, "+
 		"or from 1 if no row has index 0. With `from_topic`, also the path of the rows in a message, such as `events` or "+
 		"`payload.after`: an object or a list of objects; null has no rows. Columns that a row lacks are read from the message. "+
-		"Write a member with one of the three names as `./auto`, `./dense` or `./sparse`. "+readBy("rows")+"; none: `auto`, and a message is a row, or a list of rows", maxDense)
+		"Write a member with one of the three names as `./auto`, `./dense` or `./sparse`. "+readBy("rows")+
+		"; none: `auto`, and a message is a row, or a list of rows", maxDense)
 }

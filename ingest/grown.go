@@ -110,16 +110,16 @@ func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error
 	if last.Bytes == s.sizes[0].bytes {
 		return rest, false, nil
 	}
-	begins := fmt.Sprintf("the file begins with the bytes of %s, which is ingested already as source %s", last.Files,
+	begins := fmt.Sprintf("the file begins with the bytes of %s, which is already ingested as source %s", last.Files,
 		wire.Digest(last.ID).Short())
-	advice := "exclude that source with `stagewise sources remove`, and its rows count once"
+	advice := "exclude that source with `stagewise sources remove`, so that its rows count once"
 	switch {
 	case s.sizes[0].compressed:
-		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: what follows in a compressed file can't be ingested alone: "+
-			"decompress it, or %s", begins, advice))
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: rows added to a compressed file can't be ingested "+
+			"separately: decompress it, or %s", begins, advice))
 	case !s.format.IsText:
-		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: what follows in the format %s can't be ingested alone: "+
-			"write it to another file, or %s", begins, s.format.Name, advice))
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: rows added to a file in the format %s can't be ingested "+
+			"separately: write them to another file, or %s", begins, s.format.Name, advice))
 	}
 	file, err := s.options.open(s.opened[0])
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error
 		return rest, false, input.WholeFile(s.Files[0], err)
 	}
 	if !whole {
-		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: its last row was not whole: %s", begins, advice))
+		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: its last row was incomplete: %s", begins, advice))
 	}
 	rest = *s
 	rest.after = last.After + last.Rows

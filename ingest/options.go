@@ -154,7 +154,7 @@ func (o Options) check(files []string) []option.Problem {
 	known := map[string]bool{}
 	for _, class := range o.Classes {
 		if known[class] || class == "" || class != strings.TrimSpace(class) {
-			wrong("classes", strconv.Quote(class), "different labels, none of them empty, without space around them")
+			wrong("classes", strconv.Quote(class), "distinct, non-empty labels without surrounding space")
 		}
 		known[class] = true
 	}

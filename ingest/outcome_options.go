@@ -45,15 +45,15 @@ func (o Options) checkOutcome() (problems []option.Problem) {
 	out := o.Outcome
 	if out.Topic == "" {
 		if o.JoinKey != "" {
-			wrong("key", value.Quote(o.JoinKey), "examples.outcome with it: rows are joined with outcomes by the key")
+			wrong("key", value.Quote(o.JoinKey), "examples.outcome too: rows are joined with outcomes by the key")
 		}
 		if !out.IsZero() {
-			wrong("outcome.topic", "not set", "the topic of the outcomes, as other keys of examples.outcome are set")
+			wrong("outcome.topic", "not set", "the topic of the outcomes, because other keys of examples.outcome are set")
 		}
 		return problems
 	}
 	if o.FromTopic == "" {
-		wrong("outcome.topic", value.Quote(out.Topic), "examples.from_topic with it: the topic of the rows that wait for outcomes")
+		wrong("outcome.topic", value.Quote(out.Topic), "examples.from_topic too: the topic of the rows that wait for outcomes")
 		return problems
 	}
 	if out.Topic == o.FromTopic {
@@ -63,7 +63,7 @@ func (o Options) checkOutcome() (problems []option.Problem) {
 		wrong("key", value.Quote(o.JoinKey), "the number of a column, from 0: values in "+f.Name+" have no names")
 	}
 	if o.Label != "" {
-		wrong("label", value.Quote(string(o.Label)), "no label with examples.outcome: examples.outcome.label is where it is")
+		wrong("label", value.Quote(string(o.Label)), "no value with examples.outcome: set examples.outcome.label instead")
 	}
 	problems = append(problems, option.ProblemsUnder("outcome", out.Check())...)
 	problems = append(problems, o.later().Check(o.Classes)...)

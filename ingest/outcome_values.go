@@ -73,8 +73,8 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 	case len(m.Value) == 0 && m.Key != "":
 		return "", false, nil
 	case k.path == "" && m.Key == "":
-		return "", false, errors.New("the message has no key, by which its outcome could be found: set examples.key to the path of one in " +
-			"its value")
+		return "", false, errors.New("the message has no key to join its outcome by: set examples.key to the path of a key in its " +
+			"value")
 	case k.path == "":
 		return m.Key, true, nil
 	}
@@ -88,10 +88,11 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 			return "", false, fmt.Errorf("examples.key: %s: %w", value.Quote(k.path), err)
 		}
 		if has == "" {
-			return "", false, fmt.Errorf("nothing at %s, where examples.key says that the key is", value.Quote(k.path))
+			return "", false, fmt.Errorf("no key at %s (examples.key)", value.Quote(k.path))
 		}
 		if i > 0 && has != key {
-			return "", false, fmt.Errorf("rows with the keys %s and %s: expected one key in a message, as its rows become examples together",
+			return "", false, fmt.Errorf("rows with the keys %s and %s: expected one key per message, because its rows become "+
+				"examples together",
 				value.Quote(key), value.Quote(has))
 		}
 		key = has
@@ -133,10 +134,10 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 		}
 		switch {
 		case l.Key == "" && x.key == "":
-			return nil, errors.New("the outcome has no key, by which its row could be found: set examples.outcome.key to the path of one in " +
-				"its value")
+			return nil, errors.New("the outcome has no key to join its row by: set examples.outcome.key to the path of a key in its " +
+				"value")
 		case l.Key == "":
-			return nil, fmt.Errorf("nothing at %s, where examples.outcome.key says that the key is", value.Quote(x.key))
+			return nil, fmt.Errorf("no key at %s (examples.outcome.key)", value.Quote(x.key))
 		}
 		if l.Label, err = x.says.Read(func(path string) *tabular.Cell { return x.field(row, path) }); err != nil {
 			return nil, err

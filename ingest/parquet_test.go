@@ -236,7 +236,7 @@ func TestParquetLists(t *testing.T) {
 		{file([]int16{3, 3, 3, 2}, []int16{0, 1, 0, 1}, 1, 2, 3), "[1 2 3 NaN]"},
 		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 0, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
 		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 1, 1}, 1, 2, 3, 4, 5), `a.parquet: row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
-		{file([]int16{3, 3, 3}, []int16{0, 1, 0}, 1, 2, 3), `a.parquet, column 0 ("features"): fewer values than the file says: unexpected EOF`},
+		{file([]int16{3, 3, 3}, []int16{0, 1, 0}, 1, 2, 3), `a.parquet, column 0 ("features"): fewer values than the file announces: unexpected EOF`},
 		{file([]int16{3, 0, 3}, []int16{0, 0, 0}, 1, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: the list does not have 1 values, unlike row 0, which does`},
 		{file([]int16{1, 3}, []int16{0, 0}, 1), "a.parquet: no column is a feature"},
 	} {

@@ -47,7 +47,7 @@ func (o Options) checkContent(c *input.Content, f format.Format) error {
 	case known:
 		return o.misnamed(c.Name, f, told, other.Name)
 	case input.LooksLikeText(first):
-		return input.WholeFile(c.Name, fmt.Errorf("not a %s file, although %s says so: it is text: set %s: csv, jsonl or libsvm", f.Name,
+		return input.WholeFile(c.Name, fmt.Errorf("not a %s file as given by %s, but text: set %s: csv, jsonl or libsvm", f.Name,
 			told, o.Key("format")))
 	}
 	return nil
@@ -55,7 +55,7 @@ func (o Options) checkContent(c *input.Content, f format.Format) error {
 
 // misnamed returns the error of a file that is of another format than its name or a key, which told it, says.
 func (o Options) misnamed(file string, f format.Format, told, other string) error {
-	return input.WholeFile(file, fmt.Errorf("not a %s file, although %s says so: its format is %s: set %s: %s",
+	return input.WholeFile(file, fmt.Errorf("not a %s file as given by %s: its format is %s: set %s: %s",
 		f.Name, told, other, o.Key("format"), other))
 }
 

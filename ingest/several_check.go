@@ -23,10 +23,10 @@ func (o Options) checkLabels(files []string) (problems []option.Problem) {
 	}
 	if !o.Several() {
 		if o.LabelSeparator != "" {
-			wrong("label_separator", value.Quote(o.LabelSeparator), "no separator, as examples.labels is one")
+			wrong("label_separator", value.Quote(o.LabelSeparator), "no separator, because examples.labels is one")
 		}
 		if len(o.LabelColumns) > 0 {
-			wrong("label_columns", fmt.Sprint(o.LabelColumns), "no columns, as examples.labels is one")
+			wrong("label_columns", fmt.Sprint(o.LabelColumns), "no columns, because examples.labels is one")
 		}
 		return problems
 	}

@@ -245,7 +245,7 @@ func TestTimesOfATopic(t *testing.T) {
 // What is wrong with a time is an error at its place.
 func TestTimesThatAreNone(t *testing.T) {
 	for _, test := range []struct{ content, want string }{
-		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is no time: expected one as 2026-11-01, 2026-11-01T09:30:15+02:00, or a ` +
+		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a ` +
 			"number of seconds since 1970"},
 		{"label,at,at.hour\na,2026-01-01,1\n", "a.csv: line 1: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"},
 		{"label,x\na,1\n", `a.csv: line 1: no column "at": expected one of "label" and "x"`},

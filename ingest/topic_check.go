@@ -38,7 +38,7 @@ func (o Options) checkTopic() (problems []option.Problem) {
 			return problems
 		}
 		if files {
-			wrong(key.name, shown, "no files under examples.train and examples.test with it: a run of files takes all of their rows")
+			wrong(key.name, shown, "no files in examples.train and examples.test: a run of files uses all of their rows")
 		}
 	}
 	if from, to := bounds["from"], bounds["to"]; len(bounds) == 2 && !from.Before(to) {

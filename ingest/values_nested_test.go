@@ -158,16 +158,16 @@ func TestPathsThatAreNowhere(t *testing.T) {
 		change        func(*Options)
 		value, reason string
 	}{
-		{func(o *Options) { o.Rows = "events" }, `{"data":[],"id":1}`, `nothing at "events", where examples.rows says that the rows are: the message has "data" and "id"`},
-		{func(o *Options) { o.Rows = "a.0.b" }, `{"a":[{"c":1}]}`, `nothing at "a.0.b", where examples.rows says that the rows are: the message has "a"`},
-		{func(o *Options) { o.Rows = "events" }, `[1]`, `an array of 1: expected an object, with the rows at "events", as examples.rows says`},
+		{func(o *Options) { o.Rows = "events" }, `{"data":[],"id":1}`, `no rows at "events" (examples.rows): the message has "data" and "id"`},
+		{func(o *Options) { o.Rows = "a.0.b" }, `{"a":[{"c":1}]}`, `no rows at "a.0.b" (examples.rows): the message has "a"`},
+		{func(o *Options) { o.Rows = "events" }, `[1]`, `an array of 1: expected an object with the rows at "events" (examples.rows)`},
 		{func(o *Options) { o.Rows = "events" }, `{"events":[{"label":"a","x":1},3]}`, "row 1, counted from 0: 3: expected an object with a value for each column, or an array of such objects"},
 		{func(o *Options) { o.Rows = "events" }, `{"events":"no"}`, `"no": expected an object with a value for each column, or an array of such objects`},
 		{func(o *Options) { o.Columns.Use = []string{"x", "user"} }, `{"label":"a","x":1,"user":{"age":3}}`, `column "user": an object: expected a number: name one of its members, as in user.age`},
-		{func(o *Options) { o.Columns.Use = []string{"x", "items"} }, `{"label":"a","x":1,"items":[3]}`, `column "items": an array of 1: expected a number: name one of its values by its place, as in items.0, or list this column alone under examples.columns.use`},
+		{func(o *Options) { o.Columns.Use = []string{"x", "items"} }, `{"label":"a","x":1,"items":[3]}`, `column "items": an array of 1: expected a number: name one of its values by index, as in items.0, or list only this column in examples.columns.use`},
 		{func(o *Options) { o.Label = "user.kind" }, `{"user":{"sort":"a"},"x":1}`, `no column "user.kind": the object has "user" and "x": examples.label names the label column`},
-		{func(o *Options) { o.Label = "tags" }, `{"tags":["a","b"],"x":1}`, `column "tags": an array of 2: expected a number or a text: name one of its values by its place, as in items.0; examples.text counts the words of a list`},
-		{func(*Options) {}, `{"events":[{"label":"a","x":1}]}`, `no column "label": the object has "events". It is in "events": set examples.rows to that path`},
+		{func(o *Options) { o.Label = "tags" }, `{"tags":["a","b"],"x":1}`, `column "tags": an array of 2: expected a number or a text: name one of its values by index, as in items.0; examples.text counts the words of a list`},
+		{func(*Options) {}, `{"events":[{"label":"a","x":1}]}`, `no column "label": the object has "events". The column is in "events": set examples.rows to that path`},
 		{func(o *Options) { o.Columns.Use = []string{"user.age"} }, `{"label":"a","user":{"age":1,"age":2}}`, `duplicate column "age"`},
 	} {
 		o := ofTopic("json", func(o *Options) { o.Columns.Use = []string{"x"}; test.change(o) })
@@ -177,7 +177,7 @@ func TestPathsThatAreNowhere(t *testing.T) {
 	}
 	o := Defaults()
 	o.Rows = "events"
-	if got, want := fmt.Sprint(o.Check()), fmt.Sprint([]option.Problem{{Key: "rows", Value: `"events"`, Want: "examples.from_topic with it: it says what the messages of a topic are"}}); got != want {
+	if got, want := fmt.Sprint(o.Check()), fmt.Sprint([]option.Problem{{Key: "rows", Value: `"events"`, Want: "examples.from_topic too: it describes the messages of a topic"}}); got != want {
 		t.Errorf("%s, expected %s", got, want)
 	}
 }

@@ -22,7 +22,7 @@ func (o Options) checkNoMessages() (problems []option.Problem) {
 	} {
 		if said.value != "" {
 			problems = append(problems, option.Problem{Key: said.key, Value: value.Quote(said.value),
-				Want: "examples.from_topic with it: it says what the messages of a topic are"})
+				Want: "examples.from_topic too: it describes the messages of a topic"})
 		}
 	}
 	return problems
@@ -78,7 +78,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload,
 	kind := v.format.Schema
 	if v.schemas == nil {
 		if id, _, framed := message.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
-			return p, fmt.Errorf("it begins with a 0 and the schema ID %s, as the serializers of a schema registry write: expected %s: "+
+			return p, fmt.Errorf("it begins with the prefix of schema registry serializers (0 and the schema ID %s): expected %s: "+
 				"set examples.registry.url, or configure the producer without a registry", id, v.format.Meaning)
 		}
 		return message.Payload{Value: m.Value}, nil
@@ -104,7 +104,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload,
 		return p, err
 	}
 	if p.Schema.Type != kind.Type {
-		return p, fmt.Errorf("%s is %s: expected %s, as examples.format is %s", p.Schema.Name, p.Schema.Type, kind.Type, v.format.Name)
+		return p, fmt.Errorf("%s is %s: expected %s, because examples.format is %s", p.Schema.Name, p.Schema.Type, kind.Type, v.format.Name)
 	}
 	if kind.Named {
 		if len(indexes) > 0 {

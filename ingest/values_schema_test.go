@@ -162,9 +162,9 @@ func TestFramesAndRegistries(t *testing.T) {
 		"JSON by its header":       {"json", with, TopicMessage{Value: []byte(`{"label":"a","x":7}`), SchemaID: "\x00\x00\x00\x00\x01"}, ""},
 		"no frame":                 {"avro", with, TopicMessage{Value: []byte{2, 'a', 14}}, "no schema ID, neither before the value nor in the header __value_schema_id: configure the producer with the registry, or remove examples.registry, and set examples.schema"},
 		"JSON without a frame":     {"json", with, TopicMessage{Value: []byte(`{"label":"a","x":7}`)}, "no schema ID, neither before the value nor in the header __value_schema_id: configure the producer with the registry, or remove examples.registry"},
-		"a frame, and no registry": {"avro", without, TopicMessage{Value: framed(1, value)}, "6 bytes behind the value: is it written with " + file + "? It begins as the serializers of a schema registry write it, with the schema ID 1: set examples.registry.url"},
+		"a frame, and no registry": {"avro", without, TopicMessage{Value: framed(1, value)}, "6 bytes behind the value: is it written with " + file + "? It begins with the prefix of schema registry serializers and the schema ID 1: set examples.registry.url"},
 		"an unknown ID":            {"avro", with, TopicMessage{Value: framed(77, value)}, "the schema 77 is unknown to " + r.URL() + ": is examples.registry.url the registry of the producer?"},
-		"another format":           {"avro", with, TopicMessage{Value: framed(2, value)}, "schema 2 of " + r.URL() + " is PROTOBUF: expected AVRO, as examples.format is avro"},
+		"another format":           {"avro", with, TopicMessage{Value: framed(2, value)}, "schema 2 of " + r.URL() + " is PROTOBUF: expected AVRO, because examples.format is avro"},
 		"a cycle":                  {"avro", with, TopicMessage{Value: framed(7, value)}, `the schema refers to "B" (version 1 of "b"), which refers to itself`},
 		"a lost reference":         {"avro", with, TopicMessage{Value: framed(9, value)}, `the schema "GONE" (version 1 of "gone") is unknown to ` + r.URL() + ": is examples.registry.url the registry of the producer?"},
 		"a damaged header":         {"avro", with, TopicMessage{Value: value, SchemaID: "seven"}, `the header __value_schema_id is "seven": expected a 1 and the GUID of a schema`},
@@ -204,9 +204,9 @@ func TestMessageIndexes(t *testing.T) {
 		{TopicMessage{Value: framed(1, append([]byte{4, 2, 0}, within...))}, ""},
 		{TopicMessage{Value: first, SchemaID: header(0)}, ""},
 		{TopicMessage{Value: within, SchemaID: header(4, 2, 0)}, ""},
-		{TopicMessage{Value: framed(1, append([]byte{2, 8}, first...))}, "schema 1 of " + r.URL() + ": no message at [4], where the value says that its message is in the schema"},
-		{TopicMessage{Value: framed(1, []byte{200, 1, 2})}, "the list of message indexes behind the schema ID ends too early"},
-		{TopicMessage{Value: framed(1, []byte{3})}, "no list of message indexes behind the schema ID: was it written by a Protobuf serializer?"},
+		{TopicMessage{Value: framed(1, append([]byte{2, 8}, first...))}, "schema 1 of " + r.URL() + ": the schema has no message at index [4], which the value refers to"},
+		{TopicMessage{Value: framed(1, []byte{200, 1, 2})}, "the list of message indexes after the schema ID is truncated"},
+		{TopicMessage{Value: framed(1, []byte{3})}, "no list of message indexes after the schema ID: was it written by a Protobuf serializer?"},
 		{TopicMessage{Value: framed(1, append([]byte{2, 2}, within...))}, `schema 1 of ` + r.URL() + `: no column "label": the message has no members: examples.label names the label column`},
 	} {
 		_, err := v.Add(t.Context(), test.m)
@@ -230,7 +230,7 @@ func TestRegistriesThatAreAway(t *testing.T) {
 		"busy":       {http.StatusTooManyRequests, true, "answers 429"},
 		"no login":   {http.StatusUnauthorized, false, "answers 401: examples.registry.user and examples.registry.password_file"},
 		"forbidden":  {http.StatusForbidden, false, "the user of examples.registry.user may not read it"},
-		"a web page": {http.StatusNotFound, false, "expected the address of one under examples.registry.url"},
+		"a web page": {http.StatusNotFound, false, "set examples.registry.url to the URL of a schema registry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := registered(t, sr.Schema{Schema: simple})

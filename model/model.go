@@ -49,7 +49,7 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 	}
 	if numbers := plan.Task() == examples.Numbers; numbers != (prepared.TargetCenter != nil) || numbers && !slices.Equal(plan.Targets,
 		prepared.Labels.Text()) {
-		return nil, fmt.Errorf("%w: the survey's result is of %q, the plan predicts %q", wire.ErrDamaged, prepared.Labels.Text(), plan.Targets)
+		return nil, fmt.Errorf("%w: the survey's result is for %q, the plan predicts %q", wire.ErrDamaged, prepared.Labels.Text(), plan.Targets)
 	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
 	for t := range plan.Stages {

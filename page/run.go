@@ -128,8 +128,8 @@ func (r *reader) positions(ctx context.Context, plans int64) ([]protocol.Positio
 	return positions, nil
 }
 
-// apply applies what the plans topic says: the versions, and which run is under way. What a run has published is read when it is taken up. Its
-// later records are read as they come, and those that are read twice change nothing.
+// apply updates the versions and the current run from the plans topic. The records of a run are read when it becomes the current one, and
+// later ones as they arrive; a record that is read twice changes nothing.
 func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 	var first *followed
 	var queue []string

@@ -336,7 +336,7 @@ func errorOf(s *State) Fact {
 	// A full version of a chain learns no rows that were not predicted before: the update before it says how well.
 	for i := len(s.Versions) - 1; i >= max(0, len(s.Versions)-2); i-- {
 		v := &s.Versions[i]
-		if measured(v, v.PrequentialError, fmt.Sprintf("of new rows, before version %d learnt them", v.Version)) {
+		if measured(v, v.PrequentialError, fmt.Sprintf("on new rows, before version %d learnt them", v.Version)) {
 			return f
 		}
 	}

@@ -66,7 +66,7 @@ func (r *runner) waitForClasses(increment backlog.Increment, untilEnd bool) erro
 	case r.waits:
 		return nil
 	case len(r.only) > 0:
-		event.Notice(r.rec, "the version that replaces version %d waits for rows of a second class: without what is forgotten, %v",
+		event.Notice(r.rec, "the version that replaces version %d waits for rows of a second class: without forgotten rows, %v",
 			r.chain.Head.Version, err)
 	default:
 		event.Notice(r.rec, "the first version waits for rows of a second class: of %s so far, %v",

@@ -162,7 +162,7 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	recorder.on = func(e event.Event) {
 		switch e := e.(type) {
 		case event.Noticed:
-			if strings.Contains(e.Text, "waits for rows of a second class: without what is forgotten, all examples") {
+			if strings.Contains(e.Text, "waits for rows of a second class: without forgotten rows, all examples") {
 				close(waits) // panics if it is said twice
 			}
 		case event.Retrained:

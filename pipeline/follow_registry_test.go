@@ -68,7 +68,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	said := func(what string) bool {
 		return slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(n event.Noticed) bool { return strings.Contains(n.Text, what) })
 	}
-	if !said("waits for the schema registry, and no message is passed over") || !said("answers 503") || !said("answers again") {
+	if !said("waits for the schema registry; no message is skipped") || !said("answers 503") || !said("answers again") {
 		t.Errorf("notices %v", eventsOf[event.Noticed](recorder))
 	}
 }

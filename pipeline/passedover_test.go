@@ -78,7 +78,7 @@ func TestContentCountsOnce(t *testing.T) {
 	if err := trainError(t, log, conflict); !errors.As(err, &split) {
 		t.Fatalf("got error %v, expected a *SplitError", err)
 	}
-	for _, part := range []string{"test.csv is named under examples.test", "as train.csv under examples.train"} {
+	for _, part := range []string{"test.csv is in examples.test", "as train.csv in examples.train"} {
 		if !strings.Contains(split.Error(), part) {
 			t.Errorf("%q does not contain %q", split, part)
 		}

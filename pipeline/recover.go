@@ -48,7 +48,7 @@ func (r *runner) windowOfPlans(ctx context.Context) (*schemas.Window, error) {
 	}
 	what := "the plans list its messages"
 	if err != nil {
-		what = "some of its plans are also gone, so all messages that the chain has read count as its messages"
+		what = "some of its plans are also lost, so all messages that the chain has read count as its messages"
 	}
 	w, err := chain.WindowOfPlans(r.chain.Head, heed.PlansOf(runs), err == nil)
 	if err != nil {

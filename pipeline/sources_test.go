@@ -149,7 +149,7 @@ func TestFindSources(t *testing.T) {
 	_, err := source.FindSources(p, sources, []string{"abc", "f", "x", "ab"})
 	for _, want := range []string{
 		`there is no source "x" on test.plans; "ab" begins several source IDs on test.plans: abc1, abc2; "abc" begins several source IDs`,
-		"sources list has them",
+		"see sources list",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: expected it to contain %q", err, want)

@@ -21,7 +21,7 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 		return false, err
 	}
 	for id, plan := range l.Unfinished() {
-		event.Notice(r.rec, "run %s was submitted earlier and is not finished: it goes first", id)
+		event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for it", id)
 		if err := r.execute(ctx, plan, l); err != nil {
 			return false, err
 		}

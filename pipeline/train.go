@@ -68,7 +68,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		if err := topics.CheckExamples(p, earlier, "run "+earlier.Run()+", which goes first,"); err != nil {
 			return nil, nil, err
 		}
-		event.Notice(rec, "run %s was submitted earlier and is not finished: it goes first", earlier.Run())
+		event.Notice(rec, "run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
 		if _, err := roles.Execute(ctx, earlier, s.Ledger); err != nil && !errors.As(err, new(*dispatch.RunError)) {
 			return nil, nil, err
 		}

@@ -64,7 +64,7 @@ func TestWarmStartThatDoesNotFit(t *testing.T) {
 	job.Warm = protocol.Latest
 	wide := newJob(t, rings(300, 3, 3, 1), table{}, job.Stages...)
 	wide.Warm = protocol.Latest
-	if err := trainError(t, log, wide); !strings.Contains(err.Error(), "3 features, the version that this run starts from has 2") {
+	if err := trainError(t, log, wide); !strings.Contains(err.Error(), "3 features, but 2 in the version that this run starts from") {
 		t.Errorf("with 3 features: got error %v", err)
 	}
 	job.Examples.Classes = []string{"ring2", "ring1", "ring0"}

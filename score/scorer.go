@@ -110,7 +110,7 @@ type AddedError struct {
 
 // Error says what to do.
 func (e *AddedError) Error() string {
-	return fmt.Sprintf("%s has %d partitions, and had %d when scoring began: start again", e.From, e.Have, e.Had)
+	return fmt.Sprintf("%s has %d partitions, but had %d when scoring began: restart score", e.From, e.Have, e.Had)
 }
 
 // unknown says of a partition that its predictions were not read yet, or that another process has it.

@@ -118,7 +118,7 @@ func TestPartitionsThatAreAdded(t *testing.T) {
 				t.Error(err)
 			}
 			a.counted(t, m)
-		} else if want := "p.examples has 3 partitions, and had 2 when scoring began: start again"; err == nil ||
+		} else if want := "p.examples has 3 partitions, but had 2 when scoring began: restart score"; err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %s", err, want)
 		}

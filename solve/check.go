@@ -82,7 +82,7 @@ func Check(s schemas.Stage) (problems []option.Problem) {
 	case !(s.Rate >= 0 && s.Rate <= 1):
 		bad("rate", s.Rate, "a number above 0, up to 1")
 	case WholeSteps(s.Link) && s.Rate != 0 && s.Rate != 1:
-		bad("rate", s.Rate, "1, because the link "+string(s.Link)+" is learnt of the predictions that the whole weights give")
+		bad("rate", s.Rate, "1, because the link "+string(s.Link)+" is learnt from the predictions of the unscaled weights")
 	}
 	if !(s.RidgeRows >= 0 && s.RidgeRows <= math.MaxFloat32) {
 		bad("ridge_rows", s.RidgeRows, "a number ≥ 0")

@@ -50,7 +50,7 @@ func Check(f schemas.Features) (problems []option.Problem) {
 // CheckInputs returns what is wrong with features beside a preparation, by the keys under `features`. Both must pass their own checks.
 func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
 	if k, ok := find(f.Kind); ok && k.pixels && (p.PCA > 0 || p.Scale == prepare.ScaleUnit || p.Scale == prepare.ScaleRanks) {
-		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are made of pixels"
+		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels"
 		return []option.Problem{{Key: "kind", Value: f.Kind, Want: want}}
 	}
 	return nil

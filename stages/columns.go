@@ -170,12 +170,12 @@ func Placed(list []schemas.Stage, earlier *schemas.Plan) []schemas.Stage {
 // before it.
 func CheckDrawn(s schemas.Stage, number int) error {
 	if len(s.Drawn) > 0 && !drawsColumns(s.Features) {
-		return fmt.Errorf("%w: stage %d draws no columns, and goes on from draws of others", wire.ErrDamaged, number)
+		return fmt.Errorf("%w: stage %d draws no columns, but continues the draws of others", wire.ErrDamaged, number)
 	}
 	last := -1
 	for _, d := range s.Drawn {
 		if d.Stage <= last || d.Stage >= number || d.Size < 1 {
-			return fmt.Errorf("%w: stage %d goes on from %d columns of stage %d", wire.ErrDamaged, number, d.Size, d.Stage)
+			return fmt.Errorf("%w: stage %d continues from %d columns of stage %d", wire.ErrDamaged, number, d.Size, d.Stage)
 		}
 		last = d.Stage
 	}

@@ -94,7 +94,7 @@ func LearnBins(list []schemas.Stage, columns examples.Columns, sample kernel.Den
 }
 
 // ErrNoCodes says that trees need codes of the raw features, and the survey's result has no bins for them.
-var ErrNoCodes = errors.New("the survey's result has no bins of columns, which trees need")
+var ErrNoCodes = errors.New("the survey's result lacks the bins of columns, which trees need")
 
 // Leaves returns how many leaves a tree of the map has; 0 for a map of another kind.
 func (m *Map) Leaves() int {

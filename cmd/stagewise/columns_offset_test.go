@@ -155,13 +155,13 @@ func TestFeaturesThatDoNotDiffer(t *testing.T) {
 	for _, kind := range []string{"columns", "rff"} {
 		code, stdout, stderr := stagewise("train", "-c", "events.yaml", "--set", "stages.0.features.kind="+kind, "--set",
 			"stages.0.ridge=1e-3", "--set", "data_dir="+kind)
-		if code != exitDone || !strings.Contains(stdout+stderr, "no feature differs between the training rows") {
+		if code != exitDone || !strings.Contains(stdout+stderr, "no feature varies between the training rows") {
 			t.Errorf("%s: exit code %d: %s%s", kind, code, stdout, stderr)
 		}
 	}
 	code, stdout, stderr := stagewise("train", "-c", "events.yaml", "--set", "examples.train=lists.jsonl", "--set",
 		"examples.label=label", "--set", "data_dir=lists")
-	if want := "float32 does not tell the values of some features apart: feature 0 near 1764000"; code != exitDone ||
+	if want := "float32 can't distinguish the values of some features: feature 0 near 1764000"; code != exitDone ||
 		!strings.Contains(stdout+stderr, want) || strings.Contains(stdout+stderr, "feature 1") {
 		t.Errorf("exit code %d: %s%s, expected %s", code, stdout, stderr, want)
 	}

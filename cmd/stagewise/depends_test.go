@@ -67,7 +67,7 @@ func TestPageOfRunHasWhatExplainHas(t *testing.T) {
 // Without test rows the page is about holdout rows, and without any it has no importance.
 func TestPageOfRunWithoutTestRows(t *testing.T) {
 	trainedGarden(t)
-	if page := pageOfRun(t); !strings.Contains(page, "holdout rows if a column has the values of other rows") {
+	if page := pageOfRun(t); !strings.Contains(page, "holdout rows if a column is permuted") {
 		t.Error("the page lacks the importance for holdout rows")
 	}
 	inFolder(t, map[string]string{"train.csv": garden(100)})

@@ -125,9 +125,9 @@ func TestContainersAndLines(t *testing.T) {
 		"teas.csv.zip": "a zip archive, or a spreadsheet workbook: unpack it",
 		"teas.csv.xz":  "compressed with xz: decompress it",
 		"cut.csv.zst":  "the zstd stream is cut off",
-		"teas.parquet": "not a parquet file, although its name says so: it is text: set examples.format: csv",
+		"teas.parquet": "not a parquet file as given by its name, but text: set examples.format: csv",
 		"returns.csv":  "line 1: its lines end with only a carriage return: convert it with `tr '\\r' '\\n'`",
-		"parquet.csv":  "not a csv file, although its name says so: its format is parquet: set examples.format: parquet",
+		"parquet.csv":  "not a csv file as given by its name: its format is parquet: set examples.format: parquet",
 		"teas.csv.zst": "",
 		"ORC.csv":      "",
 	} {

@@ -72,7 +72,7 @@ func TestEnvelopes(t *testing.T) {
 			messages = append(messages, kafkalog.Message{Value: []byte(`{"heartbeat":true}`)})
 			writeTopic(t, "events", messages...)
 			report, stderr := trainedOnTopic(t, "events.yaml")
-			if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "examples.rows says that the rows are") {
+			if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "(examples.rows)") {
 				t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
 			}
 			for _, file := range []string{"nested.jsonl", "flat.csv"} {
@@ -153,7 +153,7 @@ func TestProtobufEvents(t *testing.T) {
 	messages = append(messages, kafkalog.Message{Value: []byte{0, 0, 0, 0, 7, 0, 10, 1, 'a'}})
 	writeTopic(t, "events", messages...)
 	report, stderr := trainedOnTopic(t, "events.yaml")
-	if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "with the schema ID 7: set examples.registry.url") {
+	if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "and the schema ID 7: set examples.registry.url") {
 		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
 	}
 	typed(t, exitDone, "predict", "--model", "events.model", "-i", "flat.csv", "-o", "predictions.csv")
@@ -195,8 +195,8 @@ func TestFeatureThatNoMessageHas(t *testing.T) {
 	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end", "--set", "examples.served.label=answer.lable", "--set",
 		"examples.served.version=answer.version")
 	for _, want := range []string{
-		`column "user.aeg" of events: none of the first rows has a value. Is it called so under examples.columns.use?`,
-		`column "answer.lable" of events: none of the first rows has a value. Is it called so under examples.served?`,
+		`column "user.aeg" of events: none of the first rows has a value. Check its name in examples.columns.use.`,
+		`column "answer.lable" of events: none of the first rows has a value. Check its name in examples.served.`,
 	} {
 		if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 3 {
 			t.Errorf("%s, expected %s", stderr, want)

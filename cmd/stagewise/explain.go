@@ -29,9 +29,9 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain (--model FILE -i FILE | -c FILE)", Short: "Show which columns predictions depend on, and where they are wrong",
 		Args: cobra.NoArgs,
-		Long: "Read labelled rows, best those that the model has not learnt from, and show how much worse predictions get if\n" +
-			"a column is permuted, how they depend on the most important columns, the errors by slices of these columns, and\n" +
-			"the rows that are most wrong. With -c they are the test rows of a version on the topic, or its holdout rows.",
+		Long: "Read labelled rows, preferably rows that the model was not trained on, and show permutation importance, the\npartial " +
+			"dependence on the most important columns, the errors by slices of these columns, and the rows with\nthe largest loss. " +
+			"With -c the rows are the test rows of a version on the topic, or its holdout rows.",
 		Example: "  stagewise explain --model adult.model -i test.csv\n" +
 			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
 			"  stagewise explain -c adult.yaml --version 7",
@@ -118,11 +118,11 @@ func newExplain() *cobra.Command {
 	cmd.Flags().StringVarP(&input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
 	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")
 	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names; default: as in the training files")
-	cmd.Flags().IntVar(&limit, "rows", 10_000, "draw so many `rows` if there are more")
-	cmd.Flags().IntVar(&top, "top", 10, "show so many columns, and `rows` that are most wrong")
+	cmd.Flags().IntVar(&limit, "rows", 10_000, "sample this many `rows` if there are more")
+	cmd.Flags().IntVar(&top, "top", 10, "show this many columns and `rows` with the largest loss")
 	cmd.Flags().IntVar(&o.Curves, "curves", o.Curves, "show the partial dependence on the most important `columns`")
 	cmd.Flags().StringArrayVar(&o.Slices, "slice", nil, "show the errors by the values of a `column`; repeatable; default: as --curves")
-	cmd.Flags().IntVar(&o.Shuffles, "permutations", o.Shuffles, "permute each column so many `times`")
+	cmd.Flags().IntVar(&o.Shuffles, "permutations", o.Shuffles, "permute each column this many `times`")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "`seed` of the permutations, and of --rows")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&page, "html", "", "write a page to a `file` (-: standard output)")

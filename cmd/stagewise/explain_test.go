@@ -149,7 +149,7 @@ func TestExplainShows(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"100 rows of test.csv, version 1: error ", "and 3 less important columns: --top 6\n", "errors by length\n", "at most ",
-		"mean probability if all rows had this value of colour", "yellow: pale", "most wrong, counted from 0"} {
+		"mean probability if all rows had this value of colour", "yellow: pale", "with the largest loss, counted from 0"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}

@@ -24,8 +24,8 @@ func newInit() *cobra.Command {
 	o := ingest.Defaults()
 	cmd := &cobra.Command{
 		Use: "init FILE --label COLUMN", Short: "Write a commented configuration for a table", Args: exactly("FILE"),
-		Long: "Read a table, say what each column holds, and write a configuration that trains as it is: the label or the\n" +
-			"number to predict, the columns of words, what is dropped and why, and words for missing values.",
+		Long: "Read a table, describe its columns, and write a configuration that trains unchanged: the label or the number\nto " +
+			"predict, categorical columns, dropped columns with the reasons, and words for missing values.",
 		Example: "  stagewise init flowers.csv --label kind\n  stagewise train -c stagewise.yaml --model flowers.model",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Label = layout.Column(label); cmd.Flags().Changed("header") {
@@ -65,13 +65,14 @@ func newInit() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&label, "label", "", "the `column` to predict, by its name or its number from 0")
 	cmd.Flags().StringVarP(&output, "output", "o", "stagewise.yaml", "write the configuration to a `file` (-: standard output)")
-	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the pipeline; default: the file's")
-	cmd.Flags().StringVar(&o.Format, "format", "", "`format` of the file; default: its name or its first bytes tell")
-	cmd.Flags().StringVar(&o.Delimiter, "delimiter", "", "field delimiter `character`; default: the first rows tell")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file if it exists")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the pipeline; default: the name of the file")
+	cmd.Flags().StringVar(&o.Format, "format", "", "`format` of the file; default: detected from its name or first bytes")
+	cmd.Flags().StringVar(&o.Delimiter, "delimiter", "", "field delimiter `character`; default: detected from the first rows")
 	cmd.Flags().StringVar(&o.Encoding, "encoding", "", "the `name` of the text encoding, such as latin-1")
-	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names; default: it has them if --label is a name")
-	cmd.Flags().StringSliceVar(&o.MissingValues, "missing-values", o.MissingValues, "`words` for a missing value, beside an empty cell")
+	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names; default: true if --label is a name")
+	cmd.Flags().StringSliceVar(&o.MissingValues, "missing-values", o.MissingValues, "`words` for a missing value, in addition to an "+
+		"empty cell")
 	return cmd
 }
 

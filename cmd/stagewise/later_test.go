@@ -92,9 +92,9 @@ func TestLaterLabels(t *testing.T) {
 		t.Errorf("%d rows of %d classes, %v %% wrong: %s", report.Rows, report.Classes, report.TrainError, stderr)
 	}
 	for _, want := range []string{
-		`quarantined buys[0]@30: nothing at "of.view", where examples.outcome.key says that the key is`,
-		`quarantined buys[0]@31: nothing at "kind", where examples.outcome.label says that the label is`,
-		`quarantined views[0]@20: nothing at "view", where examples.key says that the key is`,
+		`quarantined buys[0]@30: no key at "of.view" (examples.outcome.key)`,
+		`quarantined buys[0]@31: no label at "kind" (examples.outcome.label)`,
+		`quarantined views[0]@20: no key at "view" (examples.key)`,
 	} {
 		if strings.Count(stderr, want) != 1 {
 			t.Errorf("train does not say once %q:\n%s", want, stderr)

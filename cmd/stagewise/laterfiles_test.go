@@ -167,7 +167,7 @@ func TestRunLearnsWhatAFileHasGrown(t *testing.T) {
 	learn("day.csv", 40)
 	code, stdout, stderr := stagewise("run", "-c", "days.yaml", "--until", "end", "--set", "examples.train=day.csv", "--set",
 		"examples.missing_values=none")
-	if code != exitFailed || !strings.Contains(stderr, "read in another way") {
+	if code != exitFailed || !strings.Contains(stderr, "ingested with other keys") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = stagewise("train", "-c", "days.yaml", "--set", "examples.train=day.csv", "--report", "-", "--set",
@@ -185,8 +185,8 @@ func TestRunLearnsWhatAFileHasGrown(t *testing.T) {
 func TestGrownFilesThatAreRefused(t *testing.T) {
 	whole := day(0, 120, "kind", "colour", "size", "time")
 	for want, contents := range map[string][2]string{
-		"its last row was not whole": {whole[:len(whole)-5], whole},
-		"in a compressed file":       {packed(t, whole), packed(t, whole) + packed(t, "a,red,1,1764000000000\n")},
+		"its last row was incomplete": {whole[:len(whole)-5], whole},
+		"to a compressed file":        {packed(t, whole), packed(t, whole) + packed(t, "a,red,1,1764000000000\n")},
 	} {
 		inFolder(t, map[string]string{"days.yaml": daysConfiguration, "day.csv": contents[0]})
 		if rows, code, printed := runUntilEnd(t, "days.yaml", "day.csv"); code != exitDone || rows != 120 {

@@ -60,7 +60,7 @@ func TestServices(t *testing.T) {
 	if r := report("report.json"); r.Run != id || r.Version != 1 || r.Rows != 300 {
 		t.Errorf("%+v", r)
 	}
-	// With a report to write, one command submits the run and waits for its end.
+	// With a report to write, one command submits the run and is waiting to end.
 	if code, _, stderr := stagewise(append([]string{"train", "--detach", "--quiet", "--report", "second.json"}, on...)...); code != exitDone {
 		t.Fatalf("train --detach --report: %d: %s", code, stderr)
 	}

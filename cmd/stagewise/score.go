@@ -155,7 +155,7 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 		if !grown {
 			return err
 		}
-		event.Notice(recorder, "%s grew from %d to %d partitions: %s grows too, and all of them get predictions", added.From,
+		event.Notice(recorder, "%s grew from %d to %d partitions: adding partitions to %s; all partitions get predictions", added.From,
 			added.Had, added.Have, o.To)
 		partitions = added.Have
 	}

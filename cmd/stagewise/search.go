@@ -98,8 +98,8 @@ func newSearch() *cobra.Command {
 		"repeatable")
 	cmd.Flags().StringVar(&by, "by", screen.ByError, "`measure` of the holdout rows to rank by: error, loss (the log loss of the "+
 		"probabilities), auc, average_precision or balanced_error")
-	cmd.Flags().IntVar(&folds, "folds", 0, "cross-validate: train with each of so many `parts` of the training rows held out, in place of\n"+
-		"examples.holdout, and rank by the means; 0: train once")
+	cmd.Flags().IntVar(&folds, "folds", 0, "cross-validate: train with each of this many `parts` of the training rows held out, "+
+		"instead of\nexamples.holdout, and rank by the means; 0: train once")
 	cmd.Flags().IntVar(&random, "random", 0, "try this many random `combinations`; 0: all")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "`seed` of --random")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write the best configuration as YAML to a `file` (-: standard output)")

@@ -24,10 +24,10 @@ func newSourcesList() *cobra.Command {
 		return requireOwnExamples(c, "list the sources of the pipeline that owns it")
 	}
 	return newList(&cobra.Command{
-		Use: "list -c FILE", Short: "List the ingested files, and what is left of them",
-		Long: "List the sources of the examples topic: ingested files. A run whose configuration names no files\ntrains on all sealed " +
-			"sources. An interrupted ingest leaves an unfinished source, which runs ignore.\nA followed topic has no end: it is " +
-			"listed with the offsets read so far.",
+		Use: "list -c FILE", Short: "List the ingested files, and how much of each is retained",
+		Long: "List the sources of the examples topic: ingested files. A run whose configuration names no files\ntrains on all " +
+			"sealed sources. An interrupted ingest leaves an unfinished source, which runs ignore.\nA followed topic is listed with " +
+			"the offsets read so far.",
 		Example: "  stagewise sources list -c digits.yaml",
 	}, own, source.Sources, screen.WriteSources)
 }

@@ -83,7 +83,7 @@ func TestSourcesAreListedAndRemoved(t *testing.T) {
 	// Nothing is removed if one of the ids is wrong.
 	_, stderr := typed(t, exitFailed, "sources", "remove", "-c", "unnamed.yaml", ids[0], "nothing", "")
 	if want := `stagewise: there is no source "nothing" on blobs.plans; there is no source "" on blobs.plans: expected the id of a sealed source, ` +
-		"or its beginning; sources list has them. No source is removed\n"; stderr != want {
+		"or its first digits; see sources list. No source is removed\n"; stderr != want {
 		t.Errorf("%s", stderr)
 	}
 	list(old, edited)

@@ -64,7 +64,7 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 	on := []string{"-c", "good.yaml", "--set", "brokers=" + brokers}
 	script("kill", "--node", "3")
 	up(t, brokers, 2)
-	const refused = "blobs.examples and 8 more would get 3 replicas, as the cluster has 3 brokers and topics.replication is 0, " +
+	const refused = "blobs.examples and 8 more would get 3 replicas, because the cluster has 3 brokers and topics.replication is 0, " +
 		"but only 2 of 3 brokers can be reached: start the others, or set topics.replication to 2 or fewer"
 	if code, stdout, stderr := stagewise(append([]string{"topics", "create"}, on...)...); code != exitFailed ||
 		!strings.Contains(stderr, refused) {

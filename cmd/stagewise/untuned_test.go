@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// If no key says how sparse rows are prepared and fitted, train chooses it by held-out rows, and trains as a configuration that says so. A
+// If no key sets how to prepare and fit sparse rows, train chooses it by held-out rows, and trains as a configuration that says so. A
 // version that starts from it has the same. Where a key says anything, or rows are dense, nothing is chosen.
 func TestUntunedSparseRows(t *testing.T) {
 	train, table := counted(600, 1)

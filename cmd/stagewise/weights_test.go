@@ -143,19 +143,19 @@ func TestVersionsAreRemoved(t *testing.T) {
 		runs = append(runs, w.train().Run)
 	}
 	w.refused("remove 9 1 word",
-		`there is no version "9" on blobs.versions: weights list has them; there is no version "word" on blobs.versions: weights list has them. `+
+		`no version "9" on blobs.versions; see weights list; no version "word" on blobs.versions; see weights list. `+
 			"No version is removed")
-	w.refused("remove 5 1", "version 5 is pinned, or the newest that is offered: --even-latest removes it too. No version is removed")
+	w.refused("remove 5 1", "version 5 is pinned, or the newest offered version: --even-latest removes it too. No version is removed")
 	w.expect("4\n", "pin 4")
-	w.refused("remove 1 4 5", "version 4 is pinned, or the newest that is offered: --even-latest removes it too; "+
-		"version 5 is pinned, or the newest that is offered: --even-latest removes it too. No version is removed")
+	w.refused("remove 1 4 5", "version 4 is pinned, or the newest offered version: --even-latest removes it too; "+
+		"version 5 is pinned, or the newest offered version: --even-latest removes it too. No version is removed")
 	id, _ := typed(t, exitDone, slices.Concat([]string{"train", "--detach", "--set", "warm=2"}, w.on)...)
 	w.refused("remove 2 1 --even-latest", "version 2: the unfinished run "+strings.TrimSpace(id)+
 		" needs it: let it end, or cancel it. No version is removed")
 	w.listed("1 yes", "2 yes", "3 yes", "4 pinned", "5 yes")
 
 	w.expect("1\n3\n", "remove 1 "+runs[2]+" 3")
-	w.refused("remove 3", `there is no version "3" on blobs.versions: weights list has them. No version is removed`)
+	w.refused("remove 3", `no version "3" on blobs.versions; see weights list. No version is removed`)
 	w.refused("export -o exported --version 1", `version "1": the pipeline has 3 versions, but not this one`)
 	typed(t, exitDone, slices.Concat([]string{"runs", "cancel", "--all"}, w.on)...)
 	w.expect("2\n", "remove 2")

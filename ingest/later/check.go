@@ -63,9 +63,9 @@ func (p Predicted) Check(classes []string) (problems []option.Problem) {
 func (p Predicted) checkAbsent() string {
 	switch n := len(p.Absent); {
 	case p.Task == examples.OneLabel && (n != 1 || p.Absent[0] == ""):
-		return "the label of a row without an outcome, or skip if it is no example"
+		return "the label of a row without an outcome, or skip to leave the row out"
 	case p.Task == examples.SeveralLabels && p.Absent == nil:
-		return "the labels of a row without an outcome, such as [], or skip if it is no example"
+		return "the labels of a row without an outcome, such as [], or skip to leave the row out"
 	case p.Task == examples.Numbers && n != 1 && n != len(p.Columns):
 		return p.wantNumbers()
 	}
@@ -74,8 +74,8 @@ func (p Predicted) checkAbsent() string {
 
 func (p Predicted) wantNumbers() string {
 	if len(p.Columns) == 1 {
-		return "the number of a row without an outcome, such as 0, or skip if it is no example"
+		return "the number of a row without an outcome, such as 0, or skip to leave the row out"
 	}
-	return fmt.Sprintf("one number for all targets of a row without an outcome, such as 0, a list of %d, or skip if it is no example",
+	return fmt.Sprintf("one number for all targets of a row without an outcome, such as 0, a list of %d, or skip to leave the row out",
 		len(p.Columns))
 }

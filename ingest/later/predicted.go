@@ -96,7 +96,7 @@ func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 		return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
 	}
 	if c.Null() || text == "" && p.Task == examples.OneLabel {
-		return "", fmt.Errorf("nothing at %s, where examples.outcome.label says that the label is", value.Quote(p.Label))
+		return "", fmt.Errorf("no label at %s (examples.outcome.label)", value.Quote(p.Label))
 	}
 	if p.Task == examples.SeveralLabels {
 		return encode(text), nil

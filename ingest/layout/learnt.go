@@ -78,7 +78,7 @@ func (l *Learnt) rows() string {
 
 // advice says what to do if rows can't follow those of the chain.
 func (l *Learnt) advice() string {
-	const anotherName = "give the pipeline another name to begin a chain with these rows"
+	const anotherName = "give the pipeline another name to start a chain with these rows"
 	if l.Version == 0 {
 		return anotherName + ", or exclude those before with `stagewise sources remove`"
 	}

@@ -103,7 +103,7 @@ func (l *Layout) assignServed() error {
 			return err
 		}
 		if r := l.Cells[at].Role; r == Label || r == Weight || r == ServedLabel {
-			return l.Locate(at, errors.New("examples.served needs columns of its own"))
+			return l.Locate(at, errors.New("examples.served needs separate columns"))
 		}
 		l.Cells[at].Role = c.role
 	}
@@ -156,7 +156,7 @@ func (l *Layout) Lay() error {
 		case !c.Role.IsFeature() || c.Role == Hashed:
 			continue
 		case c.List && l.IsMixed():
-			return l.Locate(at, errors.New("a list of numbers beside a text or hashed words: expected a column for each number"))
+			return l.Locate(at, errors.New("a list of numbers with a text or hashed words: expected a column for each number"))
 		case c.List:
 			c.At, named = l.Features, false
 			l.Features += c.Length

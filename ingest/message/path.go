@@ -74,6 +74,6 @@ func NoColumnError(o layout.Options, column int, members []string) error {
 
 // NoRowsError says that a message has nothing at the path of its rows.
 func NoRowsError(path string, names []string) error {
-	return fmt.Errorf("nothing at %s, where examples.rows says that the rows are: the message has %s", value.Quote(path),
+	return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(path),
 		layout.SomeNames(names))
 }

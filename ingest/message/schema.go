@@ -72,7 +72,7 @@ func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 	next := func() int64 {
 		v, n := binary.Varint(content)
 		if n <= 0 || v < 0 || v > 1<<16 {
-			err = errors.New("no list of message indexes behind the schema ID: was it written by a Protobuf serializer?")
+			err = errors.New("no list of message indexes after the schema ID: was it written by a Protobuf serializer?")
 			return 0
 		}
 		content = content[n:]
@@ -86,7 +86,7 @@ func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 		indexes = append(indexes, int(next()))
 	}
 	if err == nil && len(indexes) != int(count) {
-		err = errors.New("the list of message indexes behind the schema ID ends too early")
+		err = errors.New("the list of message indexes after the schema ID is truncated")
 	}
 	return indexes, content, err
 }

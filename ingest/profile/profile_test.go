@@ -90,7 +90,7 @@ func TestRoleOfLabel(t *testing.T) {
 		{func(row int) string { return []string{"1", "2", "x"}[row%3] }, profile.Label, "3 labels"},
 		{func(row int) string { return fmt.Sprint(float64(row) / 4) }, profile.Target, "numbers, 0 to 49.75"},
 		{func(row int) string { return fmt.Sprint(3 * row) }, profile.Target, "numbers, 0 to 597"},
-		{func(row int) string { return []string{"0.5", ""}[row%2] }, "", "no number to predict in 100 rows"},
+		{func(row int) string { return []string{"0.5", ""}[row%2] }, "", "no target in 100 rows"},
 		{func(int) string { return "a" }, "", `each label is "a"`},
 		{func(int) string { return "" }, "", "no row has a label"},
 		{func(row int) string { return fmt.Sprintf("name %d", row) }, "", "are no labels"},

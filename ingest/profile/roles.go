@@ -78,7 +78,7 @@ func settle(roles []Assigned) {
 		case a.Role == List && single:
 			a.Role, a.Why = Unused, "a list of features excludes other columns"
 		case a.Role == Text && single && !table:
-			a.Role, a.Why = Unused, a.Why+": examples.text takes one column"
+			a.Role, a.Why = Unused, a.Why+": examples.text supports one column"
 		case a.Role == Text && single:
 			a.Role, a.Why = Unused, a.Why+": trees do not read texts; examples.text and a stage of kind columns do"
 		case a.Role == List || a.Role == Text:
@@ -228,7 +228,7 @@ func (c *Column) label() (role Role, why string, err error) {
 		return "", "", errors.New("no row has a label")
 	case c.IsNumeric() && (!c.Whole || different > maxLabel):
 		if missing := c.Rows - c.Numbers; missing > 0 {
-			return "", "", fmt.Errorf("no number to predict in %s: remove them", rows(missing))
+			return "", "", fmt.Errorf("no target in %s: remove them", rows(missing))
 		}
 		return Target, fmt.Sprintf("numbers, %s to %s", number(c.Min), number(c.Max)), nil
 	case different == 1:

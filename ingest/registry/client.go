@@ -120,7 +120,7 @@ func (c *Client) references(ctx context.Context, needed []sr.SchemaReference, be
 		case done[what]:
 			continue
 		case len(done) >= maxReferences:
-			return nil, fmt.Errorf("the schema needs more than %d others", maxReferences)
+			return nil, fmt.Errorf("the schema references more than %d others", maxReferences)
 		}
 		done[what] = true
 		within, cancel := context.WithTimeout(ctx, timeout)
@@ -157,8 +157,8 @@ func (c *Client) explain(ctx context.Context, what string, err error) error {
 		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 403: the user of examples.registry.user may not read it: %w",
 			what, c.url, err)}
 	case answer.StatusCode == http.StatusNotFound && answer.ErrorCode/100 != http.StatusNotFound:
-		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 404 without a code of a schema registry: expected the address of "+
-			"one under examples.registry.url", what, c.url)}
+		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 404 without an error code of a schema registry: set "+
+			"examples.registry.url to the URL of a schema registry", what, c.url)}
 	case answer.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%s is unknown to %s: is examples.registry.url the registry of the producer?", what, c.url)
 	case answer.StatusCode >= http.StatusInternalServerError, answer.StatusCode == http.StatusTooManyRequests,

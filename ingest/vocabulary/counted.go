@@ -22,8 +22,8 @@ const (
 func CountedVocabulary() vocabulary {
 	return vocabulary{
 		Name: "counted",
-		meaning: "each word of `train` has its own column, or with more words than `columns` the words in the most texts; the words " +
-			"are part of each version, and others are passed over",
+		meaning: "each word of `train` has its own column; with more words than `columns`, the words in the most texts have one; the " +
+			"words are part of each version, and others are ignored",
 		most:  MaxVocabulary,
 		found: true,
 		open: func(how Options) func(phrase []byte) (int32, bool) {

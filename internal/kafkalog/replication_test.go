@@ -49,7 +49,7 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 		"one broker":    {up: 1, want: 1},
 		"two brokers":   {up: 2, want: 1},
 		"three brokers": {up: 3, want: 3},
-		"two of three": {up: 2, down: true, says: "t and 1 more would get 3 replicas, as the cluster has 3 " +
+		"two of three": {up: 2, down: true, says: "t and 1 more would get 3 replicas, because the cluster has 3 " +
 			"brokers and topics.replication is 0, but only 2 of 3 brokers can be reached: start the others, or set " +
 			"topics.replication to 2 or fewer"},
 		"two of three, two asked for": {up: 2, down: true, replication: 2, want: 2},

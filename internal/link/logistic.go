@@ -14,7 +14,7 @@ const Logistic = "logistic"
 func logistic() Link {
 	return Link{
 		Name:       Logistic,
-		Doc:        "the logistic function of each score by itself, log loss",
+		Doc:        "the logistic function of each score, log loss",
 		Smoothness: 0.25, // the Hessian is diag(p(1−p))
 		Regions:    []Region{Simplex, Hypercube},
 		unit:       odds,

@@ -139,8 +139,8 @@ func tuned(job topics.Job, rows int64, rec event.Recorder, try func(topics.Job, 
 	}
 	job.Prepare, job.Stages = s.prepare, []schemas.Stage{s.stage}
 	job.Stages[0].Stop = nil
-	event.Notice(rec, "stages: no key says how sparse rows are prepared and fitted: of %s, held-out rows are predicted best with %s, and now "+
-		"learns from all rows", english.Plural(s.tried, "way", ""), described(s.prepare, s.stage, s.stage.Passes))
+	event.Notice(rec, "stages: no key sets how to prepare and fit sparse rows: of %s, held-out rows are predicted best with %s, "+
+		"which now learns from all rows", english.Plural(s.tried, "way", ""), described(s.prepare, s.stage, s.stage.Passes))
 	return job, true, nil
 }
 

@@ -33,7 +33,7 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topic
 		return "", err
 	}
 	for _, earlier := range s.First {
-		text := fmt.Sprintf("run %s was submitted earlier and is not finished: it goes first", earlier.Run())
+		text := fmt.Sprintf("run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
 		if here := planning.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
 			text += fmt.Sprintf(". Its arithmetic differs (%s); cancel it with --supersede",
 				planning.Differences(earlier.Arithmetic, here, "this process"))

@@ -73,9 +73,9 @@ func (e *ForgetLostError) Error() string {
 	if e.Version > 0 {
 		who = fmt.Sprintf("version %d", e.Version)
 	}
-	return fmt.Sprintf("%s has lost forgotten rows: %s applied %d of its messages, and it has %d of them or others: "+
-		"restore it from a copy, or decide with `stagewise forget --lost restore` to forget again what versions name, or with "+
-		"`--lost drop` to let runs learn those rows", e.Topic, who, e.Heeded.Entries, e.Has)
+	return fmt.Sprintf("%s has lost forgotten rows: %s applied %d of its messages, but it now has %d messages, or others: restore it "+
+		"from a backup, or use `stagewise forget --lost restore` to forget again the rows that versions name, or `--lost drop` to "+
+		"let runs learn those rows", e.Topic, who, e.Heeded.Entries, e.Has)
 }
 
 // The operator's decisions when the forget topic has lost messages.

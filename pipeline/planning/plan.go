@@ -265,8 +265,8 @@ func CheckFeatures(plan, earlier *schemas.Plan) error {
 	}
 	for t := len(earlier.Stages); t < len(plan.Stages); t++ {
 		if f := plan.Stages[t].Features; stages.Learns(f) {
-			return fmt.Errorf("stage %d: features of kind %s need a survey of their own, and a warm start uses the version's: "+
-				"no such stages can be added", t, f.Kind)
+			return fmt.Errorf("stage %d: features of kind %s need a survey, but a warm start uses the version's survey: such stages "+
+				"can't be added", t, f.Kind)
 		}
 	}
 	return nil

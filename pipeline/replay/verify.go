@@ -259,7 +259,8 @@ func (e *MissingExamplesError) add(gone coverage.Span, by string) {
 
 // Error names partitions and offsets.
 func (e *MissingExamplesError) Error() string {
-	return fmt.Sprintf("%s was trained on examples that are gone: %s%s. topics.retention.examples sets how long examples stay",
+	return fmt.Sprintf("%s was trained on examples that were deleted: %s%s. topics.retention.examples sets how long examples are "+
+		"retained",
 		e.First, e.Topic, topics.Listed(e.Spans))
 }
 

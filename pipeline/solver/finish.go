@@ -71,7 +71,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 			Ridge: final.Ridge, Digest: digest, Structure: s.chain.Structure(t)})
 	}
 	if manifest.Window, err = s.publishWindow(ctx, report); err != nil {
-		return nil, fmt.Errorf("write what the next run goes on from: %w", err)
+		return nil, fmt.Errorf("write the state for the next run: %w", err)
 	}
 	if report.Retrain != nil {
 		manifest.WindowRows = report.Retrain.WindowRows

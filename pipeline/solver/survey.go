@@ -237,7 +237,7 @@ func (s *Solver) checkKept(found *findings.Findings, earlier *model.Model) error
 		return errors.New("the version that this run starts from was trained on rows of the other kind, sparse or dense")
 	}
 	if s.plan.Update() == nil && !found.Sparse && earlier.Width() != len(found.Shift) {
-		return fmt.Errorf("%d features, the version that this run starts from has %d", len(found.Shift), earlier.Width())
+		return fmt.Errorf("%d features, but %d in the version that this run starts from", len(found.Shift), earlier.Width())
 	}
 	if found.Columns == nil {
 		found.Columns = earlier.Columns()

@@ -59,8 +59,8 @@ func (s *Solver) sealLacksTerms(id wire.Identity) bool {
 // withTerms adds the terms of a partition to the sum of its seal.
 func (s *Solver) withTerms(sum *accumulate.Sum, v protocol.Visit, partition int) (*accumulate.Sum, error) {
 	if terms, any := sum.Tensors().Find(statistics.FieldTerms); any {
-		return nil, fmt.Errorf("%w: a seal with terms of shape %v, expected them in records of their own: all workers of a run "+
-			"must be of one release", wire.ErrDamaged, terms.Shape)
+		return nil, fmt.Errorf("%w: a seal with terms of shape %v, expected separate records: all workers of a run must run the same "+
+			"release", wire.ErrDamaged, terms.Shape)
 	}
 	p, k := s.shape(v.Stage)
 	if s.sparse() {

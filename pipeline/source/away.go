@@ -31,13 +31,13 @@ func (f *Following) whileAway(ctx context.Context, before func() error, read fun
 		switch {
 		case err != nil && away && ctx.Err() == nil:
 		case said && ctx.Err() == nil:
-			event.Notice(f.Recorder, "the schema registry answers again: reading of %s continues", f.Topic)
+			event.Notice(f.Recorder, "the schema registry answers again: continuing with %s", f.Topic)
 			return err
 		default:
 			return err
 		}
 		if said && waits%saidAfter == 0 {
-			event.Notice(f.Recorder, "%s waits for the schema registry, and no message is passed over: %v", f.Topic, err)
+			event.Notice(f.Recorder, "%s waits for the schema registry; no message is skipped: %v", f.Topic, err)
 		}
 		if err := f.Pause(ctx, pause); err != nil {
 			return err

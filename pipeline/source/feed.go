@@ -354,18 +354,18 @@ func (f *Feed) noticeColumns() {
 			continue
 		}
 		if served := f.Job.Examples.Served; name == string(served.Label) || name == string(served.Version) {
-			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Is it called so under examples.served? Rows without "+
-				"it count as not served", name, f.Topic)
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Check its name in examples.served. Rows "+
+				"without it count as not served", name, f.Topic)
 		} else {
-			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Is it called so under examples.columns.use? Missing "+
-				"values are learnt as examples.missing says", name, f.Topic)
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Check its name in examples.columns.use. "+
+				"Missing values are handled according to examples.missing", name, f.Topic)
 		}
 	}
 	needed := f.values.NeededOffsets()
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		if _, said := f.needOffsets.LoadOrStore(name, true); !said {
-			event.Notice(f.Recorder, "column %q of %s: its values differ too little for their size, and float32 loses the differences. "+
-				"Set examples.offsets: {%s: %s} before a version learns them",
+			event.Notice(f.Recorder, "column %q of %s: its values are too large for float32 to keep their differences. Set "+
+				"examples.offsets: {%s: %s} before a version learns them",
 				name, f.Topic, name, strconv.FormatFloat(needed[name], 'f', -1, 64))
 		}
 	}

@@ -24,8 +24,8 @@ type TwiceError struct {
 
 // Error names both, and what to do.
 func (e *TwiceError) Error() string {
-	return fmt.Sprintf("%s: its rows, or the first of them, are on %s also as source %s (%s), read in another way, and a chain would "+
-		"learn them twice: set the keys under examples as they were, or exclude one of the sources with `stagewise sources remove`",
+	return fmt.Sprintf("%s: its rows, or the first of them, are already on %s as source %s (%s), ingested with other keys, and a "+
+		"chain would learn them twice: restore the keys under examples, or exclude one of the sources with `stagewise sources remove`",
 		strings.Join(e.Files, ", "), e.Topic, wire.Digest(e.Source).Short(), strings.Join(e.KnownFiles, ", "))
 }
 
@@ -47,7 +47,7 @@ func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.S
 	if err != nil || !more {
 		return seals, err
 	}
-	event.Notice(f.rec, "%s begins with the rows of %s, which are ingested: what was added follows", strings.Join(s.Files, ", "),
+	event.Notice(f.rec, "%s begins with the rows of %s, which are already ingested: ingesting the added rows", strings.Join(s.Files, ", "),
 		strings.Join(parts[0].Files, ", "))
 	seal, err := f.publish(ctx, rest)
 	if err != nil {

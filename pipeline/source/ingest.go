@@ -48,7 +48,7 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	files.Sparse = sources[0].Width == 0
 	for _, c := range sources[0].Columns {
 		if c.Offset != 0 && c.Time == "" {
-			event.Notice(rec, "column %q: its values differ too little for their size, and float32 loses the differences: %s is subtracted",
+			event.Notice(rec, "column %q: its values are too large for float32 to keep their differences: subtracting %s",
 				c.Name, strconv.FormatFloat(c.Offset, 'f', -1, 64))
 		}
 	}
@@ -158,8 +158,8 @@ type SplitError struct {
 
 // Error returns both splits, and both names.
 func (e *SplitError) Error() string {
-	return fmt.Sprintf("%s is named under examples.%s, but the same bytes are on %s already as %s under examples.%s: an "+
-		"example can't be in both; name it under examples.%[5]s",
+	return fmt.Sprintf("%s is in examples.%s, but the same bytes are already on %s as %s in examples.%s: an example can't be in "+
+		"both; move it to examples.%[5]s",
 		strings.Join(e.Files, ", "), e.Split, e.Topic, strings.Join(e.KnownFiles, ", "), e.KnownSplit)
 }
 

@@ -44,8 +44,8 @@ type RuleChangedError struct{ Topic string }
 
 // Error returns what to do.
 func (e *RuleChangedError) Error() string {
-	return fmt.Sprintf("examples.outcome: rows of %s have become examples by other keys, times or partitions, and which of them wait follows "+
-		"from those: set examples.key, examples.outcome and the numbers of partitions as they were, or give the pipeline another name", e.Topic)
+	return fmt.Sprintf("examples.outcome: rows of %s were joined with other keys, times or partitions, which determine the waiting "+
+		"rows: restore examples.key, examples.outcome and the numbers of partitions, or give the pipeline another name", e.Topic)
 }
 
 // beginJoins finds what the topic of the outcomes has.
@@ -280,8 +280,8 @@ func timeOf(m protocol.Message) int64 {
 }
 
 // errNoTime is the reason of a message without a time at the beginning of its partition.
-var errNoTime = errors.New("neither the message nor one before it in its partition has a time, by which examples.outcome.within is " +
-	"counted: configure the producer to write times")
+var errNoTime = errors.New("neither the message nor an earlier one in its partition has a timestamp, which examples.outcome.within " +
+	"needs: configure the producer to write timestamps")
 
 // waitAgain adds a row that was read before: it waits if it was not decided.
 func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message) error {

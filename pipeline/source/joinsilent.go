@@ -71,8 +71,8 @@ func (f *Feed) pass(ctx context.Context) error {
 			return err
 		}
 		if waits && latest < deadline && latestRow > deadline+idle && !f.untilEnd && f.silent.CompareAndSwap(false, true) {
-			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, as %s is silent: without a later message "+
-				"there, nobody knows which outcomes are still to come. A message with an empty value is enough", f.Topic, f.Job.Examples.Outcome.Topic)
+			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, because %s has no later "+
+				"message: outcomes may still arrive. A message with an empty value is enough to continue", f.Topic, f.Job.Examples.Outcome.Topic)
 		}
 	}
 	return f.afterEvent(ctx)
@@ -124,7 +124,7 @@ func (f *Following) noticeWaiting() {
 		waits += f.waits[n].Load()
 	}
 	if waits > 0 {
-		event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message that is later than their time and "+
+		event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message later than their time plus "+
 			"examples.outcome.within. They become examples when the topics are read further", english.Plural(int(waits), "message", ""), f.Topic,
 			f.Job.Examples.Outcome.Topic)
 	}

@@ -235,7 +235,8 @@ func (e *UnknownSourcesError) Error() string {
 	for _, text := range slices.Sorted(maps.Keys(e.Ambiguous)) {
 		parts = append(parts, fmt.Sprintf("%q begins several source IDs on %s: %s", text, e.Topic, strings.Join(e.Ambiguous[text], ", ")))
 	}
-	return strings.Join(parts, "; ") + ": expected the id of a sealed source, or its beginning; sources list has them. No source is removed"
+	return strings.Join(parts, "; ") + ": expected the id of a sealed source, or its first digits; see sources list. No source is " +
+		"removed"
 }
 
 // RemovedSource is what [RemoveSources] has done for a source.

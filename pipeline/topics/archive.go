@@ -106,8 +106,8 @@ type NoArchiveError struct{ Topic string }
 
 // Error says what to do.
 func (e *NoArchiveError) Error() string {
-	return fmt.Sprintf("examples.topic: there is no topic %s, and it is not created because it belongs to another pipeline: expected a "+
-		"topic with examples; check the name and the brokers", e.Topic)
+	return fmt.Sprintf("examples.topic: topic %s does not exist, and is not created because it belongs to another pipeline: expected "+
+		"a topic with examples; check the name and the brokers", e.Topic)
 }
 
 // BoundError says that a bound of the configuration has offsets for another number of partitions than the topic has.

@@ -25,7 +25,7 @@ type RetentionError struct {
 }
 
 func (e *RetentionError) Error() string {
-	return fmt.Sprintf("%s keeps messages for only %v, a run needs them for at least %v: increase retention.ms", e.Topic, e.Retention,
+	return fmt.Sprintf("%s retains messages for only %v, but a run needs them for at least %v: increase retention.ms", e.Topic, e.Retention,
 		minRetention)
 }
 

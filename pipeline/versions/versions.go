@@ -68,10 +68,10 @@ type VersionsError struct {
 func (e *VersionsError) Error() string {
 	var parts []string
 	for _, text := range e.Unknown {
-		parts = append(parts, fmt.Sprintf("there is no version %q on %s: weights list has them", text, e.Topic))
+		parts = append(parts, fmt.Sprintf("no version %q on %s; see weights list", text, e.Topic))
 	}
 	for _, number := range e.Latest {
-		parts = append(parts, fmt.Sprintf("version %d is pinned, or the newest that is offered: --even-latest removes it too", number))
+		parts = append(parts, fmt.Sprintf("version %d is pinned, or the newest offered version: --even-latest removes it too", number))
 	}
 	for _, number := range slices.Sorted(maps.Keys(e.Needed)) {
 		parts = append(parts, fmt.Sprintf("version %d: the unfinished run %s needs it: let it end, or cancel it", number, e.Needed[number]))

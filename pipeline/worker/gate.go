@@ -22,7 +22,7 @@ func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the version that is offered: %w", err)
+		return nil, fmt.Errorf("read the offered version: %w", err)
 	}
 	return m, nil
 }

@@ -137,7 +137,7 @@ type StoppedError struct {
 
 // Error returns why the worker can't go on.
 func (e *StoppedError) Error() string {
-	return fmt.Sprintf("run %s can't go on here: %v", e.failure.Run, e.Err)
+	return fmt.Sprintf("run %s can't continue here: %v", e.failure.Run, e.Err)
 }
 
 // Unwrap returns Err.

@@ -58,9 +58,9 @@ func PassOverReasons() []struct {
 	}{
 		{OtherProducer, "message", "of other producers, as the run is of files"},
 		{OtherSource, "message", "of other files, or of an interrupted ingest"},
-		{Unsealed, "message", "of an ingest that is not finished"},
+		{Unsealed, "message", "of an unfinished ingest"},
 		{Removed, "message", "of sources that were removed"},
-		{Repeated, "message", "that are on the topic twice"},
+		{Repeated, "message", "that are duplicates"},
 		{LeftOut, "message", "that an earlier version of the chain left out"},
 		{Expired, "message", "that retention had deleted before the run began"},
 		{Expiring, "message", "that retention may delete before the run has ended"},

@@ -59,13 +59,13 @@ func (e *Batch) setTargets(column arrow.Array) error {
 		if n := int(to - from); first {
 			t.width, first = n, false
 		} else if n != t.width {
-			return &ValueError{row, -1, fmt.Sprintf("%d targets, the rows before have %d: expected as many in each row", n, t.width)}
+			return &ValueError{row, -1, fmt.Sprintf("%d targets, but %d in the rows before: expected the same number in each row", n, t.width)}
 		}
 		for i := int(from); i < int(to); i++ {
 			v := t.value(i)
 			if lists.ListValues().IsNull(i) || math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
-				return &ValueError{row, -1, fmt.Sprintf("target %d is null or no finite number that fits float32: expected a number, or "+
-					"a row that is null if it has no targets", i-int(from))}
+				return &ValueError{row, -1, fmt.Sprintf("target %d is null or not a finite float32: expected a number, or null for "+
+					"the whole row if it has no targets", i-int(from))}
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func TestDamagedTargets(t *testing.T) {
 		{arrow.ListOf(types.Int64), `[{"features":[1],"targets":[1]}]`, "expected a list of float64"},
 		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[1]},{"features":[1],"targets":[1,2]}]`, "row 1: 2 targets"},
 		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[null]}]`, "row 0: target 0 is null"},
-		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[1e300]}]`, "no finite number that fits float32"},
+		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[1e300]}]`, "not a finite float32"},
 	} {
 		mem := arrowtest.Allocator(t)
 		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", c.of)}, nil),

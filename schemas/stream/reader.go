@@ -100,7 +100,7 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 	case !next && r.reader.Err() != nil:
 		return nil, r.reader.Err()
 	case !next && !r.messages.ended:
-		return nil, errors.New("an Arrow stream without its end: it is cut off")
+		return nil, errors.New("a truncated Arrow stream")
 	case !next:
 		return nil, io.EOF
 	}

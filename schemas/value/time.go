@@ -61,14 +61,16 @@ func Time(text string) (time.Time, error) {
 			return timeOfNumber(text, number)
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is no time: expected one as 2026-11-01, 2026-11-01T09:30:15+02:00, or a number of seconds since 1970",
+	return time.Time{}, fmt.Errorf("%s is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number "+
+		"of seconds since 1970",
 		Quote(text))
 }
 
 func timeOfNumber(text string, number float64) (time.Time, error) {
 	size := math.Abs(number)
 	if !(size < mostNanoseconds) {
-		return time.Time{}, fmt.Errorf("%s is no time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds",
+		return time.Time{}, fmt.Errorf("%s is not a time: expected a number of seconds since 1970, or of milli-, micro- or "+
+			"nanoseconds",
 			Quote(text))
 	}
 	unit := int64(1)

@@ -18,7 +18,7 @@ func (e *NoColumnsError) Error() string {
 	if e.MinRows > 1 {
 		return fmt.Sprintf("prepare.min_rows: no feature is in %d training rows or more: set a smaller number", e.MinRows)
 	}
-	return "no training row has a feature that is not 0"
+	return "no training row has a non-zero feature"
 }
 
 // ColumnSums are the survey's sums over sparse rows.

@@ -108,11 +108,11 @@ type LabelsError struct {
 func (e *LabelsError) Error() string {
 	switch e.Classes {
 	case 0:
-		return "no example has a label: examples.label, or examples.outcome.label of labels that come later, says which column has it, and " +
+		return "no example has a label: examples.label, or with examples.outcome examples.outcome.label, names its column, and " +
 			"examples.missing_values the words for a missing label"
 	case 1:
-		return fmt.Sprintf("all examples have the label %q: a model needs at least two classes; examples.label, or "+
-			"examples.outcome.label of labels that come later, names the label column, examples.classes the allowed labels", e.Label)
+		return fmt.Sprintf("all examples have the label %q: a model needs at least two classes; examples.label, or with "+
+			"examples.outcome examples.outcome.label, names the label column, examples.classes the allowed labels", e.Label)
 	}
 	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, maxClasses)
 }

@@ -45,7 +45,8 @@ func Of(file, output string, o ingest.Options, t *profile.Table) (*Draft, error)
 				break
 			}
 		}
-		return nil, fmt.Errorf("%s: no column is left to learn from: %s", file, cmp.Or(strings.Join(why, ", "), "it has the label alone"))
+		return nil, fmt.Errorf("%s: no feature columns remain: %s", file, cmp.Or(strings.Join(why, ", "), "it has only the "+
+			"label"))
 	}
 	return d, nil
 }

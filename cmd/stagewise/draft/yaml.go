@@ -56,7 +56,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 func (d *Draft) Configuration(name, from string) string {
 	var l lines
 	l.add("", fmt.Sprintf("Written by `%s`: %s rows, %d columns.", from, humanize.Comma(int64(d.Table.Rows())), len(d.Roles)))
-	l.add("", "`stagewise check -c FILE` shows what it means, docs/configuration.md describes all keys.")
+	l.add("", "`stagewise check -c FILE` shows what would run; docs/configuration.md describes all keys.")
 	l.add("name: "+scalar(name), "prefix of the names of topics")
 	l.add("", "")
 	l.add("examples:", "")
@@ -92,7 +92,8 @@ func (d *Draft) reading(l *lines) {
 	}
 	words := d.missingWords()
 	if len(words) > 0 || !slices.Equal(o.MissingValues, defaults.MissingValues) {
-		l.add("  missing_values: "+list(slices.Concat(o.MissingValues, words)), "words for a missing value, beside an empty cell")
+		l.add("  missing_values: "+list(slices.Concat(o.MissingValues, words)), "words for a missing value, in addition to an empty "+
+			"cell")
 	}
 }
 
@@ -127,7 +128,7 @@ func (d *Draft) features(l *lines) {
 		}
 	}
 	if times := d.of(profile.Time); len(times) > 0 {
-		l.add("  times:", "dates and times, and the numbers that they become")
+		l.add("  times:", "date and time columns, and the numeric features derived from them")
 		for _, a := range times {
 			l.add("    "+scalar(string(d.key(a)))+": "+list(a.Parts()), a.Why)
 		}
@@ -140,7 +141,7 @@ func (d *Draft) features(l *lines) {
 		if more := len(lacking) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("and %d more", more))
 		}
-		l.add("  missing: mean", "cells without a value are allowed; trees tell them apart: "+strings.Join(names, ", "))
+		l.add("  missing: mean", "cells without a value are allowed; trees distinguish them: "+strings.Join(names, ", "))
 	}
 }
 
@@ -152,10 +153,10 @@ func (d *Draft) stages(l *lines) {
 		l.add("  - {features: {kind: columns}, link: identity}", "")
 		return
 	}
-	l.add("", "Each block grows trees on what the blocks before it leave over. Columns need no scaling.")
+	l.add("", "Each block grows trees on the residuals of the blocks before it. Columns need no scaling.")
 	l.add("stages:", "")
 	l.add("  - features: {kind: trees}", "")
-	l.add("    repeat: 22", "blocks; fewer are faster, more may be better")
+	l.add("    repeat: 22", "blocks; fewer are faster, more may have a lower error")
 }
 
 var plain = regexp.MustCompile(`^(\.{0,2}/)*[A-Za-z_]([A-Za-z0-9_./ -]*[A-Za-z0-9_.])?$|^(0|[1-9][0-9]*)$`)

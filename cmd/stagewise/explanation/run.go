@@ -67,7 +67,7 @@ func bars(r *explain.Report, split examples.Split) (list []compare.Bars) {
 	}
 	importance := compare.Bars{
 		Title: "what predictions depend on",
-		Caption: fmt.Sprintf("Importance: the rise of the error and of the loss of %s %s rows if a column has the values of other rows; mean ± "+
+		Caption: fmt.Sprintf("Importance: the increase of the error and of the loss of %s %s rows if a column is permuted; mean ± "+
 			"standard deviation of %d permutations", humanize.Comma(int64(r.Rows)), split, r.Shuffles),
 		Head: head("column"),
 	}

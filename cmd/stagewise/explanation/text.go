@@ -36,7 +36,7 @@ func writeText(w io.Writer, r *explain.Report, a About) error {
 		fmt.Fprintf(&out, "%s rows without a label are left out\n", humanize.Comma(r.Unlabelled))
 	}
 	if r.Unknown > 0 {
-		fmt.Fprintf(&out, "%s rows are left out: the model does not have their labels\n", humanize.Comma(r.Unknown))
+		fmt.Fprintf(&out, "%s rows are left out: their labels are unknown to the model\n", humanize.Comma(r.Unknown))
 	}
 	importance(&out, r, numbers, a.Top)
 	for _, c := range r.Dependence {
@@ -74,7 +74,7 @@ func title(out *strings.Builder, text string) { out.WriteString("\n" + text + "\
 
 // importance writes the most important columns.
 func importance(out *strings.Builder, r *explain.Report, numbers bool, top int) {
-	title(out, fmt.Sprintf("importance: the rise of the error if a column is permuted, mean ± deviation of %d", r.Shuffles))
+	title(out, fmt.Sprintf("importance: increase of the error if a column is permuted, mean ± deviation of %d", r.Shuffles))
 	shown := r.Importance[:min(top, len(r.Importance))]
 	t := table{{"column", "error %", "log loss", ""}}
 	if numbers {
@@ -136,7 +136,7 @@ func curve(out *strings.Builder, r *explain.Report, c *explain.Curve, numbers bo
 
 // wrong writes the rows that are most wrong.
 func wrong(out *strings.Builder, r *explain.Report, numbers bool) {
-	title(out, "the rows that are most wrong, counted from 0")
+	title(out, "the rows with the largest loss, counted from 0")
 	if !numbers {
 		t := table{{"row", "label", "predicted", "probability", "log loss"}}
 		for _, w := range r.Wrong {

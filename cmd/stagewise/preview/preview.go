@@ -126,7 +126,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	case c.Average > 1:
 		return "run does not support averaging", nil
 	case len(job.Stages) == 0:
-		return "run chooses the stages when the rows of the first version are there", nil
+		return "run chooses the stages by the rows of the first version", nil
 	}
 	if why := topics.AlwaysFull(job.Stages); why != "" {
 		return fmt.Sprintf("every version of a chain is full, as %s: updates are not possible", why), nil

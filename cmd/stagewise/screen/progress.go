@@ -162,7 +162,7 @@ func (p *Progress) follow(e event.Followed) {
 	case len(e.Behind) > 0:
 		p.line("%s waits for %s %s to end", who, english.PluralWord(len(e.Behind), "run", ""), english.WordSeries(e.Behind, "and"))
 	case e.Stage == len(p.stages):
-		p.line("%s waits for its end: no visits remain", who)
+		p.line("%s is waiting to end: no visits remain", who)
 	default:
 		p.line("%s waits for %s", who, event.VisitOf(e.Stage, e.Visit, len(p.stages)))
 	}

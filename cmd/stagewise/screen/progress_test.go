@@ -130,7 +130,7 @@ func TestProgressOfFollowedRun(t *testing.T) {
 			Staff: event.Staff{Embedded: true}},
 		"no progress for 1m30s: the run waits for the survey\nno worker: start stagewise work -c FILE; 1 solver: z\n": {Stage: wire.Survey,
 			Quiet: 90 * time.Second, Staff: event.Staff{Solvers: []string{"z"}}},
-		"it waits for its end: no visits remain\nthe processes that work on it are unknown: not allowed\n": {Stage: 2,
+		"it is waiting to end: no visits remain\nthe processes that work on it are unknown: not allowed\n": {Stage: 2,
 			Staff: event.Staff{Unknown: errors.New("not allowed")}},
 	} {
 		var out bytes.Buffer

@@ -91,7 +91,7 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest.")
 		return m
 	}
-	m.standing = gauge("standing_aside", "1 while this process stands aside for a run whose plan has a different arithmetic.")
+	m.standing = gauge("standing_aside", "1 while this process does not take part in a run whose plan has a different arithmetic.")
 	m.runs = counters("runs_total", "Ended runs, by final state.", "state", schemas.Done, schemas.Failed, schemas.Cancelled)
 	m.run = gauges("run_info", "1 for the current run.", "run")
 	m.stage = gauges("stage", "Current stage of the current run, from 0; -1 during the survey.")
@@ -124,7 +124,7 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 // rewritten returns the metric of writes that may be on a topic twice, by topic.
 func rewritten() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "repeated_writes_total",
-		Help: "Writes to a topic that were repeated after an error with which brokers may have applied them."}, []string{"topic"})
+		Help: "Writes to a topic that were retried after an ambiguous error, so that the topic may have them twice."}, []string{"topic"})
 }
 
 // NewRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.

@@ -60,8 +60,8 @@ func newChainMetrics(
 		prequentialLogLoss:     gauges("prequential_log_loss", "Log loss of the probabilities of these rows."),
 		prequentialBrier:       gauges("prequential_brier_score", "Brier score of these rows."),
 		prequentialCalibration: gauges("prequential_calibration_error_ratio", "Expected calibration error of these rows, from 0 to 1."),
-		servedError: gauges("served_error_ratio", "Error rate of what was served, on the new rows of the newest update for which a "+
-			"version answered, from 0 to 1.", "version"),
+		servedError: gauges("served_error_ratio", "Error rate of served predictions, on the new rows of the newest update that have "+
+			"one, from 0 to 1.", "version"),
 		servedRows: gauges("served_rows", "New rows of the newest update for which a version answered.", "version"),
 		messagesBehind: gauges("behind_messages", "Messages not learnt by any version: batches of rows of the topic examples at the last cut, "+
 			"and messages of the topic source that are not ingested yet.", "topic"),

@@ -138,7 +138,7 @@ func (r *messages) addWithin(root *table, n int) error {
 	}
 	within, ok := values.(*array.Struct)
 	if !ok {
-		return fmt.Errorf("%s, where examples.rows says that the rows are, is %s: expected structures, or lists of them",
+		return fmt.Errorf("examples.rows: %s is %s: expected structures, or lists of structures",
 			strconv.Quote(r.options.Rows), at.DataType())
 	}
 	for row := range n {

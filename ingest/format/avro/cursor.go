@@ -15,7 +15,7 @@ type cursor struct {
 
 var (
 	errShort = errors.New("the value ends too early for its schema")
-	errLong  = errors.New("a number that is longer than 64 bits")
+	errLong  = errors.New("a number of more than 64 bits")
 )
 
 // maxEmpty bounds the items of a list that take no bytes.

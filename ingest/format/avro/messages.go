@@ -44,7 +44,7 @@ func Messages() message.Format {
 	}
 }
 
-var errDeep = fmt.Errorf("values within values, more than %d deep", maxDepth)
+var errDeep = fmt.Errorf("nested values, more than %d deep", maxDepth)
 
 // messages reads records.
 type messages struct {
@@ -151,7 +151,7 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 func (r *messages) explain(err error, schema string, m message.Payload) error {
 	err = fmt.Errorf("%w: is it written with %s?", err, schema)
 	if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
-		return fmt.Errorf("%w It begins as the serializers of a schema registry write it, with the schema ID %s: set "+
+		return fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set "+
 			"examples.registry.url", err, id)
 	}
 	return err

@@ -141,7 +141,7 @@ func TestRowsWithin(t *testing.T) {
 		}
 	}
 	for schema, want := range map[string]string{
-		`{"type":"record","name":"M","fields":[{"name":"who","type":"string"}]}`: `schema 1: nothing at "of.rows", where examples.rows says that the rows are: the message has "who"`,
+		`{"type":"record","name":"M","fields":[{"name":"who","type":"string"}]}`: `schema 1: no rows at "of.rows" (examples.rows): the message has "who"`,
 	} {
 		if _, err := read(t, r, schema, map[string]any{"who": "x"}); err == nil || err.Error() != want {
 			t.Errorf("%v, expected %s", err, want)

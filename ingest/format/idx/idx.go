@@ -162,7 +162,7 @@ func (f *idxArray) readRows(dst []byte, rows int) error {
 // to the end also makes the decompressor compare its checksum.
 func (f *idxArray) end(rowLength int) error {
 	if _, err := f.ReadByte(); err == nil {
-		return f.fail(f.headerEnd+f.rows*int64(rowLength), errors.New("the file has more bytes than its header says"))
+		return f.fail(f.headerEnd+f.rows*int64(rowLength), errors.New("the file has more bytes than its header announces"))
 	} else if err != io.EOF {
 		return err
 	}

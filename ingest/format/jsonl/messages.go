@@ -65,7 +65,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 	case err != nil:
 		return nil, err
 	case !ok && content[0] != '{':
-		return nil, fmt.Errorf("%s: expected an object, with the rows at %s, as examples.rows says", content, value.Quote(r.options.Rows))
+		return nil, fmt.Errorf("%s: expected an object with the rows at %s (examples.rows)", content, value.Quote(r.options.Rows))
 	case !ok:
 		return nil, message.NoRowsError(r.options.Rows, slices.Sorted(maps.Keys(membersOf(content))))
 	case rows.Null(): // such as the state after a row was deleted
@@ -122,7 +122,7 @@ func lacksColumn(cell value.Cell, column, rows string) error {
 		if rows != "" {
 			within = rows + "." + within
 		}
-		return fmt.Errorf("no column %s: the object has %s. It is in %s: set examples.rows to that path", value.Quote(column),
+		return fmt.Errorf("no column %s: the object has %s. The column is in %s: set examples.rows to that path", value.Quote(column),
 			layout.SomeNames(names), value.Quote(within))
 	}
 	if len(names) == 0 {

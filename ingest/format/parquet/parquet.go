@@ -411,12 +411,12 @@ func (l *parquetLeaf) advance() (err error) {
 		return l.chunk.Err()
 	}
 	if l.group == l.file.NumRowGroups() {
-		return fmt.Errorf("fewer values than the file says: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("fewer values than the file announces: %w", io.ErrUnexpectedEOF)
 	}
 	l.chunk, err = l.file.RowGroup(l.group).Column(l.index)
 	l.group++
 	if err != nil {
-		return fmt.Errorf("%w: expected a column that is compressed with snappy, zstd, gzip or brotli, or not at all", err)
+		return fmt.Errorf("%w: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed", err)
 	}
 	return nil
 }

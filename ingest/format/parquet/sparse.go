@@ -65,7 +65,7 @@ func (p *parquetPairs) row(indices []int64, values []float64) ([]int64, []float6
 		case (index == nil) != (value == nil), index != nil && index.repetition != value.repetition:
 			return nil, nil, errors.New("the file is damaged: indices and values of other rows")
 		case first && (index == nil || index.repetition != 0):
-			return nil, nil, fmt.Errorf("fewer values than the file says: %w", io.ErrUnexpectedEOF)
+			return nil, nil, fmt.Errorf("fewer values than the file announces: %w", io.ErrUnexpectedEOF)
 		case !first && ends:
 			return indices, values, nil
 		}

@@ -177,7 +177,7 @@ func (p *program) rowsOf(f protoreflect.FieldDescriptor, want *message.Node) ste
 	p.reached = true
 	if f.Message() == nil || f.IsMap() {
 		return func(r *rows, _ protoreflect.Message) {
-			r.err = fmt.Errorf("%s, where examples.rows says that the rows are, is no message and no list of messages", f.FullName())
+			r.err = fmt.Errorf("examples.rows: %s is neither a message nor a list of messages", f.FullName())
 		}
 	}
 	before := p.found

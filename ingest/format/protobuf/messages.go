@@ -116,7 +116,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 		p.read = dynamicpb.NewMessage(p.of) // what the bytes have made of it is not known
 		err = fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
 		if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
-			err = fmt.Errorf("%w It begins as the serializers of a schema registry write it, with the schema ID %s: set "+
+			err = fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set "+
 				"examples.registry.url", err, id)
 		}
 		return nil, err

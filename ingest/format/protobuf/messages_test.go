@@ -136,7 +136,7 @@ func TestSchemasThatCantBeUsed(t *testing.T) {
 		{`syntax = "proto3"; import "gone.proto"; message E {}`, "", "", "examples.schema: events.proto:1:27: open "},
 		{events, "", "", `examples.message: not set, and the file has "shop.Other" and "shop.Event": expected one of them`},
 		{events, "shop.Events", "", `examples.message: no message "shop.Events": expected one of "shop.Event" and "shop.Other"`},
-		{events, "shop.Event.Item", "items", `: nothing at "items", where examples.rows says that the rows are: the message has "price", "again" and "label"`},
+		{events, "shop.Event.Item", "items", `: no rows at "items" (examples.rows): the message has "price", "again" and "label"`},
 		{events, "shop.Other", "", `: no column "label": the message has "x": examples.label names the label column`},
 		{`syntax = "proto3";`, "", "", "examples.schema: the file has no message"},
 	} {
@@ -166,7 +166,7 @@ func TestReferences(t *testing.T) {
 	}{
 		{[]int{1, 0}, `[["b" 7]] <nil>`},
 		{[]int{0}, `[] schema 1: no column "label": the message has "x": examples.label names the label column`},
-		{[]int{1, 3}, `[] schema 1: no message at [1 3], where the value says that its message is in the schema`},
+		{[]int{1, 3}, `[] schema 1: the schema has no message at index [1 3], which the value refers to`},
 	} {
 		for range 2 {
 			rows, err := opened.Read(t.Context(), message.Payload{Value: value, Schema: s, Indexes: test.indexes})

@@ -151,13 +151,13 @@ func indexed(file protoreflect.FileDescriptor, indexes []int) (found protoreflec
 	all := file.Messages()
 	for _, i := range indexes {
 		if i < 0 || i >= all.Len() {
-			return nil, fmt.Errorf("no message at %v, where the value says that its message is in the schema", indexes)
+			return nil, fmt.Errorf("the schema has no message at index %v, which the value refers to", indexes)
 		}
 		found = all.Get(i)
 		all = found.Messages()
 	}
 	if found == nil {
-		return nil, errors.New("the value does not say which message of the schema it is")
+		return nil, errors.New("the value does not identify its message in the schema")
 	}
 	return found, nil
 }

@@ -152,8 +152,8 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 		return 0, fmt.Errorf("%s: expected a number: name one of its members, as in user.age", c)
 	}
 	if c.IsList() {
-		return 0, fmt.Errorf("%s: expected a number: name one of its values by its place, as in items.0, or list this column alone "+
-			"under examples.columns.use", c)
+		return 0, fmt.Errorf("%s: expected a number: name one of its values by index, as in items.0, or list only this column in "+
+			"examples.columns.use", c)
 	}
 	return c.json.Number(missing)
 }
@@ -187,8 +187,8 @@ func (c *Cell) Text() (string, error) {
 		return "", fmt.Errorf("%s: expected a number or a text: name one of its members, as in user.country", c)
 	}
 	if c.IsList() {
-		return "", fmt.Errorf("%s: expected a number or a text: name one of its values by its place, as in items.0; examples.text "+
-			"counts the words of a list", c)
+		return "", fmt.Errorf("%s: expected a number or a text: name one of its values by index, as in items.0; examples.text counts "+
+			"the words of a list", c)
 	}
 	return c.json.Text()
 }

@@ -22,7 +22,7 @@ func (e *ReplicationError) Error() string {
 		topics = fmt.Sprintf("%s and %d more", e.Topic, e.Others)
 	}
 	if e.Chosen {
-		why = fmt.Sprintf("as the cluster has %d brokers and topics.replication is 0", e.Brokers)
+		why = fmt.Sprintf("because the cluster has %d brokers and topics.replication is 0", e.Brokers)
 	}
 	allow := "1"
 	if e.Up > 1 {

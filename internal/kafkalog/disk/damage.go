@@ -29,7 +29,7 @@ func (e *DamagedError) Error() string {
 	if e.Topic != "" {
 		where = fmt.Sprintf(", from offset %d on", e.Offset) // the folder has the name of the partition
 	}
-	return fmt.Sprintf("%s is damaged at byte %d%s: %s; nothing was changed; `stagewise repair -c FILE` keeps what is whole", e.File,
+	return fmt.Sprintf("%s is damaged at byte %d%s: %s; nothing was changed; `stagewise repair -c FILE` keeps the intact batches", e.File,
 		e.Position, where, e.Reason)
 }
 
@@ -155,14 +155,14 @@ func (c *contents) wrong(at int) string {
 // wholeBatch returns the batch that is at the beginning of some bytes, or says why there is none.
 func wholeBatch(data []byte) (b batch, reason string) {
 	if len(data) < recordbatch.HeaderBytes {
-		return nil, "the header of the batch there is cut off"
+		return nil, "the header of the batch there is truncated"
 	}
 	b = batch(data)
 	switch {
 	case !b.sound():
-		return nil, "there is no header of a batch"
+		return nil, "a batch header is missing"
 	case b.bytes() > int64(len(data)):
-		return nil, "the batch there is cut off"
+		return nil, "the batch there is truncated"
 	case !b[:b.bytes()].intact():
 		return nil, "the checksum of the batch there is wrong"
 	}

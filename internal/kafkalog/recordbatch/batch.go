@@ -85,7 +85,7 @@ func (b Batch) Headed() (bool, error) {
 	case len(b) < HeaderBytes || b.Int32(AtCount) < 0 || b.Int32(AtLastDelta) < 0:
 		return false, fmt.Errorf("the header of the batch at offset %d is damaged", b.Base())
 	case uint32(b.Int32(AtChecksum)) != Checksum(b):
-		return false, fmt.Errorf("the batch at offset %d has another checksum than its header says", b.Base())
+		return false, fmt.Errorf("the checksum of the batch at offset %d does not match its header", b.Base())
 	}
 	return true, nil
 }

@@ -49,7 +49,7 @@ func New() *Findings {
 
 // ErrOtherPoint says that workers took moments about different points, which are of the first rows that each has read: the topic has
 // changed during the run.
-var ErrOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are about different points")
+var ErrOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are centred at different points")
 
 // Take takes a visit to partitions, given a span of each, in place of those to some of them that were taken before: a merged record may
 // come after records of its parts. It returns [ErrOtherPoint] if sums of the visit can't be added to those of visits before it.

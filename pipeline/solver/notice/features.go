@@ -20,7 +20,7 @@ func Features(task examples.Task, p *survey.Preparation, columns examples.Column
 		if task == examples.Numbers {
 			what = "as the mean"
 		}
-		notices = append(notices, "no feature differs between the training rows: every row is predicted alike, "+what)
+		notices = append(notices, "no feature varies between the training rows: every row gets the same prediction, "+what)
 	}
 	coarse := survey.FindCoarse(sample)
 	const some = 5
@@ -33,9 +33,8 @@ func Features(task examples.Task, p *survey.Preparation, columns examples.Column
 		told = append(told, fmt.Sprintf("%d more", more))
 	}
 	if len(told) > 0 {
-		notices = append(notices, fmt.Sprintf("float32 does not tell the values of some features apart: %s: write them less a "+
-			"number near their mean, "+
-			"such as a time since the beginning of the data", strings.Join(told, ", ")))
+		notices = append(notices, fmt.Sprintf("float32 can't distinguish the values of some features: %s: subtract a number near "+
+			"their mean before writing them, such as the start of the data from times", strings.Join(told, ", ")))
 	}
 	return notices
 }

@@ -91,7 +91,7 @@ def time_of(value: Any) -> tuple[int, int, int]:
                 raise ValueError
             value = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else number_of(value)
         except ValueError:
-            raise ValueError(f"{value!r} is no time: expected one as 2026-11-01, 2026-11-01T09:30:15+02:00, or a number of seconds since 1970") from None
+            raise ValueError(f"{value!r} is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number of seconds since 1970") from None
     if not abs(value) < _LARGEST:
         raise ValueError(f"{value!r} is no time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds")
     unit = 1000 ** sum(abs(value) >= limit for limit in _LIMITS)
