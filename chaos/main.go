@@ -18,13 +18,12 @@
 // processes retrain, of which one is active. It is correct if it ends in time, if every version equals that of the
 // chain without faults, and if no process ends on its own but those that retrain, once all is learnt, without an error.
 // Moments are versions and records of weights. Some chains are made while each process has a wrong clock (skew.go), some
-// in topics of two replicas that were made while a broker was down, and in some a broker that is behind becomes the
-// leader, so that messages that were acknowledged are lost. Then the versions may be others, but all is learnt.
+// in topics of two replicas that were made while a broker was down, and in some a lagging broker becomes the leader, so that acknowledged
+// messages are lost. Then the versions may differ, but all rows are learnt.
 //
-// With --embedded one process with the embedded broker makes the chain. It is killed, its disk is full, and a byte of
-// its log is another one, also when it is killed before it finds that out. If it was only killed, every version must be
-// that of the chain without faults. Otherwise it must end with an error that says which file it is, and go on once there
-// is room or after stagewise repair.
+// With --embedded one process with the embedded broker makes the chain. The process is killed, its disk fills up, and a byte of its log is
+// flipped, even if it is killed before it detects this. If it was only killed, every version must equal that of the chain without faults.
+// Otherwise it must exit with an error that names the file, and continue once there is room or after stagewise repair.
 //
 // scripts/chaos.sh starts it in the top folder of the repository. Exit codes: 0, all runs passed; 1, a run failed, and the
 // campaign stopped there and printed the folder with the logs of all processes; 2, the command line is wrong. All processes

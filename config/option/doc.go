@@ -1,3 +1,2 @@
-// Package option is how a package describes the keys of the configuration that set its options, and values that they
-// can't have. Package config reads the descriptions: see its Keys.
+// Package option lets a package describe the configuration keys of its options, and report invalid values. Package config reads the descriptions: see its Keys.
 package option

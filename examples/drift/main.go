@@ -1,5 +1,5 @@
 // Command drift makes a stream that changes: it reads the labels of MNIST, an IDX file, and writes them with those of the second half
-// permuted. Whoever learns from the stream has to learn the second half anew.
+// permuted. A model of the stream has to relearn the second half.
 //
 //	drift train-labels-idx1-ubyte > drifting-labels-idx1-ubyte
 package main

@@ -1,5 +1,4 @@
-// Package bound says where a run begins or ends on a topic: by time, or by offsets. Keys examples.from and examples.to
-// have the texts that it parses.
+// Package bound defines where a run begins or ends on a topic: by time, or by offsets. It parses the keys examples.from and examples.to.
 package bound
 
 import (

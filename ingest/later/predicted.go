@@ -1,8 +1,8 @@
-// Package later is between the messages of outcomes and the rows that they are of: it reads the labels or numbers of an outcome, and gives
-// them the columns of rows that no message of the rows has.
+// Package later connects outcomes and their rows: it reads the labels or numbers of an outcome, and fills the columns of rows that come
+// from outcomes.
 //
-// Until its row is an example, what an outcome says is a text: package outcome keeps it, on disk too. The label of rows with one label is
-// that text. Several labels and numbers are in JSON.
+// Until its row is an example, the content of an outcome is a text, which package outcome keeps, also on disk. The text of rows with one
+// label is the label. Several labels and numbers are encoded as JSON.
 package later
 
 import (

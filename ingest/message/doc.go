@@ -1,4 +1,4 @@
-// Package message describes the formats of the messages of a topic: what turns the value of a message into rows of cells.
+// Package message defines the interface of message formats, which turn the value of a message into rows of cells.
 //
-// The columns of a row are values of the message, each by its name, or by its path if it is within another value.
+// The columns of a row are values of the message, identified by name, or by path if they are nested.
 package message

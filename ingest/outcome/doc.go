@@ -1,10 +1,10 @@
-// Package outcome joins rows with outcomes that come later: the row of a topic, and the label on another one.
+// Package outcome joins the rows of a topic with outcomes that arrive later on another topic:
 //
 //	rows, outcomes ──Join──▶ rows with labels, in the order in which they are decided
 //
 // # Which rows become examples
 //
-// The set of examples and their labels is a function of both topics. It uses message times, offsets and keys alone:
+// The set of examples and their labels is a function of both topics. It depends only on message times, offsets and keys:
 //
 //   - The time of a message is the latest time of the messages of its partition up to it. So it never goes back within a partition, and
 //     says in one pass that nothing earlier is to come. A message without a time has that of the one before it.
@@ -18,11 +18,11 @@
 //
 // A label may be any text that says what the outcome says: package later makes it of several labels, and of numbers.
 //
-// A silent partition holds rows back, as nobody knows what is still to come from it. It is taken to be past a time if it has been read to
-// its end, and the latest message of another partition of that topic is later by more than idle: see [Join.Pass]. That is the one
-// assumption: a message is on its topic before the other partitions are idle past its time. A row with an outcome that comes even later
-// may have been decided as absent. If the whole topic is silent, its rows wait: when the service that writes outcomes is down, that is no
-// sign that there are none. An outcome message with an empty value moves the time on, and is no outcome.
+// A silent partition holds rows back, because outcomes may still arrive on it. It counts as past a time if it has been read to its end,
+// and the latest message of another partition of that topic is later by more than idle: see [Join.Pass]. This is the only assumption: a
+// message is on its topic before the other partitions are idle past its time. A row whose outcome arrives even later may have been decided
+// as absent. If the whole topic is silent, its rows wait: the service that writes outcomes may be down. An outcome message with an empty
+// value advances the time, and is not an outcome.
 //
 // # In which order
 //

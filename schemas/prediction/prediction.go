@@ -1,5 +1,5 @@
-// Package prediction is the message of the predictions topic: what a version predicts for the rows of a message of examples, and how far
-// the messages of a partition have predictions.
+// Package prediction defines the message of the predictions topic: the predictions of a version for the rows of a message of examples, and
+// the position up to which a partition has predictions.
 package prediction
 
 import (

@@ -1,4 +1,4 @@
-// Package residuals is the message of the residuals topic: what a stage leaves to the next one of the rows of a message of examples.
+// Package residuals defines the message of the residuals topic: the scores and residuals that a stage passes to the next one, for the rows of a message of examples.
 package residuals
 
 import (

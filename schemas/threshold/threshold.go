@@ -1,6 +1,6 @@
-// Package threshold is the value of the key threshold: from which probability of the second of two classes on a row is given it.
+// Package threshold is the value of the key threshold: the minimum probability of the second of two classes for a row to be given it.
 //
-//	0.5, best_f1, {cost: {fp: 1, fn: 20}} ──Parse, JSON──▶ Rule ──Cost(statistics.Decision)──▶ what the best threshold has least of
+//	0.5, best_f1, {cost: {fp: 1, fn: 20}} ──Parse, JSON──▶ Rule ──Cost(statistics.Decision)──▶ what the best threshold minimises
 package threshold
 
 import (
@@ -68,7 +68,7 @@ func (r Rule) IsZero() bool { return r == Rule{} }
 // Chosen reports whether the threshold is chosen by the holdout rows.
 func (r Rule) Chosen() bool { return r.BestF1 || r.Costs != Costs{} }
 
-// Cost returns what the best threshold has least of.
+// Cost returns what the best threshold minimises.
 func (r Rule) Cost(d statistics.Decision) float64 {
 	if r.BestF1 {
 		return -d.F1()

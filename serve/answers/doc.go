@@ -1,5 +1,5 @@
-// Package answers writes what a server has answered to a topic, so that outcomes can be joined to it later, and models learn from what was
-// served.
+// Package answers writes the answers of a server to a topic, so that outcomes can be joined later, and models learn from served
+// predictions.
 //
 //	rows and their predictions ──Request──▶ messages ──Writer──▶ topic
 //

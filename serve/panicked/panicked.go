@@ -1,4 +1,4 @@
-// Package panicked says where a request failed whose handler has panicked.
+// Package panicked locates the panic of a request handler.
 package panicked
 
 import (

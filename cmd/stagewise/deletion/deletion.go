@@ -1,4 +1,4 @@
-// Package deletion is what comes before topics are deleted: which exist, whether anybody works on them, and the question.
+// Package deletion prepares the deletion of topics: it lists those that exist, finds processes that work on them, and asks for confirmation.
 package deletion
 
 import (

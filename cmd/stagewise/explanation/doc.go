@@ -1,4 +1,4 @@
-// Package explanation reads labelled rows for package explain, and shows what it says:
+// Package explanation reads labelled rows for package explain, and renders its reports:
 //
 //	file, model ──Read──▶ rows
 //	explain.Report ──Write──▶ the screen, JSON for programs, a page

@@ -1,6 +1,6 @@
-// Package preview says what a run would do, and what is wrong with its files:
+// Package preview shows what a run would do, and reports errors in its files:
 //
-//	configuration, the first rows of its files ──Write──▶ a table, and an error for each thing that a run would refuse
+//	configuration, the first rows of its files ──Write──▶ a table, and an error for everything that a run would reject
 //
 // It opens no log and writes no file.
 package preview

@@ -1,4 +1,4 @@
-// Package trial lists what a search tries:
+// Package trial lists the candidates of a search:
 //
 //	configuration, keys with values ──List──▶ a candidate for each combination
 package trial

@@ -2,5 +2,5 @@
 //
 //	examples, residuals ──read──▶ loads ──process──▶ outcomes ──collect──▶ writes
 //
-// It reads the messages of a run, and the residuals that a stage has published. What is made of a segment is its caller's business.
+// It reads the messages of a run, and the residuals that a stage has published. The caller decides what to compute from a segment.
 package scan
