@@ -81,7 +81,7 @@ def _whole(column: pa.ChunkedArray) -> Any:
 def time_of(value: Any) -> tuple[int, int, int]:
     """Returns the time of a text or a number: seconds since 1970 in UTC and by the clock of its zone, and nanoseconds. The error is a ValueError."""
     if isinstance(value, bool | np.bool_):
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     if isinstance(value, str):
         match = _TEXT.fullmatch(value.strip())
         if match:
@@ -93,7 +93,7 @@ def time_of(value: Any) -> tuple[int, int, int]:
         except ValueError:
             raise ValueError(f"{value!r} is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number of seconds since 1970") from None
     if not abs(value) < _LARGEST:
-        raise ValueError(f"{value!r} is no time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds")
+        raise ValueError(f"{value!r} is not a time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds")
     unit = 1000 ** sum(abs(value) >= limit for limit in _LIMITS)
     if float(value).is_integer():
         seconds, rest = divmod(int(value), unit)
@@ -108,12 +108,12 @@ def _of_text(text: str, match: re.Match[str]) -> tuple[int, int, int]:
     try:
         local = datetime.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
     except ValueError as reason:
-        raise ValueError(f"{text!r} is no time: {reason}") from reason
+        raise ValueError(f"{text!r} is not a time: {reason}") from reason
     seconds = (local - _EPOCH) // datetime.timedelta(seconds=1)
     offset = 0
     if zone and zone not in ("Z", "z", "UTC"):
         hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
         if hours > 23 or minutes > 59:
-            raise ValueError(f"{text!r} is no time: its zone is {zone}")
+            raise ValueError(f"{text!r} is not a time: its zone is {zone}")
         offset = (3600 * hours + 60 * minutes) * (-1 if zone[0] == "-" else 1)
     return seconds - offset, seconds, int((fraction or "").ljust(9, "0"))
