@@ -1,4 +1,5 @@
-// Package residuals defines the message of the residuals topic: the scores and residuals that a stage passes to the next one, for the rows of a message of examples.
+// Package residuals defines the message of the residuals topic: the scores and residuals that a stage passes to the next one, for the
+// rows of a message of examples.
 package residuals
 
 import (

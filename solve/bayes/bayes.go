@@ -1,7 +1,7 @@
 // Package bayes computes weights from counts: those of multinomial naive Bayes, in a chain of updates on sparse rows. Unlike in a stage
 // that is trained alone, they are not scaled by the information of inputs: the next stage is fitted to their residuals, on rows whose own
-// counts are excluded, so it learns the importance of each input. Measured on NEWS20 as a stream of 500 rows an update, the prequential error is
-// 16.2 % with them, and 17.9 % without (the oracle online.py).
+// counts are excluded, so it learns the importance of each input. Measured on NEWS20 as a stream of 500 rows an update, the prequential
+// error is 16.2 % with them, and 17.9 % without (the oracle online.py).
 package bayes
 
 import (

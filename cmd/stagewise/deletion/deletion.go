@@ -1,4 +1,5 @@
-// Package deletion prepares the deletion of topics: it lists those that exist, finds processes that work on them, and asks for confirmation.
+// Package deletion prepares the deletion of topics: it lists those that exist, finds processes that work on them, and asks for
+// confirmation.
 package deletion
 
 import (
