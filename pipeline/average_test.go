@@ -181,7 +181,7 @@ func TestWarmStartOfMoreFilters(t *testing.T) {
 		t.Errorf("as many stages: %v", err)
 	}
 	if err := planning.CheckFeatures(plan(3), plan(2)); err == nil || !strings.Contains(err.Error(),
-		"stage 2: features of kind patches need a survey of their own") {
+		"stage 2: features of kind patches need a survey, but a warm start") {
 		t.Errorf("one stage more: %v", err)
 	}
 }
