@@ -47,12 +47,16 @@ type Cluster struct {
 	mutex  sync.Mutex
 	closed bool
 	idle   map[string][]*connection // by address, the last used at the end
+	short  map[string]int           // requests under way that brokers answer at once, by address
+	freed  chan struct{}            // closed when one of them has ended, and then replaced
 	layout protocol.Cluster         // as far as it is known. Its maps are replaced, not changed
 	learnt time.Time                // when the oldest part of the layout was asked for
 }
 
 // New returns the cluster with these brokers. It connects when the first request is sent.
-func New(o Options) *Cluster { return &Cluster{options: o, idle: map[string][]*connection{}} }
+func New(o Options) *Cluster {
+	return &Cluster{options: o, idle: map[string][]*connection{}, short: map[string]int{}, freed: make(chan struct{})}
+}
 
 // RoundTrip sends a request to the broker that can answer it, and returns the answer. The layout of the cluster (metadata.Request) is
 // always asked for. It ignores the address: it makes a Cluster a [kafka.RoundTripper].
@@ -101,7 +105,7 @@ func (c *Cluster) route(ctx context.Context, request kafka.Request) (kafka.Respo
 	var err error
 	switch r := request.(type) {
 	case protocol.BrokerMessage:
-		address, err = c.leader(ctx, r)
+		address, err = c.Leader(ctx, r)
 	case protocol.GroupMessage:
 		address, err = c.coordinator(ctx, r.Group())
 	}
@@ -114,8 +118,8 @@ func (c *Cluster) route(ctx context.Context, request kafka.Request) (kafka.Respo
 	return c.Send(ctx, address, request)
 }
 
-// leader returns the address of the broker that a request is for, or none if any may answer.
-func (c *Cluster) leader(ctx context.Context, request protocol.BrokerMessage) (address string, err error) {
+// Leader returns the address of the broker that a request is for, or none if any may answer.
+func (c *Cluster) Leader(ctx context.Context, request protocol.BrokerMessage) (address string, err error) {
 	err = c.find(ctx, func(layout protocol.Cluster) error {
 		broker, err := request.Broker(layout)
 		switch {
@@ -146,18 +150,21 @@ func (c *Cluster) coordinator(ctx context.Context, group string) (address string
 
 // sendToAny sends a request to a broker that it has a connection to, or else to the first that can be reached, in random order.
 func (c *Cluster) sendToAny(ctx context.Context, request kafka.Request) (answer kafka.Response, err error) {
-	if conn, err := c.takeAny(); conn != nil || err != nil {
-		if err != nil {
-			return nil, err
-		}
+	conn, soon, err := c.takeAny(request)
+	switch {
+	case err != nil:
+		return nil, err
+	case conn != nil:
 		return c.exchange(ctx, conn, request)
 	}
 	addresses := c.addresses()
 	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	if i := slices.Index(addresses, soon); i > 0 {
+		addresses[0], addresses[i] = addresses[i], addresses[0]
+	}
 	err = fmt.Errorf("no address of a broker: %w", net.ErrClosed)
 	for _, address := range addresses {
-		var conn *connection
-		if conn, err = c.take(ctx, address); err == nil {
+		if conn, err = c.take(ctx, address, request); err == nil {
 			return c.exchange(ctx, conn, request)
 		}
 		if errors.As(err, new(kafka.Error)) || ctx.Err() != nil { // another broker would refuse us too

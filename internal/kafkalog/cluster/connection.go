@@ -28,6 +28,8 @@ const (
 	idleTime = 9 * time.Minute
 	// spareTime is how long a connection may be unused while others to its broker are used: there are more than are needed now.
 	spareTime = 30 * time.Second
+	// shortTime is how long a request waits for the connection of one that brokers answer at once.
+	shortTime = 100 * time.Millisecond
 	// writeTime is how long the answer to a write is waited for when its context has ended. It is shorter than services get to end.
 	writeTime = 3 * time.Second
 )
@@ -52,7 +54,7 @@ func (c *Cluster) Send(ctx context.Context, address string, request kafka.Reques
 	if err := ctx.Err(); err != nil { // take returns an idle connection without looking at it
 		return nil, err
 	}
-	conn, err := c.take(ctx, address)
+	conn, err := c.take(ctx, address, request)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +74,7 @@ func (c *Cluster) exchange(ctx context.Context, conn *connection, request kafka.
 	done := make(chan result, 1)
 	go func() { // ends at the deadline, or when the connection is closed
 		defer c.running.Done()
+		defer c.ended(conn.address, request)
 		var r result
 		if r.err = conn.SetDeadline(deadline); r.err == nil {
 			r.answer, r.err = conn.RoundTrip(request)
@@ -106,21 +109,51 @@ func (c *Cluster) exchange(ctx context.Context, conn *connection, request kafka.
 	}
 }
 
-// take returns a connection to an address, an idle one if there is one. exchange gives it back.
-func (c *Cluster) take(ctx context.Context, address string) (*connection, error) {
-	c.mutex.Lock()
-	if c.closed {
+// take returns a connection to an address, an idle one if there is one. exchange gives it back. It waits for the connection of a short
+// request that is under way instead of opening another, which takes two or more answers of the broker. A short request waits for it
+// although others are idle: so few are used that the others are closed.
+func (c *Cluster) take(ctx context.Context, address string, request kafka.Request) (*connection, error) {
+	var patience *time.Timer
+	for waited := false; ; {
+		c.mutex.Lock()
+		if c.closed {
+			c.mutex.Unlock()
+			return nil, net.ErrClosed
+		}
+		wait := c.short[address] > 0 && !waited
+		var conn *connection
+		if !wait || !isShort(request) {
+			conn = c.pop(address)
+		}
+		if conn != nil || !wait {
+			c.begin(address, request)
+			c.mutex.Unlock()
+			if conn != nil {
+				return conn, nil
+			}
+			return c.open(ctx, address, request)
+		}
+		freed := c.freed
 		c.mutex.Unlock()
-		return nil, net.ErrClosed
+		if patience == nil {
+			patience = time.NewTimer(shortTime)
+			defer patience.Stop()
+		}
+		select {
+		case <-freed:
+		case <-patience.C:
+			waited = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	c.running.Add(1)
-	conn := c.pop(address)
-	c.mutex.Unlock()
-	if conn != nil {
-		return conn, nil
-	}
+}
+
+// open opens a connection for a request.
+func (c *Cluster) open(ctx context.Context, address string, request kafka.Request) (*connection, error) {
 	conn, err := c.connect(ctx, address)
 	if err != nil {
+		c.ended(address, request)
 		c.running.Done()
 		c.broke(address)
 		return nil, err
@@ -128,20 +161,58 @@ func (c *Cluster) take(ctx context.Context, address string) (*connection, error)
 	return conn, nil
 }
 
-// takeAny returns an idle connection to any broker, or nil if there is none.
-func (c *Cluster) takeAny() (*connection, error) {
+// begin counts a request that is under way, with the mutex held.
+func (c *Cluster) begin(address string, request kafka.Request) {
+	c.running.Add(1)
+	if isShort(request) {
+		c.short[address]++
+	}
+}
+
+// ended undoes begin, and wakes those who wait for a connection.
+func (c *Cluster) ended(address string, request kafka.Request) {
+	if !isShort(request) {
+		return
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.short[address]--
+	close(c.freed)
+	c.freed = make(chan struct{})
+}
+
+// isShort reports whether a broker answers a request from memory.
+func isShort(request kafka.Request) bool {
+	switch request.ApiKey() {
+	case protocol.Metadata, protocol.FindCoordinator, protocol.Heartbeat, protocol.ListOffsets, protocol.DescribeGroups,
+		protocol.DescribeConfigs:
+		return true
+	}
+	return false
+}
+
+// takeAny returns an idle connection to any broker, or nil if there is none; then one may be free soon at the address that it returns.
+func (c *Cluster) takeAny(request kafka.Request) (conn *connection, soon string, err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.closed {
-		return nil, net.ErrClosed
+		return nil, "", net.ErrClosed
 	}
 	for address := range c.idle {
+		if isShort(request) && c.short[address] > 0 {
+			continue
+		}
 		if conn := c.pop(address); conn != nil {
-			c.running.Add(1)
-			return conn, nil
+			c.begin(address, request)
+			return conn, "", nil
 		}
 	}
-	return nil, nil
+	for address, n := range c.short {
+		if n > 0 {
+			return nil, address, nil
+		}
+	}
+	return nil, "", nil
 }
 
 // pop takes the idle connection to an address that was used last, and closes those that are stale.

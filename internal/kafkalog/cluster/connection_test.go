@@ -5,12 +5,15 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/apiversions"
 	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/segmentio/kafka-go/protocol/metadata"
 	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
@@ -46,7 +49,7 @@ func TestStaleConnectionsAreNotUsed(t *testing.T) {
 				time.Sleep(c.busy) // of the test's own clock
 				l.give(conn)
 				time.Sleep(c.idle)
-				got, err := l.take(t.Context(), "a:1")
+				got, err := l.take(t.Context(), "a:1", &fetch.Request{})
 				if used := got == conn && err == nil; used != c.used || dialed > 0 == used {
 					t.Errorf("used %v, want %v; %d connections were opened", used, c.used, dialed)
 				}
@@ -141,4 +144,71 @@ func TestSpareConnectionsAreClosed(t *testing.T) {
 			t.Errorf("%d connections are kept, expected the two that were used", n)
 		}
 	})
+}
+
+// Short requests that come together use one connection, one after the other. A request that brokers hold, or that one is slow to answer,
+// delays others for no longer than a moment.
+func TestShortRequestsShareAConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		request protocol.Message // n of them at once
+		n       int
+		answers time.Duration // after which the broker answers each
+		opened  int64
+		took    time.Duration
+	}{
+		"short": {request: &metadata.Request{}, n: 5, answers: 10 * time.Millisecond, opened: 1, took: 50 * time.Millisecond},
+		"slow":  {request: &metadata.Request{}, n: 5, answers: time.Second, opened: 5, took: time.Second + shortTime},
+		"held":  {request: &fetch.Request{}, n: 5, answers: time.Second, opened: 5, took: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var brokers sync.WaitGroup
+				var opened atomic.Int64
+				l := New(Options{Dial: func(context.Context, string, string) (net.Conn, error) {
+					opened.Add(1)
+					here, there := net.Pipe()
+					brokers.Go(func() {
+						for {
+							version, correlation, _, request, err := protocol.ReadRequest(there)
+							if err != nil {
+								return
+							}
+							var answer protocol.Message
+							switch request.(type) {
+							case *apiversions.Request:
+								answer = &apiversions.Response{ApiKeys: []apiversions.ApiKeyResponse{{ApiKey: int16(protocol.Metadata), MaxVersion: 1},
+									{ApiKey: int16(protocol.Fetch), MaxVersion: 4}}}
+							case *metadata.Request:
+								time.Sleep(c.answers) // of the test's own clock
+								answer = &metadata.Response{}
+							default:
+								time.Sleep(c.answers)
+								answer = &fetch.Response{}
+							}
+							if protocol.WriteResponse(there, version, correlation, answer) != nil {
+								return
+							}
+						}
+					})
+					return here, nil
+				}})
+				began := time.Now()
+				var sent sync.WaitGroup
+				for range c.n {
+					sent.Go(func() {
+						if _, err := l.Send(t.Context(), "a:1", c.request); err != nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait()
+				}
+				sent.Wait()
+				if took := time.Since(began); opened.Load() != c.opened || took != c.took {
+					t.Errorf("%d connections, %v; expected %d, %v", opened.Load(), took, c.opened, c.took)
+				}
+				l.Close()
+				brokers.Wait()
+			})
+		})
+	}
 }
