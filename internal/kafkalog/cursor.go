@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
 )
 
 // cursor is a position in a partition that moves with every fetch. Not every offset holds a message: compaction, markers and aborted
@@ -45,6 +47,7 @@ type source struct {
 	stalled     time.Time // when a range first met the end of the log before its own; zero if it has not
 
 	tail   *tail // for a follower of an embedded broker that listens nowhere; otherwise nil
+	alone  bool  // the next fetch is not by the shared long poll, as that has failed: it is retried, and reported
 	behind bool  // there may be messages at the position that were written before it followed
 	lost   int   // that of the partition's tail when the last fetch began
 }
@@ -58,6 +61,12 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	if s.tail != nil {
 		if messages := s.tail.await(ctx, s); len(messages) > 0 || ctx.Err() != nil {
 			return messages, ctx.Err()
+		}
+		poll = 0
+	}
+	if s.to == unbounded && s.tail == nil {
+		if !s.alone {
+			return s.wait(ctx)
 		}
 		poll = 0
 	}
@@ -82,6 +91,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.alone = false
 	before := s.position
 	messages := s.move(batches)
 	s.behind = s.position != before
@@ -92,6 +102,52 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 		s.stalled = time.Now()
 	}
 	return messages, nil
+}
+
+// wait returns the messages of one fetch by the long poll that is shared by all who follow partitions of a broker: none if it has failed.
+func (s *source) wait(ctx context.Context) ([]Message, error) {
+	wanted := s.wanted(fetchBytes)
+	batches, err := s.poll(ctx, wanted)
+	if s.alone = err != nil; s.alone {
+		return nil, ctx.Err()
+	}
+	return s.move(batches), nil
+}
+
+func (s *source) poll(ctx context.Context, wanted longpoll.Wanted) ([]batch, error) {
+	address, err := s.log.cluster.Leader(ctx, longpoll.Request(0, wanted))
+	if err != nil {
+		return nil, err
+	}
+	result, err := s.log.polls.Wait(ctx, address, []longpoll.Wanted{wanted})
+	if err != nil {
+		return nil, err
+	}
+	p := result.Found[0]
+	if p.ErrorCode != 0 {
+		return nil, kafka.Error(p.ErrorCode)
+	}
+	return decode(p.RecordSet, p.AbortedTransactions, s.partition, s.position)
+}
+
+func (s *source) wanted(maxBytes int32) longpoll.Wanted {
+	return longpoll.Wanted{Place: longpoll.Place{Topic: s.topic, Partition: s.partition}, Offset: s.position, MaxBytes: maxBytes}
+}
+
+// leads reports whether a broker leads partitions, as far as is known.
+func (l *Log) leads(ctx context.Context, address string, wanted []longpoll.Wanted) bool {
+	topics := map[string]map[int]string{}
+	for _, w := range wanted {
+		leaders, asked := topics[w.Topic]
+		if !asked {
+			leaders, _ = l.cluster.Leaders(ctx, w.Topic) // none are known while brokers do not answer
+			topics[w.Topic] = leaders
+		}
+		if leader, known := leaders[w.Partition]; known && leader != address {
+			return false
+		}
+	}
+	return true
 }
 
 // short finds out why the broker has nothing at the position, which is before the end of the range.

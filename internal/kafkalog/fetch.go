@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
 
+	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
@@ -23,8 +23,7 @@ const (
 	embeddedFetchBytes = 2 << 20
 	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch whatever its size.
 	minFetchBytes = 1
-	// pollTime is how long the broker holds a fetch that finds no messages. A new message ends the wait at once.
-	pollTime = 500 * time.Millisecond
+	pollTime      = longpoll.PollTime
 )
 
 // batch is a record batch as a reader sees it: the messages from the wanted offset on, and the offset after those that it covers.
@@ -39,13 +38,12 @@ type batch struct {
 func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) ([]batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request := fetchRequest(poll)
-	request.Topics = []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{fetchOf(partition, offset, maxBytes)}}}
-	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, request)
+	wanted := longpoll.Wanted{Place: longpoll.Place{Topic: topic, Partition: partition}, Offset: offset, MaxBytes: maxBytes}
+	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, longpoll.Request(poll, wanted))
 	if err != nil {
 		return nil, err
 	}
-	response := message.(*fetchAnswer)
+	response := message.(*longpoll.Answer)
 	if response.ErrorCode != 0 {
 		return nil, kafka.Error(response.ErrorCode)
 	}
@@ -59,24 +57,13 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 	return decode(p.RecordSet, p.AbortedTransactions, partition, offset)
 }
 
-// fetchRequest returns a fetch from no partition yet. The limit of bytes is that of each partition: with one of the request, kfake leaves
-// out the aborted transactions. There is no fetch session.
-func fetchRequest(poll time.Duration) *fetchapi.Request {
-	return &fetchapi.Request{ReplicaID: -1, MaxWaitTime: int32(poll.Milliseconds()), MinBytes: 1, MaxBytes: math.MaxInt32,
-		IsolationLevel: int8(kafka.ReadCommitted), SessionEpoch: -1}
-}
-
-// fetchOf returns the part of a fetch that is of a partition.
-func fetchOf(partition int, offset int64, maxBytes int32) fetchapi.RequestPartition {
-	return fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1,
-		PartitionMaxBytes: maxBytes}
-}
-
 // decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
 // producer's records from the first offset of its aborted transaction to its abort marker. After an error in a batch the next fetch begins
 // with that batch.
 func decode(set recordbatch.Set, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
-	slices.SortFunc(aborted, func(a, b fetchapi.ResponseTransaction) int { return cmp.Compare(a.FirstOffset, b.FirstOffset) })
+	aborted = slices.SortedFunc(slices.Values(aborted), func(a, b fetchapi.ResponseTransaction) int { // others may read the same list
+		return cmp.Compare(a.FirstOffset, b.FirstOffset)
+	})
 	aborting := map[int64]bool{} // by producer id
 	var batches []batch
 	var err error

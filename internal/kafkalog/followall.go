@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
 
+	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
 	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
@@ -31,9 +31,9 @@ type followed struct {
 // that has any.
 const minShare = 64 << 10
 
-// FollowAll follows many partitions with one request at a time to each broker, where [Log.Follow] takes one for each partition. It calls
-// deliver for each message, given the place of its partition among the starts; without a message and an error if the partition
-// has lost messages that were read, and SkipDeleted is set; and with the errors of [Follower.Next], which end what is followed of
+// FollowAll follows many partitions with one request at a time to each broker, where [Log.Follow] takes one for each partition that has
+// messages. It calls deliver for each message, given the place of its partition among the starts; without a message and an error if the
+// partition has lost messages that were read, and SkipDeleted is set; and with the errors of [Follower.Next], which end what is followed of
 // the partition. deliver is called from several goroutines, for the messages of a partition in order. FollowAll returns when ctx or the log
 // ends, or deliver returns false.
 func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, m *Message, err error) (more bool)) {
@@ -129,12 +129,18 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 	wait := waits.Reporter{Report: f.log.waiting, What: fmt.Sprintf("read %d partitions, as %s[%d]", len(all), all[0].topic, all[0].partition)}
 	defer func() { wait.Over(nil) }()
 	for ctx.Err() == nil && len(all) > 0 {
-		began := time.Now()
-		answer, err := f.request(ctx, address, all)
+		wanted := make([]longpoll.Wanted, len(all))
+		for i, s := range all {
+			wanted[i] = s.wanted(int32(max(fetchBytes/len(all), minShare)))
+		}
+		answer, err := f.log.polls.Wait(ctx, address, wanted)
 		again := err != nil
 		var idle, busy []*followed // those that had nothing go first the next time, as the first one's batch may be large
-		for _, s := range all {
-			p := answer[topicPartition{s.topic, s.partition}]
+		for i, s := range all {
+			var p *longpoll.Partition
+			if err == nil {
+				p = answer.Found[i]
+			}
 			if p == nil {
 				idle = append(idle, s)
 				continue
@@ -157,46 +163,14 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 			if err != nil && ctx.Err() == nil && !transient(err) {
 				f.end(all[0], err)
 			}
-			wait.Failed(began, err)
+			wait.Failed(answer.Sent, err)
 			return
 		}
 	}
 }
 
-// request fetches from all partitions at once.
-func (f *following) request(ctx context.Context, address string, all []*followed) (map[topicPartition]*fetchPartitions, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	request := fetchRequest(pollTime)
-	share := int32(max(fetchBytes/len(all), minShare))
-	for _, s := range all {
-		last := len(request.Topics) - 1
-		if last < 0 || request.Topics[last].Topic != s.topic {
-			request.Topics = append(request.Topics, fetchapi.RequestTopic{Topic: s.topic})
-			last++
-		}
-		request.Topics[last].Partitions = append(request.Topics[last].Partitions, fetchOf(s.partition, s.position, share))
-	}
-	message, err := f.log.cluster.Send(ctx, address, request)
-	if err != nil {
-		return nil, err
-	}
-	response := message.(*fetchAnswer)
-	if response.ErrorCode != 0 {
-		return nil, kafka.Error(response.ErrorCode)
-	}
-	answer := map[topicPartition]*fetchPartitions{}
-	for i := range response.Topics {
-		t := &response.Topics[i]
-		for j := range t.Partitions {
-			answer[topicPartition{t.Topic, int(t.Partitions[j].Partition)}] = &t.Partitions[j]
-		}
-	}
-	return answer, nil
-}
-
 // accept delivers what a partition has, and reports whether it has anything.
-func (f *following) accept(ctx context.Context, s *followed, p *fetchPartitions) (moved bool, err error) {
+func (f *following) accept(ctx context.Context, s *followed, p *longpoll.Partition) (moved bool, err error) {
 	switch code := kafka.Error(p.ErrorCode); {
 	case code == kafka.OffsetOutOfRange:
 		err := s.outOfRange(ctx)

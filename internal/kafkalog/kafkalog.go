@@ -5,7 +5,8 @@
 // It does not use kafka-go's Reader and Writer. The Reader returns the records of aborted transactions and transaction markers
 // as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package sends one
 // request at a time through package cluster, which uses a connection for one call at a time: a long poll blocks its own
-// connection and delays no other call. Only joining and leaving a group use kafka-go's ConsumerGroup.
+// connection and delays no other call. All who follow partitions share a long poll to each broker while nothing comes: see package
+// longpoll. Only joining and leaving a group use kafka-go's ConsumerGroup.
 //
 // Delivery is at least once and ordered: a write that the broker applied but answered with an error is sent again.
 package kafkalog
@@ -25,6 +26,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
+	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
@@ -98,8 +100,9 @@ const (
 type Log struct {
 	addresses []string
 	identity  secure.Identity
-	cluster   *cluster.Cluster // all connections, but for those of groups
+	cluster   *cluster.Cluster // all connections
 	client    *kafka.Client    // kafka-go's requests, sent by cluster
+	polls     *longpoll.Polls  // of those who follow partitions
 	broker    *embedded.Broker // nil if the brokers are not embedded
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed for good
@@ -153,11 +156,13 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.cluster = cluster.New(cluster.Options{Addresses: l.addresses, ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL()})
+	l.polls = longpoll.New(longpoll.Options{Send: l.cluster.Send, Leads: l.leads, Timeout: requestTimeout})
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.cluster}
 	var cleaning sync.WaitGroup
 	l.close = sync.OnceValue(func() error {
 		l.end(ErrClosed)
 		cleaning.Wait()
+		l.polls.Close()
 		l.cluster.Close()
 		if l.broker != nil {
 			return l.broker.Stop()
