@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
@@ -91,5 +95,99 @@ func TestProcessesThatFollowOpenNoConnections(t *testing.T) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("%d connections in %v, and no end of it", before, time.Since(began))
 		}
+	}
+}
+
+// requests counts the requests on each connection that a broker has accepted, by kind.
+type requests struct {
+	net.Listener
+	mutex *sync.Mutex
+	sent  map[net.Conn]map[int16]int // shared by all brokers
+}
+
+func (r requests) Accept() (net.Conn, error) {
+	conn, err := r.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &readConnection{Conn: conn, of: r}, nil
+}
+
+// readConnection is a connection whose requests are counted: each begins with its size, and its kind.
+type readConnection struct {
+	net.Conn
+	of   requests
+	rest bytes.Buffer
+}
+
+func (c *readConnection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.rest.Write(b[:n])
+	for c.rest.Len() >= 6 {
+		size := 4 + int(binary.BigEndian.Uint32(c.rest.Bytes()))
+		kind := int16(binary.BigEndian.Uint16(c.rest.Bytes()[4:]))
+		if c.rest.Len() < size {
+			break
+		}
+		c.rest.Next(size)
+		c.of.mutex.Lock()
+		if c.of.sent[c] == nil {
+			c.of.sent[c] = map[int16]int{}
+		}
+		c.of.sent[c][kind]++
+		c.of.mutex.Unlock()
+	}
+	return n, err
+}
+
+// A process that waits uses two connections to a broker however many partitions it follows: one for a long poll of all of them, twice a
+// second, and one for all else.
+func TestIdleProcessesUseTwoConnections(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	counted := requests{mutex: new(sync.Mutex), sent: map[net.Conn]map[int16]int{}}
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		return requests{l, counted.mutex, counted.sent}, err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	on := []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=1000000", "--set",
+		"retrain.after=10h", "--set", "examples.partitions=40"}
+	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, on...)...); code != exitDone {
+		t.Fatal(stderr)
+	}
+	for _, command := range [][]string{{"run"}, {"score"}, {"page"}, {"serve", "--listen", "127.0.0.1:0"}} {
+		t.Run(command[0], func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan int)
+			go func() { ended <- execute(ctx, append(command, on...), io.Discard, io.Discard) }()
+			const period = 3 * time.Second
+			used, fetches := 0, 0
+			for began := time.Now(); time.Since(began) < time.Minute; {
+				counted.mutex.Lock()
+				clear(counted.sent)
+				counted.mutex.Unlock()
+				<-time.After(period)
+				used, fetches = 0, 0
+				counted.mutex.Lock()
+				for _, kinds := range counted.sent {
+					used++
+					fetches += kinds[int16(kmsg.Fetch)]
+				}
+				counted.mutex.Unlock()
+				if 0 < fetches && fetches <= 3*int(period/time.Second) && used <= 2 {
+					break
+				}
+			}
+			stop()
+			if code := <-ended; code != exitDone && code != exitInterrupted {
+				t.Errorf("it ended with %d", code)
+			}
+			if fetches == 0 || fetches > 3*int(period/time.Second) || used > 2 {
+				t.Errorf("%d connections were used in %v, for %d fetches among others", used, period, fetches)
+			}
+		})
 	}
 }

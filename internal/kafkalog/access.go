@@ -69,11 +69,6 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// dialer is the dialer of kafka-go's consumer groups. Its DialFunc does the TLS handshake.
-func (l *Log) dialer() *kafka.Dialer {
-	return &kafka.Dialer{ClientID: clientID, DialFunc: l.dial, SASLMechanism: l.identity.SASL(), Timeout: dialTime}
-}
-
 // mismatch returns an *AccessError if a broker closed the connection because only one side speaks TLS, because it requires a
 // user and we have none, or, before Kafka 1.0, because the password is wrong. The protocol has no error code for these, so
 // mismatch tries the other ways to connect.

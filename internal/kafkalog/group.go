@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/heartbeat"
 
+	"github.com/stagewise/stagewise/internal/kafkalog/classic"
 	"github.com/stagewise/stagewise/internal/kafkalog/sticky"
 )
 
@@ -26,20 +27,12 @@ const (
 	heartbeatTime = time.Second
 	// watchTime is the time between two checks whether the topic's number of partitions has changed.
 	watchTime = 30 * time.Second
-	// rejoinTime is how long kafka-go waits after an error before it joins again. Its default of 5 s is too long: a broker with
-	// its first group refuses for about a second, until it has created the topic of the offsets.
-	rejoinTime = 100 * time.Millisecond
 	// leaveTime limits how long a leaving member waits for a rebalance under way, or for a coordinator that does not answer.
 	leaveTime = 3 * time.Second
-	// noHeartbeat is an interval so long that kafka-go sends no heartbeats.
-	noHeartbeat = (math.MaxInt32 - 1) * time.Millisecond
 )
 
 // Member is a member of a consumer group, which divides the partitions of one topic among its members. Its methods may be
 // called from any goroutine. Made by [Log.Join].
-//
-// kafka-go's ConsumerGroup joins and leaves the group. Heartbeats and the check for new partitions are done here: kafka-go
-// would end the membership after one failed request, without saying why.
 type Member struct {
 	log          *Log
 	group, topic string
@@ -60,6 +53,10 @@ type Member struct {
 	ended      bool
 	err        error
 }
+
+// protocolName differs from the name of Kafka's own sticky assignor, whose claims have another format. The coordinator refuses members
+// that bring only that one.
+const protocolName = "stagewise-sticky"
 
 // notLeader is the value of Member.divided in members that are not the leader.
 const notLeader = -1
@@ -175,48 +172,28 @@ func (m *Member) signal() {
 // run runs the membership until ctx ends or a permanent error. It returns an error only if leaving the group failed.
 func (m *Member) run(ctx context.Context) error {
 	defer m.expiry.Stop()
-	// kafka-go's Close waits for the request under way, so its connections close by a context of their own.
-	connected, cut := context.WithCancel(m.log.ctx)
-	defer cut()
-
-	// kafka-go would treat an unknown topic as one without partitions.
-	if _, err := m.partitions(ctx); err != nil {
-		m.end(ctx, err)
-		return nil
-	}
-	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID:                m.group,
-		Brokers:           m.log.addresses,
-		Dialer:            m.dialer(connected),
-		Topics:            []string{m.topic},
-		GroupBalancers:    []kafka.GroupBalancer{balancer{m}},
-		HeartbeatInterval: noHeartbeat, // beat sends them
-		SessionTimeout:    m.log.session,
-		RebalanceTimeout:  m.log.session, // a member that does not rejoin within it has missed its heartbeats too
-		JoinGroupBackoff:  rejoinTime,
-	})
-	if err != nil {
-		m.end(ctx, err)
-		return nil
-	}
-
-	ended := make(chan error, 1)
-	go func() {
-		defer close(ended)
-		ended <- m.belong(ctx, group)
-	}()
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-	}
+	err := m.belong(ctx)
 	m.end(ctx, err) // before others can own the partitions
-	timeout := time.AfterFunc(m.log.leave, cut)
-	_ = group.Close() // never fails
-	<-ended
-	if !timeout.Stop() {
+	if m.id == "" || m.log.ctx.Err() != nil {
+		return nil
+	}
+	leaving, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
+	defer cancel()
+	// If it is refused, the coordinator has no such member. The deadline of the connection may come before that of the context.
+	err = m.protocol().Leave(leaving, m.id)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("leave group %s: no answer within %v", m.group, m.log.leave)
 	}
 	return nil
+}
+
+// protocol returns how the member joins and leaves. A request to join is answered when the other members have joined, and has a connection
+// for that time.
+func (m *Member) protocol() classic.Group {
+	return classic.Group{ID: m.group, Topic: m.topic, Protocol: protocolName, Session: m.log.session,
+		Send: func(ctx context.Context, request kafka.Request) (kafka.Response, error) {
+			return m.log.cluster.RoundTrip(ctx, nil, request)
+		}}
 }
 
 func (m *Member) end(ctx context.Context, err error) {
@@ -235,63 +212,87 @@ func (m *Member) end(ctx context.Context, err error) {
 	m.signal()
 }
 
-// dialer returns a dialer whose connections close when a context ends.
-func (m *Member) dialer(connected context.Context) *kafka.Dialer {
-	d := m.log.dialer()
-	dial := d.DialFunc
-	d.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(connected, cancel)()
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return closeWith(connected, conn), nil
-	}
-	return d
-}
-
 // belong joins generation after generation, until ctx ends or a permanent error.
-func (m *Member) belong(ctx context.Context, group *kafka.ConsumerGroup) error {
-	for {
-		var g *kafka.Generation
-		err := m.log.retry(ctx, "join group "+m.group, func(ctx context.Context) (err error) {
-			g, err = group.Next(ctx)
-			return err
-		})
+func (m *Member) belong(ctx context.Context) error {
+	if _, err := m.partitions(ctx); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		err := m.log.retry(ctx, "join group "+m.group, m.join)
 		if err != nil {
 			return err
 		}
-		m.update(func() { m.assigned, m.generation, m.id = m.partitionsOf(g), g.ID, g.MemberID })
-		// Each of these ends with the generation, and ends the generation when it returns. They must not end with ctx: kafka-go
-		// would join again before group is closed.
-		results := make(chan error, 2)
-		g.Start(func(ctx context.Context) { results <- m.beat(ctx, g) })
-		g.Start(func(ctx context.Context) { results <- m.watch(ctx) })
-		if err := errors.Join(<-results, <-results); err != nil {
+		if err := m.stay(ctx); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-func (m *Member) partitionsOf(g *kafka.Generation) []int {
-	var list []int
-	for _, a := range g.Assignments[m.topic] {
-		list = append(list, a.ID)
+// stay returns when the group has a rebalance, or needs one.
+func (m *Member) stay(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	watched := make(chan error, 1)
+	go func() {
+		defer end()
+		watched <- m.watch(ctx)
+	}()
+	err := m.beat(ctx)
+	end()
+	return errors.Join(err, <-watched)
+}
+
+// join joins the next generation of the group. Only this goroutine uses m.id, but for Commit.
+func (m *Member) join(ctx context.Context) error {
+	m.mu.Lock()
+	m.divided = notLeader
+	member, claim := m.id, sticky.Claim{Generation: m.generation, Partitions: m.assigned}
+	m.mu.Unlock()
+	encoded, err := claim.Encode()
+	if err != nil {
+		return err
 	}
-	slices.Sort(list)
-	return list
+	g, err := m.protocol().Join(ctx, member, encoded, func(claims map[string][]byte) (map[string][]int, error) {
+		return m.divide(ctx, claims)
+	})
+	m.update(func() {
+		if m.id = g.Member; err == nil {
+			m.assigned, m.generation = g.Partitions, g.Number
+			slices.Sort(m.assigned)
+		}
+	})
+	return err
+}
+
+// divide divides the partitions of the topic among the members, given their claims.
+func (m *Member) divide(ctx context.Context, claims map[string][]byte) (map[string][]int, error) {
+	n, err := m.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.divided = n
+	m.mu.Unlock()
+	decoded := make(map[string]sticky.Claim, len(claims))
+	for id, claim := range claims {
+		decoded[id] = sticky.Decode(claim)
+	}
+	all := make([]int, n)
+	for p := range all {
+		all[p] = p
+	}
+	return sticky.Groups(all, decoded, m.size), nil
 }
 
 // beat sends heartbeats until the next rebalance or until ctx ends.
-func (m *Member) beat(ctx context.Context, g *kafka.Generation) error {
+func (m *Member) beat(ctx context.Context) error {
 	tick := time.NewTicker(m.log.heartbeat)
 	defer tick.Stop()
 	for {
 		var again bool
 		err := m.log.retry(ctx, "stay in group "+m.group, func(ctx context.Context) (err error) {
-			again, err = m.heartbeat(ctx, g)
+			again, err = m.heartbeat(ctx)
 			return err
 		})
 		switch {
@@ -309,9 +310,9 @@ func (m *Member) beat(ctx context.Context, g *kafka.Generation) error {
 }
 
 // heartbeat sends one heartbeat and reports whether to join again.
-func (m *Member) heartbeat(ctx context.Context, g *kafka.Generation) (again bool, err error) {
+func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
 	sent := time.Now()
-	err = m.sendHeartbeat(ctx, g)
+	err = m.sendHeartbeat(ctx)
 	switch {
 	case err == nil, errors.Is(err, kafka.RebalanceInProgress):
 		m.update(func() { m.heard = sent })
@@ -324,9 +325,9 @@ func (m *Member) heartbeat(ctx context.Context, g *kafka.Generation) (again bool
 	return err != nil, nil
 }
 
-// sendHeartbeat finds the coordinator each time, as kafka-go does for the other group requests. kafka-go itself would send a
-// heartbeat to any broker.
-func (m *Member) sendHeartbeat(ctx context.Context, g *kafka.Generation) error {
+// sendHeartbeat finds the coordinator each time, as is done for the other group requests. kafka-go itself would send a heartbeat to any
+// broker.
+func (m *Member) sendHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
 	defer cancel()
 	found, err := m.log.client.FindCoordinator(ctx, &kafka.FindCoordinatorRequest{Key: m.group, KeyType: kafka.CoordinatorKeyTypeConsumer})
@@ -337,7 +338,7 @@ func (m *Member) sendHeartbeat(ctx context.Context, g *kafka.Generation) error {
 		return found.Error
 	}
 	coordinator := net.JoinHostPort(found.Coordinator.Host, strconv.Itoa(found.Coordinator.Port))
-	request := &heartbeat.Request{GroupID: g.GroupID, GenerationID: g.ID, MemberID: g.MemberID}
+	request := &heartbeat.Request{GroupID: m.group, GenerationID: m.generation, MemberID: m.id}
 	message, err := m.log.cluster.Send(ctx, coordinator, request)
 	if err != nil {
 		return err
@@ -389,44 +390,4 @@ func (m *Member) partitions(ctx context.Context) (n int, err error) {
 		return 0, fmt.Errorf("find topic %s: %w", m.topic, err)
 	}
 	return n, nil
-}
-
-// balancer is kafka-go's interface to the assignment: each member sends its claim with each request to join, and the member that
-// the coordinator chose as leader receives all claims.
-type balancer struct{ *Member }
-
-// ProtocolName differs from the name of Kafka's own sticky assignor, whose claims have another format. The coordinator refuses
-// members that bring only that one.
-func (b balancer) ProtocolName() string { return "stagewise-sticky" }
-
-// UserData returns this member's claim.
-func (b balancer) UserData() ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.divided = notLeader
-	return sticky.Claim{Generation: b.generation, Partitions: b.assigned}.Encode()
-}
-
-// AssignGroups divides the partitions among the members. Only the leader calls it.
-func (b balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
-	claims := make(map[string]sticky.Claim, len(members))
-	for _, m := range members {
-		claims[m.ID] = sticky.Decode(m.UserData)
-	}
-	var ids []int
-	for _, p := range partitions {
-		if p.Topic == b.topic {
-			ids = append(ids, p.ID)
-		}
-	}
-	b.mu.Lock()
-	b.divided = len(ids)
-	b.mu.Unlock()
-	// The result names every member, also those without a partition: kafka-go can't read the answer that they would get
-	// otherwise.
-	assignments := kafka.GroupMemberAssignments{}
-	for id, share := range sticky.Groups(ids, claims, b.size) {
-		assignments[id] = map[string][]int{b.topic: share}
-	}
-	return assignments
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/sticky"
 )
 
 // until waits for a condition on what the members own. It checks the condition only after a member has signalled a change.
@@ -385,5 +387,74 @@ func TestLeaveAtAnyTime(t *testing.T) {
 	_ = stays.Leave()
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("leaving a broker that is gone took %v", took)
+	}
+}
+
+// ofKafkaGo divides partitions as the members of earlier releases did, whose leader was kafka-go's.
+type ofKafkaGo struct{}
+
+func (ofKafkaGo) ProtocolName() string { return protocolName }
+
+func (ofKafkaGo) UserData() ([]byte, error) { return sticky.Claim{}.Encode() }
+
+func (ofKafkaGo) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
+	claims := make(map[string]sticky.Claim, len(members))
+	for _, m := range members {
+		claims[m.ID] = sticky.Decode(m.UserData)
+	}
+	assignments := kafka.GroupMemberAssignments{}
+	for id, share := range sticky.Groups(upTo(len(partitions)), claims, 1) {
+		assignments[id] = map[string][]int{"t": share}
+	}
+	return assignments
+}
+
+// Members of earlier releases, which were kafka-go's, share a group with those of this one, whichever divides the partitions.
+func TestGroupWithMembersOfKafkaGo(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		_, l := openGroup(t, kfake.NumBrokers(1))
+		var ours *Member
+		begin := func() {
+			ours = join(t, l, "g", "t")
+		}
+		if first {
+			begin()
+			until(t, "it owns all", ownsAll(ours, 6), ours)
+		}
+		group := must(kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{ID: "g", Brokers: l.Addr(), Topics: []string{"t"},
+			GroupBalancers: []kafka.GroupBalancer{ofKafkaGo{}}, HeartbeatInterval: 10 * time.Millisecond}))(t)
+		theirs := make(chan []int, 100)
+		go func() {
+			defer close(theirs)
+			for {
+				g, err := group.Next(testContext(t))
+				if err != nil {
+					return
+				}
+				var owned []int
+				for _, a := range g.Assignments["t"] {
+					owned = append(owned, a.ID)
+				}
+				theirs <- owned
+			}
+		}()
+		owned := <-theirs
+		if !first {
+			if len(owned) != 6 {
+				t.Errorf("kafka-go's member owns %v alone", owned)
+			}
+			begin()
+			for len(owned) != 3 {
+				owned = <-theirs
+			}
+		}
+		until(t, "both share", func() bool {
+			both := slices.Concat(ours.Owned(), owned)
+			slices.Sort(both)
+			return slices.Equal(both, upTo(6))
+		}, ours)
+		noError(t, group.Close())
+		until(t, "it owns all again", ownsAll(ours, 6), ours)
+		noError(t, ours.Leave())
 	}
 }

@@ -6,7 +6,7 @@
 // as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package sends one
 // request at a time through package cluster, which uses a connection for one call at a time: a long poll blocks its own
 // connection and delays no other call. All who follow partitions share a long poll to each broker while nothing comes: see package
-// longpoll. Only joining and leaving a group use kafka-go's ConsumerGroup.
+// longpoll. So a process that is idle uses two connections to a broker. Package classic joins and leaves groups.
 //
 // Delivery is at least once and ordered: a write that the broker applied but answered with an error is sent again.
 package kafkalog
@@ -90,8 +90,6 @@ const (
 	// stallTime is how long a Range waits if the log ends before the range does. A new leader can lag for a moment; a topic that
 	// was deleted and created again stays short.
 	stallTime = 10 * time.Second
-	// dialTime limits the time to connect to a broker, as in kafka-go's own dialer.
-	dialTime = 10 * time.Second
 	// mismatchTimeout limits each attempt to find out why a broker closed a connection.
 	mismatchTimeout = 2 * time.Second
 )

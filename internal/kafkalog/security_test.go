@@ -139,12 +139,6 @@ func TestMechanisms(t *testing.T) {
 			if got, err := read(t, l, "t", 0, 3); err != io.EOF || !slices.Equal(texts(got), numbers(0, 3)) {
 				t.Errorf("%v, %v", texts(got), err)
 			}
-			conn := must(l.dialer().DialContext(ctx, "tcp", brokers[0]))(t)
-			defer conn.Close()
-			if found, err := conn.ReadPartitions("t"); len(found) != 1 || err != nil {
-				t.Errorf("through the dialer: %v, %v", found, err)
-			}
-
 			for _, wrong := range []secure.SASL{as(mechanism, "alice", "guess"), as(mechanism, "bob", password)} {
 				denied := access(t, brokers, Security{TLS: ca.trusting(), SASL: wrong})
 				if !strings.HasPrefix(denied.Check, "security.sasl") || !strings.Contains(denied.Check, "User:"+wrong.Username+" by mechanism "+
@@ -357,7 +351,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 		things := []any{
 			secret, &secret, options, &options, options.Security, options.Security.SASL, []Secret{secret}, map[Secret]Secret{secret: secret},
 			unexported{secret, &options, []Security{options.Security}}, &unexported{secret, &options, []Security{options.Security}},
-			fmt.Errorf("open %v", options), *l.dialer(), l.identity,
+			fmt.Errorf("open %v", options), l.identity,
 		}
 		var shown bytes.Buffer
 		text, machine := slog.New(slog.NewTextHandler(&shown, nil)), slog.New(slog.NewJSONHandler(&shown, nil))

@@ -307,13 +307,31 @@ func (c *connection) negotiate() error {
 	versions := make(map[protocol.ApiKey]int16, len(answer.ApiKeys))
 	for _, k := range answer.ApiKeys {
 		key := protocol.ApiKey(k.ApiKey)
-		versions[key] = key.SelectVersion(k.MinVersion, k.MaxVersion)
+		latest := k.MaxVersion
+		if last, known := usable(key); known {
+			latest = min(latest, last)
+		}
+		versions[key] = key.SelectVersion(k.MinVersion, latest)
 		if key == describeClusterKey {
 			versions[key] = min(k.MaxVersion, withBrokersDown)
 		}
 	}
 	c.SetVersions(versions)
 	return nil
+}
+
+// usable returns the last version of a request of consumer groups that kafka-go writes as Kafka reads it: in later ones of SyncGroup it
+// gets strings wrong, and those of the others say no more.
+func usable(key protocol.ApiKey) (version int16, known bool) {
+	switch key {
+	case protocol.JoinGroup:
+		return 5, true
+	case protocol.SyncGroup:
+		return 3, true
+	case protocol.LeaveGroup:
+		return 2, true
+	}
+	return 0, false
 }
 
 // login logs in by SASL.
