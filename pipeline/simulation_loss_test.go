@@ -60,7 +60,8 @@ func (s *simulation) noteLoss(topic string) {
 }
 
 // aboutTheLog are parts of the reasons why runs fail whose messages are lost.
-var aboutTheLog = []string{"no longer holds", "is gone", "the survey had", "no longer on", "no examples on", "were deleted"}
+var aboutTheLog = []string{"no longer holds", "is gone", "the survey had", "no longer on", "no examples on", "were deleted",
+	"another message was there when the survey began"}
 
 // checkFailure checks that a run fails only because messages were lost after its plan was begun.
 func (s *simulation) checkFailure(end *dispatch.RunError) {
