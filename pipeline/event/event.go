@@ -40,7 +40,7 @@ type (
 	}
 	// ScoringLag is the number of offsets after the last one with predictions, of each partition that this process predicts for.
 	ScoringLag struct{ Offsets map[int]int64 }
-	// Shown reports the URL of the pipeline's page.
+	// PageServed reports the URL of the pipeline's page.
 	PageServed struct{ URL string }
 	// Began reports that a run is planned.
 	Began struct {
