@@ -27,7 +27,8 @@ loop: ## a model that learns from what it answered: the error of what was served
 	@scripts/loop.sh $(ARGS)
 
 test: ## before a merge: format, vet, lint, unit, race, simulation, what Python reads, real Kafka, faults, a table, the closed loop, packages
-	@scripts/test.sh format vet lint unit race -- simulate python page table loop package -- chaos kafka
+	@scripts/test.sh format vet
+	@scripts/test.sh lint unit -- race python -- simulate page table loop package chaos kafka
 
 nightly: ## what is too long for test: MNIST's accuracy, arm64, 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, fuzzing
 	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh mnist arm64 simulate cluster chaos fuzz
