@@ -69,7 +69,7 @@ func fieldTables(t *testing.T) string {
 				text = strings.ReplaceAll(text, " "+other+" is set", " `"+strings.Split(tag, ",")[0]+"` is set")
 			}
 			if options == "omitempty" {
-				text += ". Absent if " + emptyOf(f.Type)
+				text += ". Omitted if " + emptyOf(f.Type)
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, jsonType(f.Type), strings.ReplaceAll(text, "|", "\\|"))
 		}
@@ -102,10 +102,10 @@ func ownJSON(of reflect.Type) bool { return of.Implements(reflect.TypeFor[json.M
 func emptyOf(of reflect.Type) string {
 	switch of.Kind() {
 	case reflect.Pointer:
-		return "there is none"
+		return "unset"
 	case reflect.Bool:
 		return "false"
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int64, reflect.Float64:
 		return "0"
 	}
 	return "empty"
@@ -121,35 +121,35 @@ func jsonType(of reflect.Type) string {
 		return jsonType(of.Elem())
 	case reflect.Slice:
 		if of == reflect.TypeFor[examples.ClassLabels]() {
-			return "list of text, or of whole number"
+			return "array of string, or of integer"
 		}
-		return "list of " + jsonType(of.Elem())
+		return "array of " + jsonType(of.Elem())
 	case reflect.Array:
-		return fmt.Sprintf("list of %d × %s", of.Len(), jsonType(of.Elem()))
+		return fmt.Sprintf("array of %d × %s", of.Len(), jsonType(of.Elem()))
 	case reflect.Map:
-		return "object of " + jsonType(of.Elem()) + " by text"
+		return "object of " + jsonType(of.Elem())
 	case reflect.Struct:
 		if of == reflect.TypeFor[ClassWeight]() {
-			return "text, or object of number by text"
+			return "string, or object of number"
 		}
 		if of == reflect.TypeFor[threshold.Rule]() {
-			return "number, text or object, as the key `threshold` has it"
+			return "number, string or object, as for the key `threshold`"
 		}
 		if ownJSON(of) {
 			return "`" + of.Name() + "`, see [examples](#examples)"
 		}
 		return "`" + of.Name() + "`"
 	case reflect.String:
-		return "text"
+		return "string"
 	case reflect.Bool:
-		return "true or false"
+		return "boolean"
 	case reflect.Float64:
 		if of == reflect.TypeFor[Ridge]() {
 			return "number or `auto`"
 		}
 		return "number"
 	}
-	return "whole number"
+	return "integer"
 }
 
 // sources returns the files of this package and of those that its messages are made of.
