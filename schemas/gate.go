@@ -26,10 +26,10 @@ func (c *Chain) Margin() float64 {
 // GateReport compares a version with the newest that was offered before it, on the same rows: those of the gate.
 type GateReport struct {
 	Weight        float64  `json:"weight"`                   // Σw of the rows
-	Revisited     float64  `json:"revisited,omitempty"`      // Σw of those that are in increments which the update has visited again
-	Loss          float64  `json:"loss"`                     // of the version, a mean over the rows
-	OfferedLoss   float64  `json:"offered_loss"`             // of the one that was offered
-	StandardError *float64 `json:"standard_error,omitempty"` // of their difference, by the differences of random groups of the rows
+	Revisited     float64  `json:"revisited,omitempty"`      // Σw of the rows in increments that the update revisited
+	Loss          float64  `json:"loss"`                     // mean loss of the version
+	OfferedLoss   float64  `json:"offered_loss"`             // mean loss of the offered version
+	StandardError *float64 `json:"standard_error,omitempty"` // of the difference of the two, estimated from random groups of the rows
 }
 
 // GateGroups is the number of random groups of the rows that a gate is about. The losses of both versions are summed by

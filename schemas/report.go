@@ -14,79 +14,79 @@ const KindReport wire.Kind = "report"
 
 // Report describes a finished run. It is published as JSON. Errors are in percent.
 type Report struct {
-	Name        string               `json:"name"`        // of the pipeline
-	Version     int                  `json:"version"`     // number of the version
-	Run         string               `json:"run"`         // id of the run
-	Rows        int64                `json:"rows"`        // training rows; see Splits for the others
+	Name        string               `json:"name"`        // name of the pipeline
+	Version     int                  `json:"version"`     // version number
+	Run         string               `json:"run"`         // run ID
+	Rows        int64                `json:"rows"`        // training rows; for the other splits see Splits
 	Classes     int                  `json:"classes"`     // number of classes
-	Labels      examples.ClassLabels `json:"labels"`      // of the classes, in order
-	Quarantined int64                `json:"quarantined"` // messages in quarantine
-	// messages that the run leaves out, by the reason; of those that are forgotten or overflow, rows
+	Labels      examples.ClassLabels `json:"labels"`      // class labels, in order
+	Quarantined int64                `json:"quarantined"` // quarantined messages
+	// messages that the run left out, by reason; rows for the reasons forgotten, overflow and no_label
 	PassedOver    coverage.PassedOver    `json:"passed_over"`
-	IngestSeconds float64                `json:"ingest_seconds"`       // before the plan
-	Seconds       float64                `json:"seconds"`              // from the plan to the last weights on their topic
-	Stages        []StageReport          `json:"stages"`               // in their order
-	TrainError    float64                `json:"train_error"`          // of the last stage, or of the mean of the members; percent
-	TestError     *float64               `json:"test_error"`           // null without test rows
-	Majority      string                 `json:"majority,omitempty"`   // label of most training rows, of one label a row
-	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"` // of several labels a row: of the metrics of the splits
-	Splits        map[string]SplitReport `json:"splits"`               // by the split's name
-	Retrain       *RetrainReport         `json:"retrain,omitempty"`    // of a run of a chain
+	IngestSeconds float64                `json:"ingest_seconds"`       // duration of the ingest before the plan
+	Seconds       float64                `json:"seconds"`              // time from the plan to the last published weights
+	Stages        []StageReport          `json:"stages"`               // in order
+	TrainError    float64                `json:"train_error"`          // percent; of the last stage, or of the mean of the members
+	TestError     *float64               `json:"test_error"`           // percent; null without test rows
+	Majority      string                 `json:"majority,omitempty"`   // most common label of the training rows; single-label only
+	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"` // multi-label: thresholds of the metrics of the splits
+	Splits        map[string]SplitReport `json:"splits"`               // by split name
+	Retrain       *RetrainReport         `json:"retrain,omitempty"`    // runs of a chain only
 	WeightsDigest wire.Digest            `json:"weights_digest"`       // see Digests in FORMAT.md, Version
 }
 
 // RetrainReport says what a run of a chain did. Of an update, the splits of the report are measured before the rows are learnt.
 type RetrainReport struct {
-	Version int    `json:"version"` // number of the version
+	Version int    `json:"version"` // version number
 	Kind    string `json:"kind"`    // full or update
-	// of the messages with the new rows, one of each partition that has any
+	// Spans are the offsets of the messages with the new rows, one span for each partition that has any.
 	Spans coverage.Spans `json:"spans"`
-	// when the oldest of these messages was written, in milliseconds since 1970
+	// timestamp of the oldest of these messages, in milliseconds since 1970
 	From       int64 `json:"from,omitempty"`
-	Until      int64 `json:"until,omitempty"` // when the newest of them was written
-	Rows       int64 `json:"rows"`            // training rows that are new
-	WindowRows int64 `json:"window_rows"`     // rows of the window, without forgotten ones
-	// offsets that the log deleted before a version of the chain had learnt their messages
+	Until      int64 `json:"until,omitempty"` // timestamp of the newest of these messages, in milliseconds since 1970
+	Rows       int64 `json:"rows"`            // new training rows
+	WindowRows int64 `json:"window_rows"`     // rows of the window, excluding forgotten rows
+	// offsets that the log deleted before any version of the chain was trained on their messages
 	Lost int64 `json:"lost,omitempty"`
-	// rows that have left the window because the log no longer holds them
+	// rows that left the window because the log no longer has them
 	Gone int64 `json:"gone,omitempty"`
-	// forgotten rows: of the window for a full run, else of the new ones
+	// Forgotten is the number of forgotten rows: in the window for a full run, among the new rows for an update.
 	Forgotten int64 `json:"forgotten,omitempty"`
-	// rows in quarantine, as they overflow: of the window for a full run, else of the new ones
+	// Overflow is the number of quarantined rows that overflow: in the window for a full run, among the new rows for an update.
 	Overflow int64 `json:"overflow,omitempty"`
-	// rows without a label: of the window for a full run, else of the new ones
+	// NoLabel is the number of rows without a label: in the window for a full run, among the new rows for an update.
 	NoLabel int64 `json:"no_label,omitempty"`
-	// percent, of the new rows before they are learnt; null for a full run
+	// error on the new rows before training on them, in percent; null for a full run
 	PrequentialError   *float64 `json:"prequential_error"`
-	PrequentialLoss    *float64 `json:"prequential_loss"`     // of the last stage's link
-	PrequentialLogLoss *float64 `json:"prequential_log_loss"` // of the probabilities of these rows, clipped at 1e-6
-	PrequentialBrier   *float64 `json:"prequential_brier"`    // their Brier score
-	PrequentialECE     *float64 `json:"prequential_ece"`      // their expected calibration error, 15 bins of confidence
-	// of numbers: the root of the mean squared error, a mean over the numbers
+	PrequentialLoss    *float64 `json:"prequential_loss"`     // loss of the last stage's link on these rows
+	PrequentialLogLoss *float64 `json:"prequential_log_loss"` // log loss on these rows, with probabilities clipped at 1e-6
+	PrequentialBrier   *float64 `json:"prequential_brier"`    // Brier score on these rows
+	PrequentialECE     *float64 `json:"prequential_ece"`      // expected calibration error on these rows, with 15 confidence bins
+	// regression: root mean squared error on these rows, averaged over the targets
 	PrequentialRMSE *float64 `json:"prequential_rmse,omitempty"`
-	// how well versions answered for these rows when they were served, by version; absent if none is known to have been served
+	// Served is the error of the answers that were served for these rows, by version; absent if no served answer is known.
 	Served []ServedReport `json:"served,omitempty"`
-	// the prequential error by message, in the order of the log, in at most 100 bins
+	// prequential error by message, in log order, in at most 100 bins
 	Curve []statistics.ErrorBin `json:"curve,omitempty"`
-	// percent, of the holdout rows that were visited; null without any
+	// error on the visited holdout rows, in percent; null without any
 	HoldoutError *float64 `json:"holdout_error"`
-	Offered      bool     `json:"offered"` // whether subscribers get it
-	// how it compares with the version that was offered before it; absent if the gate has no rows
+	Offered      bool     `json:"offered"` // whether subscribers get the version
+	// comparison with the previously offered version; absent if the gate has no rows
 	Gate *GateReport `json:"gate,omitempty"`
-	// how many rows the version must have learnt to be offered, if that is why it is not
+	// AtLeast is the number of rows that a version must be trained on to be offered, if the version is withheld for that reason.
 	AtLeast     int64 `json:"at_least,omitempty"`
-	Drift       bool  `json:"drift"`                  // whether the stream has changed
-	UnknownRows int64 `json:"unknown_rows,omitempty"` // new rows of labels that are no class
-	// the messages with the new rows, if most of them can't be used
+	Drift       bool  `json:"drift"`                  // whether drift was detected
+	UnknownRows int64 `json:"unknown_rows,omitempty"` // new rows whose label is not a class
+	// MostlyBad counts the messages with the new rows, if most of them are unusable.
 	MostlyBad *coverage.BadMessages `json:"mostly_bad,omitempty"`
-	Seconds   float64               `json:"seconds"` // from the plan to the version
+	Seconds   float64               `json:"seconds"` // time from the plan to the version
 }
 
 // ServedReport says how well a version answered for rows when they were served.
 type ServedReport struct {
-	Version int     `json:"version"` // that answered
-	Rows    int64   `json:"rows"`    // training rows for which it did
-	Error   float64 `json:"error"`   // percent: of these rows, by weight, with another label than it answered
+	Version int     `json:"version"` // version that answered
+	Rows    int64   `json:"rows"`    // training rows that it answered
+	Error   float64 `json:"error"`   // percentage of these rows, by weight, whose label differs from the answer
 }
 
 // Values of RetrainReport.Kind.
@@ -98,42 +98,41 @@ const (
 // SplitReport measures the final predictions of one split.
 type SplitReport struct {
 	Rows int64 `json:"rows"` // labelled rows
-	// percent: of wrong rows; of numbers, of the variance of the training rows that the squared error is, a mean over the
-	// numbers
+	// Error is the percentage of wrong rows; regression: the squared error in percent of the variance of the training rows, averaged over
+	// the targets.
 	Error   float64  `json:"error"`
-	Loss    float64  `json:"loss"`               // of the last stage's link
-	LogLoss *float64 `json:"log_loss,omitempty"` // mean of −ln p of the true class, p at least 1e-6; not of numbers
-	// Brier score: of the squared distance of the probabilities from the truth the mean over the rows, half of it for two
-	// classes; not of numbers
+	Loss    float64  `json:"loss"`               // loss of the last stage's link
+	LogLoss *float64 `json:"log_loss,omitempty"` // mean of −ln p of the true class, p at least 1e-6; not for regression
+	// Brier is the Brier score: the mean squared distance of the probabilities from the truth, halved for two classes; not for regression.
 	Brier *float64 `json:"brier,omitempty"`
-	ECE   *float64 `json:"ece,omitempty"` // expected calibration error, 15 bins of confidence; not of numbers
+	ECE   *float64 `json:"ece,omitempty"` // expected calibration error with 15 confidence bins; not for regression
 	statistics.ClassMeasures
-	// of numbers: root of the mean squared error, a mean over the numbers
+	// regression: root mean squared error, averaged over the targets
 	RMSE *float64 `json:"rmse,omitempty"`
-	MAE  *float64 `json:"mae,omitempty"` // of numbers: mean absolute error, a mean over the numbers
-	// of numbers: 1 − mean squared error / variance of the split's rows, a mean over the numbers
+	MAE  *float64 `json:"mae,omitempty"` // regression: mean absolute error, averaged over the targets
+	// regression: 1 − mean squared error / variance of the split's rows, averaged over the targets
 	R2 *float64 `json:"r2,omitempty"`
-	// of several labels a row: the part of the labels of rows that is wrong
+	// multi-label: Hamming loss, the fraction of the labels of rows that are wrong
 	Hamming *float64 `json:"hamming,omitempty"`
-	MicroF1 *float64 `json:"micro_f1,omitempty"` // of several labels: F1 over all labels of all rows
-	// of several labels: the mean of the labels' F1, 0 for a label that no row has or is given
+	MicroF1 *float64 `json:"micro_f1,omitempty"` // multi-label: F1 over all labels of all rows
+	// multi-label: mean F1 of the labels; 0 for a label that no row has or is predicted to have
 	MacroF1 *float64 `json:"macro_f1,omitempty"`
-	// of several labels: the part of the rows whose labels are all right, and no others
+	// multi-label: fraction of the rows whose predicted labels are exactly the true labels
 	SubsetAccuracy *float64 `json:"subset_accuracy,omitempty"`
-	// of several labels: the part of the 1, 3 and 5 most probable labels that rows have
+	// multi-label: fraction of the 1, 3 and 5 most probable labels that the rows have
 	PrecisionAt map[string]float64              `json:"precision_at,omitempty"`
-	Targets     map[string]statistics.Distances `json:"targets,omitempty"` // of numbers: the same for each of them, by its name
-	// rows by true class, then by predicted class; null with more than 724 classes, and for numbers
+	Targets     map[string]statistics.Distances `json:"targets,omitempty"` // regression: the same metrics for each target, by name
+	// Confusion is the number of rows by true class, then by predicted class; null with more than 724 classes, and for regression.
 	Confusion [][]int64 `json:"confusion"`
-	// Reliability is the accuracy of predictions by confidence: a bin for each fifteenth of the confidence that has rows, in order.
+	// Reliability is the accuracy of predictions by confidence: one bin for each fifteenth of the confidence range that has rows, in order.
 	Reliability []ReliabilityBin `json:"reliability,omitempty"`
 }
 
 // ReliabilityBin is the rows of a split whose predictions have like confidence, which is the probability of the class that is predicted.
 type ReliabilityBin struct {
 	Weight     float64 `json:"weight"`     // Σw of the rows
-	Confidence float64 `json:"confidence"` // their mean confidence, from 0 to 1
-	Accuracy   float64 `json:"accuracy"`   // the fraction of them that is predicted correctly, by weight
+	Confidence float64 `json:"confidence"` // mean confidence, from 0 to 1
+	Accuracy   float64 `json:"accuracy"`   // fraction of the rows that are predicted correctly, by weight
 }
 
 // Check returns an error for a report whose counts can't be shown: a confusion matrix has a row and a column for each

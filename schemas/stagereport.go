@@ -12,36 +12,37 @@ const KindStage wire.Kind = "stage"
 // StageReport describes a finished stage of a run. It is an entry of a [Report], and also a message of its own for those
 // who follow the run. Errors are in percent, losses are of the stage's link, and both are null without rows of the split.
 type StageReport struct {
-	Stage        int      `json:"stage"`                   // from 0
-	Member       int      `json:"member,omitempty"`        // of a run that averages: the member that the stage belongs to, from 1
+	Stage        int      `json:"stage"`                   // stage number, from 0
+	Member       int      `json:"member,omitempty"`        // with averaging: the member that the stage belongs to, from 1
 	Link         string   `json:"link"`                    // see Stage
-	Passes       int      `json:"passes"`                  // of its fit
-	Ridge        Ridge    `json:"ridge"`                   // of its fit
-	Weight       *Weight  `json:"weight,omitempty"`        // of features that are counted
-	Seconds      float64  `json:"seconds"`                 // that the stage took
+	Passes       int      `json:"passes"`                  // passes of the fit
+	Ridge        Ridge    `json:"ridge"`                   // ridge of the fit
+	Weight       *Weight  `json:"weight,omitempty"`        // weight of class_counts features
+	Seconds      float64  `json:"seconds"`                 // duration of the stage
 	TrainError   float64  `json:"train_error"`             // percent
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows
-	TrainLoss    float64  `json:"train_loss"`              // of the stage's link
-	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
+	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
+	TestLoss     *float64 `json:"test_loss"`               // loss of the stage's link; null without test rows
 	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
-	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
-	// rows that are left out, as their inputs or features overflow; of an update those that it visits
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
+	// Overflow is the number of rows left out because their inputs or features overflow; for an update, among the rows that it visits.
 	Overflow int64 `json:"overflow,omitempty"`
-	// Average measures the mean of the members so far, after the last stage of a member. Other errors and losses here are of the member alone.
+	// Average measures the mean of the members so far, after the last stage of a member. The other errors and losses are those of the
+	// member alone.
 	Average *AverageReport `json:"average,omitempty"`
-	// ByPass are the passes, in order.
+	// passes, in order
 	ByPass []PassReport `json:"by_pass,omitempty"`
 }
 
 // AverageReport measures the mean of what members predict. Errors and losses are as in a [StageReport].
 type AverageReport struct {
-	Members      int      `json:"members"`                 // so many, the first ones
+	Members      int      `json:"members"`                 // number of members in the mean, from the first
 	TrainError   float64  `json:"train_error"`             // percent
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows
-	TrainLoss    float64  `json:"train_loss"`              // of the stage's link
-	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
+	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
+	TestLoss     *float64 `json:"test_loss"`               // loss of the stage's link; null without test rows
 	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
-	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
 }
 
 // Final returns the errors of the predictions that a run ends with, if the stage is the last: those of the mean of its
@@ -55,15 +56,15 @@ func (s *StageReport) Final() (train float64, test, holdout *float64) {
 
 // PassReport says how a pass of a stage went: what the weights of the visit before it did. Errors and losses are as in a [StageReport].
 type PassReport struct {
-	Pass         int      `json:"pass"`                    // from 1
-	Objective    float64  `json:"objective"`               // J, which the stage minimises; the loss if its link is learnt
-	Accepted     bool     `json:"accepted"`                // false: J rose, and the fit goes back
+	Pass         int      `json:"pass"`                    // pass number, from 1
+	Objective    float64  `json:"objective"`               // the objective J that the stage minimises; the loss for a learnt link
+	Accepted     bool     `json:"accepted"`                // false if J rose and the fit was rolled back
 	TrainError   float64  `json:"train_error"`             // percent
-	TrainLoss    float64  `json:"train_loss"`              // of the stage's link
+	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows
-	TestLoss     *float64 `json:"test_loss"`               // of the stage's link; null without test rows
+	TestLoss     *float64 `json:"test_loss"`               // loss of the stage's link; null without test rows
 	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
-	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // of the stage's link
+	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
 }
 
 // Message encodes the report of a run's stage for the weights topic.

@@ -2,11 +2,11 @@ package coverage
 
 // BadMessages counts the unusable messages with new rows, and describes the first of them. The zero value is of no message.
 type BadMessages struct {
-	Messages  int64  `json:"messages"`  // that can't be used
-	Of        int64  `json:"of"`        // all, also those that can
-	Partition int    `json:"partition"` // of the first that can't be used
-	Offset    int64  `json:"offset"`    // of the first
-	Reason    string `json:"reason"`    // why the first can't be used
+	Messages  int64  `json:"messages"`  // number of unusable messages
+	Of        int64  `json:"of"`        // number of all messages, usable or not
+	Partition int    `json:"partition"` // of the first unusable message
+	Offset    int64  `json:"offset"`    // of the first unusable message
+	Reason    string `json:"reason"`    // why the first unusable message is unusable
 }
 
 // Usable adds a number of messages that can be used.

@@ -10,9 +10,9 @@ import (
 
 // Span is a range of one partition's offsets.
 type Span struct {
-	Partition int   `json:"partition"` // its number
-	From      int64 `json:"from"`      // the first offset
-	To        int64 `json:"to"`        // the offset after the last
+	Partition int   `json:"partition"` // partition number
+	From      int64 `json:"from"`      // first offset
+	To        int64 `json:"to"`        // offset after the last
 }
 
 // Empty reports whether the span has no offsets.

@@ -6,12 +6,12 @@ import (
 
 // ErrorBin is how messages that follow each other were predicted before they were learnt.
 type ErrorBin struct {
-	Offset   int64   `json:"offset"`   // how far the first of them is from the first offset of its partition
-	Messages int64   `json:"messages"` // their number
-	Rows     int64   `json:"rows"`     // their training rows
+	Offset   int64   `json:"offset"`   // distance of the first message from the first offset of its partition
+	Messages int64   `json:"messages"` // number of messages
+	Rows     int64   `json:"rows"`     // number of training rows
 	Weight   float64 `json:"weight"`   // Σw of these rows
 	Error    float64 `json:"error"`    // percent
-	Loss     float64 `json:"loss"`     // of the last stage's link
+	Loss     float64 `json:"loss"`     // loss of the last stage's link
 }
 
 // and returns the bin of the messages of two bins.

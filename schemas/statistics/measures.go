@@ -2,32 +2,33 @@ package statistics
 
 // ClassMeasures are what the predictions of rows of one label each are judged by, beside the rows that are wrong. Rows are weighted.
 type ClassMeasures struct {
-	// area under the ROC curve of the second of two classes; of more the mean of the areas of each against the rest, weighted by their rows.
-	// Not of more than 100 classes, or if all rows are of one class
+	// AUC is the area under the ROC curve of the second of two classes; with more classes, the mean of the one-vs-rest areas, weighted by
+	// the rows of each class. Absent with more than 100 classes, or if all rows have the same class.
 	AUC              *float64 `json:"auc,omitempty"`
 	AveragePrecision *float64 `json:"average_precision,omitempty"` // of the same classes as auc
-	// percent: of wrong rows of a class, a mean over the classes that have rows
+	// BalancedError is the percentage of wrong rows of a class, averaged over the classes that have rows.
 	BalancedError *float64 `json:"balanced_error,omitempty"`
-	// percent: of wrong rows if all are predicted to be of the class of most training rows
+	// MajorityError is the percentage of wrong rows if every row is predicted as the class with the most training rows.
 	MajorityError *float64 `json:"majority_error,omitempty"`
-	// by class, of the rows that are predicted to be of it the part that is; 0 if there are none
+	// Precision lists by class the fraction of the rows predicted as the class that belong to it; 0 if there are none.
 	Precision []float64 `json:"precision,omitempty"`
-	// by class, of the rows of it the part that is predicted so; 0 if there are none
+	// Recall lists by class the fraction of the rows of the class that are predicted as it; 0 if there are none.
 	Recall []float64 `json:"recall,omitempty"`
-	F1     []float64 `json:"f1,omitempty"` // by class, the harmonic mean of precision and recall
-	// how the threshold of the version does, if it has one: the other measures but auc and average_precision are of the most probable class
+	F1     []float64 `json:"f1,omitempty"` // by class: harmonic mean of precision and recall
+	// Decided measures the threshold of the version, if it has one. All other metrics except auc and average_precision use the most
+	// probable class.
 	Decided *Decided `json:"decided,omitempty"`
 }
 
 // Decided is how a threshold on the probability of the second of two classes does: of that class precision, recall and F1.
 type Decided struct {
-	Threshold     float64  `json:"threshold"`      // from which probability on rows are given the class
-	Confusion     Decision `json:"confusion"`      // Σw of the rows by true class, then by the class that they are given
-	Error         float64  `json:"error"`          // percent: of wrong rows
-	BalancedError float64  `json:"balanced_error"` // percent: of wrong rows of a class, a mean over the classes that have rows
-	Precision     float64  `json:"precision"`      // of the rows that are given the class the part that is of it; 0 if there are none
-	Recall        float64  `json:"recall"`         // of the rows of it the part that is given it; 0 if there are none
-	F1            float64  `json:"f1"`             // the harmonic mean of precision and recall
+	Threshold     float64  `json:"threshold"`      // minimum probability for predicting the class
+	Confusion     Decision `json:"confusion"`      // Σw of the rows by true class, then by predicted class
+	Error         float64  `json:"error"`          // percentage of wrong rows
+	BalancedError float64  `json:"balanced_error"` // percentage of wrong rows of a class, averaged over the classes that have rows
+	Precision     float64  `json:"precision"`      // fraction of the rows predicted as the class that belong to it; 0 if there are none
+	Recall        float64  `json:"recall"`         // fraction of the rows of the class that are predicted as it; 0 if there are none
+	F1            float64  `json:"f1"`             // harmonic mean of precision and recall
 }
 
 // Decided returns how the threshold does whose decision it is; nil if there are no rows.
@@ -58,7 +59,7 @@ func (d Decision) Weight() float64 { return d[0][0] + d[0][1] + d[1][0] + d[1][1
 
 // Distances holds the error metrics of predicted numbers.
 type Distances struct {
-	RMSE float64 `json:"rmse"` // root of the mean squared error
+	RMSE float64 `json:"rmse"` // root mean squared error
 	MAE  float64 `json:"mae"`  // mean absolute error
 	R2   float64 `json:"r2"`   // 1 − mean squared error / variance of the split's rows
 }
@@ -66,8 +67,8 @@ type Distances struct {
 // Thresholds are the least probabilities of labels that a row is given, of rows that may have several: for each metric
 // the one that is best for it, on holdout rows. Without such rows it is 1/2.
 type Thresholds struct {
-	Hamming        float64 `json:"hamming"`         // of the least Hamming loss
-	MicroF1        float64 `json:"micro_f1"`        // of the best micro-F1: predictions give labels by it
-	MacroF1        float64 `json:"macro_f1"`        // of the best macro-F1
-	SubsetAccuracy float64 `json:"subset_accuracy"` // of the best subset accuracy
+	Hamming        float64 `json:"hamming"`         // minimises the Hamming loss
+	MicroF1        float64 `json:"micro_f1"`        // maximises micro-F1; predictions use this threshold
+	MacroF1        float64 `json:"macro_f1"`        // maximises macro-F1
+	SubsetAccuracy float64 `json:"subset_accuracy"` // maximises subset accuracy
 }
