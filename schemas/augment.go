@@ -3,8 +3,8 @@ package schemas
 // Augment says which rows a run makes of each training row that is an image, beside the row itself. They share its weight, and exist
 // only in the visits: no examples message has them, and no other row is replaced. The zero value makes none.
 type Augment struct {
-	Mirror bool `json:"mirror,omitempty"` // the image mirrored from left to right, and what Shift makes of that
-	Shift  int  `json:"shift,omitempty"`  // the image moved by 1 to so many pixels to the left, to the right, up and down
+	Mirror bool `json:"mirror,omitempty"` // adds the image mirrored from left to right, with the shifts of Shift
+	Shift  int  `json:"shift,omitempty"`  // adds the image shifted by 1 to this many pixels to the left, to the right, up and down
 }
 
 // Rows returns how many rows there are of an image, itself included.

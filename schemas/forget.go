@@ -25,8 +25,8 @@ type Forget struct {
 
 // Heeded is the part of the forget topic that a plan applies: a later run detects by it that the topic has lost messages.
 type Heeded struct {
-	Entries int    `json:"entries"`        // how many messages, each counted once
-	Last    string `json:"last,omitempty"` // the key of the last of them; empty: not known
+	Entries int    `json:"entries"`        // number of distinct messages
+	Last    string `json:"last,omitempty"` // key of the last message; empty: unknown
 }
 
 // ForgetChecksum returns the checksum by which a message on the forget topic knows a message of the examples, whose value is given.

@@ -16,60 +16,59 @@ const KindPlan wire.Kind = "plan"
 // Plan defines a run: everything that its weights depend on, except the examples in its spans. It is fixed when the run
 // begins, so a run is a bounded job even on a topic that never ends.
 type Plan struct {
-	Name  string         `json:"name"`  // of the pipeline
-	Spans coverage.Spans `json:"spans"` // of the examples topic
-	// Topic is the name of the examples topic if it is another pipeline's, which is only read.
+	Name  string         `json:"name"`  // name of the pipeline
+	Spans coverage.Spans `json:"spans"` // offsets of the examples topic
+	// Topic is the name of the examples topic, if it belongs to another pipeline. The run only reads it.
 	Topic string `json:"topic,omitempty"`
-	// Sources are the ingested sources that count, in the order of their seals. Messages without a source count if Foreign
-	// is set.
+	// Sources are the ingested sources that the run includes, in the order of their seals. Messages without a source are included if
+	// Foreign is set.
 	Sources []SourceSeal `json:"sources"`
-	Foreign bool         `json:"foreign"` // whether messages without a source count
-	// Removed are the names of sources, as [SourceName] has them, that were removed, if Foreign is set: so the run can say why it leaves
-	// out their messages. Removals after the plan do not change it.
+	Foreign bool         `json:"foreign"` // whether messages without a source are included
+	// Removed are the names of removed sources, in the format of [SourceName], if Foreign is set. The run reports their messages as left
+	// out for this reason. Removals after the plan do not change the list.
 	Removed []string `json:"removed,omitempty"`
-	// Forgotten are rows that count with weight 0: those that the run reads and, of a chain, those of the window.
+	// Forgotten are the rows with weight 0: those that the run reads and, in a chain, those of the window.
 	Forgotten coverage.Forgotten `json:"forgotten,omitempty"`
-	// Heeded is how much of the forget topic the plan heeds; absent: there was nothing.
+	// Heeded is the part of the forget topic that the plan applies; absent if the topic was empty.
 	Heeded *Heeded `json:"heeded,omitempty"`
-	// Expiring is what the spans leave out at the beginning of partitions, because retention may delete it before the run has ended.
+	// Expiring are the offsets that the spans exclude at the beginning of partitions because retention may delete them before the run ends.
 	Expiring coverage.Spans `json:"expiring,omitempty"`
-	// Outside is what else the spans leave out at the beginning and the end of partitions, because the configuration says so.
+	// Outside are the other offsets that the spans exclude at the beginning and end of partitions, as configured.
 	Outside coverage.Spans `json:"outside,omitempty"`
 
-	// Input says how files were read, so that predictions read files in the same way.
+	// Input records how files were read, so that predictions read files in the same way.
 	Input Input `json:"input"`
 
-	Classes []string `json:"classes,omitempty"` // empty: the survey finds them
-	// Targets are the names of the numbers that are predicted; none: labels are.
+	Classes []string `json:"classes,omitempty"` // empty: determined by the survey
+	// Targets are the names of the predicted numbers (regression); empty if labels are predicted.
 	Targets []string `json:"targets,omitempty"`
-	Labels  string   `json:"labels,omitempty"` // how many labels a row may have: several, or one if it is empty
-	// ClassWeight is by what the weights of training rows are multiplied, by their class: balanced, or a number for each
-	// of some labels; absent: by 1.
+	Labels  string   `json:"labels,omitempty"` // several if rows are multi-label; empty: one label per row
+	// ClassWeight is the factor of the weights of training rows, by class: balanced, or a number for each of some labels; absent: 1.
 	ClassWeight ClassWeight `json:"class_weight,omitzero"`
-	// Threshold is from which probability of the second of two classes on a row is given it; absent: the most probable class is given.
+	// Threshold is the minimum probability for predicting the second of two classes; absent: the most probable class is predicted.
 	Threshold    threshold.Rule `json:"threshold,omitzero"`
-	Augment      Augment        `json:"augment,omitzero"` // the rows that a run makes of each training row; absent: none
+	Augment      Augment        `json:"augment,omitzero"` // rows generated from each training row; absent: none
 	Missing      string         `json:"missing"`          // error | mean
-	Holdout      float64        `json:"holdout"`          // fraction of the training rows
-	Fold         examples.Fold  `json:"fold,omitzero"`    // of cross-validation, which is held out; absent: the rows are in none
+	Holdout      float64        `json:"holdout"`          // fraction of the training rows to hold out
+	Fold         examples.Fold  `json:"fold,omitzero"`    // held-out fold of cross-validation; absent: none
 	OnBadMessage string         `json:"on_bad_message"`   // quarantine | stop
-	Prepare      Prepare        `json:"prepare"`          // how raw features become inputs
-	Stages       []Stage        `json:"stages"`           // each with all defaults filled in
-	// Average is how many members the plan averages; 0: none. Stages are those of all members, one member after the other.
+	Prepare      Prepare        `json:"prepare"`          // preparation of raw features into inputs
+	Stages       []Stage        `json:"stages"`           // with all defaults filled in
+	// Average is the number of members that the plan averages; 0: none. Stages lists the stages of all members, one member after the other.
 	Average    int        `json:"average,omitempty"`
-	Intercept  bool       `json:"intercept"`       // whether the first block, or that of each member, ends with a constant feature
-	Seed       uint64     `json:"seed"`            // of all random draws
-	Segment    int64      `json:"segment"`         // messages, at least 1; see Span.Segments
-	Group      int        `json:"group,omitempty"` // partitions that are merged first; 0: coverage.GroupSize
+	Intercept  bool       `json:"intercept"`       // whether the first block of the run, or of each member, ends with a constant feature
+	Seed       uint64     `json:"seed"`            // seed of all random draws
+	Segment    int64      `json:"segment"`         // messages per segment, at least 1; see Span.Segments
+	Group      int        `json:"group,omitempty"` // partitions per group, merged before the groups; 0: coverage.GroupSize
 	Arithmetic Arithmetic `json:"arithmetic"`      // of the process that made the plan
-	Warm       *Warm      `json:"warm,omitempty"`  // nil: it starts from nothing
-	Chain      *Chain     `json:"chain,omitempty"` // nil: the run is of no chain of retraining
-	// Trigger says that a trigger submitted the plan, such as a timer: while it waits for other runs, a later plan of a trigger
+	Warm       *Warm      `json:"warm,omitempty"`  // version to start from; absent: none
+	Chain      *Chain     `json:"chain,omitempty"` // place in a chain of retraining; absent: none
+	// Trigger is true if a trigger such as a timer submitted the plan. While the plan waits for other runs, a later plan of a trigger
 	// replaces it.
 	Trigger bool `json:"trigger,omitempty"`
-	// Submission is a text that was drawn when the plan was made, so that two runs of the same content have different ids.
+	// Submission is a random text, drawn when the plan is made, so that two runs of the same content have different IDs.
 	Submission string `json:"submission"`
-	// Since says where to begin to read. The run's id does not depend on it.
+	// Since is where to begin to read. The run ID does not depend on it.
 	Since Since `json:"since"`
 }
 
@@ -82,51 +81,51 @@ const (
 // Since holds the end offsets of topics at the time when the plan was made, or when the run before it ended. No record of the run
 // precedes them.
 type Since struct {
-	// Plans is an offset of the plans topic that the plan comes after. An end does not have it.
+	// Plans is an offset of the plans topic before the plan. Absent in an end.
 	Plans      int64   `json:"plans,omitempty"`
 	Weights    int64   `json:"weights"`    // offset of the weights topic
-	Statistics []int64 `json:"statistics"` // by partition of the statistics topic
-	// Quarantine is an offset of the quarantine topic: messages before it tell the run nothing. Runs of a chain have it
-	// that go on from what the runs before have looked at. An end does not have it.
+	Statistics []int64 `json:"statistics"` // offsets of the statistics topic, by partition
+	// Quarantine is an offset of the quarantine topic: the run ignores earlier messages. Set for runs of a chain that continue from earlier
+	// runs. Absent in an end.
 	Quarantine int64 `json:"quarantine,omitempty"`
 }
 
 // Input configures how files of examples are read.
 type Input struct {
-	Format       string   `json:"format,omitempty"`        // empty: told by the file's content
-	Label        string   `json:"label,omitempty"`         // column of a table, such as a CSV file
-	Weight       string   `json:"weight,omitempty"`        // column of a table
-	LabelColumns []string `json:"label_columns,omitempty"` // columns of a table that have 1 in the rows with a label
-	Header       *bool    `json:"header,omitempty"`        // whether a CSV file has one; nil: told by its content
+	Format       string   `json:"format,omitempty"`        // empty: detected from the content
+	Label        string   `json:"label,omitempty"`         // label column of a table, such as a CSV file
+	Weight       string   `json:"weight,omitempty"`        // weight column of a table
+	LabelColumns []string `json:"label_columns,omitempty"` // label columns of a table: 1 in the rows that have the label
+	Header       *bool    `json:"header,omitempty"`        // whether a CSV file has a header; absent: detected from the content
 
-	Delimiter   string   `json:"delimiter,omitempty"`   // of a CSV file; empty: told by its content
-	Encoding    string   `json:"encoding,omitempty"`    // of files of text; empty: UTF-8
-	Use         []string `json:"use,omitempty"`         // columns of a table that become features; none: all that are not dropped
-	Drop        []string `json:"drop,omitempty"`        // columns of a table that are left out
-	Categorical []string `json:"categorical,omitempty"` // columns of words of a table
-	// parts of times that columns of a table become
+	Delimiter   string   `json:"delimiter,omitempty"`   // of a CSV file; empty: detected from the content
+	Encoding    string   `json:"encoding,omitempty"`    // of text files; empty: UTF-8
+	Use         []string `json:"use,omitempty"`         // feature columns of a table; empty: all that are not dropped
+	Drop        []string `json:"drop,omitempty"`        // columns of a table to exclude
+	Categorical []string `json:"categorical,omitempty"` // categorical columns of a table
+	// Times is by timestamp column of a table: the parts of the time that become features.
 	Times map[string][]string `json:"times,omitempty"`
 
-	MissingValues []string `json:"missing_values,omitempty"` // words that say that a value is missing; none: the usual ones
-	// shape of the images that the examples are; zero: they are none, or the messages say it
+	MissingValues []string `json:"missing_values,omitempty"` // words that mean a missing value; empty: the defaults
+	// shape of the images in the examples; zeros: no images, or the messages give the shape
 	Image examples.Image `json:"image,omitzero"`
 
-	Text string `json:"text,omitempty"` // column of texts of a table, whose words are counted
-	// how many columns the words are hashed to, or the most that they may have; 0 without texts
+	Text string `json:"text,omitempty"` // text column of a table, whose words are counted
+	// number of columns that words are hashed to, or maximum size of the vocabulary; 0 without text
 	WordColumns int `json:"word_columns,omitempty"`
-	WordPhrases int `json:"word_phrases,omitempty"` // the most words that count together; 0 without texts
+	WordPhrases int `json:"word_phrases,omitempty"` // maximum number of words in a phrase; 0 without text
 
-	// the words and phrases that count, in the order of their columns; none: all do, and a hash gives their columns
+	// counted words and phrases, in column order; empty: all are counted, in hashed columns
 	Vocabulary []string `json:"vocabulary,omitempty"`
-	// how categorical columns become columns of sparse rows; none: they have columns of their own
+	// hashing of categorical columns into columns of sparse rows; absent: they have columns of their own
 	Hash *Hash `json:"hash,omitempty"`
-	// the index of the first column of sparse rows that were made dense; none: they are as they were
+	// index of the first column of sparse rows that were made dense; absent: rows were not converted
 	FirstIndex *int64 `json:"first_index,omitempty"`
 }
 
 // Hash says how the words of categorical columns become columns of sparse rows: by a hash, to so many columns for all of them.
 type Hash struct {
-	Columns int        `json:"columns"`         // that all words are hashed to
+	Columns int        `json:"columns"`         // number of columns that all words are hashed to
 	Cross   [][]string `json:"cross,omitempty"` // lists of columns whose words are also hashed together
 }
 
@@ -166,17 +165,17 @@ func (p *Plan) Prepares() bool { return p.Warm == nil }
 // Warm names the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
 // stages begin with the version's weights.
 type Warm struct {
-	Run      string      `json:"run"`      // of the version
-	Manifest wire.Digest `json:"manifest"` // of the version's manifest
+	Run      string      `json:"run"`      // run that made the version
+	Manifest wire.Digest `json:"manifest"` // digest of the version's manifest
 }
 
 // Arithmetic is what the bits of a sum depend on, besides its terms.
 type Arithmetic struct {
 	Numerics  string `json:"numerics"`      // revision of the numeric code
-	Processor string `json:"processor"`     // its architecture, as amd64
-	BLAS      string `json:"blas"`          // its name, version and core type
-	Vector    string `json:"vector"`        // the vector instructions, as avx512
-	Any       bool   `json:"any,omitempty"` // any processor, BLAS and vector instructions may work on the run
+	Processor string `json:"processor"`     // architecture, such as amd64
+	BLAS      string `json:"blas"`          // name, version and core type
+	Vector    string `json:"vector"`        // vector instructions, such as avx512
+	Any       bool   `json:"any,omitempty"` // allows workers with any processor, BLAS and vector instructions
 }
 
 // Admits reports whether a process with the arithmetic here may work on a run whose plan has the arithmetic a.

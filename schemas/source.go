@@ -14,18 +14,18 @@ const KindSource wire.Kind = "source"
 // Attempt and its number, the sequence: see [Origin]. Sequence s is in partition s mod Partitions.
 type SourceSeal struct {
 	ID         string         `json:"id"`              // digest of the source's content
-	Attempt    string         `json:"attempt"`         // tells this ingest from an interrupted one of the same source
-	Files      []string       `json:"files,omitempty"` // as they were called, without their folders; a plan does not have them
-	Split      string         `json:"split"`           // of its rows
-	Partitions int            `json:"partitions"`      // of the examples topic
-	Messages   int64          `json:"messages"`        // their number
-	Rows       int64          `json:"rows"`            // their number
-	Spans      coverage.Spans `json:"spans"`           // of the offsets of its messages
-	// Content is the digest of the file's bytes when it was ingested, if the source is of one file. A file that has grown since begins with
-	// them. A plan does not have it.
+	Attempt    string         `json:"attempt"`         // distinguishes this ingest from an interrupted one of the same source
+	Files      []string       `json:"files,omitempty"` // file names, without folders; absent in plans
+	Split      string         `json:"split"`           // split of the rows
+	Partitions int            `json:"partitions"`      // number of partitions of the examples topic
+	Messages   int64          `json:"messages"`        // number of messages
+	Rows       int64          `json:"rows"`            // number of rows
+	Spans      coverage.Spans `json:"spans"`           // offsets of the messages
+	// Content is the digest of the file's bytes at the time of the ingest, if the source is a single file. If the file has grown since, it
+	// begins with these bytes. Absent in plans.
 	Content wire.Digest `json:"content,omitempty"`
-	Bytes   int64       `json:"bytes,omitempty"` // the number of these bytes
-	After   int64       `json:"after,omitempty"` // first rows of the file that other sources have: those it had before it grew
+	Bytes   int64       `json:"bytes,omitempty"` // number of these bytes
+	After   int64       `json:"after,omitempty"` // leading rows of the file that belong to other sources: those before it grew
 }
 
 // InPlan returns the seal as a plan has it, without what says which file it is.

@@ -8,11 +8,11 @@ import (
 
 // ForgottenRows are rows of the examples topic: all rows of the messages in a span, or some of one message.
 type ForgottenRows struct {
-	Partition int   `json:"partition"`       // its number
-	From      int64 `json:"from"`            // the offset of the first message
-	To        int64 `json:"to"`              // the offset after the last
-	First     int   `json:"first,omitempty"` // of one message, the first row
-	End       int   `json:"end,omitempty"`   // of one message, the row after the last; 0: all rows of all messages
+	Partition int   `json:"partition"`       // partition number
+	From      int64 `json:"from"`            // offset of the first message
+	To        int64 `json:"to"`              // offset after the last message
+	First     int   `json:"first,omitempty"` // single message: first row
+	End       int   `json:"end,omitempty"`   // single message: row after the last; 0: all rows of all messages
 }
 
 // Span returns the span of the messages.

@@ -46,8 +46,8 @@ func ParseSplit(name string) (Split, error) {
 
 // Fold is a part of the training rows: that with a number, from 0, of so many. Each row is in one of them. The zero value is no part.
 type Fold struct {
-	Number int `json:"number"` // from 0
-	Of     int `json:"of"`     // folds
+	Number int `json:"number"` // number of the fold, from 0
+	Of     int `json:"of"`     // number of folds
 }
 
 // Has reports whether a row is in the fold: as a fraction of 2^64, its hash is at least Number/Of, and less than (Number+1)/Of.
