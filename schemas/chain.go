@@ -9,69 +9,71 @@ import (
 
 // Chain is the place of a run in a chain of retraining, in which each run continues from the previous version.
 type Chain struct {
-	Number  int   `json:"number"`           // of the run in its chain: 1, 2, …
-	Parent  *Warm `json:"parent,omitempty"` // the version before it; nil for the first
-	Attempt int   `json:"attempt"`          // counts the runs with this parent that failed before this one
-	// Update lists what an update visits; nil: a full run, which refits all stages to the whole window.
+	Number  int   `json:"number"`           // number of the run in its chain: 1, 2, …
+	Parent  *Warm `json:"parent,omitempty"` // previous version; absent for the first run
+	Attempt int   `json:"attempt"`          // number of failed runs with this parent before this one
+	// Update lists what an update visits; absent for a full run, which refits all stages to the whole window.
 	Update *Update `json:"update,omitempty"`
-	// Increments are the parts of the window of a full run, in order. Those of an update are in Update.
+	// Increments are the increments in the window of a full run, in order. For an update they are in Update.
 	Increments []coverage.Increment `json:"increments,omitempty"`
-	// Times has the time of the newest message of each increment of a full run.
+	// Times are the times of the newest messages of the increments of a full run.
 	Times []coverage.IncrementTime `json:"times,omitempty"`
-	// Ends is by partition the offset after the last that the runs before have looked at. Only a full run has it: an update goes on from a
-	// window, which says it.
+	// Ends is by partition the offset after the last that earlier runs processed. Only a full run has it: an update continues from a
+	// window, which has these offsets.
 	Ends []int64 `json:"ends,omitempty"`
-	// Begins is where each partition of the examples began when it was first seen: cuts go round the partitions by the distance from
-	// there.
+	// Begins is by partition the offset at which the examples began when the partition was first seen. Cuts take the partitions in turn, by
+	// distance from these offsets.
 	Begins []int64 `json:"begins"`
-	// From is the time of the oldest message of the new rows, in milliseconds since 1970.
+	// From is the timestamp of the oldest message with new rows, in milliseconds since 1970.
 	From int64 `json:"from,omitempty"`
-	// Until is the time of the newest message of the new rows, in milliseconds since 1970.
+	// Until is the timestamp of the newest message with new rows, in milliseconds since 1970.
 	Until int64 `json:"until,omitempty"`
-	// Gate says when subscribers get the version; nil: always.
+	// Gate is the condition for offering the version to subscribers; absent: it is always offered.
 	Gate *Gate `json:"gate,omitempty"`
-	// Open says that the classes were found, so more may come: rows of other labels are left out, and counted, until they are enough.
+	// Open is true if the survey determined the classes, so that more may appear: rows with other labels are left out and counted until
+	// there are enough of them.
 	Open bool `json:"open,omitempty"`
-	// Merge has pairs of increments, by their numbers: those of the second, and of others that it was merged with before, follow those of the
-	// first in the window. Their terms are added up. From then on they are visited together, and leave together.
+	// Merge lists pairs of increments by number. The second increment, with those already merged with it, follows the first in the window,
+	// and their terms are added. From then on they are visited together and leave together.
 	Merge [][2]int `json:"merge,omitempty"`
-	// Join has numbers of increments that are neighbours in the window, and have the same terms once the pairs of Merge
-	// have: from then on they are one increment, with the number of the first.
+	// Join lists the numbers of increments that are adjacent in the window and share terms once Merge is applied. They become one
+	// increment, with the number of the first.
 	Join [][]int `json:"join,omitempty"`
-	// Made is when the plan was made, by its maker's clock, in milliseconds since 1970. Messages that say they are of a later time count as
-	// of this one.
+	// Made is the creation time of the plan by its maker's clock, in milliseconds since 1970. Later message timestamps are treated as this
+	// time.
 	Made int64 `json:"made,omitempty"`
-	// Marks are the last messages that the runs up to this one have looked at, one of a partition, in order.
+	// Marks are the last messages that runs up to this one processed, one per partition, in order.
 	Marks []coverage.Mark `json:"marks,omitempty"`
-	// Lost are offsets that the log has deleted since the run before, and that no run of the chain has looked at.
+	// Lost are the offsets that the log deleted since the previous run and that no run of the chain processed.
 	Lost coverage.Spans `json:"lost,omitempty"`
-	// Had is how many rows that are not forgotten the window had before a full run over what the log still holds of it; 0: it holds all of
-	// it.
+	// Had is the number of rows in the window, excluding forgotten rows, before a full run over the part that the log still has; 0: the log
+	// has the whole window.
 	Had int64 `json:"had,omitempty"`
-	// AtLeast is how many rows a version must have learnt to be offered without the gate's word; 0: any number. It is set when rows have left
-	// the window that no setting of the window or of the log lets go.
+	// AtLeast is the number of rows that a version must be trained on to be offered without passing the gate; 0: any number. It is set when
+	// rows left the window for a reason other than the settings of the window or of the log.
 	AtLeast int64 `json:"at_least,omitempty"`
-	// Progress is how far sources were counted by the runs before: those of the plan, or in a full run all that may still come.
+	// Progress is the position up to which earlier runs counted each source: the sources of the plan, or in a full run all whose messages
+	// may still arrive.
 	Progress []SourceProgress `json:"progress,omitempty"`
 }
 
 // Update lists what a run that continues from a version visits, besides the new rows in the spans of its plan.
 type Update struct {
-	// visits to each stage; one more if the last step is not accepted, and in the last stage one with the final weights if
-	// the gate has rows
+	// Passes is the number of visits to each stage. There is one more if the last step is not accepted, and in the last stage one with the
+	// final weights if the gate has rows.
 	Passes  int                  `json:"passes"`
-	Decay   float64              `json:"decay"`             // what the weights of all earlier increments are multiplied by
-	Refresh []coverage.Increment `json:"refresh,omitempty"` // visited again, those longest unvisited first
-	Leave   []coverage.Increment `json:"leave,omitempty"`   // that leave the window
-	// Forget are those of Refresh that have forgotten rows which the version before has learnt: their share of S leaves as it was, and
-	// comes back as it is without these rows.
+	Decay   float64              `json:"decay"`             // factor of the weights of all earlier increments
+	Refresh []coverage.Increment `json:"refresh,omitempty"` // revisited increments, least recently visited first
+	Leave   []coverage.Increment `json:"leave,omitempty"`   // increments that leave the window
+	// Forget are the increments of Refresh with forgotten rows that the previous version was trained on: their share of S is subtracted as
+	// it was, and added without these rows.
 	Forget []coverage.Increment `json:"forget,omitempty"`
-	// Sparse says that the examples are sparse: the sums are of the columns that occur, and what leaves is read from the state topic, not from
-	// the log.
+	// Sparse is true if the examples are sparse: sums contain only the columns that occur, and terms that leave are read from the state
+	// topic, not from the log.
 	Sparse bool `json:"sparse,omitempty"`
-	// Rows says that workers may send sparse rows in place of their sums: the survey's result says whether they do.
+	// Rows is true if workers may send sparse rows instead of their sums: the survey result says whether they do.
 	Rows bool `json:"rows,omitempty"`
-	// Restart says that nothing of the sums before stays: the stream has changed, and what is visited is all that the window has.
+	// Restart is true if all earlier sums are discarded: the stream has changed, and the window is only what the update visits.
 	Restart bool `json:"restart,omitempty"`
 }
 
@@ -164,9 +166,9 @@ func (c *Chain) Newest() int {
 
 // SourceProgress says how far a source was counted.
 type SourceProgress struct {
-	Source  string  `json:"source"`  // its ID
-	Attempt string  `json:"attempt"` // of its ingest
-	Next    []int64 `json:"next"`    // by partition: the first sequence that was not counted
+	Source  string  `json:"source"`  // source ID
+	Attempt string  `json:"attempt"` // attempt of the ingest
+	Next    []int64 `json:"next"`    // by partition: first sequence that was not counted
 }
 
 // Added returns the spans that a run adds to those that the runs of its chain before it have looked at.

@@ -10,7 +10,7 @@ const KindClaim wire.Kind = "claim"
 // Claim reports that a worker surveys examples of a run, so the run is not given up. A worker repeats it, as a survey may take long before
 // there is a record of it.
 type Claim struct {
-	Run string `json:"run"` // id of the run
+	Run string `json:"run"` // run ID
 }
 
 // Message encodes the claim for the statistics topic.

@@ -18,13 +18,13 @@ const (
 
 // End describes the end of a run.
 type End struct {
-	Run    string `json:"run"`              // id of the run
+	Run    string `json:"run"`              // run ID
 	State  string `json:"state"`            // Done, Failed or Cancelled
-	Reason string `json:"reason,omitempty"` // why it failed or was cancelled
-	// Source is a source that lacks messages, as [SourceName] has it; empty for other reasons. Its seal, if it stands before this
-	// end, no longer counts, so the source is ingested again.
+	Reason string `json:"reason,omitempty"` // why the run failed or was cancelled
+	// Source is the name of a source with missing messages, in the format of [SourceName]; empty for other reasons. If its seal precedes
+	// this end, the seal is void and the source is ingested again.
 	Source string `json:"source,omitempty"`
-	// Version is the place of the run's version on the versions topic; nil: no version.
+	// Version is the place of the run's version on the versions topic; absent: no version.
 	Version *Place `json:"version,omitempty"`
 	// Since holds the end offsets of topics when the run ended: the next run's records begin there.
 	Since Since `json:"since"`

@@ -12,15 +12,16 @@ const KindFailure wire.Kind = "failure"
 // Failure is a worker's report that it can't make the due visit, because of wrong or missing messages on the topics. It
 // ends the run if no other worker can either: one that has the rows in memory can.
 type Failure struct {
-	Run    string      `json:"run"`    // id of the run
-	Parent wire.Digest `json:"parent"` // of the records of the visit; a failure of another visit than the one that is due does not count
-	// Partitions are those of the examples topic that the worker does not visit, ascending.
-	Partitions []int  `json:"partitions"`
-	Source     string `json:"source,omitempty"` // the source, as [SourceName] has it, that lacks messages; empty: the failure is another
-	// Expired says that the weights of the run have expired that the visit depends on, so that the worker can't know which
-	// is due. Then Parent does not matter.
+	Run    string      `json:"run"`    // run ID
+	Parent wire.Digest `json:"parent"` // parent of the visit's records; a failure of a visit that is not due is ignored
+	// Partitions are the partitions of the examples topic that the worker does not visit, ascending.
+	Partitions []int `json:"partitions"`
+	// name of the source with missing messages, in the format of [SourceName]; empty for other failures
+	Source string `json:"source,omitempty"`
+	// Expired is true if weights that the visit depends on have expired, so that the worker can't know which visit is due. Parent is then
+	// ignored.
 	Expired bool   `json:"expired,omitempty"`
-	Reason  string `json:"reason"` // for people
+	Reason  string `json:"reason"` // human-readable reason
 }
 
 // Message encodes the failure for the statistics topic.

@@ -12,7 +12,7 @@ import (
 type Gate struct {
 	Split   string  `json:"split"`   // holdout or test
 	Margin  float64 `json:"margin"`  // maximum excess of the mean loss over that of the offered version
-	Offered Warm    `json:"offered"` // the newest version that is offered
+	Offered Warm    `json:"offered"` // newest offered version
 }
 
 // Margin returns the margin of the gate; 0 without one.

@@ -48,13 +48,14 @@ func (r *ChainedRun) Before(c *Chain) bool {
 
 // Place is the position of the messages of a run's plan or version on a topic. Other messages may be between them.
 type Place struct {
-	Run     string `json:"run"`               // id of the run
-	Version int    `json:"version,omitempty"` // its number; 0 for a plan
-	From    int64  `json:"from"`              // the first offset
-	To      int64  `json:"to"`                // the offset after the last
-	// Since says where the run of a plan begins to read, which may be later than the plan says; nil for a version.
+	Run     string `json:"run"`               // run ID
+	Version int    `json:"version,omitempty"` // version number; 0 for a plan
+	From    int64  `json:"from"`              // first offset
+	To      int64  `json:"to"`                // offset after the last
+	// Since is where the run of a plan begins to read, which may be later than the plan says; absent for a version.
 	Since *Since `json:"since,omitempty"`
-	// Withheld says that the version is not offered: subscribers get it only by its number or its run, or while it is pinned. See [Gate].
+	// Withheld is true if the version is not offered: subscribers get it only by version number or run ID, or while it is pinned. See
+	// [Gate].
 	Withheld bool `json:"withheld,omitempty"`
 	// Manifest is the offset at which a version's manifest begins; 0 for a plan.
 	Manifest int64 `json:"manifest,omitempty"`

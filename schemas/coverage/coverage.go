@@ -11,9 +11,9 @@ import (
 
 // Coverage describes the messages that a sum includes. The zero value covers nothing.
 type Coverage struct {
-	Spans    Spans `json:"spans"`    // of the examples topic
-	Messages int64 `json:"messages"` // accepted messages
-	Rows     int64 `json:"rows"`     // of the accepted messages
+	Spans    Spans `json:"spans"`    // offsets of the examples topic
+	Messages int64 `json:"messages"` // number of accepted messages
+	Rows     int64 `json:"rows"`     // number of rows in accepted messages
 	// Checksum is the sum of the hashes of all accepted messages, modulo 2^64. It does not depend on their order.
 	Checksum uint64 `json:"checksum"`
 }

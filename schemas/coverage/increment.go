@@ -14,18 +14,18 @@ const (
 
 // Increment describes the examples that one run of a chain added.
 type Increment struct {
-	Number int     `json:"number"` // of that run in the chain
-	Weight float64 `json:"weight"` // w: what decay has made of 1
-	// Covered is what counts of the increment, of each partition in order. In a full run only the spans are known. There are several of a
-	// partition where messages between them came with another increment: those of a source that was sealed late.
+	Number int     `json:"number"` // number of the run that added it
+	Weight float64 `json:"weight"` // w: 1, reduced by decay
+	// Covered is the accepted messages of the increment, by partition in order. In a full run only the spans are known. A partition has
+	// several entries if messages between them came with another increment: those of a source that was sealed late.
 	Covered []Coverage `json:"covered"`
-	// Skipped are messages in the spans that do not count.
+	// Skipped are the messages in the spans that are not included.
 	Skipped Spans `json:"skipped,omitempty"`
-	// Uncounted says that only the spans are known: the record of what counts in them is gone, so a full run decides that again.
+	// Uncounted is true if only the spans are known: the record of the accepted messages is gone, so a full run determines them again.
 	Uncounted bool `json:"uncounted,omitempty"`
-	// Forgotten is how many of the rows of Covered weigh nothing, as they were forgotten.
+	// Forgotten is the number of rows in Covered with weight 0, because they were forgotten.
 	Forgotten int64 `json:"forgotten,omitempty"`
-	// Joined is how many increments were joined to make it. 0: it is one.
+	// Joined is the number of increments that were joined into this one; 0: a single increment.
 	Joined int `json:"joined,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (c *Increment) Size() int { return max(c.Joined, 1) }
 
 // IncrementTime is the time of the newest message of an increment.
 type IncrementTime struct {
-	Number int   `json:"number"` // of the increment
+	Number int   `json:"number"` // increment number
 	Until  int64 `json:"until"`  // milliseconds since 1970
 }
 

@@ -3,9 +3,9 @@ package coverage
 // Mark is the last message of a partition that a chain has looked at. An offset alone proves nothing: after a topic was
 // truncated or recreated, another message may have it.
 type Mark struct {
-	Partition int    `json:"partition"` // its number
-	Offset    int64  `json:"offset"`    // of the message
-	Checksum  string `json:"checksum"`  // of its value and its time, as MessageChecksum has it
+	Partition int    `json:"partition"` // partition number
+	Offset    int64  `json:"offset"`    // message offset
+	Checksum  string `json:"checksum"`  // of the message's value and timestamp, as computed by MessageChecksum
 }
 
 // Marks returns the marks of a chain after a run that has looked at more messages: of each partition the mark with the
