@@ -14,10 +14,10 @@ const KindDivision wire.Kind = "division"
 // before and after partitions were added divide it in one way. Of several of an attempt the first on the topic counts.
 // No two have the same key, as compaction would keep the last.
 type Division struct {
-	Topic      string `json:"topic"`      // that is followed
-	Attempt    int    `json:"attempt"`    // to read the topic: see [Origin]
-	Partitions int    `json:"partitions"` // of the examples
-	Writer     string `json:"writer"`     // unique to each division
+	Topic      string `json:"topic"`      // followed topic
+	Attempt    int    `json:"attempt"`    // attempt to read the topic: see [Origin]
+	Partitions int    `json:"partitions"` // number of partitions of the examples
+	Writer     string `json:"writer"`     // unique for each division
 }
 
 // Message encodes the division for the plans topic.

@@ -14,12 +14,13 @@ const KindForget wire.Kind = "forget"
 // Forget excludes rows of the examples topic from all future training. It is never changed or revoked.
 type Forget struct {
 	Rows coverage.Forgotten `json:"rows,omitempty"` // in order
-	// Source is the id of the ingested source of these rows, which is not ingested again. Empty: the rows are of no single source.
+	// Source is the ID of the ingested source of these rows, which is not ingested again. Empty: the rows do not belong to a single source.
 	Source string `json:"source,omitempty"`
-	// Checksums are those of the messages at the offsets of Rows, in their order, as [ForgetChecksum] has them; empty at
-	// an offset without a message. The rows are those of these messages alone. None: of whatever messages are there.
+	// Checksums are the checksums of the messages at the offsets of Rows, in the same order, as computed by [ForgetChecksum]; empty at an
+	// offset without a message. Only rows of messages with these checksums are forgotten. Absent: rows of all messages at these offsets are
+	// forgotten.
 	Checksums []string `json:"checksums,omitempty"`
-	// Lost is what versions have heeded that this topic has lost: with this message an operator has decided to go on without it.
+	// Lost is what versions have applied and this topic has lost since. An operator writes it to continue without the lost messages.
 	Lost *Heeded `json:"lost,omitempty"`
 }
 

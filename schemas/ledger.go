@@ -13,31 +13,32 @@ const KindLedger wire.Kind = "ledger"
 // Ledger is the state of the plans topic before an offset. So a reader begins with the
 // latest ledger, and does not read the messages before it.
 type Ledger struct {
-	Before     int64        `json:"before"`     // the offset
-	Unfinished []Place      `json:"unfinished"` // plans without an end, in their order
-	Sources    []SourceSeal `json:"sources"`    // seals that count, in their order
-	// Removed are the seals of sources that were removed, in the order of their removals.
+	Before     int64        `json:"before"`     // offset that ends the summarised messages, exclusive
+	Unfinished []Place      `json:"unfinished"` // plans without an end, in order
+	Sources    []SourceSeal `json:"sources"`    // seals in effect, in order
+	// Removed are the seals of removed sources, in the order of the removals.
 	Removed    []SourceSeal `json:"removed,omitempty"`
-	Incomplete []string     `json:"incomplete"` // sources, as [SourceName] has them, that were sealed but lack messages
-	Versions   []Place      `json:"versions"`   // that are not removed, in the order of their numbers
-	Highest    int          `json:"highest"`    // the highest number of a version, removed or not; 0: no version
-	// Pinned is the id of the run whose version is pinned: see [Pin].
+	Incomplete []string     `json:"incomplete"` // sealed sources with missing messages, in the format of [SourceName]
+	Versions   []Place      `json:"versions"`   // versions that are not removed, by number
+	Highest    int          `json:"highest"`    // highest version number, including removed versions; 0: no version
+	// Pinned is the ID of the run whose version is pinned: see [Pin].
 	Pinned string `json:"pinned,omitempty"`
-	// Divisions are those that count of topics that ingest follows: of each the one of the last attempt to read it.
+	// Divisions are the divisions in effect of followed topics: for each topic, that of the last attempt to read it.
 	Divisions []Division `json:"divisions,omitempty"`
-	// Chained is the run of a chain whose plan counted last, ended or not; nil: there is none.
+	// Chained is the run of a chain whose plan took effect last, ended or not; absent: none.
 	Chained *ChainedRun `json:"chained,omitempty"`
-	Swept   int64       `json:"swept"` // offset on the plans topic: what does not count before it has tombstones
-	// VersionsSwept is an offset on the versions topic: what is of no version before it has tombstones.
+	Swept   int64       `json:"swept"` // offset of the plans topic: obsolete messages before it have tombstones
+	// VersionsSwept is an offset of the versions topic: messages before it that belong to no version have tombstones.
 	VersionsSwept int64 `json:"versions_swept"`
 }
 
 // ChainedRun names a run of a chain, and its turn.
 type ChainedRun struct {
-	Run     string `json:"run"`     // its id
-	Number  int    `json:"number"`  // of the run in its chain
+	Run     string `json:"run"`     // run ID
+	Number  int    `json:"number"`  // number of the run in its chain
 	Attempt int    `json:"attempt"` // see [Chain]
-	// Parent is the id of the run that it goes on from: until it is done, that has made the newest version of the chain. Empty for the first.
+	// Parent is the ID of the run that it continues from. Until this run is done, that run made the newest version of the chain. Empty for
+	// the first run.
 	Parent string `json:"parent,omitempty"`
 }
 

@@ -15,38 +15,38 @@ const KindManifest wire.Kind = "manifest"
 
 // Manifest describes a finished version. It is published last, so a version with a manifest is complete.
 type Manifest struct {
-	Name    string   `json:"name"`    // of the pipeline
+	Name    string   `json:"name"`    // name of the pipeline
 	Version int      `json:"version"` // 1, 2, … in the order of the runs
-	Run     string   `json:"run"`     // id of the run that made it
-	Plan    *Plan    `json:"plan"`    // of that run
-	Labels  []string `json:"labels"`  // the classes, in order
-	// LabelType says that the labels are whole numbers: clients answer with numbers.
+	Run     string   `json:"run"`     // ID of the run that made it
+	Plan    *Plan    `json:"plan"`    // plan of that run
+	Labels  []string `json:"labels"`  // class labels, in order
+	// LabelType is set if the labels are integers: clients return numbers.
 	LabelType examples.LabelType `json:"label_type,omitempty"`
-	Columns   examples.Columns   `json:"columns,omitempty"` // of the table that the features are of; none: not known
-	Rows      map[string]int64   `json:"rows"`              // labelled rows of each split, by its name
-	Prepare   wire.Digest        `json:"prepare"`           // of the survey's result
+	Columns   examples.Columns   `json:"columns,omitempty"` // table columns of the features; absent: unknown
+	Rows      map[string]int64   `json:"rows"`              // labelled rows by split name
+	Prepare   wire.Digest        `json:"prepare"`           // digest of the survey result
 	Blocks    []BlockDigest      `json:"blocks"`            // in the order of the stages
-	// Threshold is from which probability of the second of two classes on a row is given it.
+	// Threshold is the minimum probability for predicting the second of two classes.
 	Threshold float64 `json:"threshold,omitempty"`
-	// Thresholds are those of a version of several labels a row.
+	// Thresholds are the thresholds of a multi-label version.
 	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"`
-	Metrics       map[string]float64     `json:"metrics"`               // of the final predictions, by name
+	Metrics       map[string]float64     `json:"metrics"`               // metrics of the final predictions, by name
 	WeightsDigest wire.Digest            `json:"weights_digest"`        // see [WeightsDigest]
-	Window        *StatePlace            `json:"window,omitempty"`      // of a run of a chain: where its window is on the state topic
-	WindowRows    int64                  `json:"window_rows,omitempty"` // of a run of a chain: rows of its window, without forgotten ones
-	// PlansFrom is an offset of the plans topic that the plans come after from which a version of a chain can be made again: the plan of
-	// its last full run, and those of the updates since. 0 for a version of no chain.
+	Window        *StatePlace            `json:"window,omitempty"`      // chain: place of the window on the state topic
+	WindowRows    int64                  `json:"window_rows,omitempty"` // chain: rows of the window, excluding forgotten rows
+	// PlansFrom is an offset of the plans topic before all plans from which a version of a chain can be rebuilt: the plan of its last full
+	// run, and those of the updates since. 0 for a version outside a chain.
 	PlansFrom int64 `json:"plans_from,omitempty"`
 }
 
 // BlockDigest names the final weights record of a stage.
 type BlockDigest struct {
-	Stage     int         `json:"stage"`               // its number, from 0
-	Visit     int         `json:"visit"`               // of that record
-	Passes    int         `json:"links,omitempty"`     // of a learnt link: how many passes count; 0 for other links
-	Ridge     Ridge       `json:"ridge,omitempty"`     // that the solver has chosen; 0 if the plan has it
-	Digest    wire.Digest `json:"digest"`              // of that record
-	Structure wire.Digest `json:"structure,omitempty"` // of the record of the stage's trees; "": it has none
+	Stage     int         `json:"stage"`               // stage number, from 0
+	Visit     int         `json:"visit"`               // visit of the final weights record
+	Passes    int         `json:"links,omitempty"`     // learnt link: number of passes that count; 0 for other links
+	Ridge     Ridge       `json:"ridge,omitempty"`     // ridge chosen by the solver; 0 if the plan sets it
+	Digest    wire.Digest `json:"digest"`              // digest of the final weights record
+	Structure wire.Digest `json:"structure,omitempty"` // digest of the record of the stage's trees; "": none
 }
 
 // Digest returns the digest of the manifest, without where the window of a chain is: two solvers of a run may each have written it.

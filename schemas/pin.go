@@ -13,8 +13,8 @@ const PinKey = "pin"
 // Pin is the version that subscribers get as the latest, until the next pin. The zero value pins none: subscribers
 // then get the offered version with the highest number. A pin of a removed version has the same effect.
 type Pin struct {
-	Run     string `json:"run"`     // id of the run that made the version; empty: none is pinned
-	Version int    `json:"version"` // its number; 0: none is pinned
+	Run     string `json:"run"`     // ID of the run that made the version; empty: no version is pinned
+	Version int    `json:"version"` // version number; 0: no version is pinned
 }
 
 // Message encodes the pin for the plans topic.

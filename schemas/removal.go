@@ -9,8 +9,8 @@ const KindRemoval wire.Kind = "removal"
 
 // Removal reports that a version was removed: tombstones of its messages are on the versions topic.
 type Removal struct {
-	Run     string `json:"run"`     // id of the run
-	Version int    `json:"version"` // its number
+	Run     string `json:"run"`     // run ID
+	Version int    `json:"version"` // version number
 }
 
 // Message encodes the removal for the plans topic.

@@ -11,7 +11,7 @@ const KindSourceRemoval wire.Kind = "source-removal"
 // of the source's seal, so compaction keeps whichever of the two came last, and that one counts. It has all of the seal, as ingest
 // writes the seal again to bring the source back.
 type SourceRemoval struct {
-	Seal SourceSeal `json:"seal"` // of the source
+	Seal SourceSeal `json:"seal"` // seal of the source
 }
 
 // Message encodes the removal for the plans topic.

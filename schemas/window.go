@@ -14,37 +14,36 @@ const KindWindow wire.Kind = "window"
 
 // Window is what a chain of retraining knows after a run: what the next run goes on from, beside the sums. It is on the state topic.
 type Window struct {
-	Run        string            `json:"run"`              // id of the run
-	Chain      *Chain            `json:"chain"`            // of the run's plan
+	Run        string            `json:"run"`              // run ID
+	Chain      *Chain            `json:"chain"`            // chain of the run's plan
 	Full       int               `json:"full"`             // number of the last full run in the chain
 	FullRows   int64             `json:"full_rows"`        // rows of the window at that run
-	Ends       []int64           `json:"ends"`             // by partition: the offset after the last that was looked at
+	Ends       []int64           `json:"ends"`             // by partition: the offset after the last processed one
 	Sparse     bool              `json:"sparse,omitempty"` // see [Update.Sparse]
-	Stages     int               `json:"stages"`           // whose sums and terms are on the state topic
-	TermsSize  int64             `json:"terms_size"`       // bytes of the terms of an increment, of all stages
+	Stages     int               `json:"stages"`           // number of stages with sums and terms on the state topic
+	TermsSize  int64             `json:"terms_size"`       // bytes of the terms of an increment, for all stages
 	GramsSize  int64             `json:"grams_size"`       // bytes of the Gram matrices of all stages
-	Increments []WindowIncrement `json:"increments"`       // in the order in which they came
-	// Bases are earlier windows on the state topic. If there are any, Increments has what has changed since the last of them, which itself
-	// may be a change of the one before; the first has all increments. See [Window.ChangesOf].
+	Increments []WindowIncrement `json:"increments"`       // in the order of arrival
+	// Bases are the earlier windows on the state topic that this one is based on. If there are any, Increments has only the changes since
+	// the last of them, which may itself contain changes to the one before; the first has all increments. See [Window.ChangesOf].
 	Bases []StatePlace `json:"bases,omitempty"`
-	Left  []int        `json:"left,omitempty"` // numbers of the increments that have left since the last of Bases
-	// Errors are sums of the errors of messages before they were learnt, oldest first: what a detector of changes goes on from.
+	Left  []int        `json:"left,omitempty"` // numbers of the increments that left since the last base
+	// Errors are the sums of the prequential errors of messages, oldest first: the state of the drift detector.
 	Errors []ErrorSum `json:"errors,omitempty"`
-	// Rejected counts the versions that were withheld since the last one that subscribers have got.
+	// Rejected counts the versions withheld since the last version that subscribers got.
 	Rejected int `json:"rejected,omitempty"`
-	// AtLeast is [Chain.AtLeast] of the run, if that withheld the version.
+	// [Chain.AtLeast] of the run, if the version was withheld because of it
 	AtLeast int64 `json:"at_least,omitempty"`
-	// Changed says that the stream has changed, and is the number of the first increment that has the new stream; 0: it has not.
+	// Changed is the number of the first increment of the new stream, if the stream has changed; 0: it has not.
 	Changed int `json:"changed,omitempty"`
-	// MostlyBad are the messages with the new rows of the run, if most of them can't be used.
+	// MostlyBad counts the messages with the new rows of the run, if most of them are unusable.
 	MostlyBad *coverage.BadMessages `json:"mostly_bad,omitempty"`
-	Unknown   []examples.LabelRows  `json:"unknown,omitempty"`  // rows of labels that are no class
-	Progress  []SourceProgress      `json:"progress,omitempty"` // of the sources
-	// Moments are where the sums of the stages are on the state topic: those of the run itself, which have all but the Gram matrix, and
-	// those of the last run that has the Gram matrix too, from which the Gram matrices of the runs since are added up.
+	Unknown   []examples.LabelRows  `json:"unknown,omitempty"`  // rows whose labels are not classes
+	Progress  []SourceProgress      `json:"progress,omitempty"` // progress of the sources
+	// Moments is the place on the state topic of the run's own sums for all stages, without the Gram matrices.
 	Moments  StatePlace   `json:"moments"`
-	Snapshot StatePlace   `json:"snapshot"`        // of the Gram matrices
-	Since    []StatePlace `json:"since,omitempty"` // the runs after the snapshot, whose Gram matrices are on the statistics topic
+	Snapshot StatePlace   `json:"snapshot"`        // place of the last sums that include the Gram matrices
+	Since    []StatePlace `json:"since,omitempty"` // later runs, whose Gram matrices on the statistics topic are added to the snapshot
 }
 
 // WindowIncrement is an increment of a window, and where its terms are.
@@ -52,32 +51,32 @@ type WindowIncrement struct {
 	Increment coverage.Increment `json:"increment"`       // with its weight after the run
 	Visited   int                `json:"visited"`         // number of the run that visited it last
 	Fitted    float64            `json:"fitted"`          // Σw of its training rows
-	Messages  int64              `json:"messages"`        // that have training rows
-	Until     int64              `json:"until,omitempty"` // when its newest message was written, in milliseconds since 1970
-	Terms     StatePlace         `json:"terms"`           // on the state topic; those of merged increments are at the same place
+	Messages  int64              `json:"messages"`        // number of messages with training rows
+	Until     int64              `json:"until,omitempty"` // timestamp of the newest message, in milliseconds since 1970
+	Terms     StatePlace         `json:"terms"`           // place on the state topic; merged increments share it
 }
 
 // ErrorSum is how messages that follow each other were predicted before they were learnt.
 type ErrorSum struct {
-	Messages int64   `json:"messages"` // their number
-	Rows     float64 `json:"rows"`     // Σw of their training rows
-	Wrong    float64 `json:"wrong"`    // Σw of those that were predicted wrong
+	Messages int64   `json:"messages"` // number of messages
+	Rows     float64 `json:"rows"`     // Σw of the training rows
+	Wrong    float64 `json:"wrong"`    // Σw of the rows that were predicted wrong
 }
 
 // StatePlace says where records of a run are.
 type StatePlace struct {
-	Run  string `json:"run"`  // id of the run
-	From int64  `json:"from"` // the first offset
-	To   int64  `json:"to"`   // the offset after the last
+	Run  string `json:"run"`  // run ID
+	From int64  `json:"from"` // first offset
+	To   int64  `json:"to"`   // offset after the last
 	// Index is the place of an increment among those that the run visited.
 	Index int `json:"index,omitempty"`
-	// Since is where the statistics of the run begin; nil for records on the state topic.
+	// Since is where the statistics of the run begin; absent for records on the state topic.
 	Since *Since `json:"since,omitempty"`
-	// Partitions are those of which the run has Gram matrices.
+	// Partitions are the partitions of the run's Gram matrices.
 	Partitions []int `json:"partitions,omitempty"`
-	// Group is how many of these are merged first; 0: coverage.GroupSize.
+	// Group is the number of these partitions per group, merged before the groups; 0: coverage.GroupSize.
 	Group int `json:"group,omitempty"`
-	// Decay is what the Gram matrix before the run was multiplied by.
+	// Decay is the factor of the Gram matrix before the run.
 	Decay float64 `json:"decay,omitempty"`
 }
 

@@ -8,7 +8,7 @@ import (
 // LabelRows is the number of rows with a label.
 type LabelRows struct {
 	Label string `json:"label"` // the label
-	Rows  int64  `json:"rows"`  // their number
+	Rows  int64  `json:"rows"`  // number of rows
 }
 
 // AddLabelRows adds numbers of rows to others. Both are in the order of their labels.
