@@ -3,7 +3,7 @@ package schemas
 // Augment says which rows a run makes of each training row that is an image, beside the row itself. They share its weight, and exist
 // only in the visits: no examples message has them, and no other row is replaced. The zero value makes none.
 type Augment struct {
-	Mirror bool `json:"mirror,omitempty"` // adds the image mirrored from left to right, with the shifts of Shift
+	Mirror bool `json:"mirror,omitempty"` // adds the image mirrored from left to right, and its shifts
 	Shift  int  `json:"shift,omitempty"`  // adds the image shifted by 1 to this many pixels to the left, to the right, up and down
 }
 

@@ -19,7 +19,7 @@ const (
 // End describes the end of a run.
 type End struct {
 	Run    string `json:"run"`              // run ID
-	State  string `json:"state"`            // Done, Failed or Cancelled
+	State  string `json:"state"`            // done, failed or cancelled
 	Reason string `json:"reason,omitempty"` // why the run failed or was cancelled
 	// Source is the name of a source with missing messages, in the format of [SourceName]; empty for other reasons. If its seal precedes
 	// this end, the seal is void and the source is ingested again.
@@ -28,8 +28,8 @@ type End struct {
 	Version *Place `json:"version,omitempty"`
 	// Since holds the end offsets of topics when the run ended: the next run's records begin there.
 	Since Since `json:"since"`
-	// Attempt is unique, so that compaction keeps every end of a run. If a run has several ends, Done outranks Cancelled,
-	// and Cancelled outranks Failed.
+	// unique, so that compaction keeps every end of a run. If a run has several ends, done outranks cancelled, and cancelled outranks
+	// failed
 	Attempt string `json:"attempt,omitempty"`
 }
 

@@ -61,8 +61,8 @@ func fieldTables(t *testing.T) string {
 				t.Errorf("%s.%s has no comment, which FORMAT.md would have", of.Name(), f.Name)
 			}
 			text = strings.NewReplacer("[", "", "]", "").Replace(text)
-			for _, start := range []string{f.Name + " is ", f.Name + " are ", f.Name + " "} {
-				text = strings.TrimPrefix(text, start)
+			for _, start := range []string{" is the ", " are the ", " is a ", " is an ", " is ", " are ", " "} {
+				text = strings.TrimPrefix(text, f.Name+start)
 			}
 			for other := range of.Fields() {
 				other, tag := other.Name, other.Tag.Get("json")

@@ -13,7 +13,7 @@ const KindForget wire.Kind = "forget"
 
 // Forget excludes rows of the examples topic from all future training. It is never changed or revoked.
 type Forget struct {
-	Rows coverage.Forgotten `json:"rows,omitempty"` // in order
+	Rows coverage.Forgotten `json:"rows,omitempty"` // forgotten rows, in order
 	// Source is the ID of the ingested source of these rows, which is not ingested again. Empty: the rows do not belong to a single source.
 	Source string `json:"source,omitempty"`
 	// Checksums are the checksums of the messages at the offsets of Rows, in the same order, as computed by [ForgetChecksum]; empty at an

@@ -29,7 +29,7 @@ type GateReport struct {
 	Revisited     float64  `json:"revisited,omitempty"`      // Σw of the rows in increments that the update revisited
 	Loss          float64  `json:"loss"`                     // mean loss of the version
 	OfferedLoss   float64  `json:"offered_loss"`             // mean loss of the offered version
-	StandardError *float64 `json:"standard_error,omitempty"` // of the difference of the two, estimated from random groups of the rows
+	StandardError *float64 `json:"standard_error,omitempty"` // standard error of the difference, from random groups of the rows
 }
 
 // GateGroups is the number of random groups of the rows that a gate is about. The losses of both versions are summed by

@@ -13,7 +13,7 @@ const KindLedger wire.Kind = "ledger"
 // Ledger is the state of the plans topic before an offset. So a reader begins with the
 // latest ledger, and does not read the messages before it.
 type Ledger struct {
-	Before     int64        `json:"before"`     // offset that ends the summarised messages, exclusive
+	Before     int64        `json:"before"`     // offset: the ledger summarises the messages before it
 	Unfinished []Place      `json:"unfinished"` // plans without an end, in order
 	Sources    []SourceSeal `json:"sources"`    // seals in effect, in order
 	// Removed are the seals of removed sources, in the order of the removals.

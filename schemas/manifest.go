@@ -16,7 +16,7 @@ const KindManifest wire.Kind = "manifest"
 // Manifest describes a finished version. It is published last, so a version with a manifest is complete.
 type Manifest struct {
 	Name    string   `json:"name"`    // name of the pipeline
-	Version int      `json:"version"` // 1, 2, … in the order of the runs
+	Version int      `json:"version"` // version number: 1, 2, … in the order of the runs
 	Run     string   `json:"run"`     // ID of the run that made it
 	Plan    *Plan    `json:"plan"`    // plan of that run
 	Labels  []string `json:"labels"`  // class labels, in order
@@ -25,7 +25,7 @@ type Manifest struct {
 	Columns   examples.Columns   `json:"columns,omitempty"` // table columns of the features; absent: unknown
 	Rows      map[string]int64   `json:"rows"`              // labelled rows by split name
 	Prepare   wire.Digest        `json:"prepare"`           // digest of the survey result
-	Blocks    []BlockDigest      `json:"blocks"`            // in the order of the stages
+	Blocks    []BlockDigest      `json:"blocks"`            // blocks, in the order of the stages
 	// Threshold is the minimum probability for predicting the second of two classes.
 	Threshold float64 `json:"threshold,omitempty"`
 	// Thresholds are the thresholds of a multi-label version.

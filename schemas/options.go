@@ -3,7 +3,8 @@ package schemas
 // Prepare configures the preparation of raw features for the stages. They are scaled as Scale says, and then centred at their mean
 // over the training rows.
 type Prepare struct {
-	// Scale is none, standard (divides each feature by its standard deviation) or unit (divides each example by its Euclidean length).
+	// Scale is none, standard (divides each feature by its standard deviation), unit (divides each example by its Euclidean length) or
+	// ranks (replaces the values of each feature by their normal scores).
 	Scale string `json:"scale"`
 	PCA   int    `json:"pca"` // number of principal components; 0: no PCA
 
@@ -17,7 +18,7 @@ type Prepare struct {
 // Stage configures the block of a stage and its fit.
 type Stage struct {
 	Features Features `json:"features"` // features of the block
-	Link     Link     `json:"link"`     // identity, softmax or calibrated
+	Link     Link     `json:"link"`     // identity, softmax, logistic or calibrated
 	// Basis are the powers of predictions that a learnt link is fitted to; absent: 1, 2 and 3.
 	Basis  []int  `json:"basis,omitempty"`
 	Passes int    `json:"passes"` // maximum number of visits that compute a loss and a gradient

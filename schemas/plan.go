@@ -53,14 +53,14 @@ type Plan struct {
 	Fold         examples.Fold  `json:"fold,omitzero"`    // held-out fold of cross-validation; absent: none
 	OnBadMessage string         `json:"on_bad_message"`   // quarantine | stop
 	Prepare      Prepare        `json:"prepare"`          // preparation of raw features into inputs
-	Stages       []Stage        `json:"stages"`           // with all defaults filled in
+	Stages       []Stage        `json:"stages"`           // stages, with all defaults filled in
 	// Average is the number of members that the plan averages; 0: none. Stages lists the stages of all members, one member after the other.
 	Average    int        `json:"average,omitempty"`
 	Intercept  bool       `json:"intercept"`       // whether the first block of the run, or of each member, ends with a constant feature
 	Seed       uint64     `json:"seed"`            // seed of all random draws
 	Segment    int64      `json:"segment"`         // messages per segment, at least 1; see Span.Segments
 	Group      int        `json:"group,omitempty"` // partitions per group, merged before the groups; 0: coverage.GroupSize
-	Arithmetic Arithmetic `json:"arithmetic"`      // of the process that made the plan
+	Arithmetic Arithmetic `json:"arithmetic"`      // arithmetic of the process that made the plan
 	Warm       *Warm      `json:"warm,omitempty"`  // version to start from; absent: none
 	Chain      *Chain     `json:"chain,omitempty"` // place in a chain of retraining; absent: none
 	// Trigger is true if a trigger such as a timer submitted the plan. While the plan waits for other runs, a later plan of a trigger
@@ -173,7 +173,7 @@ type Warm struct {
 type Arithmetic struct {
 	Numerics  string `json:"numerics"`      // revision of the numeric code
 	Processor string `json:"processor"`     // architecture, such as amd64
-	BLAS      string `json:"blas"`          // name, version and core type
+	BLAS      string `json:"blas"`          // name, version and core type of the BLAS
 	Vector    string `json:"vector"`        // vector instructions, such as avx512
 	Any       bool   `json:"any,omitempty"` // allows workers with any processor, BLAS and vector instructions
 }

@@ -25,12 +25,12 @@ type Report struct {
 	PassedOver    coverage.PassedOver    `json:"passed_over"`
 	IngestSeconds float64                `json:"ingest_seconds"`       // duration of the ingest before the plan
 	Seconds       float64                `json:"seconds"`              // time from the plan to the last published weights
-	Stages        []StageReport          `json:"stages"`               // in order
+	Stages        []StageReport          `json:"stages"`               // reports of the stages, in order
 	TrainError    float64                `json:"train_error"`          // percent; of the last stage, or of the mean of the members
 	TestError     *float64               `json:"test_error"`           // percent; null without test rows
 	Majority      string                 `json:"majority,omitempty"`   // most common label of the training rows; single-label only
 	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"` // multi-label: thresholds of the metrics of the splits
-	Splits        map[string]SplitReport `json:"splits"`               // by split name
+	Splits        map[string]SplitReport `json:"splits"`               // reports of the splits, by name
 	Retrain       *RetrainReport         `json:"retrain,omitempty"`    // runs of a chain only
 	WeightsDigest wire.Digest            `json:"weights_digest"`       // see Digests in FORMAT.md, Version
 }

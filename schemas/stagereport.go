@@ -14,7 +14,7 @@ const KindStage wire.Kind = "stage"
 type StageReport struct {
 	Stage        int      `json:"stage"`                   // stage number, from 0
 	Member       int      `json:"member,omitempty"`        // with averaging: the member that the stage belongs to, from 1
-	Link         string   `json:"link"`                    // see Stage
+	Link         string   `json:"link"`                    // link of the stage: see Stage
 	Passes       int      `json:"passes"`                  // passes of the fit
 	Ridge        Ridge    `json:"ridge"`                   // ridge of the fit
 	Weight       *Weight  `json:"weight,omitempty"`        // weight of class_counts features

@@ -23,7 +23,7 @@ type Window struct {
 	Stages     int               `json:"stages"`           // number of stages with sums and terms on the state topic
 	TermsSize  int64             `json:"terms_size"`       // bytes of the terms of an increment, for all stages
 	GramsSize  int64             `json:"grams_size"`       // bytes of the Gram matrices of all stages
-	Increments []WindowIncrement `json:"increments"`       // in the order of arrival
+	Increments []WindowIncrement `json:"increments"`       // increments, in the order of arrival
 	// Bases are the earlier windows on the state topic that this one is based on. If there are any, Increments has only the changes since
 	// the last of them, which may itself contain changes to the one before; the first has all increments. See [Window.ChangesOf].
 	Bases []StatePlace `json:"bases,omitempty"`
@@ -48,7 +48,7 @@ type Window struct {
 
 // WindowIncrement is an increment of a window, and where its terms are.
 type WindowIncrement struct {
-	Increment coverage.Increment `json:"increment"`       // with its weight after the run
+	Increment coverage.Increment `json:"increment"`       // the increment, with its weight after the run
 	Visited   int                `json:"visited"`         // number of the run that visited it last
 	Fitted    float64            `json:"fitted"`          // Σw of its training rows
 	Messages  int64              `json:"messages"`        // number of messages with training rows

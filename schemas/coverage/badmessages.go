@@ -4,8 +4,8 @@ package coverage
 type BadMessages struct {
 	Messages  int64  `json:"messages"`  // number of unusable messages
 	Of        int64  `json:"of"`        // number of all messages, usable or not
-	Partition int    `json:"partition"` // of the first unusable message
-	Offset    int64  `json:"offset"`    // of the first unusable message
+	Partition int    `json:"partition"` // partition of the first unusable message
+	Offset    int64  `json:"offset"`    // offset of the first unusable message
 	Reason    string `json:"reason"`    // why the first unusable message is unusable
 }
 

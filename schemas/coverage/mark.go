@@ -5,7 +5,7 @@ package coverage
 type Mark struct {
 	Partition int    `json:"partition"` // partition number
 	Offset    int64  `json:"offset"`    // message offset
-	Checksum  string `json:"checksum"`  // of the message's value and timestamp, as computed by MessageChecksum
+	Checksum  string `json:"checksum"`  // checksum of the value and timestamp: see MessageChecksum
 }
 
 // Marks returns the marks of a chain after a run that has looked at more messages: of each partition the mark with the

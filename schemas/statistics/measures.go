@@ -5,7 +5,7 @@ type ClassMeasures struct {
 	// AUC is the area under the ROC curve of the second of two classes; with more classes, the mean of the one-vs-rest areas, weighted by
 	// the rows of each class. Absent with more than 100 classes, or if all rows have the same class.
 	AUC              *float64 `json:"auc,omitempty"`
-	AveragePrecision *float64 `json:"average_precision,omitempty"` // of the same classes as auc
+	AveragePrecision *float64 `json:"average_precision,omitempty"` // average precision of the same classes as auc
 	// BalancedError is the percentage of wrong rows of a class, averaged over the classes that have rows.
 	BalancedError *float64 `json:"balanced_error,omitempty"`
 	// MajorityError is the percentage of wrong rows if every row is predicted as the class with the most training rows.
