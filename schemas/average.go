@@ -2,17 +2,17 @@ package schemas
 
 import "fmt"
 
-// A plan may average several members: models that are trained side by side, each from the beginning, and whose
-// predictions are averaged. The stages of the plan are then those of one member after those of another. What is drawn
-// for a stage depends on its number, so no two members have the same random features.
+// A plan may average several members: models that are trained independently, each from the beginning, and whose
+// predictions are averaged. The stages of the plan are those of one member after the other. Random draws depend on the
+// stage number, so no two members have the same random features.
 
-// Members returns how many models the plan averages; 1 if it averages none.
+// Members returns the number of models that the plan averages; 1 without averaging.
 func (p *Plan) Members() int { return max(p.Average, 1) }
 
-// MemberStages returns how many stages a member has.
+// MemberStages returns the number of stages of a member.
 func (p *Plan) MemberStages() int { return len(p.Stages) / p.Members() }
 
-// Member returns which member a stage belongs to, both counted from 0.
+// Member returns the member that a stage belongs to, both counted from 0.
 func (p *Plan) Member(stage int) int { return stage / p.MemberStages() }
 
 // BeginsMember reports whether a stage is the first of a member. The score before it is 0, and it may have an intercept.
@@ -21,10 +21,10 @@ func (p *Plan) BeginsMember(stage int) bool { return stage%p.MemberStages() == 0
 // EndsMember reports whether a stage is the last of a member, so that its predictions are those of the member.
 func (p *Plan) EndsMember(stage int) bool { return p.BeginsMember(stage + 1) }
 
-// Votes reports whether members are finished after a stage, of a plan that averages some: then the residuals after it have votes.
+// Votes reports whether the plan averages and some members are finished after a stage: the residuals after it then have votes.
 func (p *Plan) Votes(stage int) bool { return p.Members() > 1 && stage+1 >= p.MemberStages() }
 
-// checkAverage returns an error unless every member has as many stages.
+// checkAverage returns an error unless all members have the same number of stages.
 func (p *Plan) checkAverage() error {
 	if p.Average == 0 || p.Average > 1 && len(p.Stages)%p.Average == 0 {
 		return nil

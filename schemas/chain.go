@@ -57,7 +57,7 @@ type Chain struct {
 	Progress []SourceProgress `json:"progress,omitempty"`
 }
 
-// Update lists what a run that continues from a version visits, besides the new rows in the spans of its plan.
+// Update lists what a run that continues from a version visits, in addition to the new rows in the spans of its plan.
 type Update struct {
 	// Passes is the number of visits to each stage. There is one more if the last step is not accepted, and in the last stage one with the
 	// final weights if the gate has rows.
@@ -77,24 +77,24 @@ type Update struct {
 	Restart bool `json:"restart,omitempty"`
 }
 
-// KeepsTerms reports whether the visits of an update with so many passes have the terms of each increment apart: those of the last pass
-// stay. Earlier visits have their sum, which is all that a step needs.
+// KeepsTerms reports whether a visit of an update with that many passes has separate terms for each increment: the terms of the last pass
+// are kept. Earlier visits have their sum, which is sufficient for a step.
 func KeepsTerms(visit, passes int) bool { return visit >= passes-1 }
 
-// SumsGrams reports whether the run is an update that sums Gram matrices, as those on dense rows do.
+// SumsGrams reports whether the run is an update that sums Gram matrices: an update on dense rows.
 func (u *Update) SumsGrams() bool { return u != nil && !u.Sparse }
 
-// TakesAway reports whether an update takes rows away from the sums.
+// TakesAway reports whether an update subtracts rows from the sums.
 func (u *Update) TakesAway() bool {
 	return u != nil && !u.Restart && !u.Sparse && len(u.Leave)+len(u.Forget) > 0
 }
 
-// Forgets returns the place of an increment among those with forgotten rows, or −1.
+// Forgets returns the index of an increment among those with forgotten rows, or −1.
 func (u *Update) Forgets(number int) int {
 	return slices.IndexFunc(u.Forget, func(c coverage.Increment) bool { return c.Number == number })
 }
 
-// Merged returns the numbers in Merge, those that become one group together.
+// Merged returns the numbers in Merge, by resulting group.
 func (c *Chain) Merged() (groups [][]int) {
 	of := func(number int) int {
 		return slices.IndexFunc(groups, func(group []int) bool { return slices.Contains(group, number) })
@@ -113,9 +113,9 @@ func (c *Chain) Merged() (groups [][]int) {
 	return groups
 }
 
-// TermsPlaces returns for each increment of a full run the place of that whose terms its rows are summed into: its own,
-// or that of the first of the increments that the run merges it with. A sum is kept at weight 1, so increments of
-// different weights stay apart.
+// TermsPlaces returns, for each increment of a full run, the index of the increment whose terms include its rows: its own,
+// or that of the first of the increments that the run merges it with. Sums are kept at weight 1, so increments with
+// different weights stay separate.
 func (c *Chain) TermsPlaces() []int {
 	places, of := make([]int, max(len(c.Increments), 1)), map[int]int{}
 	for i := range c.Increments {
@@ -140,7 +140,7 @@ func (c *Chain) TermsPlaces() []int {
 	return places
 }
 
-// TermsOn returns which of these places a partition has increments of, in order. A run without a list of increments has
+// TermsOn returns which of these indices have increments on a partition, in order. A run without a list of increments has
 // one, on all partitions.
 func (c *Chain) TermsOn(partition int, places []int) (on []int) {
 	if len(c.Increments) == 0 {
@@ -156,7 +156,7 @@ func (c *Chain) TermsOn(partition int, places []int) (on []int) {
 	return slices.Compact(on)
 }
 
-// Newest returns the place of the newest increment among those that the run visits: the new one of an update, the last of a full run.
+// Newest returns the index of the newest increment among those that the run visits: the new one of an update, the last of a full run.
 func (c *Chain) Newest() int {
 	if c.Update != nil {
 		return 0
@@ -164,14 +164,14 @@ func (c *Chain) Newest() int {
 	return max(len(c.Increments)-1, 0)
 }
 
-// SourceProgress says how far a source was counted.
+// SourceProgress is the position up to which a source was counted.
 type SourceProgress struct {
 	Source  string  `json:"source"`  // source ID
 	Attempt string  `json:"attempt"` // attempt of the ingest
 	Next    []int64 `json:"next"`    // by partition: first sequence that was not counted
 }
 
-// Added returns the spans that a run adds to those that the runs of its chain before it have looked at.
+// Added returns the spans that a run adds to those that earlier runs of its chain processed.
 func (p *Plan) Added() (added coverage.Spans) {
 	if p.Chain == nil || p.Update() != nil || len(p.Chain.Increments) == 0 {
 		return p.Spans
@@ -184,7 +184,7 @@ func (p *Plan) Added() (added coverage.Spans) {
 	return added
 }
 
-// checkForget returns an error unless what has forgotten rows is visited again.
+// checkForget returns an error unless all increments with forgotten rows are revisited.
 func (u *Update) checkForget() error {
 	for _, c := range u.Forget {
 		if !slices.ContainsFunc(u.Refresh, func(r coverage.Increment) bool { return r.Number == c.Number }) {
@@ -194,7 +194,7 @@ func (u *Update) checkForget() error {
 	return nil
 }
 
-// increments returns the increments whose rows the run reads, beside new ones.
+// increments returns the increments whose rows the run reads, except the new one.
 func (c *Chain) increments() []coverage.Increment {
 	if c.Update == nil {
 		return c.Increments

@@ -7,8 +7,8 @@ import (
 // KindClaim is the kind of a [Claim] message.
 const KindClaim wire.Kind = "claim"
 
-// Claim reports that a worker surveys examples of a run, so the run is not given up. A worker repeats it, as a survey may take long before
-// there is a record of it.
+// Claim reports that a worker is surveying examples of a run, so that the run is not abandoned. The worker repeats it, because a survey may
+// take long before its first record.
 type Claim struct {
 	Run string `json:"run"` // run ID
 }

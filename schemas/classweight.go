@@ -11,9 +11,9 @@ import (
 // ClassWeight is the value of the key `class_weight`: the factors of the weights of training rows, by
 // class. The zero value is 1 for every class.
 type ClassWeight struct {
-	// Balanced says that every class weighs the same: n/(k·c), for a class with c of the n rows of k classes.
+	// Balanced gives every class the same weight: n/(k·c), for a class with c of the n rows of k classes.
 	Balanced bool
-	// By has the factors of labels, finite and ≥ 0. A label that it does not have has 1.
+	// By has the factors of labels, finite and ≥ 0. The default is 1.
 	By map[string]float64
 }
 

@@ -10,9 +10,9 @@ import (
 const KindDivision wire.Kind = "division"
 
 // Division is the number of examples partitions that a followed topic is ingested into: partition q goes to partition
-// q mod Partitions. It is written before the first rows of an attempt to read the topic, so that processes which begin
-// before and after partitions were added divide it in one way. Of several of an attempt the first on the topic counts.
-// No two have the same key, as compaction would keep the last.
+// q mod Partitions. It is written before the first rows of an attempt to read the topic, so that processes that start
+// before and after partitions were added divide it in the same way. Of several divisions of an attempt, the first on
+// the topic wins. No two have the same key, because compaction would keep the last.
 type Division struct {
 	Topic      string `json:"topic"`      // followed topic
 	Attempt    int    `json:"attempt"`    // attempt to read the topic: see [Origin]

@@ -40,10 +40,10 @@ func (e *End) Message() wire.Message {
 	return wire.JSONMessage(KindEnd, e.Run, "end/"+e.Run+"/"+e.Attempt, short)
 }
 
-// maxReason is the maximum length of a reason for people, in bytes.
+// maxReason is the maximum length of a human-readable reason, in bytes.
 const maxReason = 4 << 10
 
-// cut returns a text of at most so many bytes, cut between characters, and marked if it was cut.
+// cut truncates a text to a number of bytes, between characters, and marks it if it was truncated.
 func cut(text string, bytes int) string {
 	if len(text) <= bytes {
 		return text

@@ -9,8 +9,8 @@ import (
 // KindFailure is the kind of a [Failure] message.
 const KindFailure wire.Kind = "failure"
 
-// Failure is a worker's report that it can't make the due visit, because of wrong or missing messages on the topics. It
-// ends the run if no other worker can either: one that has the rows in memory can.
+// Failure is a worker's report that it can't make the due visit, because of invalid or missing messages on the topics.
+// The run fails unless another worker can make the visit, for example with the rows in memory.
 type Failure struct {
 	Run    string      `json:"run"`    // run ID
 	Parent wire.Digest `json:"parent"` // parent of the visit's records; a failure of a visit that is not due is ignored

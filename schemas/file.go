@@ -10,19 +10,19 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// manifestKey is the key of the manifest's JSON in the schema's metadata of a model file.
+// manifestKey is the key of the manifest's JSON in the schema metadata of a model file.
 const manifestKey = "stagewise.manifest"
 
-// FileTensor returns the name that a tensor of a stage's weights has in a model file. pass is 0 unless the link is learnt.
+// FileTensor returns the name of a tensor of a stage's weights in a model file. pass is 0 unless the link is learnt.
 func FileTensor(stage, pass int, name string) string {
 	return fmt.Sprintf("%d/%d/%s", stage, pass, name)
 }
 
-// WeightsDigest returns the digest that a manifest has of a version: that of the tensors of its model file.
+// WeightsDigest returns the digest of a version in its manifest: that of the tensors of its model file.
 func WeightsDigest(tensors wire.Tensors[float32]) wire.Digest { return wire.TensorsDigest(tensors) }
 
 // WriteModel writes a finished version as a file and returns the number of bytes written. The file is an Arrow IPC stream
-// with the schema of a weights record and the manifest in the schema's metadata.
+// with the schema of a weights record and the manifest in the schema metadata.
 func WriteModel(w io.Writer, manifest *Manifest, tensors wire.Tensors[float32], mem memory.Allocator) (int64, error) {
 	content, err := json.Marshal(manifest)
 	if err != nil {

@@ -24,13 +24,13 @@ type Forget struct {
 	Lost *Heeded `json:"lost,omitempty"`
 }
 
-// Heeded is the part of the forget topic that a plan applies: a later run detects by it that the topic has lost messages.
+// Heeded is the part of the forget topic that a plan applies. It allows later runs to detect that the topic lost messages.
 type Heeded struct {
 	Entries int    `json:"entries"`        // number of distinct messages
 	Last    string `json:"last,omitempty"` // key of the last message; empty: unknown
 }
 
-// ForgetChecksum returns the checksum by which a message on the forget topic knows a message of the examples, whose value is given.
+// ForgetChecksum returns the checksum by which a message on the forget topic identifies an examples message, given its value.
 func ForgetChecksum(value []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)))
 }
@@ -38,12 +38,12 @@ func ForgetChecksum(value []byte) string {
 // Key is the key of the message on the forget topic.
 func (f *Forget) Key() string { return "forget/" + wire.DigestJSON(f).Short() }
 
-// Message encodes f for the forget topic. The key says what f says, so compaction loses nothing.
+// Message encodes f for the forget topic. The key is a digest of f, so compaction loses nothing.
 func (f *Forget) Message() wire.Message {
 	return wire.JSONMessage(KindForget, "", f.Key(), f)
 }
 
-// Check returns an error for impossible rows, and for checksums of other messages.
+// Check returns an error for impossible rows, and for a wrong number of checksums.
 func (f *Forget) Check() error {
 	if err := f.Rows.Check(); err != nil {
 		return err

@@ -5,10 +5,10 @@ import (
 )
 
 // Gate withholds a version from subscribers if its loss on rows of a split exceeds that of the newest offered version,
-// regardless of pins, by more than a margin and beyond chance: both versions predict the same rows.
-// They are those of the newest increment and, if both versions have one preparation, those of the increments that an
-// update visits again. The newest alone must not say otherwise. Without rows in the newest increment it offers the
-// version.
+// regardless of pins, by more than a margin and more than chance. Both versions predict the same rows, the gate rows:
+// those of the newest increment and, if both versions have the same preparation, those of the increments that an update
+// revisits. The newest increment alone must not contradict the result. Without rows in the newest increment, the gate
+// offers the version.
 type Gate struct {
 	Split   string  `json:"split"`   // holdout or test
 	Margin  float64 `json:"margin"`  // maximum excess of the mean loss over that of the offered version
@@ -23,7 +23,7 @@ func (c *Chain) Margin() float64 {
 	return c.Gate.Margin
 }
 
-// GateReport compares a version with the newest that was offered before it, on the same rows: those of the gate.
+// GateReport compares a version with the previously offered version on the gate rows.
 type GateReport struct {
 	Weight        float64  `json:"weight"`                   // Σw of the rows
 	Revisited     float64  `json:"revisited,omitempty"`      // Σw of the rows in increments that the update revisited
@@ -32,8 +32,8 @@ type GateReport struct {
 	StandardError *float64 `json:"standard_error,omitempty"` // standard error of the difference, from random groups of the rows
 }
 
-// GateGroups is the number of random groups of the rows that a gate is about. The losses of both versions are summed by
-// group: the differences of the groups say how much of their mean is chance.
+// GateGroups is the number of random groups of the gate rows. The losses of both versions are summed by group: the
+// differences between groups determine the standard error.
 const GateGroups = 64
 
 // GateGroup returns the group of a row of a message.
@@ -43,11 +43,11 @@ func GateGroup(offset int64, row int) int {
 
 // Names of the tensors that a gate compares.
 const (
-	// FieldOfferedGroups are the losses of the version that subscribers have.
-	FieldOfferedGroups = "offered_groups" // [64, 2], survey of a chain: as offered, for each group
-	// FieldJudgedGroups are the losses of the version that a run makes.
+	// FieldOfferedGroups has the losses of the offered version.
+	FieldOfferedGroups = "offered_groups" // [64, 2], survey of a chain: offered, for each group
+	// FieldJudgedGroups has the losses of the version that a run makes.
 	FieldJudgedGroups = "judged_groups" // [64, 2], last stage: for each group Σw and Σw·loss
-	// FieldRevisitedGroups are the losses of both, of the rows of increments that an update visits again.
+	// FieldRevisitedGroups has the losses of both versions on rows of revisited increments.
 	// [64, 3], last stage of an update: for each group Σw, Σw·loss of the offered version, and of the other
 	FieldRevisitedGroups = "revisited_groups"
 )

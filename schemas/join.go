@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// WindowBytes is how long the increments of a window may be, in bytes of JSON, before neighbours are joined: a document
-// has other parts too, and what is joined only with the next run.
+// WindowBytes is the maximum length of the increments of a window, in bytes of JSON, before neighbours are joined. A
+// document also has other parts, and increments that are joined only by the next run.
 const WindowBytes = wire.MaxDocument / 4
 
 // Bytes returns the maximum length of the JSON of the increments.
@@ -19,8 +19,8 @@ func (w *Window) Bytes() (bytes int64) {
 	return bytes
 }
 
-// Join makes increments one: see [Chain.Join]. The error is a *[MergeError], and the window stays as it was, unless
-// each group is of neighbours of the same weight, and no two have the same offsets.
+// Join joins increments: see [Chain.Join]. Each group must consist of neighbours with the same weight and disjoint
+// offsets; otherwise the error is a *[MergeError] and the window is unchanged.
 func (w *Window) Join(groups [][]int) error {
 	if len(groups) == 0 {
 		return nil
@@ -58,8 +58,8 @@ func (w *Window) Join(groups [][]int) error {
 	return nil
 }
 
-// join returns increments of a window as one, which has the number and the terms of the first; false if their weights
-// differ, or two have the same offsets.
+// join returns increments of a window as a single one with the number and the terms of the first; false if their weights
+// differ, or if two have the same offsets.
 func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 	one = list[0]
 	if len(list) == 1 {
@@ -106,15 +106,15 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 	return one, err == nil
 }
 
-// Shortened returns the increments of a window, neighbours of the same weight as one where their JSON is longer than
-// that: it then has half of that, if the weights allow. What came before a change of the stream stays apart from what
-// came after it.
+// Shortened returns the increments of a window. If their JSON is longer than bytes, it joins neighbours with the same
+// weight until the JSON has about half of that, if the weights allow it. Increments before and after a change of the
+// stream are not joined.
 func (w *Window) Shortened(bytes int64) []WindowIncrement {
 	total := w.Bytes()
 	if total <= bytes {
 		return w.Increments
 	}
-	// A joined increment is hardly longer than each of its parts, as the spans of neighbours adjoin.
+	// A joined increment is hardly longer than each of its parts, because the spans of neighbours are adjacent.
 	each := int((2*total + bytes - 1) / bytes)
 	var all []WindowIncrement
 	for i := 0; i < len(w.Increments); {

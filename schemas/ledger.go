@@ -10,8 +10,8 @@ import (
 // KindLedger is the kind of a [Ledger] document.
 const KindLedger wire.Kind = "ledger"
 
-// Ledger is the state of the plans topic before an offset. So a reader begins with the
-// latest ledger, and does not read the messages before it.
+// Ledger is the state of the plans topic before an offset. Readers begin with the latest ledger, and skip the messages
+// before its offset.
 type Ledger struct {
 	Before     int64        `json:"before"`     // offset: the ledger summarises the messages before it
 	Unfinished []Place      `json:"unfinished"` // plans without an end, in order
@@ -32,7 +32,7 @@ type Ledger struct {
 	VersionsSwept int64 `json:"versions_swept"`
 }
 
-// ChainedRun names a run of a chain, and its turn.
+// ChainedRun identifies a run of a chain and its place in it.
 type ChainedRun struct {
 	Run     string `json:"run"`     // run ID
 	Number  int    `json:"number"`  // number of the run in its chain
@@ -42,7 +42,7 @@ type ChainedRun struct {
 	Parent string `json:"parent,omitempty"`
 }
 
-// Before reports whether the turn of a plan comes after that of a run.
+// Before reports whether the run precedes a plan in the chain.
 func (r *ChainedRun) Before(c *Chain) bool {
 	return r.Number < c.Number || r.Number == c.Number && r.Attempt < c.Attempt
 }
@@ -62,8 +62,8 @@ type Place struct {
 	Manifest int64 `json:"manifest,omitempty"`
 }
 
-// LedgerBefore returns Before of a ledger that is JSON, the whole that [wire.Documents] returns. If it is the first
-// field, as in [Ledger.Messages], the rest is not looked at. An error wraps [wire.ErrDamaged].
+// LedgerBefore returns Before of a ledger's JSON, given the complete document from [wire.Documents]. If it is the first
+// field, as in [Ledger.Messages], the rest is not decoded. An error wraps [wire.ErrDamaged].
 func LedgerBefore(m wire.Message) (int64, error) {
 	if rest, ok := bytes.CutPrefix(m.Value, []byte(`{"before":`)); ok {
 		if number, _, ok := bytes.Cut(rest, []byte(",")); ok {

@@ -49,14 +49,14 @@ type BlockDigest struct {
 	Structure wire.Digest `json:"structure,omitempty"` // digest of the record of the stage's trees; "": none
 }
 
-// Digest returns the digest of the manifest, without where the window of a chain is: two solvers of a run may each have written it.
+// Digest returns the digest of the manifest without the place of the window: two solvers of a run may both have written the window.
 func (m *Manifest) Digest() wire.Digest {
 	content := *m
 	content.Window = nil
 	return wire.DigestJSON(content)
 }
 
-// Ridge returns the ridge that a stage of the plan was fitted with. It is [RidgeAuto] if the manifest does not say it.
+// Ridge returns the ridge that a stage of the plan was fitted with, or [RidgeAuto] if the manifest does not have it.
 func (m *Manifest) Ridge(stage int) Ridge {
 	ridge := m.Plan.Stages[stage].Ridge
 	if ridge == RidgeAuto && stage < len(m.Blocks) && m.Blocks[stage].Ridge > 0 {

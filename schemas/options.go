@@ -1,7 +1,7 @@
 package schemas
 
-// Prepare configures the preparation of raw features for the stages. They are scaled as Scale says, and then centred at their mean
-// over the training rows.
+// Prepare configures the preparation of raw features for the stages. Features are scaled by Scale, and then centred at their mean over the
+// training rows.
 type Prepare struct {
 	// Scale is none, standard (divides each feature by its standard deviation), unit (divides each example by its Euclidean length) or
 	// ranks (replaces the values of each feature by their normal scores).
@@ -37,7 +37,7 @@ type Stage struct {
 	RidgeRows float64 `json:"ridge_rows,omitempty" mapstructure:"ridge_rows"`
 }
 
-// Draw is columns that a stage of a plan has drawn.
+// Draw is the columns that a stage of a plan draws.
 type Draw struct {
 	Stage int `json:"stage"` // stage number
 	Size  int `json:"size"`  // number of columns
@@ -65,7 +65,7 @@ type Features struct {
 	Leaves int `json:"leaves,omitempty"` // trees: maximum number of leaves of a tree
 	Sample int `json:"sample,omitempty"` // trees: number of training rows that a stage grows its trees on
 
-	// What follows is of the kind patches; see package stages. Other kinds have zeros.
+	// The following fields are for the kind patches; see package stages. Other kinds have zeros.
 
 	Patch    int     `json:"patch,omitempty"`    // patches: height and width of a patch, in pixels
 	Filters  int     `json:"filters,omitempty"`  // patches: number of filters
@@ -79,5 +79,5 @@ type Features struct {
 	Source   string  `json:"source,omitempty"`   // patches: origin of the filters: data, gaussian or kmeans
 }
 
-// Link is the name of a link of package internal/link. A link makes predictions from scores and defines their unit.
+// Link is the name of a link of package internal/link. A link maps scores to predictions and defines the unit of scores.
 type Link string

@@ -11,29 +11,29 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Origin identifies an examples message as a message of an ingested source. Its headers carry it.
+// Origin identifies an examples message as a message of an ingested source. It is encoded in the headers.
 type Origin struct {
 	Source   string // ID of the source: see [SourceSeal]
 	Attempt  string // of the source's ingest
 	Sequence int64  // 0, 1, …: its number in the source; of a topic that ingest follows, see [TopicSequence]
 	Next     int64  // of a topic that ingest follows: the sequence after the message; 0 for a file
-	// Partitions is of a topic that ingest follows: its partition q goes to partition q mod Partitions of the examples, however many there
-	// are by now. 0: the message does not say.
+	// Partitions is set for a followed topic: its partition q goes to partition q mod Partitions of the examples, even if partitions were
+	// added since. 0: unknown.
 	Partitions int
-	// After is of the first message of an attempt to read a topic in its partition of the examples: the [Turn] of the last message there that
-	// counts. The message counts only behind that one. Empty: the message does not say.
+	// After is set for the first message of an attempt to read a topic in a partition of the examples: the [Turn] of the last valid message
+	// before it. The message is valid only after that one. Empty: unknown.
 	After string
 }
 
-// The headers of a message that was ingested. Other producers write to the same topic, with headers of their own: these names
-// are nobody else's.
+// The headers of an ingested message. Other producers write to the same topic with headers of their own, so these names have a unique
+// prefix.
 const (
 	headerSource   = "stagewise-source"
 	headerSequence = "stagewise-sequence"
 	headerSchema   = "stagewise-schema"
 )
 
-// SourceName returns the name of an ingest of a source. The source's messages have it in a header.
+// SourceName returns the name of an ingest of a source. The messages of the source have it in a header.
 func SourceName(id, attempt string) string { return id + "/" + attempt }
 
 // Message encodes rows as the examples message of that origin. Errors are those of [examples.Encode], with the origin.
@@ -54,7 +54,7 @@ func (o Origin) Message(rows *examples.Rows, mem memory.Allocator) (wire.Message
 	}, nil
 }
 
-// OriginOf decodes the origin of an examples message. ok is false if the message does not say one that can be read: another
+// OriginOf decodes the origin of an examples message. ok is false if the message has no valid origin, because another
 // producer wrote it.
 func OriginOf(m wire.Message) (o Origin, ok bool) {
 	o.Source, o.Attempt, ok = strings.Cut(m.Get(headerSource), "/")

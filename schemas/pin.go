@@ -7,7 +7,7 @@ import (
 // KindPin is the kind of a [Pin] message.
 const KindPin wire.Kind = "pin"
 
-// PinKey is the key of every [Pin]: compaction keeps the last, and that one counts.
+// PinKey is the key of every [Pin]: compaction keeps the last one, which is in effect.
 const PinKey = "pin"
 
 // Pin is the version that subscribers get as the latest, until the next pin. The zero value pins none: subscribers

@@ -14,7 +14,7 @@ import (
 const KindPlan wire.Kind = "plan"
 
 // Plan defines a run: everything that its weights depend on, except the examples in its spans. It is fixed when the run
-// begins, so a run is a bounded job even on a topic that never ends.
+// begins, so a run is a bounded job even on an unbounded topic.
 type Plan struct {
 	Name  string         `json:"name"`  // name of the pipeline
 	Spans coverage.Spans `json:"spans"` // offsets of the examples topic
@@ -123,13 +123,13 @@ type Input struct {
 	FirstIndex *int64 `json:"first_index,omitempty"`
 }
 
-// Hash says how the words of categorical columns become columns of sparse rows: by a hash, to so many columns for all of them.
+// Hash configures how the words of categorical columns are hashed into columns of sparse rows, which all categorical columns share.
 type Hash struct {
 	Columns int        `json:"columns"`         // number of columns that all words are hashed to
 	Cross   [][]string `json:"cross,omitempty"` // lists of columns whose words are also hashed together
 }
 
-// Update returns what an update visits beside its new rows; nil if the run is full.
+// Update returns what an update visits in addition to its new rows; nil for a full run.
 func (p *Plan) Update() *Update {
 	if p.Chain == nil {
 		return nil
@@ -137,8 +137,8 @@ func (p *Plan) Update() *Update {
 	return p.Chain.Update
 }
 
-// Partitions returns the partitions of the examples that visits to stages read, in order: those of the spans, and in an update those of
-// the increments that it visits again or that leave.
+// Partitions returns the partitions of the examples that visits to stages read, in order: those of the spans and, for an update, those of
+// the increments that it revisits or that leave.
 func (p *Plan) Partitions() (numbers []int) {
 	for _, s := range p.Spans {
 		numbers = append(numbers, s.Partition)
@@ -154,22 +154,22 @@ func (p *Plan) Partitions() (numbers []int) {
 	return slices.Compact(numbers)
 }
 
-// Merges returns how sums over as many partitions associate.
+// Merges returns how sums over that many partitions associate.
 func (p *Plan) Merges(partitions int) coverage.Tree {
 	return coverage.Tree{Parts: partitions, Group: p.Group}
 }
 
-// Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's.
+// Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's preparation.
 func (p *Plan) Prepares() bool { return p.Warm == nil }
 
-// Warm names the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
+// Warm identifies the finished version that a run starts from. The run keeps the version's survey and feature maps, and its
 // stages begin with the version's weights.
 type Warm struct {
 	Run      string      `json:"run"`      // run that made the version
 	Manifest wire.Digest `json:"manifest"` // digest of the version's manifest
 }
 
-// Arithmetic is what the bits of a sum depend on, besides its terms.
+// Arithmetic is what the bits of a sum depend on, other than its terms.
 type Arithmetic struct {
 	Numerics  string `json:"numerics"`      // revision of the numeric code
 	Processor string `json:"processor"`     // architecture, such as amd64
@@ -215,13 +215,13 @@ func orNil[S ~[]E, E any](list S) S {
 	return list
 }
 
-// Run returns the run's id. It depends on the plan alone, and not on what ran before.
+// Run returns the run ID. It depends only on the plan, not on earlier runs.
 func (p *Plan) Run() string { return p.Digest().Short() }
 
 // Messages encodes the plan for the plans topic. The error is a *[wire.DocumentError].
 func (p *Plan) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindPlan, p.Run(), p) }
 
-// MaxSegments is the maximum number of segments of a plan, as workers keep something in memory for each. It allows 33
+// MaxSegments is the maximum number of segments of a plan, because workers keep state in memory for each. It allows 33
 // million messages at 16 per segment.
 const MaxSegments = 1 << 21
 

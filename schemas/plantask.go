@@ -4,10 +4,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// LabelsSeveral is the value of Plan.Labels for rows that may have several labels each.
+// LabelsSeveral is the value of Plan.Labels for multi-label rows.
 const LabelsSeveral = "several"
 
-// Task returns what the versions of the plan's run predict.
+// Task returns the prediction task of the plan's versions.
 func (p *Plan) Task() examples.Task {
 	switch {
 	case len(p.Targets) > 0:

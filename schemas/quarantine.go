@@ -12,27 +12,26 @@ import (
 // KindQuarantine is the kind of a [Quarantined] message.
 const KindQuarantine wire.Kind = "quarantine"
 
-// Quarantined is an examples message that can't be used, with its position and the reason. The headers of the message are
-// not kept.
+// Quarantined is an unusable examples message, with its position and the reason. The headers of the message are not kept.
 type Quarantined struct {
 	Topic     string // of the message
 	Partition int
 	Offset    int64
 	Reason    string // see QuarantineReason
-	Key       string // of the message, cut at 2,048 bytes
-	Bytes     int    // length of the message's whole value
-	Value     []byte // of the message, cut to fit
+	Key       string // of the message, truncated to 2,048 bytes
+	Bytes     int    // length of the message's complete value
+	Value     []byte // of the message, truncated to fit
 }
 
-// quarantineHeaders is the maximum length of the headers of a message in quarantine, in bytes. The reason and the key are
-// cut to fit.
+// quarantineHeaders is the maximum length of the headers of a quarantined message, in bytes. The reason and the key are
+// truncated to fit.
 const quarantineHeaders = 8 << 10
 
-// QuarantineReason returns the text of an error as the reason of a message in quarantine: valid UTF-8 of at most 2,048
+// QuarantineReason returns the text of an error as the reason of a quarantined message: valid UTF-8 of at most 2,048
 // bytes.
 func QuarantineReason(err error) string { return strings.ToValidUTF8(cutHeader(err.Error()), "") }
 
-// cutHeader cuts a text to a quarter of what all headers may take.
+// cutHeader truncates a text to a quarter of quarantineHeaders.
 func cutHeader(text string) string { return text[:min(len(text), quarantineHeaders/4)] }
 
 // Message encodes the message for the quarantine topic.

@@ -35,7 +35,7 @@ type Report struct {
 	WeightsDigest wire.Digest            `json:"weights_digest"`       // see Digests in FORMAT.md, Version
 }
 
-// RetrainReport says what a run of a chain did. Of an update, the splits of the report are measured before the rows are learnt.
+// RetrainReport describes a run of a chain. For an update, the splits of the report are measured before training on the rows.
 type RetrainReport struct {
 	Version int    `json:"version"` // version number
 	Kind    string `json:"kind"`    // full or update
@@ -82,7 +82,7 @@ type RetrainReport struct {
 	Seconds   float64               `json:"seconds"` // time from the plan to the version
 }
 
-// ServedReport says how well a version answered for rows when they were served.
+// ServedReport is the error of the answers of a version that were served for rows.
 type ServedReport struct {
 	Version int     `json:"version"` // version that answered
 	Rows    int64   `json:"rows"`    // training rows that it answered
@@ -128,7 +128,7 @@ type SplitReport struct {
 	Reliability []ReliabilityBin `json:"reliability,omitempty"`
 }
 
-// ReliabilityBin is the rows of a split whose predictions have like confidence, which is the probability of the class that is predicted.
+// ReliabilityBin is the rows of a split with similar confidence, which is the probability of the predicted class.
 type ReliabilityBin struct {
 	Weight     float64 `json:"weight"`     // Σw of the rows
 	Confidence float64 `json:"confidence"` // mean confidence, from 0 to 1

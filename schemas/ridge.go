@@ -13,7 +13,7 @@ type Ridge float64
 // RidgeAuto stands for the ridge that the solver chooses from the data. No number ≥ 0 equals it.
 const RidgeAuto Ridge = -1
 
-// ridgeAuto is how RidgeAuto is written.
+// ridgeAuto is the text of RidgeAuto.
 const ridgeAuto = "auto"
 
 var errRidge = errors.New("ridge: expected auto or a number ≥ 0")
@@ -33,7 +33,7 @@ func ParseRidge(text string) (Ridge, error) {
 	return 0, errRidge
 }
 
-// String returns auto, or the shortest number that is this one.
+// String returns auto, or the shortest decimal form of the number.
 func (r Ridge) String() string {
 	if r == RidgeAuto {
 		return ridgeAuto
@@ -64,10 +64,10 @@ func (r *Ridge) UnmarshalJSON(content []byte) error {
 	return err
 }
 
-// Weight is what the scores of some features are multiplied by: a number ≥ 0 or WeightAuto, and written like a ridge.
+// Weight is the factor of the scores of some features: a number ≥ 0 or WeightAuto, written like a ridge.
 type Weight = Ridge
 
-// WeightAuto stands for the weight that the solver chooses by how well holdout rows are predicted.
+// WeightAuto stands for the weight that the solver chooses by the error on holdout rows.
 const WeightAuto = RidgeAuto
 
 var errWeight = errors.New("weight: expected a number ≥ 0")

@@ -10,8 +10,8 @@ import (
 // KindSource is the kind of a [SourceSeal] message.
 const KindSource wire.Kind = "source"
 
-// SourceSeal says that all messages of an ingested source are on the examples topic. The headers of each message have ID,
-// Attempt and its number, the sequence: see [Origin]. Sequence s is in partition s mod Partitions.
+// SourceSeal states that all messages of an ingested source are on the examples topic. The headers of each message have ID,
+// Attempt and its sequence number: see [Origin]. Sequence s is in partition s mod Partitions.
 type SourceSeal struct {
 	ID         string         `json:"id"`              // digest of the source's content
 	Attempt    string         `json:"attempt"`         // distinguishes this ingest from an interrupted one of the same source
@@ -28,7 +28,7 @@ type SourceSeal struct {
 	After   int64       `json:"after,omitempty"` // leading rows of the file that belong to other sources: those before it grew
 }
 
-// InPlan returns the seal as a plan has it, without what says which file it is.
+// InPlan returns the seal for a plan, without the fields that identify the file.
 func (s SourceSeal) InPlan() SourceSeal {
 	s.Files, s.Content, s.Bytes, s.After = nil, "", 0, 0
 	return s
@@ -37,7 +37,7 @@ func (s SourceSeal) InPlan() SourceSeal {
 // Name returns the source's name: see [SourceName].
 func (s *SourceSeal) Name() string { return SourceName(s.ID, s.Attempt) }
 
-// Holding says how much of a source a topic has.
+// Holding is the part of a source that is on a topic.
 type Holding int
 
 const (
@@ -49,12 +49,12 @@ const (
 	HeldWhole
 )
 
-// Held returns how much an examples topic has of the source. bounds are the offsets that the topic has, by partition.
+// Held returns how much of the source is on an examples topic. bounds are the offsets of the topic, by partition.
 func (s *SourceSeal) Held(bounds []coverage.Span) Holding {
 	some, all := false, true
 	for _, span := range s.Spans {
 		if span.Partition >= len(bounds) || bounds[span.Partition].To < span.To {
-			return HeldNot // the topic was made anew
+			return HeldNot // the topic was recreated
 		}
 		all = all && bounds[span.Partition].From <= span.From
 		some = some || bounds[span.Partition].From < span.To
@@ -68,7 +68,7 @@ func (s *SourceSeal) Held(bounds []coverage.Span) Holding {
 	return HeldNot
 }
 
-// In returns how many messages of the source a partition got: those with sequence mod Partitions = partition.
+// In returns the number of messages of the source in a partition: those with sequence mod Partitions = partition.
 func (s *SourceSeal) In(partition int) int64 {
 	parts := int64(s.Partitions)
 	if int64(partition) >= parts || s.Messages <= int64(partition) {
@@ -77,8 +77,8 @@ func (s *SourceSeal) In(partition int) int64 {
 	return (s.Messages-int64(partition)-1)/parts + 1
 }
 
-// Left returns how many messages of the source a topic has at most, which has the offsets bounds, by partition. It has fewer if messages
-// of others stand between those of the source.
+// Left returns the maximum number of messages of the source that a topic with the offsets bounds, by partition, still has. It has fewer if
+// messages of other sources are between those of the source.
 func (s *SourceSeal) Left(bounds []coverage.Span) (messages int64) {
 	if s.Held(bounds) == HeldNot {
 		return 0

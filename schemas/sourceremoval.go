@@ -7,9 +7,9 @@ import (
 // KindSourceRemoval is the kind of a [SourceRemoval] message.
 const KindSourceRemoval wire.Kind = "source-removal"
 
-// SourceRemoval says that a source was removed: its messages stay on the examples topic, but no later plan counts them. It has the key
-// of the source's seal, so compaction keeps whichever of the two came last, and that one counts. It has all of the seal, as ingest
-// writes the seal again to bring the source back.
+// SourceRemoval states that a source was removed: its messages stay on the examples topic, but later plans exclude them. It has the key of
+// the source's seal, so compaction keeps the later of the two, which is in effect. It contains the seal, which ingest writes again to
+// restore the source.
 type SourceRemoval struct {
 	Seal SourceSeal `json:"seal"` // seal of the source
 }

@@ -9,8 +9,8 @@ import (
 // KindStage is the kind of a [StageReport] message.
 const KindStage wire.Kind = "stage"
 
-// StageReport describes a finished stage of a run. It is an entry of a [Report], and also a message of its own for those
-// who follow the run. Errors are in percent, losses are of the stage's link, and both are null without rows of the split.
+// StageReport describes a finished stage of a run. It is an entry of a [Report], and also its own message for followers of
+// the run. Errors are in percent, losses are those of the stage's link, and both are null without rows of the split.
 type StageReport struct {
 	Stage        int      `json:"stage"`                   // stage number, from 0
 	Member       int      `json:"member,omitempty"`        // with averaging: the member that the stage belongs to, from 1
@@ -34,7 +34,7 @@ type StageReport struct {
 	ByPass []PassReport `json:"by_pass,omitempty"`
 }
 
-// AverageReport measures the mean of what members predict. Errors and losses are as in a [StageReport].
+// AverageReport measures the mean prediction of members. Errors and losses are as in a [StageReport].
 type AverageReport struct {
 	Members      int      `json:"members"`                 // number of members in the mean, from the first
 	TrainError   float64  `json:"train_error"`             // percent
@@ -45,8 +45,8 @@ type AverageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
 }
 
-// Final returns the errors of the predictions that a run ends with, if the stage is the last: those of the mean of its
-// members, or else of the stage. Those of the test and holdout rows are nil without any.
+// Final returns the errors of the run's final predictions, if the stage is the last: those of the mean of the members or,
+// without averaging, of the stage. The errors on test and holdout rows are nil without such rows.
 func (s *StageReport) Final() (train float64, test, holdout *float64) {
 	if a := s.Average; a != nil {
 		return a.TrainError, a.TestError, a.HoldoutError
@@ -54,7 +54,7 @@ func (s *StageReport) Final() (train float64, test, holdout *float64) {
 	return s.TrainError, s.TestError, s.HoldoutError
 }
 
-// PassReport says how a pass of a stage went: what the weights of the visit before it did. Errors and losses are as in a [StageReport].
+// PassReport describes a pass of a stage: the effect of the weights of the visit before it. Errors and losses are as in a [StageReport].
 type PassReport struct {
 	Pass         int      `json:"pass"`                    // pass number, from 1
 	Objective    float64  `json:"objective"`               // the objective J that the stage minimises; the loss for a learnt link

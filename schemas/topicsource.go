@@ -13,26 +13,26 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A topic that ingest follows is a source without an end, and so without a seal. Its messages say how far the topic was read before them
-// and with them. A message counts if what it begins with was not counted yet.
+// A followed topic is a source without an end, and so without a seal. Its messages have the position up to which the topic was read before
+// them and with them. A message is valid if it begins where the valid messages before it end.
 
 const (
 	// topicSource begins the ID of a source that is a topic. The ID of a file is a digest.
 	topicSource = "topic:"
 	// headerNext is the sequence of the message that comes after this one in its partition.
 	headerNext = "stagewise-next"
-	// headerPositions says how far the topic was read.
+	// headerPositions is the position up to which the topic was read.
 	headerPositions = "stagewise-positions"
 	// headerPartitions and headerAfter are Partitions and After of an [Origin].
 	headerPartitions = "stagewise-partitions"
 	headerAfter      = "stagewise-after"
 )
 
-// Turn names what an attempt to read a topic has written to a partition of the examples up to a sequence; 0, 0: nothing was written.
+// Turn identifies the messages that an attempt to read a topic wrote to a partition of the examples, up to a sequence; 0, 0: none.
 func Turn(attempt int, next int64) string { return fmt.Sprintf("%d/%d", attempt, next) }
 
-// CountsAfter reports whether a message of a topic counts in a partition of the examples whose last message of the
-// topic that counts is of an attempt and ends before the sequence next. known is false if it is not known which message
+// CountsAfter reports whether a message of a topic is valid in a partition of the examples, given the attempt of the
+// last valid message of the topic there, and the sequence next after it. known is false if it is unknown which message
 // that is, or whether there is one.
 func (o Origin) CountsAfter(attempt int, next int64, known bool) bool {
 	own, err := strconv.Atoi(o.Attempt)
@@ -50,10 +50,10 @@ func (o Origin) CountsAfter(attempt int, next int64, known bool) bool {
 // TopicSource returns the ID of the source that is a topic.
 func TopicSource(topic string) string { return topicSource + topic }
 
-// IsTopicSource reports whether a source with this ID is a topic that ingest follows.
+// IsTopicSource reports whether a source with this ID is a followed topic.
 func IsTopicSource(id string) bool { return strings.HasPrefix(id, topicSource) }
 
-// TopicOf returns the topic that a message of the examples was read from; false if it was not read from a topic.
+// TopicOf returns the topic that an examples message was read from; false if it was not read from a topic.
 func TopicOf(m wire.Message) (topic string, ok bool) {
 	o, ok := OriginOf(m)
 	if !ok || o.Next == 0 {
@@ -62,15 +62,15 @@ func TopicOf(m wire.Message) (topic string, ok bool) {
 	return strings.CutPrefix(o.Source, topicSource)
 }
 
-// TopicPosition is how far ingest has read a partition of a topic that it follows.
+// TopicPosition is the position up to which ingest has read a partition of a followed topic.
 type TopicPosition struct {
 	Partition int         `json:"partition"`
-	Next      int64       `json:"next"` // the offset after the last that was read
-	Last      wire.Digest `json:"last"` // of the message that was read last, its time included, to recognise the topic by; empty: not known
+	Next      int64       `json:"next"` // offset after the last message read
+	Last      wire.Digest `json:"last"` // digest of the last message read and its timestamp, to identify the topic; empty: unknown
 }
 
-// TopicSequence returns the sequence of the message that comes after those that have these positions: the sum of the offsets, as each
-// message raises one of them.
+// TopicSequence returns the sequence of the next message after these positions: the sum of the offsets, because each message increases one
+// of them.
 func TopicSequence(positions []TopicPosition) (sequence int64) {
 	for _, p := range positions {
 		sequence += p.Next
@@ -78,8 +78,8 @@ func TopicSequence(positions []TopicPosition) (sequence int64) {
 	return sequence
 }
 
-// TopicMessage encodes rows as an examples message of a topic that ingest follows. positions are those after the rows, of all partitions
-// of the topic that go to the message's partition of the examples; Next may be above their sum. Errors are those of [examples.Encode].
+// TopicMessage encodes rows as an examples message of a followed topic. positions are the positions after the rows, of all partitions of
+// the topic that go to the message's partition of the examples; Next may exceed their sum. Errors are those of [examples.Encode].
 func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
 	m, err := o.Message(rows, mem)
 	if err != nil {
@@ -99,7 +99,7 @@ func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem
 	return m, nil
 }
 
-// TopicPositionsOf decodes how far ingest had read a topic when it wrote a message of it. An error wraps [wire.ErrDamaged].
+// TopicPositionsOf decodes the positions up to which ingest had read a topic when it wrote a message. An error wraps [wire.ErrDamaged].
 func TopicPositionsOf(m wire.Message) (positions []TopicPosition, err error) {
 	text := m.Get(headerPositions)
 	if err := json.Unmarshal([]byte(text), &positions); err != nil {

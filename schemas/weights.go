@@ -11,26 +11,26 @@ import (
 // KindWeights is the kind of a [Weights] record.
 const KindWeights wire.Kind = "weights"
 
-// KindStructure is the kind of a [Weights] record that has the trees of a stage, and no weights. Its visit is the first of the stage.
+// KindStructure is the kind of a [Weights] record with the trees of a stage and no weights. Its visit is the first of the stage.
 const KindStructure wire.Kind = "structure"
 
-// Weights holds the weights for a visit. Workers begin the visit when the solver has published them.
+// Weights has the weights for a visit. Workers begin the visit when the solver has published them.
 type Weights struct {
 	wire.Identity
 	Tensors wire.Tensors[float32] // W, or a calibration, or both
 	Final   *Final                // set if the record ends a stage
-	Ridge   Ridge                 // of the stage, if the solver has chosen it; otherwise 0
-	Weight  *Weight               // of the stage, if its features are counted and the record ends it; otherwise nil
-	Pass    *PassReport           // how the pass went that the visit before has ended; nil if it has ended none
+	Ridge   Ridge                 // ridge of the stage, if chosen by the solver; otherwise 0
+	Weight  *Weight               // weight of a class_counts stage, if the record ends it; otherwise nil
+	Pass    *PassReport           // result of the pass that the previous visit ended; nil if it ended none
 }
 
-// Final says which weights a stage ends with.
+// Final identifies the final weights of a stage.
 type Final struct {
-	Visit  int // the visit that measured the loss of these weights
-	Passes int // of a learnt link: how many passes of Algorithm 2 count; 0 for other links
+	Visit  int // visit that measured the loss of these weights
+	Passes int // learnt link: number of passes of Algorithm 2 that count; 0 for other links
 }
 
-// Notes of weights: of those that end a stage, of those of a stage whose ridge the solver has chosen, and of those that follow a pass.
+// Notes of weights: for those that end a stage, for stages whose ridge the solver has chosen, and for those that follow a pass.
 const (
 	noteFinal  = "final"
 	notePasses = "links"

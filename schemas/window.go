@@ -12,7 +12,7 @@ import (
 // KindWindow is the kind of a [Window] document.
 const KindWindow wire.Kind = "window"
 
-// Window is what a chain of retraining knows after a run: what the next run goes on from, beside the sums. It is on the state topic.
+// Window is the state of a chain of retraining after a run, except for the sums. The next run continues from it. It is on the state topic.
 type Window struct {
 	Run        string            `json:"run"`              // run ID
 	Chain      *Chain            `json:"chain"`            // chain of the run's plan
@@ -56,14 +56,14 @@ type WindowIncrement struct {
 	Terms     StatePlace         `json:"terms"`           // place on the state topic; merged increments share it
 }
 
-// ErrorSum is how messages that follow each other were predicted before they were learnt.
+// ErrorSum is the prequential error of consecutive messages.
 type ErrorSum struct {
 	Messages int64   `json:"messages"` // number of messages
 	Rows     float64 `json:"rows"`     // Σw of the training rows
 	Wrong    float64 `json:"wrong"`    // Σw of the rows that were predicted wrong
 }
 
-// StatePlace says where records of a run are.
+// StatePlace is the place of records of a run.
 type StatePlace struct {
 	Run  string `json:"run"`  // run ID
 	From int64  `json:"from"` // first offset
@@ -80,7 +80,7 @@ type StatePlace struct {
 	Decay float64 `json:"decay,omitempty"`
 }
 
-// Same reports whether two places are those of the same records. Places of no records are never the same.
+// Same reports whether two places have the same records. Places without records are never the same.
 func (p StatePlace) Same(o StatePlace) bool {
 	return p.Run != "" && p.Run == o.Run && p.Index == o.Index
 }
@@ -88,7 +88,7 @@ func (p StatePlace) Same(o StatePlace) bool {
 // Messages encodes the window for the state topic. The error is a *[wire.DocumentError].
 func (w *Window) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindWindow, w.Run, w) }
 
-// Rows returns how many rows the window has, forgotten ones too.
+// Rows returns the number of rows of the window, including forgotten rows.
 func (w *Window) Rows() (rows int64) {
 	for i := range w.Increments {
 		rows += w.Increments[i].Increment.Rows()
@@ -96,7 +96,7 @@ func (w *Window) Rows() (rows int64) {
 	return rows
 }
 
-// Learnt returns how many rows of the window are not forgotten.
+// Learnt returns the number of rows of the window, excluding forgotten rows.
 func (w *Window) Learnt() (rows int64) {
 	for i := range w.Increments {
 		rows += w.Increments[i].Increment.Learnt()
@@ -104,7 +104,7 @@ func (w *Window) Learnt() (rows int64) {
 	return rows
 }
 
-// Spans returns the spans of all increments, those of an increment together.
+// Spans returns the spans of all increments, grouped by increment.
 func (w *Window) Spans() (spans coverage.Spans) {
 	for i := range w.Increments {
 		spans = append(spans, w.Increments[i].Increment.Spans()...)
@@ -112,11 +112,11 @@ func (w *Window) Spans() (spans coverage.Spans) {
 	return spans
 }
 
-// maxBases bounds how many windows must be read for one list of increments.
+// maxBases limits the number of windows that must be read for one list of increments.
 const maxBases = 16
 
-// ChangesOf returns the window as it is stored after an update of base, which is at a place of the state topic: with those increments alone
-// that the update has changed, if that is much shorter. It sets Bases of w too. base must have all of its increments.
+// ChangesOf returns the window to store after an update of base, which is at a place of the state topic: with only the increments that the
+// update changed, if that is much shorter. It also sets Bases of w. base must have all of its increments.
 func (w *Window) ChangesOf(base *Window, at StatePlace) *Window {
 	w.Bases, w.Left = nil, nil
 	if len(base.Bases) == maxBases {
@@ -143,7 +143,7 @@ func (w *Window) ChangesOf(base *Window, at StatePlace) *Window {
 	return &stored
 }
 
-// decay returns what the run has multiplied the weights of earlier increments by.
+// decay returns the factor that the run has applied to the weights of earlier increments.
 func (w *Window) decay() float64 {
 	if w.Chain == nil || w.Chain.Update == nil {
 		return 1
@@ -151,7 +151,7 @@ func (w *Window) decay() float64 {
 	return w.Chain.Update.Decay
 }
 
-// unchanged reports whether an update has only multiplied the weight of an increment: it has neither visited it, nor taken offsets from it.
+// unchanged reports whether an update has only decayed the weight of an increment: it has neither visited it nor removed offsets from it.
 func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool {
 	a, b := &i.Increment, &before.Increment
 	same := func(a, b coverage.Coverage) bool { return slices.Equal(a.Spans, b.Spans) }
@@ -159,7 +159,7 @@ func (i *WindowIncrement) unchanged(before *WindowIncrement, decay float64) bool
 		a.Weight == b.Weight*decay && slices.EqualFunc(a.Covered, b.Covered, same) && slices.Equal(a.Skipped, b.Skipped)
 }
 
-// On gives a stored window all of its increments, given the last of its Bases, which must have all of its own.
+// On restores all increments of a stored window, given the last of its Bases, which must have all of its increments.
 func (w *Window) On(base *Window) {
 	changed := map[int]WindowIncrement{}
 	for _, c := range w.Increments {
@@ -186,7 +186,7 @@ func (w *Window) On(base *Window) {
 	w.Increments, w.Left = all, nil
 }
 
-// Advance makes Ends those after a run, which has looked at what its plan adds. What the log had deleted before, nobody can look at.
+// Advance sets Ends to the offsets after a run, which has processed what its plan adds. Offsets that the log had deleted are skipped.
 func (w *Window) Advance(plan *Plan) {
 	for _, span := range append(slices.Clone(plan.Chain.Lost), plan.Added()...) {
 		for len(w.Ends) <= span.Partition {
@@ -196,7 +196,7 @@ func (w *Window) Advance(plan *Plan) {
 	}
 }
 
-// Without returns the window without offsets that come with another increment: see [coverage.Increment.Without].
+// Without returns the window without offsets that belong to another increment: see [coverage.Increment.Without].
 func (w Window) Without(spans coverage.Spans) *Window {
 	on := map[int]coverage.Spans{}
 	for _, s := range spans {
@@ -211,7 +211,7 @@ func (w Window) Without(spans coverage.Spans) *Window {
 	return &w
 }
 
-// Groups returns the places of the increments in the window, those of merged increments together, in order.
+// Groups returns the indices of the increments in the window, grouped by merged increments, in order.
 func (w *Window) Groups() (groups [][]int) {
 	for i := range w.Increments {
 		if last := len(groups) - 1; i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms) {
@@ -223,10 +223,10 @@ func (w *Window) Groups() (groups [][]int) {
 	return groups
 }
 
-// Longest returns up to n of the increments that were not visited for longest, those first; of two equals the earlier.
-// Merged increments are visited together: if there are more of them than are left of n, only where they have no more
-// rows than as many increments of the given number of rows. So the rows that are visited again are bounded, however
-// many increments are merged.
+// Longest returns up to n least recently visited increments, in this order; the earlier one first if two are equal.
+// Merged increments are visited together: a group of more increments than n has left is included only if it fits into
+// the rows left of n increments with the given number of rows. So the number of revisited rows is bounded, regardless of
+// how many increments are merged.
 func (w *Window) Longest(n int, rows int64) (list []WindowIncrement) {
 	if n <= 0 {
 		return nil
@@ -256,7 +256,7 @@ func (w *Window) Merged(number int) bool {
 	return i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms)
 }
 
-// MergeError says that increments can't be merged, as a window does not have them, or not next to each other.
+// MergeError reports that increments can't be merged because a window does not have them, or they are not adjacent.
 type MergeError struct{ Numbers []int }
 
 // Error names the increments.
@@ -264,11 +264,11 @@ func (e *MergeError) Error() string {
 	return fmt.Sprintf("increments %d are not adjacent in the window, and can't be merged", e.Numbers)
 }
 
-// Merge gives increments common terms, as [Chain.Merged] has them: each group has the numbers of increments that are
-// the first with their terms, and stands for all that have these terms too. at returns where the terms of a group are.
-// The error is a *[MergeError], and the window stays as it was, unless each group is of neighbours.
+// Merge gives increments common terms, by the groups of [Chain.Merged]: each has the numbers of increments that are the
+// first with their terms, and includes all increments that share these terms. at returns the place of the terms of a
+// group. If a group is not adjacent, the error is a *[MergeError] and the window is unchanged.
 func (w *Window) Merge(groups [][]int, at func(group int) StatePlace) error {
-	before := map[int][]int{} // places of increments that have common terms, by the number of the first
+	before := map[int][]int{} // indices of increments with common terms, by the number of the first
 	for _, group := range w.Groups() {
 		before[w.Increments[group[0]].Increment.Number] = group
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// ErrorBin is how messages that follow each other were predicted before they were learnt.
+// ErrorBin is the prequential error of consecutive messages: measured before training on them.
 type ErrorBin struct {
 	Offset   int64   `json:"offset"`   // distance of the first message from the first offset of its partition
 	Messages int64   `json:"messages"` // number of messages
@@ -14,7 +14,7 @@ type ErrorBin struct {
 	Loss     float64 `json:"loss"`     // loss of the last stage's link
 }
 
-// and returns the bin of the messages of two bins.
+// and merges two adjacent bins.
 func (b ErrorBin) and(next ErrorBin) ErrorBin {
 	if weight := b.Weight + next.Weight; weight > 0 {
 		b.Error = wire.Finite((b.Weight*b.Error + next.Weight*next.Error) / weight)
@@ -25,7 +25,7 @@ func (b ErrorBin) and(next ErrorBin) ErrorBin {
 	return b
 }
 
-// Shorten returns a curve with at most a number of bins, as it merges neighbours until there are no more.
+// Shorten returns a curve with at most that many bins. It merges neighbours.
 func Shorten(curve []ErrorBin, most int) []ErrorBin {
 	for len(curve) > max(most, 1) {
 		half := make([]ErrorBin, 0, (len(curve)+1)/2)

@@ -8,15 +8,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Factors are the factors of the columns of sparse rows, as a survey finds them. A column without a factor is left out.
+// Factors are the factors of the columns of sparse rows, determined by a survey. Columns without a factor are left out.
 type Factors struct {
 	Columns []int32   // m, ascending
 	Values  []float32 // m, positive
 	Width   int       // d, of a vector of all columns
 }
 
-// FactorsOf reads factors in either form: a vector of all columns, or in a chain only the columns that have one, so that a version takes
-// space by the columns that it has met. there is false without any. An error says what is wrong with a tensor.
+// FactorsOf reads factors in either form: a vector of all columns or, in a chain, only the columns that have one, so that the size of a
+// version depends on the columns that it has met. there is false without any. An error describes the invalid tensor.
 func FactorsOf(t wire.Tensors[float32]) (f Factors, there bool, err error) {
 	if all, ok := t.Find(TensorFactors); ok {
 		return factorsOfAll(all.Data), true, nil
@@ -46,7 +46,7 @@ func factorsOfAll(all []float32) Factors {
 	return f
 }
 
-// All returns the factor of each column (d); 0: it is left out.
+// All returns the factor of each column (d); 0: the column is left out.
 func (f *Factors) All() []float32 {
 	all := make([]float32, f.Width)
 	for i, column := range f.Columns {

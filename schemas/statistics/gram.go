@@ -13,20 +13,20 @@ const KindGram wire.Kind = "gram"
 // KindLeave is the kind of a [Gram] record of rows that leave the window of a chain.
 const KindLeave wire.Kind = "leave"
 
-// Gram is the Gram matrix of one partition's span. It has a record of its own, so that a worker can publish it while it
-// still sums the rest of the visit.
+// Gram is the Gram matrix of one partition's span. It has its own record, so that a worker can publish it while it
+// still computes the other sums of the visit.
 type Gram struct {
 	wire.Identity
 	Matrix []float64 // p(p+1)/2: the lower triangle, row by row; nil if no row is part of it
-	// Weight is Σw of the rows that the matrix sums; of rows that leave, of the forgotten ones alone, as a window says
-	// that of increments. It is 0 in the survey's and a calibration's records, whose visits have it.
+	// Weight is Σw of the summed rows; for rows that leave, of forgotten rows only, because a window has the weights of
+	// increments. It is 0 in records of a survey or a calibration, whose visits have it.
 	Weight float64
 }
 
 // NoteWeight is the note of a block's Gram matrix that holds its Weight.
 const NoteWeight = "weight"
 
-// Fields returns the matrix as a field of a sum; none if it is of no rows.
+// Fields returns the matrix as a field of a sum; none if it has no rows.
 func (g *Gram) Fields() wire.Tensors[float64] {
 	if g.Matrix == nil {
 		return nil
@@ -35,7 +35,7 @@ func (g *Gram) Fields() wire.Tensors[float64] {
 }
 
 // BlockRecord makes the record of a block's Gram matrix, in single precision and with its weight. The tiles of the matrix
-// were summed in single precision too. Measured on MNIST (identity link, 10 × 1024, ridge 1e-5), this changes predictions
+// are summed in single precision too. Measured on MNIST (identity link, 10 × 1024, ridge 1e-5), this changes predictions
 // by 1e-6 (RMS).
 func (g *Gram) BlockRecord() *wire.Record[float32] {
 	return &wire.Record[float32]{
@@ -44,7 +44,7 @@ func (g *Gram) BlockRecord() *wire.Record[float32] {
 	}
 }
 
-// ExactRecord makes the record of a Gram matrix of the survey, of a calibration, or of rows that leave, in double
+// ExactRecord makes the record of a Gram matrix of the survey, a calibration, or rows that leave, in double
 // precision. Such a matrix may be nearly singular.
 func (g *Gram) ExactRecord() *wire.Record[float64] {
 	r := &wire.Record[float64]{Identity: g.Identity, Tensors: g.Fields()}

@@ -2,8 +2,8 @@ package statistics
 
 import "fmt"
 
-// Increment names what a sum in memory has of one increment of a chain, given its place among those that a visit reads, or among those
-// that leave the window. So sums of several increments can be added up. On topics they are stacked: see [FieldTerms].
+// Increment names the parts of a sum in memory that belong to one increment of a chain, given its index among the increments that a visit
+// reads, or that leave the window. So sums of several increments can be added. On topics they are stacked: see [FieldTerms].
 type Increment int
 
 // Scores is the name of Σ w x (xᵀV)ᵀ [p, k].
@@ -18,10 +18,10 @@ func (i Increment) Terms() string { return i.name("terms") }
 // Visited is the name of the losses [4]: see [FieldVisited].
 func (i Increment) Visited() string { return i.name("visited") }
 
-// Leaving are the names of the Gram matrix of the rows that leave, and of Σw of these.
+// Leaving returns the names of the Gram matrix of the rows that leave, and of their Σw.
 func (i Increment) Leaving() (gram, rows string) { return i.name("leaves"), i.name("leaves_rows") }
 
-// Staying are the names of the Gram matrix of the rows that stay of an increment with forgotten rows, and of Σw of these.
+// Staying returns the names of the Gram matrix of the remaining rows of an increment with forgotten rows, and of their Σw.
 func (i Increment) Staying() (gram, rows string) { return i.name("stays"), i.name("stays_rows") }
 
 func (i Increment) name(of string) string { return fmt.Sprintf("%s/%d", of, int(i)) }

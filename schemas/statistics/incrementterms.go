@@ -8,10 +8,10 @@ import (
 const KindIncrement wire.Kind = "increment"
 
 // IncrementTerms are the sums of an increment, or of increments that the run merges, in one partition, at the end of a
-// stage of a full run of a chain. They are records of their own, so that a worker need not hold those of all increments
+// stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments
 // until it seals the partition.
 type IncrementTerms struct {
-	wire.Identity           // Visit is the place of the increment, see [schemas.Chain.TermsPlaces]
+	wire.Identity           // Visit is the index of the increment, see [schemas.Chain.TermsPlaces]
 	Terms         []float64 // 2 × p × k: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ
 	Columns       int       // p
 	Classes       int       // k

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// inputDigit is the base in which the number of an input is written: a float32 does not have all of them.
+// inputDigit is the base in which the number of an input is written: float32 can't represent all numbers.
 const inputDigit = 4096
 
 // InputsTensor is the inverse of [InputsOf].
@@ -19,7 +19,7 @@ func InputsTensor(name string, inputs []int32) wire.Tensor[float32] {
 	return wire.Matrix(name, len(inputs), 2, digits)
 }
 
-// InputsOf reads the numbers of inputs, of so many, that are in a tensor; nil without it. They ascend.
+// InputsOf reads the numbers of inputs, below a limit, from a tensor; nil without it. They ascend.
 func InputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
 	tensor, ok := t.Find(name)
 	if !ok {
@@ -43,7 +43,7 @@ func InputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
 	return inputs, nil
 }
 
-// RowsOf reads the weights of columns that occur in an update, of a block of p columns; nil if a record has none.
+// RowsOf reads the weights of the columns that occur in an update, for a block of p columns; nil if a record has none.
 func RowsOf(t wire.Tensors[float32], p, k int) (columns []int32, rows []float32, err error) {
 	if columns, err = InputsOf(t, TensorOccurring, p); err == nil && columns != nil {
 		rows, err = t.Shaped(TensorRows, len(columns), k)

@@ -1,6 +1,6 @@
 package statistics
 
-// ClassMeasures are what the predictions of rows of one label each are judged by, beside the rows that are wrong. Rows are weighted.
+// ClassMeasures are metrics of single-label predictions, in addition to the error. Rows are weighted.
 type ClassMeasures struct {
 	// AUC is the area under the ROC curve of the second of two classes; with more classes, the mean of the one-vs-rest areas, weighted by
 	// the rows of each class. Absent with more than 100 classes, or if all rows have the same class.
@@ -20,7 +20,7 @@ type ClassMeasures struct {
 	Decided *Decided `json:"decided,omitempty"`
 }
 
-// Decided is how a threshold on the probability of the second of two classes does: of that class precision, recall and F1.
+// Decided has the metrics at a threshold on the probability of the second of two classes: precision, recall and F1 are those of this class.
 type Decided struct {
 	Threshold     float64  `json:"threshold"`      // minimum probability for predicting the class
 	Confusion     Decision `json:"confusion"`      // Σw of the rows by true class, then by predicted class
@@ -31,7 +31,7 @@ type Decided struct {
 	F1            float64  `json:"f1"`             // harmonic mean of precision and recall
 }
 
-// Decided returns how the threshold does whose decision it is; nil if there are no rows.
+// Decided returns the metrics at the threshold that made the decision; nil if there are no rows.
 func (d Decision) Decided(threshold float64) *Decided {
 	if d.Weight() == 0 {
 		return nil
@@ -48,24 +48,24 @@ func (d Decision) Decided(threshold float64) *Decided {
 	return r
 }
 
-// Decision is Σw of rows of two classes by true class, then by the class that they are given.
+// Decision is Σw of the rows of two classes, by true class, then by predicted class.
 type Decision [2][2]float64
 
-// F1 returns that of the second class; 0 without rows that are of it or given it.
+// F1 returns the F1 of the second class; 0 if no rows belong to it or are predicted as it.
 func (d Decision) F1() float64 { return ratio(2*d[1][1], 2*d[1][1]+d[0][1]+d[1][0]) }
 
 // Weight returns Σw.
 func (d Decision) Weight() float64 { return d[0][0] + d[0][1] + d[1][0] + d[1][1] }
 
-// Distances holds the error metrics of predicted numbers.
+// Distances has the error metrics of a regression target.
 type Distances struct {
 	RMSE float64 `json:"rmse"` // root mean squared error
 	MAE  float64 `json:"mae"`  // mean absolute error
 	R2   float64 `json:"r2"`   // 1 − mean squared error / variance of the split's rows
 }
 
-// Thresholds are the least probabilities of labels that a row is given, of rows that may have several: for each metric
-// the one that is best for it, on holdout rows. Without such rows it is 1/2.
+// Thresholds are the minimum probabilities for predicting a label in multi-label models: for each metric the best
+// threshold on holdout rows. Without such rows it is 1/2.
 type Thresholds struct {
 	Hamming        float64 `json:"hamming"`         // minimises the Hamming loss
 	MicroF1        float64 `json:"micro_f1"`        // maximises micro-F1; predictions use this threshold

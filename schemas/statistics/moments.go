@@ -12,7 +12,7 @@ const KindMoments wire.Kind = "moments"
 // KindTerms is the kind of a [Terms] record.
 const KindTerms wire.Kind = "terms"
 
-// Moments is what a stage's window is known by after a run of a chain: sums over the increments, each times its weight.
+// Moments are the sums of a stage over the window after a run of a chain: over its increments, each multiplied by its weight.
 type Moments struct {
 	wire.Identity
 	Gram      []float64 // Σ w x xᵀ, p(p+1)/2: the lower triangle row by row; nil if the record has none
@@ -20,15 +20,15 @@ type Moments struct {
 	Gradient  []float64 // Σ w x (g − y)ᵀ there, p × k
 	Columns   int       // p
 	Classes   int       // k
-	Curvature float64   // that the run has met along its steps; 0: none
+	Curvature float64   // measured by the run along its steps; 0: none
 }
 
 // Names of the tensors and notes of a chain's sums.
 const (
-	// FieldTerms are the sums of each visited increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ.
+	// FieldTerms is the name of the sums of each visited increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ.
 	FieldTerms = "terms" // [m, 2, p, k]
-	// FieldVisited are the losses of each visited increment that a partition has.
-	FieldVisited  = "visited" // [m, 5]: its place, Σw and Σw·loss of the training rows, Σw and Σw·loss of those that the gate is about
+	// FieldVisited is the name of the losses of each visited increment that a partition has.
+	FieldVisited  = "visited" // [m, 5]: its index, Σw and Σw·loss of the training rows, Σw and Σw·loss of the gate rows
 	noteCurvature = "curvature"
 )
 
@@ -62,9 +62,9 @@ func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
 	return m, nil
 }
 
-// Terms is what the quadratic of an increment needs at a stage beside its Gram matrix, at weight 1.
+// Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1.
 type Terms struct {
-	wire.Identity           // Visit is the place of the increment among those that the run visited
+	wire.Identity           // Visit is the index of the increment among those that the run visited
 	Scores        []float64 // Σ x (xᵀV)ᵀ, p × k
 	Gradient      []float64 // Σ x (g − y)ᵀ, p × k
 	Columns       int       // p

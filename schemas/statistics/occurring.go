@@ -8,18 +8,18 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Names of sums over sparse rows that have a row for each column of the block that occurs, ascending: the number of the column, and its
-// sums. So their size follows from the rows, not from the number of columns.
+// Names of sums over sparse rows with one row for each column of the block that occurs, ascending: the column number, and its sums. Their
+// size depends on the rows, not on the number of columns.
 const (
-	FieldGradient  = "gradient"  // [m, 1+k], a visit of an update: Σ w x (y − g)ᵀ
-	FieldCurvature = "curvature" // [m, 1+k], of some visits: Σ w x² h, h being the second derivative of the loss in each score
-	FieldReach     = "reach"     // [m, 2], of the first visit: Σ w |x| |row|₁
-	FieldCounted   = "counted"   // [m, 1+k], a visit of an update to a stage whose weights are counted: Σ w x yᵀ
-	// [m, 1+k], the terms of an increment: curvature at the weights that the run has ended with, or what is counted
+	FieldGradient  = "gradient"  // [m, 1+k], visit of an update: Σ w x (y − g)ᵀ
+	FieldCurvature = "curvature" // [m, 1+k], some visits: Σ w x² h, where h is the second derivative of the loss in each score
+	FieldReach     = "reach"     // [m, 2], first visit: Σ w |x| |row|₁
+	FieldCounted   = "counted"   // [m, 1+k], visit of an update to a class_counts stage: Σ w x yᵀ
+	// [m, 1+k], terms of an increment: curvature at the final weights of the run, or counts
 	FieldOccurring = "occurring"
 )
 
-// Occurring is the name of what a sum in memory has of an increment on sparse rows: see [FieldOccurring].
+// Occurring is the name of the part of a sum in memory that belongs to an increment on sparse rows: see [FieldOccurring].
 func (i Increment) Occurring() string { return i.name(FieldOccurring) }
 
 // ByColumn reports whether a field has a row for each column that occurs.
@@ -31,7 +31,7 @@ func ByColumn(name string) bool {
 	return strings.HasPrefix(name, FieldOccurring+"/")
 }
 
-// Occurring is a matrix of which only the rows of columns that occur are kept.
+// Occurring is a matrix with only the rows of columns that occur.
 type Occurring struct {
 	Columns []int32   // m, ascending
 	Values  []float64 // m × k
@@ -46,8 +46,8 @@ func (o Occurring) Tensor(name string, k int) wire.Tensor[float64] {
 	return wire.Matrix(name, len(o.Columns), 1+k, data)
 }
 
-// OccurringOf is the inverse of [Occurring.Tensor], for a block of p columns. Without the tensor nothing occurs. An error says what is
-// wrong with the tensor.
+// OccurringOf is the inverse of [Occurring.Tensor], for a block of p columns. Without the tensor, no column occurs. An error describes the
+// invalid tensor.
 func OccurringOf(t wire.Tensors[float64], name string, p, k int) (o Occurring, err error) {
 	tensor, ok := t.Find(name)
 	if !ok {
@@ -70,9 +70,9 @@ func OccurringOf(t wire.Tensors[float64], name string, p, k int) (o Occurring, e
 	return o, nil
 }
 
-// OccurringTerms is what a chain keeps of an increment on sparse rows at a stage, in one partition or in all.
+// OccurringTerms are the terms that a chain keeps of an increment on sparse rows at a stage, for one partition or for all.
 type OccurringTerms struct {
-	wire.Identity // of kind increment: the place of the increment is Visit; of kind terms: its place among those that the run visited
+	wire.Identity // kind increment: Visit is the index of the increment; kind terms: its index among the visited increments
 	Occurring
 	Classes int // k
 }
@@ -91,11 +91,11 @@ func OccurringTermsOf(r *wire.Record[float64], p, k int) (*OccurringTerms, error
 	return &OccurringTerms{r.Identity, o, k}, nil
 }
 
-// OccurringSums says how the terms of increments on sparse rows are summed at a stage, from the last full run on.
+// OccurringSums configures how the terms of increments on sparse rows are summed at a stage, from the last full run on.
 type OccurringSums struct {
 	wire.Identity
-	Prior float64 // what the sum of curvature begins at, in columns that the ridge applies to
-	Grid  float64 // what each term is a multiple of: a power of 2
+	Prior float64 // initial sum of curvature, in columns that the ridge applies to
+	Grid  float64 // each term is a multiple of it: a power of 2
 }
 
 // FieldSummed is the tensor of [OccurringSums].

@@ -10,12 +10,12 @@ import (
 // KindSample is the kind of a [Sample] record.
 const KindSample wire.Kind = "sample"
 
-// Sample holds raw rows that the survey drew from one partition's span. It is as confidential as the examples.
+// Sample has raw rows that the survey drew from one partition's span. It is as confidential as the examples.
 type Sample struct {
 	wire.Identity
 	Width int       // features of a row
 	Rows  []float32 // n × Width, in the order of Draws; a missing value is NaN
-	Draws []uint64  // n: each row's hash; the rows with the smallest hashes of all partitions are the run's sample
+	Draws []uint64  // n: hash of each row; the run's sample is the rows with the smallest hashes over all partitions
 }
 
 // Record makes the record of the sample.

@@ -13,29 +13,29 @@ import (
 // KindSeal is the kind of a [Seal] record.
 const KindSeal wire.Kind = "seal"
 
-// Seal says that all residuals of one partition after a stage are published, where they are, and what they must be, or of merged
-// partitions. Parent is the digest of the stage's final weights.
+// Seal states that all residuals of one partition, or of merged partitions, after a stage are published, with their position and digest.
+// Parent is the digest of the stage's final weights.
 type Seal struct {
 	wire.Identity
-	Attempt  string                // of the residuals messages that count
-	From, To int64                 // offsets on the residuals topic, without To
+	Attempt  string                // of the valid residuals messages
+	From, To int64                 // offsets on the residuals topic, To exclusive
 	Rows     int64                 // rows of these messages
 	Scores   wire.Digest           // of the scores, in row order
-	Covered  coverage.Coverage     // the examples behind them
-	Spans    wire.Digest           // of Covered.Spans, of a record of merged partitions that was read
-	Sums     wire.Tensors[float64] // the final losses and quality of the stage; none in a seal behind residuals whose sums were merged
-	// Parts are the seals of merged partitions; nil: the record is of one.
+	Covered  coverage.Coverage     // examples of these rows
+	Spans    wire.Digest           // of Covered.Spans, in a decoded record of merged partitions
+	Sums     wire.Tensors[float64] // final losses and quality of the stage; none in a seal after residuals whose sums were merged
+	// Parts are the seals of merged partitions; nil: a single partition.
 	Parts []SealedPart
 }
 
-// SealedPart is the seal of one of the partitions that a record of merged ones is of.
+// SealedPart is the seal of one partition in a record of merged partitions.
 type SealedPart struct {
 	Partition int         `json:"partition"`
 	From      int64       `json:"from"`
 	To        int64       `json:"to"`
 	Rows      int64       `json:"rows"`
 	Scores    wire.Digest `json:"scores"`
-	Covered   string      `json:"covered"` // text of a coverage
+	Covered   string      `json:"covered"` // coverage as text
 }
 
 // The notes of a seal.
@@ -48,9 +48,9 @@ const (
 )
 
 // tensorSealed has the seals of merged partitions.
-const tensorSealed = "sealed" // text: JSON, one a partition
+const tensorSealed = "sealed" // text: JSON, one entry per partition
 
-// MergedSeal returns the seal of merged partitions, given those of each in order, which are of one attempt.
+// MergedSeal returns the seal of merged partitions, given the seal of each in order, all of one attempt.
 func MergedSeal(id wire.Identity, covered coverage.Coverage, sums wire.Tensors[float64], each []*Seal) *Seal {
 	s := &Seal{Identity: id, Attempt: each[0].Attempt, Covered: covered, Sums: sums}
 	scores := make([]wire.Digest, len(each))
@@ -62,7 +62,7 @@ func MergedSeal(id wire.Identity, covered coverage.Coverage, sums wire.Tensors[f
 	return s
 }
 
-// Each returns the seal of each partition: of merged ones without sums. An error wraps [wire.ErrDamaged].
+// Each returns the seal of each partition, without sums for merged partitions. An error wraps [wire.ErrDamaged].
 func (s *Seal) Each() (all []*Seal, err error) {
 	if s.Merged == 0 {
 		return []*Seal{s}, nil

@@ -9,23 +9,23 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// tensorServed is the name of how what was served agrees with the labels of an update's training rows.
+// tensorServed is the name of the served errors: how the served answers agree with the labels of an update's training rows.
 const tensorServed = "served" // [n, 4]: version, Σw, rows, Σw of wrong rows
 
 const servedFields = 4
 
-// ServedLosses is how well a version answered for rows, by their labels.
+// ServedLosses is the error of a version's served answers, given the labels of the rows.
 type ServedLosses struct {
 	Version int
 	Weight  float64 // Σw
 	Rows    float64 // number of rows
-	Errors  float64 // Σw of the rows whose label is another
+	Errors  float64 // Σw of the rows with another label
 }
 
 // ErrorPercent returns the weighted percentage of wrong rows, or 0 if the weight is 0.
 func (s ServedLosses) ErrorPercent() float64 { return 100 * ratio(s.Errors, s.Weight) }
 
-// AddServed adds how well versions answered for further rows. Both lists, and the result, are in the order of the versions.
+// AddServed adds the errors on further rows. Both lists, and the result, are in the order of the versions.
 func AddServed(to []ServedLosses, more ...ServedLosses) []ServedLosses {
 	for _, s := range more {
 		i, found := slices.BinarySearchFunc(to, s.Version, func(a ServedLosses, version int) int { return cmp.Compare(a.Version, version) })

@@ -14,20 +14,20 @@ import (
 // KindPrepare is the kind of a [SurveyResult] record.
 const KindPrepare wire.Kind = "prepare"
 
-// SurveyResult is the result of a run's survey, the first record of the run's chain on the weights topic. Its Stage is
-// [wire.Survey] and its Parent is the plan's digest.
+// SurveyResult is the result of a run's survey, the first of the run's records on the weights topic. Its Stage is
+// [wire.Survey] and its Parent is the digest of the plan.
 type SurveyResult struct {
 	wire.Identity
 	Rows        [examples.Splits]int64 // labelled rows of each split
-	Quarantined int64                  // messages in quarantine
+	Quarantined int64                  // quarantined messages
 	PassedOver  coverage.PassedOver
 	// Preparation holds center, scale, basis, spread and labels, which are part of a model.
 	Preparation wire.Tensors[float32]
-	Covered     []coverage.Coverage  // of each span of the plan, in the plan's order
-	Columns     examples.Columns     // of the table that the features are of; nil: not known
-	Skipped     coverage.Spans       // of a chain: messages in the spans that do not count
-	Increments  []coverage.Increment // of a full run of a chain: what counts of each
-	SendsRows   bool                 // of an update: in the first visit to each stage workers send the rows, which the solver sums
+	Covered     []coverage.Coverage  // by span of the plan, in order
+	Columns     examples.Columns     // table columns of the features; nil: unknown
+	Skipped     coverage.Spans       // chain: messages in the spans that are not included
+	Increments  []coverage.Increment // full run of a chain: the increments with their accepted messages
+	SendsRows   bool                 // update: in the first visit to each stage, workers send the rows and the solver sums them
 }
 
 // Record makes the record of the result.
@@ -57,7 +57,7 @@ func (s *SurveyResult) Record() *wire.Record[float32] {
 	return r
 }
 
-// columnsOf reads the columns that a survey found.
+// columnsOf reads the columns from a survey.
 func columnsOf(text []string) (examples.Columns, error) {
 	if len(text) != 1 {
 		return nil, fmt.Errorf("%d texts of columns, expected one", len(text))

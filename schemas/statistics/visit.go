@@ -16,17 +16,16 @@ import (
 // KindVisit is the kind of a [Visit] and of a [SurveyVisit] record.
 const KindVisit wire.Kind = "visit"
 
-// Visit holds the sums of one partition's span for one visit of a stage. The Gram matrix has a record of its own, a
-// [Gram].
+// Visit has the sums of one partition's span for one visit of a stage. The Gram matrix has its own record, a [Gram].
 type Visit struct {
 	wire.Identity
-	Covered coverage.Coverage     // what the sums cover; of merged partitions the record has the digest of the spans alone
-	Spans   wire.Digest           // of Covered.Spans, of a record of merged partitions that was read
+	Covered coverage.Coverage     // coverage of the sums; for merged partitions the record has only the digest of the spans
+	Spans   wire.Digest           // of Covered.Spans, in a decoded record of merged partitions
 	Sums    wire.Tensors[float64] // see the constants Field…
 }
 
-// noteSpans is the note of a record of merged partitions that has the digest of the spans that it covers: the spans of ten thousand
-// partitions do not fit into a header.
+// noteSpans is the note with the digest of the covered spans, in records of merged partitions: the spans of ten thousand partitions do not
+// fit into a header.
 const noteSpans = "spans"
 
 // Record makes the record of the visit.
@@ -52,54 +51,54 @@ func VisitOf(r *wire.Record[float64]) (*Visit, error) {
 	return v, nil
 }
 
-// SurveyVisit holds what the survey found in one partition's span, or in those of merged partitions.
+// SurveyVisit is the survey of one partition's span, or of those of merged partitions.
 type SurveyVisit struct {
 	Visit
-	Shift       []float32 // d: the point that the moments are taken about
-	TargetShift []float64 // k: the same of the numbers to predict; nil: 0
-	Labels      []string  // of its rows, sorted; none if the plan names the classes and does not balance them
-	LabelRows   []int64   // how many training rows each of Labels has; nil if the run keeps the classes of a version
-	Quarantined int64     // messages in quarantine
-	// Parts is what the sums cover of each of merged partitions, in order; nil: the record is of one.
+	Shift       []float32 // d: origin of the moments
+	TargetShift []float64 // k: origin of the moments of the targets; nil: 0
+	Labels      []string  // labels of the rows, sorted; none if the plan names the classes and does not balance them
+	LabelRows   []int64   // number of training rows of each of Labels; nil if the run keeps the classes of a version
+	Quarantined int64     // quarantined messages
+	// Parts are the coverages of merged partitions, in order; nil: a single partition.
 	Parts      []coverage.Coverage
 	PassedOver coverage.PassedOver
-	Columns    examples.Columns // of the run's first message; nil: it doesn't say
+	Columns    examples.Columns // of the run's first message; nil: unknown
 	Sparse     bool             // whether the rows are sparse; then there is no Shift
 	ColumnRows []examples.ColumnRows
-	Image      examples.Image // of the run's first message; zero: it doesn't say
-	Skipped    coverage.Spans // of a chain: messages in the span that do not count
-	// Progress is how far the sources of a chain's plan are counted in the partition after the span.
+	Image      examples.Image // of the run's first message; zero: unknown
+	Skipped    coverage.Spans // chain: messages in the span that are not included
+	// Progress is the progress of the sources of a chain's plan in the partition after the span.
 	Progress []PartitionProgress
-	Unknown  []examples.LabelRows // rows of labels that are no class
-	// Untrained are the rows of labels of which the span has holdout and test rows alone.
+	Unknown  []examples.LabelRows // rows whose labels are not classes
+	// Untrained are the rows of labels that occur only in holdout and test rows of the span.
 	Untrained []examples.LabelRows
-	// Increments is what the sums cover of each increment of a full run, in order; without spans if the partition has nothing of it.
+	// Increments are the coverages of the increments of a full run, in order; without spans if the partition has nothing of an increment.
 	Increments []coverage.Coverage
-	Bad        coverage.BadMessages // of a chain: messages of its newest increment
-	// Messages are the messages with training rows, in order, as the version before predicts them; nil unless the run is an update.
+	Bad        coverage.BadMessages // chain: messages of the newest increment
+	// Messages are the losses of the previous version on each message with training rows, in order; nil unless the run is an update.
 	Messages []MessageLosses
-	// Served is how well versions answered for the training rows, of an update; nil: none of its rows was served.
+	// Served are the errors of the answers that were served for the training rows of an update; nil: none of its rows was served.
 	Served []ServedLosses
 }
 
-// PartitionProgress says how far a source is counted in one partition.
+// PartitionProgress is the progress of a source in one partition.
 type PartitionProgress struct {
-	Source  string `json:"source"`  // its ID
-	Attempt string `json:"attempt"` // of its ingest
-	Next    int64  `json:"next"`    // the first sequence that is not counted
+	Source  string `json:"source"`  // source ID
+	Attempt string `json:"attempt"` // attempt of the ingest
+	Next    int64  `json:"next"`    // first sequence that is not counted
 }
 
-// MessageLosses is how well the training rows of one message were predicted before a run learnt them.
+// MessageLosses are the prequential losses of the training rows of one message.
 type MessageLosses struct {
 	Offset int64
-	Losses // of its training rows
+	Losses // of the training rows
 }
 
-// Names of the content of a survey's visit beside its sums.
+// Names of the content of a survey's visit other than its sums.
 const (
 	tensorShift      = "shift"
 	tensorTargets    = "target_shift"
-	tensorColumns    = "columns" // of a survey's result too
+	tensorColumns    = "columns" // also in a survey result
 	noteQuarantined  = "quarantined"
 	noteImage        = "image"
 	noteSkipped      = "skipped"
@@ -109,7 +108,7 @@ const (
 	noteUntrained    = "untrained"
 	noteBad          = "bad"
 	tensorIncrements = "increments"  // text
-	tensorColumnRows = "column_rows" // [n, 2], of sparse rows: a column, and in how many training rows it is not 0
+	tensorColumnRows = "column_rows" // [n, 2], sparse rows: a column, and the number of training rows in which it is nonzero
 	tensorMessages   = "messages"    // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
 
@@ -281,7 +280,7 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 	return v, nil
 }
 
-// columnRowsTensor makes the tensor of the counts of columns.
+// columnRowsTensor makes the tensor of column counts.
 func columnRowsTensor(counts []examples.ColumnRows) wire.Tensor[float64] {
 	data := make([]float64, 0, 2*len(counts))
 	for _, n := range counts {
@@ -329,7 +328,7 @@ func messagesOf(t wire.Tensor[float64]) ([]MessageLosses, error) {
 	return messages, nil
 }
 
-// parseSkipped reads the spans of messages that do not count.
+// parseSkipped reads the spans of messages that are not included.
 func parseSkipped(text string) (skipped coverage.Spans, err error) {
 	if text == "" {
 		return nil, nil
