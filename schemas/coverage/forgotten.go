@@ -25,7 +25,7 @@ type Forgotten []ForgottenRows
 func (f Forgotten) Union(others Forgotten) (union Forgotten) {
 	all := slices.Concat(f, others)
 	all = slices.DeleteFunc(all, func(r ForgottenRows) bool { return r.Span().Empty() })
-	// Where rows of one message and all of it begin together, all of it is first: it covers the others.
+	// If some rows of a message and the whole message begin together, the whole message is first: it covers the others.
 	slices.SortFunc(all, func(a, b ForgottenRows) int {
 		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.From, b.From), cmp.Compare(min(a.End, 1), min(b.End, 1)),
 			cmp.Compare(a.First, b.First))
@@ -64,7 +64,7 @@ func (f Forgotten) Within(spans Spans) (within Forgotten) {
 // Spans returns the spans of the messages with the rows.
 func (f Forgotten) Spans() (spans Spans) {
 	for _, r := range f {
-		if last := len(spans) - 1; last < 0 || spans[last] != r.Span() { // rows of one message follow each other
+		if last := len(spans) - 1; last < 0 || spans[last] != r.Span() { // rows of one message are adjacent
 			spans = append(spans, r.Span())
 		}
 	}

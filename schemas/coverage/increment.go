@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Bytes of JSON of an increment of a window, at most: of its own, and of each partition and each span.
+// Maximum bytes of JSON of an increment of a window: of its own, and of each partition and each span.
 const (
 	incrementBytes = 512
 	coverageBytes  = 112
 	spanBytes      = 72
 )
 
-// Increment describes the examples that one run of a chain added.
+// Increment describes the examples added by one run of a chain.
 type Increment struct {
 	Number int     `json:"number"` // number of the run that added it
 	Weight float64 `json:"weight"` // w: 1, reduced by decay
@@ -38,7 +38,7 @@ type IncrementTime struct {
 	Until  int64 `json:"until"`  // milliseconds since 1970
 }
 
-// Spans returns the spans of an increment, of all partitions.
+// Spans returns the spans of an increment in all partitions.
 func (c *Increment) Spans() (spans Spans) {
 	for _, covered := range c.Covered {
 		spans = append(spans, covered.Spans...)
@@ -56,7 +56,7 @@ func (c *Increment) On(partition int) (Coverage, bool) {
 	return Coverage{}, false
 }
 
-// Skips reports whether a message does not count.
+// Skips reports whether a message is not included.
 func (c *Increment) Skips(partition int, offset int64) bool {
 	for _, s := range c.Skipped {
 		if s.Partition == partition && s.From <= offset && offset < s.To {
@@ -66,7 +66,7 @@ func (c *Increment) Skips(partition int, offset int64) bool {
 	return false
 }
 
-// Without returns the increment without offsets that come with another increment. No message there may count in this one.
+// Without returns the increment without offsets that belong to another increment. No message there may be included in this one.
 func (c Increment) Without(spans Spans) Increment {
 	var left []Coverage
 	for _, covered := range c.Covered {
@@ -78,7 +78,7 @@ func (c Increment) Without(spans Spans) Increment {
 	return c
 }
 
-// Meets reports whether an increment has offsets of spans, which are by partition.
+// Meets reports whether an increment overlaps spans, given by partition.
 func (c *Increment) Meets(on map[int]Spans) bool {
 	meets := func(s Span) bool {
 		return slices.ContainsFunc(on[s.Partition], func(o Span) bool { return s.From < o.To && o.From < s.To })

@@ -1,15 +1,15 @@
 package coverage
 
-// Mark is the last message of a partition that a chain has looked at. An offset alone proves nothing: after a topic was
-// truncated or recreated, another message may have it.
+// Mark is the last message of a partition that a chain has processed. An offset alone does not identify a message: after
+// a topic was truncated or recreated, another message may have the same offset.
 type Mark struct {
 	Partition int    `json:"partition"` // partition number
 	Offset    int64  `json:"offset"`    // message offset
 	Checksum  string `json:"checksum"`  // checksum of the value and timestamp: see MessageChecksum
 }
 
-// Marks returns the marks of a chain after a run that has looked at more messages: of each partition the mark with the
-// highest offset. Both lists are in the order of their partitions, with one mark of each, and so is what Marks returns.
+// Marks returns the marks of a chain after a run that has processed more messages: for each partition the mark with the
+// highest offset. Both lists, and the result, are in partition order with one mark per partition.
 func Marks(before, more []Mark) (after []Mark) {
 	for len(before) > 0 || len(more) > 0 {
 		switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// PassedOver counts the messages and rows of the examples topic that a run leaves out, by the reason. It has no reason that counts 0. The
-// zero value counts none, and is read-only. Messages that can't be used are not in it: they are in quarantine.
+// PassedOver counts the messages and rows of the examples topic that a run leaves out, by reason. It has no zero counts. The zero value is
+// empty and read-only. Unusable messages are not counted here: they are in quarantine.
 type PassedOver map[PassOverReason]int64
 
 // PassOverReason is the reason why a run skips a message.
@@ -19,36 +19,36 @@ type PassOverReason string
 const (
 	// OtherProducer: the run is of files, and another producer wrote the message.
 	OtherProducer PassOverReason = "other_producer"
-	// OtherSource: the run is of files, and the message is of none of them, or of an ingest of them that was interrupted.
+	// OtherSource: the run is of files, and the message belongs to none of them, or to an interrupted ingest of them.
 	OtherSource PassOverReason = "other_source"
-	// Unsealed: the ingest that wrote the message was interrupted, or goes on.
+	// Unsealed: the ingest that wrote the message was interrupted, or is still running.
 	Unsealed PassOverReason = "unsealed"
-	// Removed: the message is of a source that was removed.
+	// Removed: the message belongs to a removed source.
 	Removed PassOverReason = "removed"
-	// Repeated: the message is on the topic twice, and counts once.
+	// Repeated: the message is a duplicate.
 	Repeated PassOverReason = "repeated"
-	// LeftOut: an earlier run of the chain has left the message out, or it comes with rows that another run of the chain adds.
+	// LeftOut: an earlier run of the chain has left the message out, or another run of the chain adds its rows.
 	LeftOut PassOverReason = "left_out"
 	// Expired: retention has deleted the message of a source before the run began.
 	Expired PassOverReason = "expired"
 	// Expiring: retention may delete the message before the run has ended.
 	Expiring PassOverReason = "expiring"
-	// Outside: the configuration leaves the message out, by a time or an offset.
+	// Outside: the configuration excludes the message, by time or offset.
 	Outside PassOverReason = "outside"
-	// ForgottenRow counts rows, unlike the others: rows with weight 0, as they were forgotten, of messages that count.
+	// ForgottenRow counts rows, not messages: forgotten rows, with weight 0, of included messages.
 	ForgottenRow PassOverReason = "forgotten"
-	// Overflowing counts rows, as ForgottenRow does: rows in quarantine, as they overflow, of messages that count.
+	// Overflowing counts rows, not messages: quarantined rows that overflow, of included messages.
 	Overflowing PassOverReason = "overflow"
-	// NoLabel counts rows, as ForgottenRow does: rows without a label, of messages that count.
+	// NoLabel counts rows, not messages: rows without a label, of included messages.
 	NoLabel PassOverReason = "no_label"
-	// Missing: the message of a source is not on the topic, and retention has not deleted it.
+	// Missing: the message of a source is not on the topic, although retention has not deleted it.
 	Missing PassOverReason = "missing"
 )
 
-// PassOverReasons returns the reasons, each with what it counts and its meaning for people, in the order of the documentation.
+// PassOverReasons returns the reasons, each with its unit and its human-readable meaning, in the order of the documentation.
 func PassOverReasons() []struct {
 	Reason  PassOverReason
-	What    string // is counted: message or row
+	What    string // unit: message or row
 	Meaning string
 } {
 	return []struct {
@@ -90,7 +90,7 @@ func (p *PassedOver) Count(reason PassOverReason, n int64) {
 	(*p)[reason] += n
 }
 
-// NotePassedOver is the note that says how many messages were passed over.
+// NotePassedOver is the note with the counts.
 const NotePassedOver = "passed_over"
 
 // MarshalJSON returns the counts as a JSON object, also if there are none.

@@ -24,7 +24,7 @@ func (s Span) Len() int64 { return max(s.To-s.From, 0) }
 // String returns the span as [partition]@from–to.
 func (s Span) String() string { return fmt.Sprintf("[%d]@%d–%d", s.Partition, s.From, s.To) }
 
-// OverlapError says that two spans share offsets. Adding their sums would count examples twice.
+// OverlapError reports that two spans share offsets. Adding their sums would count examples twice.
 type OverlapError struct{ A, B Span }
 
 // Error implements error.
@@ -121,9 +121,9 @@ func (s Span) SegmentCount(length int64) int64 {
 	return (s.To-1)/length - s.From/length + 1
 }
 
-// Segments cuts the span at the multiples of length. The cuts do not depend on where the span begins, so runs over
-// overlapping windows of the log share all but their outermost segments. From must not be negative. Segments panics if
-// length is not positive.
+// Segments splits the span at the multiples of length. The boundaries do not depend on where the span begins, so runs
+// over overlapping windows of the log share all but their outermost segments. From must not be negative. Segments panics
+// if length is not positive.
 func (s Span) Segments(length int64) []Span {
 	if length < 1 {
 		panic(fmt.Sprintf("schemas: a segment has %d messages, expected at least 1", length))
@@ -140,7 +140,7 @@ func (s Span) Segments(length int64) []Span {
 	return segments
 }
 
-// maxPartitions is above the partitions of any topic. Whoever reads spans keeps something for each partition up to the last.
+// maxPartitions is above the partitions of any topic. Readers of spans keep state for each partition up to the last.
 const maxPartitions = 1 << 20
 
 // Check returns an error for spans that overlap or have a negative partition or offset.

@@ -1,5 +1,5 @@
-// Package prediction defines the message of the predictions topic: the predictions of a version for the rows of a message of examples, and
-// the position up to which a partition has predictions.
+// Package prediction defines the message of the predictions topic: the predictions of a version for the rows of an examples message, and the
+// position up to which a partition has predictions.
 package prediction
 
 import (
@@ -18,42 +18,42 @@ import (
 // Kind is the kind of a [Message].
 const Kind wire.Kind = "prediction"
 
-// A Message is what a version predicts for the rows of one message of examples, or why it can't. With many classes the rows are cut into
-// parts, each of which is a message.
+// A Message has the predictions of a version for the rows of one examples message, or the reason why there are none. With many classes, the
+// rows are split into parts, one per message.
 type Message struct {
-	Topic     string // of the message whose rows these are
+	Topic     string // of the examples message, like Partition and Offset
 	Partition int
 	Offset    int64
-	After     int64  // where predictions have got before this part: there is no message from here to Offset that needs some. See [Scored]
-	Checksum  string // of the message, as [schemas.MessageChecksum] has it
-	Version   int    // that predicts
-	Run       string // that made the version
-	Reason    string // why the message can't be used; then it has no rows here
-	Row       int    // the first row of this part
-	Until     int    // the row after its last
-	Rows      int    // of all parts
-	Seen      int64  // before which offset of this topic the writer had read all that there is
-	// Generation is how often the topic of examples has lost messages that had predictions. Lost says that this part is the first of its
-	// generation, and that messages from After on were lost.
+	After     int64  // position of predictions before this part: no message from here up to Offset needs predictions. See [Scored]
+	Checksum  string // of the message: see [schemas.MessageChecksum]
+	Version   int    // version number
+	Run       string // run that made the version
+	Reason    string // why the message is unusable; it then has no rows here
+	Row       int    // first row of this part
+	Until     int    // row after the last
+	Rows      int    // rows of all parts
+	Seen      int64  // the writer had read all messages of this topic before this offset
+	// Generation is how often the examples topic has lost messages with predictions. Lost is true if this part is the first of its
+	// generation, and messages from After on were lost.
 	Generation int
 	Lost       bool
 
-	Task          examples.Task // what the version predicts
-	Labels        []string      // k classes, or the names of the numbers
-	Classes       []int32       // of each row of this part: the place of the most probable label among Labels; nil for numbers
-	Probabilities []float32     // rows × k: of each label; nil for numbers
-	Numbers       []float64     // rows × k: the numbers; nil for labels
-	Given         []bool        // rows × k: whether the row is given the label; nil unless it may have several
+	Task          examples.Task // prediction task of the version
+	Labels        []string      // k classes, or the names of the targets
+	Classes       []int32       // for each row of this part the index of the most probable label in Labels; nil for regression
+	Probabilities []float32     // rows × k: of each label; nil for regression
+	Numbers       []float64     // rows × k: predicted targets; nil for labels
+	Given         []bool        // rows × k: whether the label is predicted; nil unless multi-label
 }
 
-// Names of the columns of predictions that say what is predicted.
+// Names of the columns that depend on the prediction task.
 const (
 	columnProbabilities = "probabilities"
 	columnNumbers       = "numbers"
 	columnGiven         = "given"
 )
 
-// Schema returns the Arrow schema of a message of predictions, whose numbers have a type.
+// Schema returns the Arrow schema of a predictions message. number is the type of predicted targets.
 func Schema(classes int, task examples.Task, number arrow.DataType) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
@@ -70,8 +70,8 @@ func Schema(classes int, task examples.Task, number arrow.DataType) *arrow.Schem
 	return arrow.NewSchema(fields, nil)
 }
 
-// predictedBy returns what a message of predictions predicts, of how many classes, by its schema; those of one label if
-// it is another message. number is the type of numbers: float64, or the float32 of earlier releases.
+// predictedBy returns the task and the number of classes of a predictions message, by its schema; the task of a single
+// label for other messages. number is the type of predicted targets: float64, or the float32 of earlier releases.
 func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, number arrow.DataType) {
 	number = arrow.PrimitiveTypes.Float64
 	for _, field := range schema.Fields() {
@@ -91,14 +91,14 @@ func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, number 
 	return task, classes, number
 }
 
-// labelType is the type of labels: its dictionary has all classes, in the order of the probabilities.
+// labelType is the type of labels. The dictionary has all classes, in the order of the probabilities.
 func labelType() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
-// Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given has other rows than the part, or
-// other columns than Labels. It returns an error if the value exceeds [wire.MaxMessage], as it may with more rows than
-// [MaxRows].
+// Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given does not match the rows of the part
+// or the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more rows
+// than [MaxRows].
 func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	n := p.Until - p.Row
 	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
@@ -187,7 +187,7 @@ func (p *Message) record(mem memory.Allocator) arrow.Record {
 	return array.NewRecord(schema, fields, int64(n))
 }
 
-// MaxRows returns how many rows fit a message, at least 1, given what is predicted, and the labels or the names of the numbers.
+// MaxRows returns how many rows fit a message, at least 1, given the task, and the labels or the names of the targets.
 func MaxRows(task examples.Task, labels []string) int {
 	left, k := wire.MaxMessage-8<<10, len(labels)
 	for _, label := range labels {
@@ -203,7 +203,7 @@ func MaxRows(task examples.Task, labels []string) int {
 	return max(1, left/row)
 }
 
-// Header reads the headers of a message of predictions, and none of its values. An error wraps [wire.ErrDamaged].
+// Header reads the headers of a predictions message, but not its value. An error wraps [wire.ErrDamaged].
 func Header(m wire.Message) (*Message, error) {
 	if m.Kind() != Kind {
 		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), Kind)
@@ -241,7 +241,7 @@ func Header(m wire.Message) (*Message, error) {
 	return p, nil
 }
 
-// Decode decodes a message of predictions. An error wraps [wire.ErrDamaged].
+// Decode decodes a predictions message. An error wraps [wire.ErrDamaged].
 func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	p, err := Header(m)
 	if err != nil {
@@ -310,7 +310,7 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	return p, nil
 }
 
-// takeGiven reads which labels rows are given.
+// takeGiven reads which labels are predicted for the rows.
 func (p *Message) takeGiven(lists *array.FixedSizeList, n, classes int) error {
 	values := lists.ListValues().(*array.Boolean)
 	if lists.NullN()+values.NullN() > 0 {

@@ -5,22 +5,21 @@ import (
 	"math"
 )
 
-// Scored is how far the messages of a partition have predictions that count, as the predictions in their order say. The
-// zero value: none has.
+// Scored is the position up to which the messages of a partition have valid predictions. The zero value is the beginning.
 //
-// Several processes may predict for the same messages, with other versions, and each may end at any time. Each goes on
-// where the topic says that all of them have got, so that of two predictions of the same rows the first counts, and no
-// rows are passed over.
+// Several processes may predict the same messages, with different versions, and each may end at any time. Each continues
+// at the position that all of them have reached according to the topic. So of two predictions of the same rows the first
+// is valid, and no rows are skipped.
 //
-// If the topic of examples loses messages that have predictions, as after an unclean election of a leader, others may
-// take their offsets. Then a generation of predictions begins that goes on where the messages were lost.
+// If the examples topic loses messages with predictions, for example after an unclean leader election, other messages
+// may get their offsets. A new generation of predictions then begins, at the first lost message.
 type Scored struct {
-	Next       int64 // the first message that does not have all of its predictions. Some offsets before it may have had no message
-	Row        int   // its first row without a prediction
+	Next       int64 // first message without all of its predictions. Some offsets before it may have had no message
+	Row        int   // first row of it without a prediction
 	Generation int   // how often messages with predictions were lost
 }
 
-// Count takes into account the next prediction of the partition, and reports whether it counts.
+// Count processes the next prediction of the partition, and reports whether it is valid.
 func (s *Scored) Count(p *Message) bool {
 	if p.Lost && p.Generation == s.Generation+1 {
 		*s = Scored{Next: p.After, Generation: p.Generation}
@@ -34,13 +33,13 @@ func (s *Scored) Count(p *Message) bool {
 	return true
 }
 
-// before reports whether s has got less far.
+// before reports whether s precedes o.
 func (s Scored) before(o Scored) bool {
 	return cmp.Or(cmp.Compare(s.Generation, o.Generation), cmp.Compare(s.Next, o.Next), cmp.Compare(s.Row, o.Row)) < 0
 }
 
-// Begins returns how far predictions have got where a prediction goes on from. Of one that begins a generation it is
-// only known that it is of the generation before.
+// Begins returns the position at which a prediction begins. If it begins a generation, only the generation of the
+// position is known: the previous one.
 func (p *Message) Begins() Scored {
 	if p.Lost {
 		return Scored{Next: math.MaxInt64, Generation: p.Generation - 1}
@@ -48,11 +47,11 @@ func (p *Message) Begins() Scored {
 	return Scored{p.After, p.Row, p.Generation}
 }
 
-// ScoredBy returns how far predictions have got, given the last ones of a partition in their order: all since the offset that the last of
-// them has Seen. None: nothing has a prediction.
+// ScoredBy returns the position of predictions, given the last predictions of a partition in order: all since the offset that the last one
+// has Seen. Without any, it is the beginning.
 //
-// What a writer writes begins where all have got before Seen, and goes on from there. So the first that those write who have seen as
-// much as the writer of the last begins there.
+// A writer begins at the position that all have reached before Seen, and continues from there. So the first prediction of the writers with
+// the same Seen as the last one begins there.
 func ScoredBy(last []*Message) (s Scored) {
 	found := false
 	for _, p := range last {

@@ -1,5 +1,5 @@
 // Package residuals defines the message of the residuals topic: the scores and residuals that a stage passes to the next one, for the
-// rows of a message of examples.
+// rows of an examples message.
 package residuals
 
 import (
@@ -17,22 +17,22 @@ import (
 // Kind is the kind of a [Message].
 const Kind wire.Kind = "residuals"
 
-// A Message holds the scores and residuals of one examples message after a stage, row by row. With many values it holds a
-// part of the rows. A row without a label has a residual of zeros.
+// A Message has the scores and residuals of one examples message after a stage, row by row. With many values it has only
+// a part of the rows. The residuals of a row without a label are zeros.
 type Message struct {
 	wire.Identity           // of Visit 0; Parent is the digest of the stage's final weights
-	Attempt       string    // the publication that the message belongs to; the seal names the one that counts
+	Attempt       string    // publication that the message belongs to; the seal names the valid one
 	Offset        int64     // of the examples message
-	Row           int       // the first row of this part
+	Row           int       // first row of this part
 	Classes       int       // k
 	Score         []float32 // rows × k: in the unit of the stage's link
 	Residual      []float32 // rows × k: y − g(score)
-	// Votes (rows × k) are the sums of what the members predict that are finished, of a plan that averages; nil before the first is, see
+	// Votes (rows × k) are the sums of the predictions of finished members, with averaging; nil before the first member is finished, see
 	// [schemas.Plan.Votes].
 	Votes []float32
 }
 
-// Schema returns the Arrow schema of a residuals message, without votes or with them.
+// Schema returns the Arrow schema of a residuals message, with or without votes.
 func Schema(classes int, votes bool) *arrow.Schema {
 	list := arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)
 	fields := []arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}
@@ -42,8 +42,8 @@ func Schema(classes int, votes bool) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// Encode encodes the message. It panics if Score, Residual and Votes differ in length or are not whole rows. It returns an error
-// if they exceed [wire.MaxMessage]; [MaxRows] always fit.
+// Encode encodes the message. It panics if Score, Residual and Votes differ in length or do not consist of complete rows. It returns an
+// error if they exceed [wire.MaxMessage]; [MaxRows] rows always fit.
 func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	columns := [][]float32{r.Score, r.Residual}
 	if r.Votes != nil {
@@ -79,13 +79,13 @@ func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	return wire.Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxRows returns how many rows of so many values fit a message, at least 1: 2k values, or 3k with votes. A row of more than about
-// 220,000 values fits none.
+// MaxRows returns how many rows fit a message, at least 1: a row has 2k values, or 3k with votes. A row of more than about 220,000 values
+// does not fit.
 func MaxRows(values int) int {
 	return max(1, (wire.MaxMessage-8<<10)/(4*values))
 }
 
-// Header reads the headers of a residuals message, and none of its values. An error wraps [wire.ErrDamaged].
+// Header reads the headers of a residuals message, but not its value. An error wraps [wire.ErrDamaged].
 func Header(m wire.Message) (*Message, error) {
 	if m.Kind() != Kind {
 		return nil, fmt.Errorf("%w: kind %q, expected %q", wire.ErrDamaged, m.Kind(), Kind)
