@@ -7,9 +7,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Align makes [Batch.Features] return the features with the offsets of these columns, which may be others than those of
-// the message: as files that are ingested at different times may have. Of a message that does not say its columns they
-// are taken to be the same. An error wraps [wire.ErrDamaged].
+// Align makes [Batch.Features] return the features with the offsets of these columns, which may differ from those of the
+// message, for example if files are ingested at different times. A message without columns is assumed to have the same
+// columns. An error wraps [wire.ErrDamaged].
 func (e *Batch) Align(columns Columns) error {
 	e.deltas = nil
 	text := e.Columns()
@@ -35,7 +35,7 @@ func (e *Batch) Align(columns Columns) error {
 	return nil
 }
 
-// align adds to features (Rows × Width) what [Batch.Align] has found.
+// align adds the differences of [Batch.Align] to features (Rows × Width).
 func (e *Batch) align(dst []float32) {
 	for i := range dst {
 		if delta := e.deltas[i%e.Width]; delta != 0 {

@@ -12,21 +12,20 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Column is a column of a table of examples, and says which features it becomes. A column of numbers becomes one feature. A column of
-// words becomes a feature for each of its categories, which is 1 in the rows that have this word and else 0, and one more for all other
-// words.
+// Column is a table column of examples, and defines its features. A numeric column is one feature. A categorical column has one feature
+// per category, 1 in rows of this category and otherwise 0, and one more for all other words.
 type Column struct {
 	Name       string
-	Categories []string // of a column of words; none: it has numbers
-	// Offset is what the numbers are less, so that float32 holds how they differ: those of a column of the milliseconds since 1970 would be
+	Categories []string // of a categorical column; empty: numeric
+	// Offset is subtracted from the numbers, so that float32 represents their differences: milliseconds since 1970 would be rounded to
 	// multiples of 131072.
 	Offset float64
-	// Time is the part of times that the numbers are, as [value.PartOfTime] has them; "": they are none. The name of such a column is that of
-	// the column of times, a point and the part.
+	// Time is the part of a timestamp that the numbers are, see [value.PartOfTime]; "": none. The name of such a column is that of the
+	// timestamp column, a point and the part.
 	Time string
 }
 
-// Source returns the name of the column that a table has the values in: that of a column of times, or the column's own.
+// Source returns the name of the table column with the values: the timestamp column, or the column itself.
 func (c Column) Source() string {
 	if c.Time == "" {
 		return c.Name
@@ -34,7 +33,7 @@ func (c Column) Source() string {
 	return strings.TrimSuffix(c.Name, "."+c.Time)
 }
 
-// PartOf returns the column of a part of the times of a column with that name.
+// PartOf returns the column for a part of the timestamps in a column with that name.
 func PartOf(name, part string) Column { return Column{Name: name + "." + part, Time: part} }
 
 // Features returns the number of features of the column.
@@ -45,8 +44,8 @@ func (c Column) Features() int {
 	return len(c.Categories) + 1
 }
 
-// columnJSON is the JSON of a column of words, of one with an offset, and of a part of times. That of another column of numbers is its
-// name, as there may be thousands in each message.
+// columnJSON is the JSON of a categorical column, a column with an offset, and a part of timestamps. The JSON of other numeric columns is
+// the name, because there may be thousands in each message.
 type columnJSON struct {
 	Name       string   `json:"name"`
 	Categories []string `json:"categories,omitempty"`
@@ -54,7 +53,7 @@ type columnJSON struct {
 	Time       string   `json:"time,omitempty"`
 }
 
-// MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset, or is a part of times.
+// MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset, or is a part of timestamps.
 func (c Column) MarshalJSON() ([]byte, error) {
 	if len(c.Categories) == 0 && c.Offset == 0 && c.Time == "" {
 		return json.Marshal(c.Name)
@@ -88,8 +87,7 @@ func (c *Column) UnmarshalJSON(content []byte) error {
 	return nil
 }
 
-// Columns are the columns of a table of examples, in the order of their features. Without columns, the names of the features are
-// unknown.
+// Columns are the table columns of examples, in the order of their features. Without columns, the names of the features are unknown.
 type Columns []Column
 
 // Features returns the number of features of the columns.
@@ -105,7 +103,7 @@ func (c Columns) HasOffsets() bool {
 	return slices.ContainsFunc(c, func(column Column) bool { return column.Offset != 0 })
 }
 
-// Difference describes the difference from o for people; "" if there is none. It ignores offsets: see [Batch.Align].
+// Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets: see [Batch.Align].
 func (c Columns) Difference(o Columns) string {
 	for i := range min(len(c), len(o)) {
 		switch {
@@ -131,7 +129,7 @@ func (c Columns) Text() string {
 	return string(wire.JSON(c))
 }
 
-// ParseColumns is the inverse of [Columns.Text]. It refuses a name that occurs twice. The error wraps [wire.ErrDamaged].
+// ParseColumns is the inverse of [Columns.Text]. It rejects duplicate names. The error wraps [wire.ErrDamaged].
 func ParseColumns(text string) (c Columns, err error) {
 	if text == "" {
 		return nil, nil
@@ -145,7 +143,7 @@ func ParseColumns(text string) (c Columns, err error) {
 	return c, c.Check()
 }
 
-// Check returns an error, which wraps [wire.ErrDamaged], if a column has no name or that of another one.
+// Check returns an error, which wraps [wire.ErrDamaged], if a column has no name or a duplicate name.
 func (c Columns) Check() error {
 	names := map[string]bool{}
 	for _, column := range c {

@@ -1,6 +1,6 @@
 package examples
 
-// After returns the rows of a file from a row on, which share the memory of r.
+// After returns the rows from a row on. They share the memory of r.
 func (r *Rows) After(row int) *Rows {
 	cut := *r
 	cut.Rows -= row
@@ -22,7 +22,7 @@ func (r *Rows) After(row int) *Rows {
 	return &cut
 }
 
-// after returns the values of rows from one on, of a column that there may be none of.
+// after returns the values of a column, which may be absent, from a row on.
 func after[V any](column []V, row int) []V {
 	if len(column) == 0 {
 		return column
@@ -30,7 +30,7 @@ func after[V any](column []V, row int) []V {
 	return column[row:]
 }
 
-// after returns the rows from one on.
+// after returns the rows from a row on.
 func (s *SparseRows) after(row int) *SparseRows {
 	if row == 0 {
 		return s

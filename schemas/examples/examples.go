@@ -23,10 +23,10 @@ const (
 	columnTargets  = "targets"
 )
 
-// metadataColumns is the key in the metadata of the schema that has the columns. Other producers may write it too.
+// metadataColumns is the key of the columns in the schema metadata. Other producers may write it too.
 const metadataColumns = "stagewise.columns"
 
-// metadataImage is the key in the metadata of the schema that has the shape of images. Other producers may write it too.
+// metadataImage is the key of the image shape in the schema metadata. Other producers may write it too.
 const metadataImage = "stagewise.image"
 
 // ValueError describes an invalid value of an examples message. It wraps [wire.ErrDamaged].
@@ -54,7 +54,7 @@ type Batch struct {
 	Rows int // number of rows
 	// Width is the number of features of each row if they are dense, and the maximum index plus 1 if they are sparse.
 	Width  int
-	Sparse bool // whether the message has only the features that are not 0
+	Sparse bool // whether the message has only nonzero features
 
 	record  arrow.Record
 	floats  *array.Float32
@@ -64,23 +64,23 @@ type Batch struct {
 	indices func(i int) int64
 	first   int // index of the first dense value in its array
 	missing bool
-	leading int            // of sparse rows: the columns that come first and are those of a table, numbers that may be missing
-	labels  values         // of the rows, or if there are lists of all their entries
-	sets    array.ListLike // of the labels of each row; nil: a row has one label
+	leading int            // sparse rows: number of leading numeric table columns, which may be missing
+	labels  values         // of the rows or, with lists, of all their entries
+	sets    array.ListLike // labels of each row; nil: single-label
 	weights arrow.Array
 	weight  func(row int) float64
 	splits  values
 	targets *targets // nil: there are none
-	// what was answered, and by which versions
+	// served labels and versions
 	served, servedVersion values
 
-	forgotten     []bool        // rows that have no values any more; nil: there are none
-	unlabelled    map[int]bool  // rows whose labels and targets don't count
-	deltas        []float64     // what is added to the features; nil: nothing
-	missingLabels value.Missing // words that are no label, beside empty text
+	forgotten     []bool        // rows whose values were removed; nil: none
+	unlabelled    map[int]bool  // rows whose labels and targets are ignored
+	deltas        []float64     // added to the features; nil: nothing
+	missingLabels value.Missing // words, other than empty text, that mean no label
 }
 
-// MaxLabel is the maximum length of a label in bytes. Thousands of labels have to fit a plan and a manifest.
+// MaxLabel is the maximum length of a label in bytes. Thousands of labels must fit into a plan and a manifest.
 const MaxLabel = 1024
 
 // Retain requires one more Release before the memory is freed.
@@ -89,7 +89,7 @@ func (e *Batch) Retain() { e.record.Retain() }
 // Release frees the memory of the message. The caller must not use e, or a slice from it, afterwards.
 func (e *Batch) Release() { e.record.Release() }
 
-// wantFeatures names the types that the column of features may have.
+// wantFeatures names the valid types of the column of features.
 const wantFeatures = "a list of float32, float64 or uint8, or a list of structs of index and value (float32)"
 
 // Decode decodes and checks the value of an examples message. The caller releases the examples. An error wraps
@@ -130,7 +130,7 @@ func Decode(value []byte, mem memory.Allocator) (_ *Batch, err error) {
 	return e, nil
 }
 
-// columnNames names the first columns of a message, for the producer who sent it.
+// columnNames names the first columns of a message, for errors to its producer.
 func columnNames(schema *arrow.Schema) string {
 	const maxNames = 8
 	var names []string
@@ -216,8 +216,8 @@ func (e *Batch) setFeatures(column arrow.Array) error {
 	return fmt.Errorf("type %v, expected %s", column.DataType(), wantFeatures)
 }
 
-// setLists keeps dense features in lists of any length, which must be the same in all rows. Their values then follow each other as
-// those of a fixed-size list do. It returns false if the values are no numbers that features may have.
+// setLists keeps dense features in lists of any length, which must be the same in all rows. Their values are then contiguous, as in a
+// fixed-size list. It returns false if the values do not have a valid type of features.
 func (e *Batch) setLists(column array.ListLike) (ok bool, err error) {
 	if ok, err := e.setValues(column.ListValues()); !ok || err != nil {
 		return ok, err

@@ -9,10 +9,10 @@ import (
 )
 
 // Image is the shape of examples that are images: height, width and channels, in pixels. The features of an example are the rows of
-// the image from the top, each with its pixels from the left, each with its channels. The zero value says that examples are no images.
+// the image from the top, each with its pixels from the left, each with its channels. The zero value means that examples are not images.
 type Image [3]int
 
-// maxImageSide bounds each number of a shape, so that their product can't overflow.
+// maxImageSide limits each number of a shape, so that their product can't overflow.
 const maxImageSide = 1 << 16
 
 // Height returns the number of rows of pixels.
@@ -27,7 +27,7 @@ func (i Image) Channels() int { return i[2] }
 // Size returns the number of features of an image.
 func (i Image) Size() int { return i[0] * i[1] * i[2] }
 
-// String returns the shape for people, such as 28 × 28 × 1.
+// String returns the shape in human-readable form, such as 28 × 28 × 1.
 func (i Image) String() string { return fmt.Sprintf("%d × %d × %d", i[0], i[1], i[2]) }
 
 // Text returns the shape as JSON, such as [28,28,1]; "" for the zero value.

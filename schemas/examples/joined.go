@@ -9,34 +9,34 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// headerJoined says how far rows of a topic have been joined with outcomes of another one.
+// headerJoined has the progress of joining rows of a topic with outcomes of another topic.
 const headerJoined = "stagewise-joined"
 
-// Joined is how far the rows of a topic have been joined with their outcomes, for the partitions that go to one partition of the examples.
-// With how far the rows were read it says which rows are examples and which wait: see package ingest/outcome.
+// Joined is the progress of joining the rows of a topic with their outcomes, for the partitions that go to one partition of the examples.
+// Together with the positions of the rows, it determines which rows are examples and which wait: see package ingest/outcome.
 type Joined struct {
-	Rule     string       `json:"rule"` // what makes a row an example: with another rule other rows wait
+	Rule     string       `json:"rule"` // digest of the join rule: with another rule other rows wait
 	Rows     []JoinInput  `json:"rows"`
 	Outcomes []JoinInput  `json:"outcomes"`
 	Joins    []JoinCursor `json:"joins"`
 }
 
-// JoinInput is how far a partition of a topic has been read. Times are in milliseconds since 1970.
+// JoinInput is the position up to which a partition of a topic has been read. Times are in milliseconds since 1970.
 type JoinInput struct {
 	Partition int         `json:"partition"`
-	Next      int64       `json:"next"`           // the offset after the last that was read; of rows, it is among the positions instead
-	Last      wire.Digest `json:"last,omitempty"` // of the message that was read last
-	Time      int64       `json:"time"`           // the latest of the messages before Next
-	From      int64       `json:"from"`           // rows that wait, or their outcomes, are here or behind
-	Since     int64       `json:"since"`          // the latest time of the messages before From
+	Next      int64       `json:"next"`           // offset after the last message read; for rows, it is in the positions instead
+	Last      wire.Digest `json:"last,omitempty"` // digest of the last message read
+	Time      int64       `json:"time"`           // latest timestamp before Next
+	From      int64       `json:"from"`           // offset of the first pending row or outcome, or an earlier offset
+	Since     int64       `json:"since"`          // latest timestamp before From
 }
 
-// JoinCursor is which rows and outcomes have had their turn.
+// JoinCursor is the position up to which rows and outcomes have been joined.
 type JoinCursor struct {
 	Partition int       `json:"partition"` // of both topics; -1: the rows are joined with the outcomes of all partitions
-	Due       JoinPlace `json:"due"`       // rows whose deadline is before it no longer wait
-	Applied   JoinPlace `json:"applied"`   // outcomes before it have met the rows that waited
-	Labelled  int       `json:"labelled"`  // messages that the first outcome from there on has met already
+	Due       JoinPlace `json:"due"`       // rows with an earlier deadline no longer wait
+	Applied   JoinPlace `json:"applied"`   // outcomes before it have been applied to the waiting rows
+	Labelled  int       `json:"labelled"`  // messages that the outcome at Applied has been applied to already
 }
 
 // JoinPlace orders messages of a topic: by time, then partition, then offset.
@@ -46,7 +46,7 @@ type JoinPlace struct {
 	Offset    int64 `json:"offset"`
 }
 
-// Equal reports whether both are nil, or say the same.
+// Equal reports whether both are nil, or have equal values.
 func (j *Joined) Equal(other *Joined) bool {
 	if j == nil || other == nil {
 		return j == other
@@ -60,8 +60,8 @@ func (j *Joined) Header() wire.Header {
 	return wire.Header{Key: headerJoined, Value: string(wire.JSON(j))}
 }
 
-// JoinedOf decodes how far rows have been joined when an examples message was written; nil if it does not say. An error wraps
-// [wire.ErrDamaged].
+// JoinedOf decodes the progress of joining at the time when an examples message was written; nil if the message does not have it. An error
+// wraps [wire.ErrDamaged].
 func JoinedOf(m wire.Message) (*Joined, error) {
 	text := m.Get(headerJoined)
 	if text == "" {

@@ -61,7 +61,7 @@ func (e *Batch) checkLists() error {
 	return nil
 }
 
-// check returns why a value is no label of a list.
+// check returns an error if a value of a list is not a valid label.
 func (v *values) check(i int) error {
 	switch {
 	case v.isNull(i):
@@ -81,7 +81,7 @@ func (v *values) check(i int) error {
 // HasLists reports whether each row has a list of labels.
 func (e *Batch) HasLists() bool { return e.sets != nil }
 
-// Labels yields the labels of a labelled row as texts, which stay valid after Release. A row of a message without lists has one.
+// Labels yields the labels of a labelled row as text, which stays valid after Release. A row of a message without lists has one.
 func (e *Batch) Labels(row int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		from, to := e.labelsOf(row)
@@ -93,7 +93,7 @@ func (e *Batch) Labels(row int) iter.Seq[string] {
 	}
 }
 
-// labelsOf returns where the labels of a row are among those of all rows.
+// labelsOf returns the range of a row's labels among those of all rows.
 func (e *Batch) labelsOf(row int) (from, to int) {
 	if e.sets == nil {
 		return row, row + 1
@@ -103,7 +103,7 @@ func (e *Batch) labelsOf(row int) (from, to int) {
 }
 
 // LabelSets writes 1 for each label of a row and 0 for the others into dst (Rows × k, row-major), and 0 or [Unlabelled]
-// into classes, which has a place for each row. It calls unknown with a label that l does not have: the row is then
+// into classes, which has an element for each row. It calls unknown for a label that l does not have: the row is then
 // [Unlabelled], unless unknown returns an error, which LabelSets returns.
 func (e *Batch) LabelSets(dst []float32, classes []int32, l *Labels, unknown func(row int, label string) error) error {
 	clear(dst)

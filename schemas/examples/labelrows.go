@@ -11,7 +11,7 @@ type LabelRows struct {
 	Rows  int64  `json:"rows"`  // number of rows
 }
 
-// AddLabelRows adds numbers of rows to others. Both are in the order of their labels.
+// AddLabelRows adds two lists of row counts. Both are in the order of their labels.
 func AddLabelRows(to, more []LabelRows) []LabelRows {
 	sum := slices.Clone(to)
 	for _, m := range more {

@@ -12,12 +12,12 @@ import (
 )
 
 // Labels is the frozen set of classes of a run, in order. Class c of every score, residual and probability is the label
-// Text()[c]. Labels compare as text, so the number 7 and the word "7" are one class, and so are true, True and TRUE
-// unless the set has several of them. [TypeOf] says what they are to people. Make one with [NewLabels].
+// Text()[c]. Labels compare as text, so the number 7 and the word "7" are the same class, and so are true, True and TRUE
+// unless the set has several of them. [TypeOf] returns their type in reports. Create one with [NewLabels].
 type Labels struct {
 	text    []string
 	words   map[string]int32
-	numbers map[int64]int32 // classes whose labels are whole numbers, to look up numbers without making text
+	numbers map[int64]int32 // classes with integer labels, to look up numbers without formatting them
 }
 
 // CheckLabels returns an error if a label occurs twice.
@@ -32,8 +32,8 @@ func CheckLabels(text []string) error {
 	return nil
 }
 
-// NewLabels makes a set of classes from labels in their order. It panics if a label occurs twice. Call [CheckLabels]
-// first on labels that come from a topic or a file.
+// NewLabels returns the set of classes with these labels, in order. It panics if a label occurs twice. Call [CheckLabels]
+// first for labels from a topic or a file.
 func NewLabels(text []string) *Labels {
 	l := &Labels{text: text, words: make(map[string]int32, len(text)), numbers: map[int64]int32{}}
 	for c, t := range text {
@@ -80,7 +80,7 @@ func (l *Labels) find(label string) (class int32, ok bool) {
 	return class, ok
 }
 
-// Spelt returns a label as the class is spelt that it is of, as True where the classes have it; a label of no class as it is.
+// Spelt returns a label in the spelling of its class, such as True if the classes have True. Other labels are returned unchanged.
 func (l *Labels) Spelt(label string) string {
 	if class, ok := l.find(label); ok {
 		return l.text[class]
@@ -112,7 +112,7 @@ func (e *UnknownLabelError) Unwrap() error { return wire.ErrDamaged }
 const Unlabelled = -1
 
 // Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It returns an
-// *[UnknownLabelError] for a label that l does not have. dst has a place for each row.
+// *[UnknownLabelError] for a label that l does not have. dst has an element for each row.
 func (e *Batch) Classes(dst []int32, l *Labels) (err error) {
 	e.classes(dst, l, func(row int) bool {
 		err = &UnknownLabelError{row, e.Label(row)}
@@ -121,8 +121,8 @@ func (e *Batch) Classes(dst []int32, l *Labels) (err error) {
 	return err
 }
 
-// KnownClasses is Classes for rows of which some may have a label that l does not have: those are [Unlabelled]. It calls unknown with each
-// such label.
+// KnownClasses is Classes for rows that may have labels that l does not have: these rows are [Unlabelled]. It calls unknown with each such
+// label.
 func (e *Batch) KnownClasses(dst []int32, l *Labels, unknown func(label string)) {
 	e.classes(dst, l, func(row int) bool {
 		unknown(e.Label(row))
@@ -131,8 +131,8 @@ func (e *Batch) KnownClasses(dst []int32, l *Labels, unknown func(label string))
 	})
 }
 
-// classes writes the class of each row into dst. It calls unknown with the row of a label that l does not have, and goes on if that returns
-// true.
+// classes writes the class of each row into dst. It calls unknown with the row of a label that l does not have, and continues if unknown
+// returns true.
 func (e *Batch) classes(dst []int32, l *Labels, unknown func(row int) bool) {
 	for row := range e.Rows {
 		if !e.Labelled(row) {

@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// LabelType is the type of the labels of a version. On topics, and in files of models, all labels are text.
+// LabelType is the type of the labels of a version. On topics and in model files, all labels are text.
 type LabelType string
 
 // The types of labels.
 const (
-	TextLabels  LabelType = ""      // also of versions of releases that did not say it
-	WholeLabels LabelType = "int64" // all labels are whole numbers, in their shortest form
+	TextLabels  LabelType = ""      // also of versions of earlier releases
+	WholeLabels LabelType = "int64" // all labels are integers, in their shortest form
 )
 
-// TypeOf returns the type of some labels. They are whole numbers only if all of them are: 7 is one, 007, +7 and 7.0 are text.
+// TypeOf returns the type of labels. They are integers only if all of them are: 7 is an integer; 007, +7 and 7.0 are text.
 func TypeOf(labels []string) LabelType {
 	for _, label := range labels {
 		if _, whole := wholeNumber(label); !whole {
@@ -28,7 +28,7 @@ func TypeOf(labels []string) LabelType {
 	return WholeLabels
 }
 
-// WholeNumbers returns labels that are all whole numbers as such. It panics for others.
+// WholeNumbers returns labels that are all integers as numbers. It panics for other labels.
 func WholeNumbers(labels []string) []int64 {
 	numbers := make([]int64, len(labels))
 	for i, label := range labels {
@@ -41,7 +41,7 @@ func WholeNumbers(labels []string) []int64 {
 	return numbers
 }
 
-// Check returns an error if labels are not of the type.
+// Check returns an error if labels do not have the type.
 func (t LabelType) Check(labels []string) error {
 	if t != TextLabels && (t != WholeLabels || TypeOf(labels) != WholeLabels) {
 		return fmt.Errorf("labels %q, expected labels of the type %q", labels, t)
@@ -49,7 +49,7 @@ func (t LabelType) Check(labels []string) error {
 	return nil
 }
 
-// Values returns labels of the type as JSON has them: texts or whole numbers.
+// Values returns labels of the type as JSON values: strings or integers.
 func (t LabelType) Values(labels []string) []json.RawMessage {
 	values := make([]json.RawMessage, len(labels))
 	for i, label := range labels {
@@ -62,13 +62,13 @@ func (t LabelType) Values(labels []string) []json.RawMessage {
 	return values
 }
 
-// wholeNumber returns the whole number whose shortest form is a text, and whether there is one.
+// wholeNumber returns the integer whose shortest form is a text, and whether there is one.
 func wholeNumber(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == text
 }
 
-// ClassLabels are labels in a document for people and their programs: as JSON whole numbers if all of them are, otherwise texts.
+// ClassLabels are labels in reports: JSON integers if all labels are integers, otherwise strings.
 type ClassLabels []string
 
 // MarshalJSON implements json.Marshaler.

@@ -6,13 +6,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// MissLabels makes words no labels: a row that has one of them has no label, as one with null or empty text. It returns e.
+// MissLabels sets words that mean no label: a row with one of them has no label, like a row with null or empty text. It returns e.
 func (e *Batch) MissLabels(words value.Missing) *Batch {
 	e.missingLabels = words
 	return e
 }
 
-// isMissing reports whether an entry of the column of labels, or of its lists, is no label.
+// isMissing reports whether an entry of the column of labels, or of its lists, means no label.
 func (e *Batch) isMissing(i int) bool {
 	switch {
 	case e.labels.isNull == nil || e.labels.isNull(i):
@@ -28,7 +28,7 @@ func (e *Batch) label(i int) string {
 	return e.labels.text(i)
 }
 
-// hasLabel reports whether a row has a label of its own, or a list of labels in which not all are missing.
+// hasLabel reports whether a row has a label, or a list of labels in which not all are missing.
 func (e *Batch) hasLabel(row int) bool {
 	if e.sets == nil {
 		return !e.isMissing(row)
@@ -42,7 +42,7 @@ func (e *Batch) hasLabel(row int) bool {
 			return true
 		}
 	}
-	return from == to // none is what a list without entries says
+	return from == to // an empty list states that there are none
 }
 
 // Labelled reports whether a row has a label. A forgotten row has none.
@@ -50,7 +50,7 @@ func (e *Batch) Labelled(row int) bool {
 	return !e.forgot(row) && !e.unlabelled[row] && e.hasLabel(row)
 }
 
-// WithoutLabel returns how many rows have no label. Forgotten rows, and those of [Batch.Unlabel], are not among them.
+// WithoutLabel returns the number of rows without a label, excluding forgotten rows and those of [Batch.Unlabel].
 func (e *Batch) WithoutLabel() (rows int64) {
 	for row := range e.Rows {
 		if !e.forgot(row) && !e.unlabelled[row] && !e.hasLabel(row) {

@@ -11,25 +11,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// headerRows says which messages of a topic that ingest follows the rows of an examples message are of.
+// headerRows lists the messages of a followed topic that the rows of an examples message come from.
 const headerRows = "stagewise-rows"
 
-// columnSourceKey has of each row the key of the message of the topic that it is of.
+// columnSourceKey has, for each row, the key of its message on the topic.
 const columnSourceKey = "source_key"
 
-// RowOrigin says which messages of a topic that ingest follows some rows of an examples message are of: messages of one partition at
-// offsets that follow one another, each with as many rows.
+// RowOrigin is the messages of a followed topic that some rows of an examples message come from: messages of one partition with
+// consecutive offsets and the same number of rows.
 type RowOrigin struct {
 	Partition int   // of the topic
 	Offset    int64 // of the first message
 	Rows      int   // of each message, at least 1
-	Messages  int   // their number, at least 1
+	Messages  int   // number of messages, at least 1
 }
 
-// RowOrigins are the origins of all rows of an examples message, in the order of the rows.
+// RowOrigins are the origins of all rows of an examples message, in row order.
 type RowOrigins []RowOrigin
 
-// Append returns the origins with that of the next rows, which are of one message. It may change the last element.
+// Append returns the origins with that of the next rows, which come from one message. It may change the last element.
 func (o RowOrigins) Append(partition int, offset int64, rows int) RowOrigins {
 	if o.continues(partition, offset, rows) {
 		o[len(o)-1].Messages++
@@ -38,7 +38,7 @@ func (o RowOrigins) Append(partition int, offset int64, rows int) RowOrigins {
 	return append(o, RowOrigin{partition, offset, rows, 1})
 }
 
-// Bytes returns how many bytes longer the origins may become in a message with those of the next rows.
+// Bytes returns the maximum number of bytes that the origin of the next rows adds to a message.
 func (o RowOrigins) Bytes(partition int, offset int64, rows int) int {
 	if o.continues(partition, offset, rows) {
 		return 1 // the number of messages may get a digit
@@ -54,8 +54,8 @@ func (o RowOrigins) continues(partition int, offset int64, rows int) bool {
 	return last.Partition == partition && last.Offset+int64(last.Messages) == offset && last.Rows == rows
 }
 
-// In calls with for the ranges of rows, from first to the one before end, that are of messages of a partition of the
-// topic with offsets from (included) to to (excluded).
+// In calls with for the ranges of rows [first, end) that come from messages of a partition of the topic with offsets in
+// [from, to).
 func (o RowOrigins) In(partition int, from, to int64, with func(first, end int)) {
 	row := 0
 	for _, r := range o {
@@ -78,8 +78,8 @@ func (o RowOrigins) Header() wire.Header {
 	return wire.Header{Key: headerRows, Value: string(wire.JSON(list))}
 }
 
-// RowOriginsOf decodes which messages of a topic the rows of an examples message are of; nil if it does not say. An
-// error wraps [wire.ErrDamaged].
+// RowOriginsOf decodes the origins of the rows of an examples message; nil if it does not have them. An error wraps
+// [wire.ErrDamaged].
 func RowOriginsOf(m wire.Message) (origins RowOrigins, err error) {
 	text := m.Get(headerRows)
 	if text == "" {
@@ -100,9 +100,9 @@ func RowOriginsOf(m wire.Message) (origins RowOrigins, err error) {
 	return origins, nil
 }
 
-// SourceKeys decodes from the value of an examples message the keys of the messages of a topic that its rows are of: ""
-// for a row of a message without a key; nil if no row has one, or if ingest has not kept them. An error wraps
-// [wire.ErrDamaged].
+// SourceKeys decodes the source keys of rows from the value of an examples message: the keys of their messages on the
+// followed topic, "" for a message without a key; nil if no row has a key, or if ingest did not keep them. An error
+// wraps [wire.ErrDamaged].
 func SourceKeys(value []byte, mem memory.Allocator) (keys []string, err error) {
 	record, err := stream.Decode(value, mem, func(column string) bool { return column == columnSourceKey })
 	if err != nil {

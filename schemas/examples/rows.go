@@ -11,31 +11,30 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Rows holds the rows of an examples message as plain columns. Exactly one of Floats, Bytes and Sparse is set. The first two have
+// Rows has the rows of an examples message as plain columns. Exactly one of Floats, Bytes and Sparse is set. The first two have
 // Rows × Cols features, row-major; with the last, Cols is 0. At most one of Words and Numbers is set; without both, the
 // rows have no labels.
 type Rows struct {
 	Rows, Cols int
-	Floats     []float32 // features; a missing one is NaN
-	Bytes      []uint8   // features that are small whole numbers, as in images; they take a quarter of the space
+	Floats     []float32 // features; missing features are NaN
+	Bytes      []uint8   // features that are small integers, as in images; they take a quarter of the space
 	Sparse     *SparseRows
-	Words      []string   // labels that are text
-	Numbers    []int64    // labels that are whole numbers
-	NoLabel    []bool     // rows of Words or Numbers that have no label; nil: all have one
-	LabelLists [][]string // labels of rows that may have several, in place of Words and Numbers; a row that is nil has none that are known
-	Targets    []float64  // numbers to predict (Rows × k, row-major); those of a row that has none are NaN; nil: there are none
+	Words      []string   // text labels
+	Numbers    []int64    // integer labels
+	NoLabel    []bool     // rows of Words or Numbers without a label; nil: all rows have a label
+	LabelLists [][]string // multi-label: labels of each row, replaces Words and Numbers; nil for a row with unknown labels
+	Targets    []float64  // regression targets (Rows × k, row-major); NaN for rows without targets; nil: none
 	Weights    []float32  // nil: every row has weight 1
 	Splits     []Split    // nil: every row is Train
-	Served     []Served   // what was answered for the rows; nil: nothing is known of any
-	// of the messages of a topic that the rows are of; "": of one without a key; nil: none has one, or they are of no
-	// topic
+	Served     []Served   // served answers; nil: unknown for all rows
+	// keys of the messages on the followed topic; "": no key; nil: no message has one, or the rows do not come from a topic
 	SourceKeys []string
-	Origins    RowOrigins // of the rows, of a topic that ingest follows: Origin.TopicMessage writes them to a header
-	Columns    Columns    // of the table that the features are of, with Cols features; nil: not known
-	Image      Image      // of the images that the rows are, with Cols features; zero: they are none, or it is not known
+	Origins    RowOrigins // followed topic: origins of the rows, which Origin.TopicMessage writes to a header
+	Columns    Columns    // table columns of the features, with Cols features; nil: unknown
+	Image      Image      // image shape of the rows, with Cols features; zero: no images, or unknown
 }
 
-// Record makes the Arrow record of the rows. The caller releases it. It panics if the columns differ in length, or have other features.
+// Record makes the Arrow record of the rows. The caller releases it. It panics if columns differ in length or number of features.
 func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	if r.Sparse != nil && r.Sparse.Len() != r.Rows {
 		panic(fmt.Sprintf("schemas: %d sparse rows for %d", r.Sparse.Len(), r.Rows))
@@ -122,7 +121,7 @@ func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	return b.NewRecord()
 }
 
-// Labelled returns how many rows have a label, or a list of labels.
+// Labelled returns the number of rows with a label or a list of labels.
 func (r *Rows) Labelled() (n int) {
 	for row := range r.Rows {
 		switch {
@@ -133,7 +132,7 @@ func (r *Rows) Labelled() (n int) {
 	return n
 }
 
-// labelled returns which rows have a label; nil if all have.
+// labelled returns which rows have a label; nil if all have one.
 func (r *Rows) labelled() []bool {
 	if !slices.Contains(r.NoLabel, true) {
 		return nil
@@ -170,7 +169,7 @@ func (r *Rows) appendDense(lists *array.FixedSizeListBuilder) {
 	}
 }
 
-// metadata returns what the schema of the rows says about the features; nil if that is nothing.
+// metadata returns the schema metadata of the rows; nil if there is none.
 func (r *Rows) metadata() *arrow.Metadata {
 	var keys, values []string
 	if r.Columns != nil {
@@ -192,7 +191,7 @@ func (r *Rows) metadata() *arrow.Metadata {
 	return &known
 }
 
-// present returns which floats are not NaN, or nil if all are not.
+// present returns which floats are not NaN, or nil if none is NaN.
 func present(floats []float32) []bool {
 	if !slices.ContainsFunc(floats, func(v float32) bool { return v != v }) {
 		return nil
@@ -204,7 +203,7 @@ func present(floats []float32) []bool {
 	return valid
 }
 
-// Encode encodes a record, as of [Rows.Record], as the value of an examples message.
+// Encode encodes a record, such as that of [Rows.Record], as the value of an examples message.
 func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return stream.Encode(record, mem)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
-// Columns of what a server answered for rows before their labels were known.
+// Columns of the served answers.
 const (
 	columnServed        = "served"
 	columnServedVersion = "served_version"
@@ -16,10 +16,10 @@ const (
 // MaxVersion is the highest version that a row may name.
 const MaxVersion = 1<<31 - 1
 
-// Served is what a server answered for a row before its label was known.
+// Served is the answer of a server for a row before its label was known.
 type Served struct {
-	Label   string // "": it is not known
-	Version int    // that answered; 0: it is not known
+	Label   string // "": unknown
+	Version int    // version that answered; 0: unknown
 }
 
 // known reports whether a row was served.
@@ -31,7 +31,7 @@ func servedFields() []arrow.Field {
 		{Name: columnServedVersion, Type: arrow.PrimitiveTypes.Int64, Nullable: true}}
 }
 
-// appendServed appends what was served.
+// appendServed appends the served answers.
 func (r *Rows) appendServed(labels *array.StringBuilder, versions *array.Int64Builder) {
 	for _, s := range r.Served {
 		if !s.known() {
@@ -44,7 +44,7 @@ func (r *Rows) appendServed(labels *array.StringBuilder, versions *array.Int64Bu
 	}
 }
 
-// setServed keeps a column of what was served.
+// setServed keeps a column of served answers.
 func setServed(column arrow.Array, to *values) error {
 	v, ok := valuesOf(column)
 	if !ok {
@@ -54,8 +54,8 @@ func setServed(column arrow.Array, to *values) error {
 	return nil
 }
 
-// Served returns the label that a version answered for a row, and the version. ok is false if the message does not say, and for
-// a forgotten row.
+// Served returns the served label of a row, and the version that answered. ok is false if the message does not have it, and for
+// forgotten rows.
 func (e *Batch) Served(row int) (served Served, ok bool) {
 	label, version := &e.served, &e.servedVersion
 	if e.forgot(row) || label.isNull == nil || version.isNull == nil || version.numbers == nil || label.isNull(row) || version.isNull(row) {

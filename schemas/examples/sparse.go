@@ -7,26 +7,26 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
-// MaxColumns is the maximum number of columns of sparse rows: a weight for each column and class has to fit into memory.
+// MaxColumns is the maximum number of columns of sparse rows: a weight for each column and class must fit into memory.
 const MaxColumns = 1 << 26
 
-// ColumnRows is the number of training rows in which a column of sparse rows is not 0.
+// ColumnRows is the number of training rows in which a column of sparse rows is nonzero.
 type ColumnRows struct {
 	Column int32
 	Rows   uint32
 }
 
-// SparseRows holds the nonzero features of rows, row after row. The zero value has no rows.
+// SparseRows has the nonzero features of rows, row after row. The zero value has no rows.
 type SparseRows struct {
-	Ends    []int     // where the values of each row end
+	Ends    []int     // end of the values of each row
 	Indices []int32   // of the values, from 0, ascending in each row
-	Values  []float32 // finite; NaN is a missing value of a column that comes first and is one of a table
+	Values  []float32 // finite; NaN is a missing value of a leading table column
 }
 
 // Len returns the number of rows.
 func (s *SparseRows) Len() int { return len(s.Ends) }
 
-// Row returns the indices and values of a row, which share the memory of s.
+// Row returns the indices and values of a row. They share the memory of s.
 func (s *SparseRows) Row(row int) (indices []int32, values []float32) {
 	from := 0
 	if row > 0 {
@@ -50,22 +50,22 @@ func (s *SparseRows) Leading(dst []float32, columns int) {
 	}
 }
 
-// Reset makes s rows without features, none yet. It keeps the memory.
+// Reset removes all rows. It keeps the memory.
 func (s *SparseRows) Reset() {
 	s.Ends, s.Indices, s.Values = s.Ends[:0], s.Indices[:0], s.Values[:0]
 }
 
-// Append appends a value of the row that is written, unless it is 0. End ends the row.
+// Append appends a value to the current row, unless it is 0. End ends the row.
 func (s *SparseRows) Append(index int32, value float32) {
 	if value != 0 {
 		s.Indices, s.Values = append(s.Indices, index), append(s.Values, value)
 	}
 }
 
-// End ends the row that is written.
+// End ends the current row.
 func (s *SparseRows) End() { s.Ends = append(s.Ends, len(s.Values)) }
 
-// CheckIndex returns an error unless a value of a row may have the index after the one before, which is -1 for the first.
+// CheckIndex returns an error unless an index of a row may follow the previous index, which is -1 for the first.
 func CheckIndex(index, before int64) error {
 	switch {
 	case index < 0 || index >= MaxColumns:

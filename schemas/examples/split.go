@@ -44,13 +44,13 @@ func ParseSplit(name string) (Split, error) {
 	return 0, fmt.Errorf("split %s: expected train, holdout or test", stream.Quote(name))
 }
 
-// Fold is a part of the training rows: that with a number, from 0, of so many. Each row is in one of them. The zero value is no part.
+// Fold is one fold of cross-validation of the training rows. Each row is in exactly one fold. The zero value is no fold.
 type Fold struct {
 	Number int `json:"number"` // number of the fold, from 0
 	Of     int `json:"of"`     // number of folds
 }
 
-// Has reports whether a row is in the fold: as a fraction of 2^64, its hash is at least Number/Of, and less than (Number+1)/Of.
+// Has reports whether a row is in the fold: its hash, as a fraction of 2^64, is at least Number/Of and less than (Number+1)/Of.
 func (f Fold) Has(hash uint64) bool {
 	place, _ := bits.Mul64(hash, uint64(f.Of))
 	return f.Of > 0 && place == uint64(f.Number)

@@ -10,14 +10,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// targets are the numbers of each row that a model is to predict.
+// targets are the regression targets of each row.
 type targets struct {
 	lists array.ListLike
 	value func(i int) float64
 	width int // k
 }
 
-// appendTargets appends the numbers of all rows. A row with a NaN has none.
+// appendTargets appends the targets of all rows. A row with a NaN has none.
 func (r *Rows) appendTargets(lists *array.FixedSizeListBuilder) {
 	values, k := lists.ValueBuilder().(*array.Float64Builder), len(r.Targets)/max(r.Rows, 1)
 	for row := range r.Rows {
@@ -35,7 +35,7 @@ func (r *Rows) appendTargets(lists *array.FixedSizeListBuilder) {
 	}
 }
 
-// setTargets keeps the column of targets, and checks it. A row that is null has none.
+// setTargets keeps the column of targets, and checks it. A null row has no targets.
 func (e *Batch) setTargets(column arrow.Array) error {
 	lists, ok := column.(array.ListLike)
 	if !ok {
@@ -73,9 +73,9 @@ func (e *Batch) setTargets(column arrow.Array) error {
 	return nil
 }
 
-// TargetsError is the error of a message with other targets than the run predicts. It wraps [wire.ErrDamaged].
+// TargetsError is the error of a message with a wrong number of targets. It wraps [wire.ErrDamaged].
 type TargetsError struct {
-	Got  int // of each row
+	Got  int // per row
 	Want []string
 }
 
@@ -88,8 +88,8 @@ func (e *TargetsError) Error() string {
 func (e *TargetsError) Unwrap() error { return wire.ErrDamaged }
 
 // Targets writes the targets of the rows into dst (Rows × k, row-major), and whether each row has them into known,
-// which has a place for each row. The targets of a row without any are 0. The error is a *[TargetsError] if rows do not
-// have those that are wanted.
+// which has an element for each row. The targets of a row without any are 0. The error is a *[TargetsError] if rows do
+// not have k targets.
 func (e *Batch) Targets(dst []float64, known []bool, want []string) error {
 	clear(dst)
 	clear(known)

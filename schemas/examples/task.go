@@ -1,16 +1,16 @@
 package examples
 
-// Task is the kind of prediction of a model.
+// Task is the prediction task of a model.
 type Task uint8
 
 // The tasks.
 const (
-	OneLabel      Task = iota // one of k labels, which is its class
-	SeveralLabels             // which of k labels it has
-	Numbers                   // k numbers
+	OneLabel      Task = iota // single-label: one of k classes
+	SeveralLabels             // multi-label: any of k labels
+	Numbers                   // regression: k targets
 )
 
-// Noun returns what k counts.
+// Noun returns the name of what k counts.
 func (t Task) Noun() string {
 	switch t {
 	case SeveralLabels:

@@ -13,15 +13,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// values are the texts or the whole numbers of a column, of any type that Arrow has for them. At most one of words and numbers is
-// set; without both, the column has only nulls.
+// values are the texts or the integers of a column, of any Arrow type for them. At most one of words and numbers is set; without both,
+// the column has only nulls.
 type values struct {
 	isNull  func(row int) bool
 	words   func(row int) string // shares the memory of the column
 	numbers func(row int) int64
 }
 
-// text returns the text of a value that is not null, as of a label.
+// text returns a value that is not null as text.
 func (v *values) text(row int) string {
 	if v.words != nil {
 		return strings.Clone(value.Label(v.words(row)))
@@ -29,8 +29,8 @@ func (v *values) text(row int) string {
 	return strconv.FormatInt(v.numbers(row), 10)
 }
 
-// valuesOf returns the values of a column, or false if they are neither texts, numbers nor booleans. The last two are
-// the words that they are, but for whole numbers that int64 holds.
+// valuesOf returns the values of a column, or false if they are neither text, numbers nor booleans. Numbers and booleans
+// are returned as words, except integers that fit int64.
 func valuesOf(column arrow.Array) (v values, ok bool) {
 	v.isNull = column.IsNull
 	switch column := column.(type) {
@@ -59,7 +59,7 @@ func valuesOf(column arrow.Array) (v values, ok bool) {
 	return v, ok
 }
 
-// floatValues returns the values of a column of numbers as the words that they are. NaN is as null.
+// floatValues returns the values of a column of floating-point numbers as words. NaN is treated as null.
 func floatValues[T float32 | float64](column arrow.Array, of func(row int) T) values {
 	return values{
 		isNull: func(row int) bool { v := of(row); return column.IsNull(row) || v != v },
@@ -81,7 +81,7 @@ func encodedValues(column *array.Dictionary) (v values, ok bool) {
 	return v, ok
 }
 
-// wholeNumbers returns the values of a column of whole numbers, or false for any other column and for uint64.
+// wholeNumbers returns the values of an integer column, or false for any other column and for uint64.
 func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
 	switch c := column.(type) {
 	case *array.Int8:
@@ -138,8 +138,8 @@ func (e *Batch) check() error {
 	return nil
 }
 
-// checkDense checks that the features are finite, and finds out whether any is missing. One that is too large for
-// float32 is no error of the message: only its row can't be used.
+// checkDense checks that the features are finite, and determines whether any is missing. A value that is too large for
+// float32 is not an error of the message: only its row is unusable.
 func checkDense[T float32 | float64](e *Batch, column arrow.Array, features []T) error {
 	nulls := column.NullN() > 0
 	for i, v := range features[e.first : e.first+e.Rows*e.Width] {
@@ -154,7 +154,7 @@ func checkDense[T float32 | float64](e *Batch, column arrow.Array, features []T)
 	return nil
 }
 
-// checkSparse checks sparse features and finds the width.
+// checkSparse checks sparse features and determines the width.
 func (e *Batch) checkSparse() error {
 	if text := e.Columns(); text != "" {
 		columns, err := ParseColumns(text)
@@ -183,16 +183,14 @@ func (e *Batch) checkSparse() error {
 	return nil
 }
 
-// Columns returns the columns of the table that the features are of, as [Columns.Text] has them; "" if the message does not say. Read
-// them with [ParseColumns].
+// Columns returns the table columns of the features in the format of [Columns.Text]; "" if unknown. Decode them with [ParseColumns].
 func (e *Batch) Columns() string {
 	metadata := e.record.Schema().Metadata()
 	text, _ := metadata.GetValue(metadataColumns)
 	return text
 }
 
-// Image returns the shape of the images that the examples are, as [Image.Text] has it; "" if the message does not say. Read it with
-// [ParseImage].
+// Image returns the image shape of the examples in the format of [Image.Text]; "" if unknown. Decode it with [ParseImage].
 func (e *Batch) Image() string {
 	metadata := e.record.Schema().Metadata()
 	text, _ := metadata.GetValue(metadataImage)
@@ -202,8 +200,8 @@ func (e *Batch) Image() string {
 // Missing reports whether any feature is missing.
 func (e *Batch) Missing() bool { return e.missing }
 
-// Features writes the features into dst, Rows × width, row-major. A missing feature is NaN. The width of dense examples is
-// Width, that of sparse ones at least Width. Features panics on any other width or length.
+// Features writes the features into dst, Rows × width, row-major. Missing features are NaN. The width is Width for dense
+// examples and at least Width for sparse examples. Features panics on any other width or length.
 func (e *Batch) Features(dst []float32, width int) {
 	if len(dst) != e.Rows*width || width < e.Width || !e.Sparse && width != e.Width {
 		panic(fmt.Sprintf("schemas: features of %d × %d into %d values of width %d", e.Rows, e.Width, len(dst), width))
@@ -246,7 +244,7 @@ func (e *Batch) Features(dst []float32, width int) {
 	}
 }
 
-// markMissing writes NaN over the features that are null in their column.
+// markMissing overwrites features that are null in their column with NaN.
 func (e *Batch) markMissing(dst []float32, column arrow.Array) {
 	if !e.missing {
 		return
@@ -258,8 +256,8 @@ func (e *Batch) markMissing(dst []float32, column arrow.Array) {
 	}
 }
 
-// Bytes returns the features, Rows × Width, row-major, if they are bytes as they are and no row was forgotten, or nil
-// if not. The slice is shared with e.
+// Bytes returns the features, Rows × Width, row-major, if they are unmodified bytes and no row was forgotten; otherwise
+// nil. The slice is shared with e.
 func (e *Batch) Bytes() []uint8 {
 	if e.bytes == nil || e.forgotten != nil || e.deltas != nil {
 		return nil
@@ -267,7 +265,7 @@ func (e *Batch) Bytes() []uint8 {
 	return e.bytes.Uint8Values()[e.first : e.first+e.Rows*e.Width]
 }
 
-// Weight returns the weight of a row, or 1 if the message has no weights. That of a forgotten row is 0.
+// Weight returns the weight of a row, or 1 if the message has no weights. Forgotten rows have weight 0.
 func (e *Batch) Weight(row int) float32 {
 	if e.forgot(row) {
 		return 0
@@ -278,16 +276,16 @@ func (e *Batch) Weight(row int) float32 {
 	return float32(e.weight(row))
 }
 
-// Split returns the split of a row, or Train if the message does not say.
+// Split returns the split of a row, by default Train.
 func (e *Batch) Split(row int) Split {
 	if e.splits.words == nil || e.splits.isNull(row) {
 		return Train
 	}
-	split, _ := ParseSplit(e.splits.words(row)) // check has seen the errors
+	split, _ := ParseSplit(e.splits.words(row)) // check has returned the errors
 	return split
 }
 
-// Unlabel removes the label and the targets of a row, so that nothing is learnt from it.
+// Unlabel removes the label and the targets of a row, so that it is not used for training.
 func (e *Batch) Unlabel(row int) {
 	if e.unlabelled == nil {
 		e.unlabelled = map[int]bool{}
@@ -295,6 +293,6 @@ func (e *Batch) Unlabel(row int) {
 	e.unlabelled[row] = true
 }
 
-// Label returns the label of a labelled row as text. The text stays valid after Release. Label panics on a row without a
-// label column. It is not for messages with lists of labels.
+// Label returns the label of a labelled row as text, which stays valid after Release. Label panics without a label
+// column. It must not be used for messages with lists of labels.
 func (e *Batch) Label(row int) string { return e.label(row) }

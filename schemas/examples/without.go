@@ -4,9 +4,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Without returns the examples, which are at an offset of a partition, such that forgotten rows say nothing of what
-// they were: they weigh 0, have no label and no targets, and their features are 0. Their number and split stay. It
-// shares the memory of e, and is released in its place.
+// Without returns the examples, which are at an offset of a partition, with forgotten rows blanked: they have weight 0,
+// no label, no targets, and features of 0. Their number and split are kept. The result shares the memory of e, and is
+// released in its place.
 func (e *Batch) Without(forgotten coverage.Forgotten, partition int, offset int64) *Batch {
 	left := e
 	forgotten.In(partition, offset, e.Rows, func(first, end int) {
@@ -22,5 +22,5 @@ func (e *Batch) Without(forgotten coverage.Forgotten, partition int, offset int6
 	return left
 }
 
-// forgot reports whether a row was forgotten.
+// forgot reports whether a row is forgotten.
 func (e *Batch) forgot(row int) bool { return e.forgotten != nil && e.forgotten[row] }

@@ -1,5 +1,5 @@
-// Package prediction defines the message of the predictions topic: the predictions of a version for the rows of an examples message, and the
-// position up to which a partition has predictions.
+// Package prediction defines the message of the predictions topic: the predictions of a version for the rows of an examples message, and
+// the position up to which a partition has predictions.
 package prediction
 
 import (

@@ -7,8 +7,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// boundedAllocator is a memory.Allocator that panics instead of allocating more than left bytes in all. Decode turns
-// the panic into an error. While live is not nil, it holds every allocation, so that Decode can free them after an
+// boundedAllocator is a memory.Allocator that panics instead of allocating more than left bytes in total. Decode turns
+// the panic into an error. While live is not nil, it records every allocation, so that Decode can free them after an
 // error.
 type boundedAllocator struct {
 	mem  memory.Allocator

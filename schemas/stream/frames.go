@@ -10,17 +10,17 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// frames is an ipc.MessageReader. It cuts a stream into messages without trusting the lengths that the stream claims.
-// Arrow's own reader allocates whatever length it reads.
+// frames is an ipc.MessageReader. It splits a stream into messages without trusting the claimed lengths. Arrow's own
+// reader allocates any length that it reads.
 type frames struct {
-	// next returns the next n bytes of the stream; io.EOF: it has ended before the first of them.
+	// next returns the next n bytes of the stream; io.EOF if the stream ends before the first of them.
 	next  func(n int64) ([]byte, error)
 	last  *ipc.Message
 	rules rules
-	// footer says that the stream is that of a file, which may have its footer in place of the mark of the stream's end.
+	// footer is true for the stream in a file, which may have its footer instead of the end-of-stream marker.
 	footer bool
 	begun  bool // a message was read
-	ended  bool // the stream has come to its mark or footer
+	ended  bool // the end-of-stream marker or footer was read
 }
 
 // Retain implements ipc.MessageReader.
@@ -93,7 +93,7 @@ func (f *frames) uint32() (uint32, error) {
 	return binary.LittleEndian.Uint32(b), nil
 }
 
-// cut takes bytes from those of a value, without copying.
+// cut takes bytes from a value without copying.
 type cut struct{ rest []byte }
 
 func (c *cut) next(n int64) ([]byte, error) {

@@ -26,9 +26,9 @@ const (
 	maxFields, maxDepth                                 = 4096, 16
 )
 
-// rules are what a stream may have.
+// rules define what a stream may contain.
 type rules struct {
-	// dictionaries are those that the schema announces, by id, and whether each was read.
+	// dictionaries are the dictionaries of the schema, by id, and whether each was read.
 	dictionaries map[int64]bool
 	// many allows any number of batches, with compressed buffers, and dictionaries that change between them.
 	many bool
@@ -64,7 +64,7 @@ func (r rules) verify(meta []byte) (bodyLength int64, err error) {
 	}
 }
 
-// verifyDictionary checks the message of a dictionary. A stream of one batch needs each dictionary once and whole.
+// verifyDictionary checks the message of a dictionary. A stream of one batch needs each dictionary once, complete.
 func (r rules) verifyDictionary(header flatbuffers.Table) error {
 	id := header.GetInt64Slot(dictionaryID, 0)
 	read, announced := r.dictionaries[id]
@@ -77,8 +77,8 @@ func (r rules) verifyDictionary(header flatbuffers.Table) error {
 	return r.verifyBatch(flatbuffers.Table{Bytes: header.Bytes, Pos: header.Indirect(flatbuffers.UOffsetT(at) + header.Pos)})
 }
 
-// verifySchema checks a schema, and notes its dictionaries. Its fields must be few, not nested deeply, and of types that
-// Arrow reads safely.
+// verifySchema checks a schema and records its dictionaries. The number and depth of its fields are limited, and their
+// types must be ones that Arrow reads safely.
 func verifySchema(schema flatbuffers.Table, dictionaries map[int64]bool) error {
 	if schema.GetInt16Slot(schemaEndianness, 0) == bigEndian {
 		return errors.New("a big-endian Arrow stream")
@@ -90,12 +90,12 @@ func verifySchema(schema flatbuffers.Table, dictionaries map[int64]bool) error {
 	return w.metadata(schema, schemaMetadata)
 }
 
-// walk counts down what a schema may still contain: fields, and bytes of text and of references to metadata. An honest
-// schema stores each text once, so its texts take no more bytes than its metadata. A hostile one lets many fields
+// walk limits what a schema may still contain: fields, and bytes of text and of references to metadata. An honest
+// schema stores each text once, so its texts take no more bytes than its metadata. In a hostile schema, many fields
 // refer to the same text, which Arrow would copy for each of them.
 type walk struct {
 	fields, bytes int
-	dictionaries  map[int64]bool // that it has met
+	dictionaries  map[int64]bool // dictionaries found so far
 }
 
 // children checks the fields in a slot of parent, to a limited depth.
@@ -188,8 +188,8 @@ func name(field flatbuffers.Table) string {
 	return Quote("")
 }
 
-// verifyBatch refuses compressed buffers in a message, as they may claim any decompressed size. A Kafka producer compresses
-// whole messages instead. The other numbers of a batch are checked where they are used: frames bounds the body,
+// verifyBatch rejects compressed buffers in a message, because they may claim any decompressed size. Kafka producers
+// compress whole messages instead. The other numbers of a batch are checked where they are used: frames bounds the body,
 // boundedAllocator the total, and validate each buffer.
 func (r rules) verifyBatch(batch flatbuffers.Table) error {
 	if batch.Offset(batchCompression) != 0 && !r.many {
@@ -198,8 +198,8 @@ func (r rules) verifyBatch(batch flatbuffers.Table) error {
 	return nil
 }
 
-// vector returns where the elements of a vector of offsets begin and how many there are. It returns an error if the
-// metadata is too short for that many.
+// vector returns the position of the first element of a vector of offsets, and the number of elements. It returns an
+// error if the metadata is too short for them.
 func vector(t flatbuffers.Table, slot flatbuffers.VOffsetT) (start flatbuffers.UOffsetT, n int, err error) {
 	at := flatbuffers.UOffsetT(t.Offset(slot))
 	if at == 0 {

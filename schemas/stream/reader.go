@@ -11,11 +11,11 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// maxUnpacked is how many bytes the compressed buffers of a batch may have together when they are decompressed. Buffers that are not
-// compressed are limited by the bytes of the batch.
+// maxUnpacked is the maximum total size of the compressed buffers of a batch after decompression. Uncompressed buffers are limited by
+// the bytes of the batch.
 const maxUnpacked = 1 << 30
 
-// grownAtOnce is how many bytes are allocated for a message before they are there.
+// grownAtOnce is the maximum number of bytes allocated for a message before they are read.
 const grownAtOnce = 1 << 18
 
 // Reader reads a stream of any number of record batches, one at a time, with the checks of [Decode]. Buffers may be compressed.
@@ -28,7 +28,7 @@ type Reader struct {
 }
 
 // NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
-// before the reader is closed and the records are released. file says that it is the stream in a file, after the file's
+// before the reader is closed and the records are released. file is true for the stream in a file, after the file's
 // magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
 	r := &Reader{bounded: &boundedAllocator{mem: mem}, unpacked: maxUnpacked}
@@ -41,7 +41,7 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 			r.bounded.left += 4 * int(min(n, int64(whole.Len())))
 			return nextOf(whole, n)
 		}
-		var taken bytes.Buffer // beyond grownAtOnce it grows with what is there, whatever length is announced
+		var taken bytes.Buffer // beyond grownAtOnce it grows with the bytes read, regardless of the claimed length
 		taken.Grow(int(min(n, grownAtOnce)))
 		got, err := io.CopyN(&taken, from, n)
 		r.bounded.left += 4 * int(got)
@@ -66,7 +66,7 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 	return r, nil
 }
 
-// nextOf returns the next n bytes of those in memory. Nobody changes them: the arrays of the batches share them.
+// nextOf returns the next n bytes in memory. They must not be changed: the arrays of the batches share them.
 func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
 	switch left := int64(whole.Len()); {
 	case left == 0 && n > 0:
@@ -80,12 +80,12 @@ func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
 // Schema returns the schema.
 func (r *Reader) Schema() *arrow.Schema { return r.reader.Schema() }
 
-// LimitUnpacked sets how many bytes the compressed buffers of a batch may have together when they are decompressed: 1
-// GiB if it is not called.
+// LimitUnpacked sets the maximum total size of the compressed buffers of a batch after decompression. The default is 1
+// GiB.
 func (r *Reader) LimitUnpacked(bytes int) { r.unpacked = bytes }
 
-// Next returns the next record batch, or io.EOF after the mark of the stream's end. Only the columns for which read returns true
-// are validated, so the caller must not look at any other. The caller releases the record.
+// Next returns the next record batch, or io.EOF after the end-of-stream marker. Only the columns for which read returns true are
+// validated, so the caller must not use other columns. The caller releases the record.
 func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -116,5 +116,5 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 	return record, nil
 }
 
-// Close frees what the reader holds.
+// Close frees the memory of the reader.
 func (r *Reader) Close() { r.reader.Release() }

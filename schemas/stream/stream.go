@@ -1,10 +1,10 @@
 // Package stream reads untrusted Arrow streams: one record batch, decoded without trusting a length.
 //
-// The Arrow library trusts its input. It allocates the sizes that a stream claims, follows
-// references that lead back to themselves, and reads arrays beyond the end of their buffers. A few bytes from a
-// stranger can end the process. [Decode] therefore checks a stream before, while and after Arrow reads it: frames.go
-// cuts it into messages, metadata.go walks their metadata, allocator.go limits the memory, and validate.go checks the
-// buffers of the arrays. Rejected streams return an error that wraps [ErrDamaged].
+// The Arrow library trusts its input. It allocates the sizes that a stream claims, follows circular references, and
+// reads arrays beyond the end of their buffers. A few bytes of untrusted input can crash the process. [Decode] therefore
+// checks a stream before, while and after Arrow reads it: frames.go splits it into messages, metadata.go walks their
+// metadata, allocator.go limits the memory, and validate.go checks the buffers of the arrays. Rejected streams return an
+// error that wraps [ErrDamaged].
 package stream
 
 import (
@@ -21,7 +21,7 @@ import (
 // ErrDamaged is wrapped by every error about bytes that can't be decoded.
 var ErrDamaged = errors.New("damaged or foreign bytes")
 
-// overhead is roughly how many bytes a stream of few columns takes beside its buffers.
+// overhead is the approximate size of a stream with few columns, excluding its buffers.
 const overhead = 2 << 10
 
 // Encode encodes a record as a complete IPC stream: its schema, one record batch, and the end of the stream.
@@ -46,13 +46,13 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 // it returns either a record or an error that wraps [ErrDamaged], and it allocates at most about four times their
 // number.
 //
-// Only the columns for which read returns true are validated, so the caller must not look at any other. A nil read
-// stands for all columns. The caller releases the record.
+// Only the columns for which read returns true are validated, so the caller must not use other columns. If read is nil,
+// all columns are validated. The caller releases the record.
 func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (record arrow.Record, err error) {
 	// Arrow copies a buffer into a multiple of 64 bytes. Each buffer is described by 16 bytes of the stream.
 	bounded := &boundedAllocator{mem: mem, left: 4*len(value) + 64, live: map[*byte][]byte{}}
 	defer func() {
-		// Arrow panics on some streams, and does not free what it has allocated by then.
+		// Arrow panics on some streams, and does not free its allocations.
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("arrow: %v", cause)
 		}
@@ -109,7 +109,7 @@ func validateColumn(record arrow.Record, i int) error {
 	return nil
 }
 
-// Quote quotes a text from a stranger for an error or a log line. Of a long text it shows the first 64 bytes.
+// Quote quotes an untrusted text for an error or a log line. It truncates long texts to 64 bytes.
 func Quote(text string) string {
 	const maxShown = 64
 	if len(text) > maxShown {

@@ -10,8 +10,8 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/bitutil"
 )
 
-// validate checks that the buffers of an array hold as many values as its length and offsets say. Arrow trusts these
-// numbers and would read beyond the buffers. Types that no message of stagewise has are refused.
+// validate checks that the buffers of an array are large enough for its length and offsets. Arrow trusts these numbers
+// and would read beyond the buffers. Types that no message of stagewise has are rejected.
 func validate(data arrow.ArrayData) error {
 	end := data.Offset() + data.Len()
 	if data.Len() < 0 || data.Offset() < 0 || end < 0 || end > math.MaxInt32 {

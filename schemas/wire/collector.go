@@ -17,18 +17,18 @@ const defaultMaxBytes = 1 << 30
 // their values. They bound the number of very small records and chunks.
 const recordOverhead, chunkOverhead = 1024, 64
 
-// Collector puts records together from their chunks. The zero value is ready to use. A Collector is not safe for
-// concurrent use, and must not be copied after its first use.
+// Collector assembles records from their chunks. The zero value is ready to use. A Collector is not safe for concurrent
+// use, and must not be copied after its first use.
 //
 // Its memory is bounded, even if many records never become complete. When incomplete records take more than MaxBytes, the
 // Collector evicts those that have waited longest for a chunk. It never evicts the record of the last chunk, so it can
-// collect a record of any size while there are no others. Who waits for an evicted record reads the topic again. MaxBytes
+// collect a record of any size while there are no others. To get an evicted record, read the topic again. MaxBytes
 // should therefore exceed the size of all records that are written at the same time.
 type Collector[T Number] struct {
 	MaxBytes int // of incomplete records; 0: 1 GiB
 
 	open    map[chunkKey]*list.Element // of *incomplete, in waiting
-	waiting list.List                  // the record that has waited longest is first
+	waiting list.List                  // in waiting order, longest first
 	bytes   int                        // of all incomplete records
 }
 
@@ -39,14 +39,14 @@ type chunkKey struct {
 	chunks int
 }
 
-// incomplete is a record of which chunks are missing.
+// incomplete is a record with missing chunks.
 type incomplete struct {
 	chunkKey
 	values map[int][]byte // by chunk number
 	bytes  int
 }
 
-// EvictedError says that a [Collector] has evicted an incomplete record. It wraps [ErrDamaged].
+// EvictedError reports that a [Collector] has evicted an incomplete record. It wraps [ErrDamaged].
 type EvictedError struct {
 	Identity     // of the evicted record
 	Have     int // number of chunks that had arrived
@@ -66,8 +66,8 @@ func (e *EvictedError) Unwrap() error { return ErrDamaged }
 // all chunks with the same identity, digest and number of chunks have arrived, in any order. Its notes are those of the
 // last chunk. If the digest is wrong, Add returns an error and drops all chunks of the record.
 //
-// The Collector keeps the message's value until the record is complete. An error wraps [ErrDamaged]. An *[EvictedError] is
-// about another record than the message's, whose chunk is kept.
+// The Collector keeps the message's value until the record is complete. An error wraps [ErrDamaged]. An *[EvictedError]
+// refers to another record; the chunk of this message is kept.
 func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
 	whole, err := c.Collect(m)
 	if err != nil || whole == nil {
@@ -115,10 +115,10 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	return whole, nil
 }
 
-// Chunks holds all chunks of a record, undecoded.
+// Chunks has all chunks of a record, undecoded.
 type Chunks[T Number] struct {
 	Identity
-	Digest Digest   // that the messages claim
+	Digest Digest   // digest in the headers of the messages
 	Notes  []Header // of the message that arrived last
 	Values [][]byte // of the messages, in the order of the chunks
 }
@@ -132,8 +132,7 @@ func (c *Chunks[T]) Decode(mem memory.Allocator) (*Record[T], error) {
 	return c.Record(tensors)
 }
 
-// Record makes the record from its decoded tensors, if they have the digest that the messages claim. An error wraps
-// [ErrDamaged].
+// Record makes the record from its decoded tensors, if they have the digest in the headers. An error wraps [ErrDamaged].
 func (c *Chunks[T]) Record(t Tensors[T]) (*Record[T], error) {
 	r := &Record[T]{Identity: c.Identity, Notes: c.Notes, Tensors: t}
 	if got := r.Digest(); got != c.Digest {
@@ -181,7 +180,7 @@ func (c *Collector[T]) keep(key chunkKey, chunk int, value []byte) *incomplete {
 	return o
 }
 
-// evict removes the records that have waited longest until the others fit. It returns an *EvictedError about the first.
+// evict removes the records that have waited longest until the others fit. It returns an *EvictedError for the first.
 func (c *Collector[T]) evict() error {
 	maxBytes, first := c.MaxBytes, (*EvictedError)(nil)
 	if maxBytes == 0 {

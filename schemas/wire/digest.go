@@ -16,7 +16,7 @@ import (
 // Digest is a SHA-256 in lower-case hexadecimal. The zero value is no digest.
 type Digest string
 
-// Short returns the first twelve digits, which people are shown.
+// Short returns the first twelve digits, which user interfaces show.
 func (d Digest) Short() string { return string(d[:min(12, len(d))]) }
 
 // DigestOf returns the digest of bytes.
@@ -26,16 +26,16 @@ func DigestOf(content []byte) Digest {
 }
 
 // DigestJSON returns the digest of a value's JSON. encoding/json writes struct fields in their order and map keys sorted,
-// so equal values have equal digests. A nil slice and an empty one differ. It panics if the value has no JSON, as NaN.
+// so equal values have equal digests. A nil slice and an empty one differ. It panics if the value has no JSON, such as NaN.
 func DigestJSON(value any) Digest {
 	return DigestOf(JSON(value))
 }
 
-// Fingerprint returns the header `schema`, which tells people one schema from another.
+// Fingerprint returns the header `schema`, which helps people distinguish schemas.
 func Fingerprint(schema *arrow.Schema) string { return DigestOf([]byte(schema.String())).Short() }
 
-// hasher writes numbers and texts into a SHA-256, little-endian. The length of each text precedes it, so that different
-// sequences never become the same bytes. Write the count before calling writeNumbers.
+// hasher writes numbers and texts into a SHA-256, little-endian. Each text is preceded by its length, so that different
+// sequences never have the same bytes. Write the count before calling writeNumbers.
 type hasher struct {
 	*bufio.Writer // most writes of a record are small
 	sum           hash.Hash

@@ -3,6 +3,6 @@
 //
 //	Record, JSON ──Encode──▶ []Message ──Collector, Documents──▶ Record, JSON
 //
-// The packages beside it define the contents of records and documents. All input is
-// untrusted: an error wraps [ErrDamaged], and the memory is bounded by the number of bytes.
+// The other packages in schemas define the contents of records and documents. All input is untrusted: errors wrap
+// [ErrDamaged], and memory is bounded by the number of bytes.
 package wire

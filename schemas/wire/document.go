@@ -8,17 +8,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// A document is JSON that may be longer than a message. It is cut into numbered chunks, as a record is, each with the digest of
-// the whole. Plans, manifests, reports and ledgers are documents.
+// A document is JSON that may exceed the size of a message. Like a record, it is split into numbered chunks, each with the digest of
+// the whole document. Plans, manifests, reports, ledgers and windows are documents.
 
 // DocumentChunk is the maximum length of a document's chunk, in bytes. A message has headers too.
 const DocumentChunk = MaxMessage - 16<<10
 
-// MaxDocument is the maximum length of a document, in bytes. The plan of 100,000 sources has 30 MB. Decoded, JSON may take fifty
-// times its length.
+// MaxDocument is the maximum length of a document, in bytes. A plan with 100,000 sources has 30 MB. Decoded JSON may take fifty times
+// its length.
 const MaxDocument = 64 << 20
 
-// DocumentError says that a document is too long to be written.
+// DocumentError reports that a document is too long to be written.
 type DocumentError struct {
 	Kind  Kind
 	Bytes int
@@ -29,8 +29,8 @@ func (e *DocumentError) Error() string {
 	return fmt.Sprintf("the %s has %d bytes of JSON, expected at most %d", e.Kind, e.Bytes, MaxDocument)
 }
 
-// MessagesOf encodes a value as the messages of a document. Their keys have the digest, so that compaction never mixes the
-// chunks of two documents. The error is a *[DocumentError].
+// MessagesOf encodes a value as the messages of a document. Their keys contain the digest, so that compaction never mixes
+// the chunks of two documents. The error is a *[DocumentError].
 func MessagesOf(kind Kind, run string, value any) ([]Message, error) {
 	content := JSON(value)
 	if len(content) > MaxDocument {
@@ -49,11 +49,11 @@ func MessagesOf(kind Kind, run string, value any) ([]Message, error) {
 	return messages, nil
 }
 
-// Documents puts documents together from their messages. The zero value is ready to use. See [Collector] for its memory.
+// Documents assembles documents from their messages. The zero value is ready to use. See [Collector] for its memory.
 type Documents struct{ chunks Collector[float32] }
 
-// Add adds one message. When the message completes a document, Add returns a message with the content of the whole, which
-// [schemas.DecodeJSON] decodes, and true. An error wraps [ErrDamaged].
+// Add adds one message. When the message completes a document, Add returns a message with the complete content, for
+// [schemas.DecodeJSON], and true. An error wraps [ErrDamaged].
 func (d *Documents) Add(m Message) (whole Message, ok bool, err error) {
 	chunks, err := d.chunks.Collect(m)
 	if err != nil || chunks == nil {

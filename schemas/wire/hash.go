@@ -1,8 +1,8 @@
 package wire
 
 // Mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014) with Vigna's constants. It is a bijection of 64 bits, and
-// every bit of its argument changes about half of the bits of its result. All hashes and draws of stagewise are made of
-// it, so that another language can repeat them in ten lines.
+// every bit of its argument changes about half of the bits of its result. All hashes and draws of stagewise are based on
+// it, so that other languages can reproduce them in ten lines.
 func Mix(z uint64) uint64 {
 	z += 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// ErrDamaged is wrapped by every error about a message or a file that can't be decoded or that breaks its format.
+// ErrDamaged is wrapped by every error about a message or a file that can't be decoded or violates its format.
 var ErrDamaged = stream.ErrDamaged
 
 // MaxMessage is the maximum length of a value that stagewise writes, in bytes. Kafka brokers accept messages of 1 MiB by
@@ -21,7 +21,7 @@ type Header struct{ Key, Value string }
 // Message is a record of a Kafka topic without its position.
 type Message struct {
 	Key     string   // compaction keeps the last message of each key
-	Headers []Header // in order; where a key occurs twice, the first counts
+	Headers []Header // in order; if a key occurs twice, the first one is used
 	Value   []byte
 }
 
@@ -38,7 +38,7 @@ func (m Message) Get(key string) string {
 	return ""
 }
 
-// Number reads a header that is a whole number. An error wraps ErrDamaged.
+// Number reads a header that is an integer. An error wraps ErrDamaged.
 func (m Message) Number(key string) (int, error) {
 	n, err := strconv.ParseInt(m.Get(key), 10, 64)
 	if err != nil {
@@ -50,41 +50,41 @@ func (m Message) Number(key string) (int, error) {
 // IsChunk reports whether the message is a chunk of a record or of a document.
 func (m Message) IsChunk() bool { return m.Get("chunks") != "" }
 
-// Chunk returns the number of the chunk that the message is; 0 if it is none.
+// Chunk returns the chunk number of the message; 0 if it is not a chunk.
 func (m Message) Chunk() int {
-	n, _ := m.Number("chunk") // none
+	n, _ := m.Number("chunk") // 0 without the header
 	return n
 }
 
 // BeginsDocument reports whether the message is the first chunk of a document.
 func (m Message) BeginsDocument() bool { return m.Get("chunk") == "0" }
 
-// Kind says what a message is. Each kind is declared in the file of its type, and described in FORMAT.md.
+// Kind is the kind of a message. Each kind is declared in the file of its type, and described in FORMAT.md.
 type Kind string
 
-// Run returns the run that the message is of; "" if it is of none.
+// Run returns the run of the message; "" if it belongs to none.
 func (m Message) Run() string { return m.Get("run") }
 
-// Digest returns the digest of the record that the message is a chunk of, as its header says it.
+// Digest returns the digest of the message's record, from the header.
 func (m Message) Digest() Digest { return Digest(m.Get("digest")) }
 
-// Kind returns the kind of the message. It is "" for an examples message that another producer wrote without headers.
+// Kind returns the kind of the message. It is "" for an examples message without headers from another producer.
 func (m Message) Kind() Kind { return Kind(m.Get("kind")) }
 
 // Survey is the stage number of the survey, which precedes stage 0.
 const Survey = -1
 
-// Growth is the number of the visit to a stage, before visit 0, that its trees are grown from.
+// Growth is the visit to a stage, before visit 0, that its trees are grown from.
 const Growth = -1
 
-// Identity names a record of a run. A record that is computed again, in another process, has the same identity.
+// Identity identifies a record of a run. A record that another process computes again has the same identity.
 type Identity struct {
 	Kind      Kind
 	Run       string // see Plan.Run
 	Stage     int    // Survey, 0, 1, …
 	Visit     int    // Growth, 0, 1, …; on the weights topic, the visit that these weights are for
 	Partition int    // of the examples topic; 0 on the weights topic
-	// Merged is how many partitions of the plan the record is of, in their order, from Partition on; 0: of Partition alone.
+	// Merged is the number of partitions of the record, consecutive in the plan, from Partition on; 0: only Partition.
 	Merged int
 	// Parent is the digest of the record that this one was computed from. Statistics have the newest weights as their
 	// parent, weights have the weights before them, and the survey's records have the plan.
@@ -101,8 +101,8 @@ func (id Identity) Key(chunk int) string {
 	return string(strconv.AppendInt(key, int64(chunk), 10))
 }
 
-// partitions returns the partition as text; of merged ones that of the first, a plus sign and their number. Readers that know of no
-// merged records take it for damaged, and not for the record of the first.
+// partitions returns the partition as text; for merged partitions, the first one, a plus sign and their number. Readers without support for
+// merged records treat it as damaged, not as the record of the first partition.
 func (id Identity) partitions() string {
 	if id.Merged == 0 {
 		return strconv.Itoa(id.Partition)

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// Record is an identity, a few notes and tensors. A large record takes several messages, its chunks. Statistics, weights
-// and reports are records.
+// Record is an identity, notes and tensors. A large record takes several messages, its chunks. Statistics and weights are
+// records.
 type Record[T Number] struct {
 	Identity
 	Notes   []Header // further headers; their order is part of the digest
@@ -31,7 +31,7 @@ func (r *Record[T]) Note(key string) string {
 	return ""
 }
 
-// Number returns the value of a note that is a whole number. An error wraps [ErrDamaged].
+// Number returns the value of a note that is an integer. An error wraps [ErrDamaged].
 func (r *Record[T]) Number(key string) (int64, error) {
 	n, err := strconv.ParseInt(r.Note(key), 10, 64)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *Record[T]) Damaged(err error) error {
 	return fmt.Errorf("%w: read %v: %w", ErrDamaged, r.Identity, err)
 }
 
-// Digest returns the digest of the identity, the notes and every bit of the tensors. The identity has the parent's
-// digest, so one digest names the whole chain of records before it.
+// Digest returns the digest of the identity, the notes and every bit of the tensors. The identity contains the parent's
+// digest, so a digest identifies the whole chain of records before it.
 func (r *Record[T]) Digest() Digest {
 	h := newHasher()
 	h.text(string(r.Kind), r.Run, string(r.Parent))
@@ -108,7 +108,7 @@ func (s segment[T]) bytes() int {
 	return size
 }
 
-// segments cuts the tensor into rows of chunks, at least one.
+// segments splits the tensor into rows of chunks, at least one.
 func (t *Tensor[T]) segments() []segment[T] {
 	segments := []segment[T]{}
 	for offset := 0; offset < len(t.Data); offset += segmentValues {
@@ -139,8 +139,8 @@ func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
 	return r.EncodeWithin(MaxMessage, mem)
 }
 
-// EncodeWithin is [Record.Encode] with messages of about that many bytes at most. A message may be longer, as it has at
-// least one row of a tensor.
+// EncodeWithin is [Record.Encode] with messages of about that many bytes at most. A message may be longer, because it has
+// at least one row of a tensor.
 func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
 	values, err := r.Tensors.EncodeWithin(bytes, mem)
 	if err != nil {
@@ -254,7 +254,7 @@ func together[T Number](segments []segment[T]) (values []T) {
 	return values
 }
 
-// listsOf returns the column values of a chunk, without a copy of them.
+// listsOf returns the column values of a chunk without copying them.
 func listsOf[T Number](of *arrow.ListType, segments []segment[T], values []T) arrow.Array {
 	ends := make([]int32, 1, len(segments)+1)
 	for _, s := range segments {
@@ -280,13 +280,13 @@ func Notes(m Message) []Header {
 	return nil
 }
 
-// assembly puts the tensors of a record together from its chunks.
+// assembly assembles the tensors of a record from its chunks.
 type assembly[T Number] struct {
 	tensors Tensors[T]
-	left    int // how many values the tensors from the last on may allocate in advance
+	left    int // number of values that the last and further tensors may allocate in advance
 }
 
-// newAssembly makes an assembly for chunks with that many bytes in all.
+// newAssembly makes an assembly for chunks with that many bytes in total.
 func newAssembly[T Number](bytes int) *assembly[T] {
 	return &assembly[T]{left: bytes / int(unsafe.Sizeof(T(0)))}
 }
@@ -346,8 +346,8 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	return nil
 }
 
-// begin begins a tensor. It allocates the values in advance if they are in several rows and the chunks can hold as many as the
-// shape claims. Otherwise the slice grows as values come. row is the number of values of the first row.
+// begin begins a tensor. It allocates the values in advance if they are in several rows and the chunks are large enough for the claimed
+// shape. Otherwise the slice grows with the values. row is the number of values of the first row.
 func (a *assembly[T]) begin(name string, sizes []int64, row int) {
 	if last := len(a.tensors) - 1; last >= 0 {
 		a.left -= cap(a.tensors[last].Data)
@@ -368,7 +368,7 @@ func (a *assembly[T]) begin(name string, sizes []int64, row int) {
 	a.tensors = append(a.tensors, t)
 }
 
-// Complete returns an error if a tensor has not as many values or texts as its shape says.
+// Complete returns an error if a tensor's number of values or texts differs from its shape.
 func (t Tensors[T]) Complete() error {
 	for _, tensor := range t {
 		product := 1

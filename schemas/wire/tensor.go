@@ -12,7 +12,7 @@ type Number interface{ float32 | float64 }
 // Tensor is a named array of numbers, or a named list of texts such as labels.
 type Tensor[T Number] struct {
 	Name  string
-	Shape []int    // its product is the number of values, or of texts
+	Shape []int    // the product is the number of values, or of texts
 	Data  []T      // row-major; nil for texts
 	Text  []string // nil for numbers
 }
@@ -54,15 +54,15 @@ func (t Tensors[T]) Shaped(name string, shape ...int) ([]T, error) {
 	if !ok {
 		return nil, &ShapeError{Tensor: name, Want: shape}
 	}
-	if !slices.Equal(shape, tensor.Shape) || len(tensor.Text) > 0 { // texts are no numbers, however many there are
+	if !slices.Equal(shape, tensor.Shape) || len(tensor.Text) > 0 { // text tensors have no numbers, regardless of their length
 		return nil, &ShapeError{name, tensor.Shape, shape}
 	}
 	return tensor.Data, nil
 }
 
-// ShapeError says that a record lacks a tensor, or that the tensor has another shape than expected.
+// ShapeError reports that a record lacks a tensor, or that the tensor has an unexpected shape.
 type ShapeError struct {
-	Tensor string // its name
+	Tensor string // name
 	Got    []int  // nil: absent
 	Want   []int  // -1: any length
 }
@@ -75,7 +75,7 @@ func (e *ShapeError) Error() string {
 	return fmt.Sprintf("tensor %q has shape %v, expected %v", e.Tensor, e.Got, e.Want)
 }
 
-// write writes everything that a record's digest covers of the tensors.
+// write writes the part of the tensors that a record's digest covers.
 func (t Tensors[T]) write(h *hasher) {
 	h.int(len(t))
 	for _, tensor := range t {

@@ -39,7 +39,7 @@ func WriteTensors(w io.Writer, key, metadata string, tensors Tensors[float32], m
 	return int64(n), err
 }
 
-// ReadTensors is the inverse of [WriteTensors]. ok is false if the stream has no metadata of that key. An error about
+// ReadTensors is the inverse of [WriteTensors]. ok is false if the stream has no metadata with that key. An error about
 // the bytes wraps [ErrDamaged].
 func ReadTensors(r io.Reader, key string, mem memory.Allocator) (metadata string, tensors Tensors[float32], ok bool, err error) {
 	value, err := io.ReadAll(r)
