@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// ErrSurrogate says that a JSON string has half of a pair of surrogates, as \ud800 alone, which is no text.
+// ErrSurrogate reports an unpaired surrogate in a JSON string, such as \ud800, which is not valid text.
 var ErrSurrogate = errors.New("an unpaired surrogate")
 
-// CheckJSON returns an error unless a text is JSON (RFC 8259) whose strings have characters alone: what is not UTF-8
-// wraps [ErrNotUTF8], half of a pair of surrogates [ErrSurrogate]. encoding/json would replace both.
+// CheckJSON returns an error unless a text is JSON (RFC 8259) whose strings are valid text. The error wraps [ErrNotUTF8]
+// for invalid UTF-8, and [ErrSurrogate] for unpaired surrogates. encoding/json would replace both.
 func CheckJSON(text []byte) error {
 	if err := CheckUTF8(text); err != nil {
 		return err
@@ -25,7 +25,7 @@ func CheckJSON(text []byte) error {
 	return CheckEscapes(text)
 }
 
-// notJSON says where JSON ends, or has an error.
+// notJSON returns an error with the position at which JSON ends or is invalid.
 func notJSON(err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		if strings.Contains(syntax.Error(), "unexpected end of JSON input") {
@@ -36,7 +36,7 @@ func notJSON(err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// CheckEscapes returns an error, which wraps [ErrSurrogate], if JSON has the escape of half of a pair of surrogates.
+// CheckEscapes returns an error, which wraps [ErrSurrogate], if JSON has an escaped unpaired surrogate.
 func CheckEscapes(text []byte) error {
 	for at := 0; ; {
 		next := bytes.IndexByte(text[at:], '\\')
@@ -60,7 +60,7 @@ func CheckEscapes(text []byte) error {
 	}
 }
 
-// escaped returns the code unit of an escape \uXXXX that a text begins with.
+// escaped returns the code unit of the escape \uXXXX at the beginning of a text.
 func escaped(text []byte) (unit uint64, ok bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
@@ -69,13 +69,13 @@ func escaped(text []byte) (unit uint64, ok bool) {
 	return unit, err == nil
 }
 
-// Cell is a value of JSON that CheckJSON has passed; nil if there is none, which is as null.
+// Cell is a JSON value that CheckJSON has accepted; nil, which is treated as null, if it is absent.
 type Cell json.RawMessage
 
-// Null reports whether a value is null or not there.
+// Null reports whether a value is null or absent.
 func (c Cell) Null() bool { return len(c) == 0 || string(c) == "null" }
 
-// String returns a value for an error, cut off if it is long.
+// String returns a value for an error. It truncates long values.
 func (c Cell) String() string {
 	const maxBytes = 40
 	switch {
@@ -108,11 +108,11 @@ func (c Cell) isText() bool { return len(c) > 0 && c[0] == '"' }
 // text returns a string.
 func (c Cell) text() string {
 	var text string
-	_ = json.Unmarshal(c, &text) // CheckJSON has passed it
+	_ = json.Unmarshal(c, &text) // CheckJSON has accepted it
 	return text
 }
 
-// Number returns a number, NaN for one that is missing: a number of JSON, a boolean, which is 0 or 1, or a string with either.
+// Number returns a number, or NaN if it is missing: a JSON number, a boolean, which is 0 or 1, or a string with either.
 func (c Cell) Number(missing Missing) (float64, error) {
 	switch v, ok := c.boolean(); {
 	case c.Null():
@@ -131,7 +131,7 @@ func (c Cell) Number(missing Missing) (float64, error) {
 	return Number(string(c))
 }
 
-// Whole returns a number that is written as a whole one and fits int64.
+// Whole returns a number that is written as an integer and fits int64.
 func (c Cell) Whole() (int64, error) {
 	v, err := strconv.ParseInt(string(c), 10, 64)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c Cell) Whole() (int64, error) {
 	return v, nil
 }
 
-// Text returns a string as it is, or the word of a number or a boolean; "" for null.
+// Text returns a string unchanged, or the word of a number or a boolean; "" for null.
 func (c Cell) Text() (string, error) {
 	switch v, ok := c.boolean(); {
 	case c.Null():
@@ -155,11 +155,11 @@ func (c Cell) Text() (string, error) {
 	return WordOfLiteral(string(c)), nil
 }
 
-// WordOfLiteral returns the word of a number of JSON.
+// WordOfLiteral returns the word of a JSON number.
 func WordOfLiteral(number string) string {
 	word := Word(number)
 	if !strings.ContainsAny(word, ".eE") {
-		return word // whole, of any length
+		return word // an integer of any length
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil {
@@ -168,8 +168,8 @@ func WordOfLiteral(number string) string {
 	return WordOf(v)
 }
 
-// Field returns a value as a CSV has it: a string, or a number or a boolean as it is written; "" for null, and for a
-// list or an object an error.
+// Field returns a value as in CSV: a string, or the literal of a number or a boolean; "" for null. Arrays and objects are
+// errors.
 func (c Cell) Field() (string, error) {
 	if c.Null() || c.isText() || c[0] == '{' || c[0] == '[' {
 		return c.Text()

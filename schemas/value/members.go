@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Items returns the values of a list; nil if the value is no list.
+// Items returns the values of an array; nil if the value is not an array.
 func (c Cell) Items() (items []Cell) {
 	if c.Null() || c[0] != '[' {
 		return nil
@@ -22,13 +22,13 @@ func (c Cell) Items() (items []Cell) {
 	return items
 }
 
-// Members calls put with each member of an object that CheckJSON has passed, in order. It is an error if the value is
-// no object, or has two members of a name: which of them counts would be a guess.
+// Members calls put with each member of an object that CheckJSON has accepted, in order. It is an error if the value is
+// not an object, or has two members with the same name, because either could be meant.
 func (c Cell) Members(put func(name string, value Cell) error) error {
 	return c.Each(func(name []byte, value Cell) error { return put(string(name), value) })
 }
 
-// Each is Members for names that need no memory of their own: a name is part of the value.
+// Each is Members without copying names: a name shares the memory of the value.
 func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	if len(c) == 0 || c[0] != '{' {
 		return fmt.Errorf("%s is not an object", c)
@@ -57,14 +57,14 @@ func nameOf(quoted Cell) []byte {
 	for _, b := range quoted {
 		if b == '\\' {
 			var name string
-			_ = json.Unmarshal(quoted, &name) // CheckJSON has passed it
+			_ = json.Unmarshal(quoted, &name) // CheckJSON has accepted it
 			return []byte(name)
 		}
 	}
 	return quoted[1 : len(quoted)-1]
 }
 
-// space returns where space that begins at a place of a value ends.
+// space returns the end of the white space at an index of a value.
 func space(c Cell, at int) int {
 	for c[at] == ' ' || c[at] == '\t' || c[at] == '\n' || c[at] == '\r' {
 		at++
@@ -72,7 +72,7 @@ func space(c Cell, at int) int {
 	return at
 }
 
-// end returns where the value ends that begins at a place of another, which CheckJSON has passed.
+// end returns the end of the value that begins at an index of another value, which CheckJSON has accepted.
 func end(c Cell, at int) int {
 	depth := 0
 	for ; at < len(c); at++ {
@@ -90,7 +90,7 @@ func end(c Cell, at int) int {
 			depth++
 		case '}', ']':
 			if depth--; depth < 0 {
-				return at // of the object or list that has the value
+				return at // end of the object or array that contains the value
 			}
 			if depth == 0 {
 				return at + 1
@@ -104,10 +104,10 @@ func end(c Cell, at int) int {
 	return at
 }
 
-// fewNames is how many names a list finds faster than a map.
+// fewNames is the number of names up to which a list is faster than a map.
 const fewNames = 32
 
-// nameSet is the names of the members of an object: a list while they are few.
+// nameSet is a set of names of members of an object: a list while there are few.
 type nameSet struct {
 	n    int
 	few  [fewNames][]byte

@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// Number returns the number that a text says: a decimal number as JSON has it, or also with a plus sign, with leading
-// zeros, or without digits before or after its point, as other programs write them; or a boolean, which is 0 or 1.
-// Space around it does not count. Go's underscores and hexadecimal digits are no numbers. Of a number that is too large
-// for float64 it returns infinity.
+// Number parses a number: a decimal number as in JSON, optionally with a plus sign, with leading zeros, or without digits
+// before or after the point, as other programs write them; or a boolean, which is 0 or 1. Surrounding white space is
+// ignored. Go's underscores and hexadecimal digits are rejected. For a number that is too large for float64 it returns
+// infinity.
 func Number(text string) (float64, error) { return parse(text, 64) }
 
-// Single is Number for a finite float32. One that is too large is an error.
+// Single is Number for a finite float32. A number that is too large is an error.
 func Single(text string) (float32, error) {
 	v, err := parse(text, 32)
 	switch {
@@ -42,7 +42,7 @@ func parse(text string, bits int) (float64, error) {
 	return v, nil // out of range
 }
 
-// isGo reports whether a number has what only Go's syntax has: underscores or hexadecimal digits.
+// isGo reports whether a number uses Go-specific syntax: underscores or hexadecimal digits.
 func isGo(text string) bool {
 	digits := strings.TrimLeft(text, "+-")
 	return len(digits) > 1 && digits[0] == '0' && digits[1]|0x20 == 'x' || strings.IndexByte(text, '_') >= 0
@@ -66,8 +66,7 @@ func ofBoolean(v bool) float64 {
 	return 0
 }
 
-// Boolean returns the boolean that a text says: true or false, as JSON has them, or as Python, R and SQL write them:
-// True, TRUE, False, FALSE.
+// Boolean parses a boolean: true or false as in JSON, or as written by Python, R and SQL: True, TRUE, False, FALSE.
 func Boolean(text string) (v, ok bool) {
 	switch text {
 	case "true", "True", "TRUE":
@@ -78,19 +77,19 @@ func Boolean(text string) (v, ok bool) {
 	return false, false
 }
 
-// isDecimal reports whether a text is a decimal number, as people write them.
+// isDecimal reports whether a text is a decimal number.
 func isDecimal(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	inRange := err == nil || errors.Is(err, strconv.ErrRange)
 	return inRange && !isGo(text) && strings.ContainsAny(text, "0123456789") // infinity and NaN have none
 }
 
-// isJSON reports whether a text is a number of JSON.
+// isJSON reports whether a text is a JSON number.
 func isJSON(text string) bool {
 	return text != "" && (text[0] == '-' || text[0]-'0' <= 9) && json.Valid([]byte(text))
 }
 
-// digits cuts the digits off that a text begins with.
+// digits splits off the leading digits of a text.
 func digits(text string) (digits, rest string) {
 	n := 0
 	for n < len(text) && text[n]-'0' <= 9 {
@@ -99,7 +98,7 @@ func digits(text string) (digits, rest string) {
 	return text[:n], text[n:]
 }
 
-// Quote returns a value for an error. It cuts long values off.
+// Quote returns a value for an error. It truncates long values.
 func Quote(text string) string {
 	const maxBytes = 40
 	if len(text) > maxBytes {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNotUTF8 says that a text is not UTF-8. Its bytes are not replaced: two words that differ in them would become one,
-// and none would match again.
+// ErrNotUTF8 reports that a text is not UTF-8. Invalid bytes are not replaced: words that differ only in these bytes
+// would become the same word.
 var ErrNotUTF8 = errors.New("not UTF-8")
 
 // CheckText returns an error, which wraps [ErrNotUTF8], unless a text is UTF-8.
@@ -18,7 +18,7 @@ func CheckText(text string) error {
 	return fmt.Errorf("%s is %w", Quote(text), ErrNotUTF8)
 }
 
-// CheckUTF8 is CheckText for a long text: the error says which byte it is.
+// CheckUTF8 is CheckText for a long text: the error has the index of the invalid byte.
 func CheckUTF8(text []byte) error {
 	if utf8.Valid(text) {
 		return nil

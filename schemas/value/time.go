@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// The parts of times that columns of numbers are made of.
+// The parts of times that become numeric columns.
 const (
 	TimeHour    = "hour"    // since midnight, with minutes and seconds as a fraction
 	TimeWeekday = "weekday" // 1 is Monday, 7 Sunday
 	TimeMonth   = "month"   // from 1
-	TimeAge     = "age"     // days before 1970, with a fraction: of two times the earlier one has the larger age
+	TimeAge     = "age"     // days before 1970, with a fraction: earlier times have a larger age
 )
 
 // TimeParts returns the parts of times, in the order of the documentation.
 func TimeParts() []string { return []string{TimeHour, TimeWeekday, TimeMonth, TimeAge} }
 
-// IsTimePart reports whether times have a part of that name.
+// IsTimePart reports whether there is a part of times with that name.
 func IsTimePart(name string) bool { return slices.Contains(TimeParts(), name) }
 
-// PartOfTime returns a part of a time. Hour, weekday and month are those of the clock of its zone. It panics if there is no such part.
+// PartOfTime returns a part of a time. Hour, weekday and month are local to its time zone. It panics if there is no such part.
 func PartOfTime(t time.Time, part string) float64 {
 	switch part {
 	case TimeHour:
@@ -38,19 +38,19 @@ func PartOfTime(t time.Time, part string) float64 {
 	panic("value: no part of times: " + part)
 }
 
-// The units of numbers of times, by their magnitude: seconds until the year 5138, and then milliseconds, microseconds and nanoseconds. So
-// milliseconds are those after March 1973, and before that numbers are seconds.
+// The units of numeric times, by magnitude: seconds until the year 5138, then milliseconds, microseconds and nanoseconds. So milliseconds
+// must be after March 1973; smaller numbers are seconds.
 const (
 	mostSeconds      = 1e11
 	mostMilliseconds = 1e14
 	mostMicroseconds = 1e17
-	mostNanoseconds  = 9e18 // of which int64 has all
+	mostNanoseconds  = 9e18 // fits int64
 )
 
-// Time returns the time of a text: a date as 2026-11-01, with or without a time of day after a space or T, as 09:30, 09:30:15 or
-// 09:30:15.25, and after it with or without a zone, as Z, UTC, +02:00, +0200 or +02; or a number of seconds since 1970, or of
-// milliseconds, microseconds or nanoseconds if it is at least 10¹¹, 10¹⁴ or 10¹⁷. Without a zone it is UTC. The days of other notations,
-// as 1/2/2026, would be a guess.
+// Time parses a time: a date such as 2026-11-01, optionally followed by a space or T and a time of day, such as 09:30, 09:30:15 or
+// 09:30:15.25, and then optionally a zone, such as Z, UTC, +02:00, +0200 or +02; or a number of seconds since 1970, or of
+// milliseconds, microseconds or nanoseconds if it is at least 10¹¹, 10¹⁴ or 10¹⁷. The default zone is UTC. Ambiguous notations, such as
+// 1/2/2026, are rejected.
 func Time(text string) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if t, ok := timeOfText(text); ok {
@@ -88,7 +88,7 @@ func timeOfNumber(text string, number float64) (time.Time, error) {
 	return time.Unix(int64(seconds), int64((number/float64(unit)-seconds)*1e9)).UTC(), nil
 }
 
-// timeOfText parses a date, a time of day and a zone, as far as they are there.
+// timeOfText parses a date, an optional time of day and an optional zone.
 func timeOfText(text string) (t time.Time, ok bool) {
 	year, rest, ok := wholeOf(text, 4, 0, 9999)
 	month, rest, ok := after(rest, ok, '-', 1, 12)
@@ -117,7 +117,7 @@ func timeOfText(text string) (t time.Time, ok bool) {
 	return date(year, month, day, hour, minute, second, nanoseconds, zone)
 }
 
-// date is [time.Date] for a day that there is.
+// date is [time.Date] for a valid day.
 func date(year, month, day, hour, minute, second, nanoseconds int, zone *time.Location) (time.Time, bool) {
 	t := time.Date(year, time.Month(month), day, hour, minute, second, nanoseconds, zone)
 	return t, t.Day() == day
@@ -143,7 +143,7 @@ func zoneOf(text string) (*time.Location, bool) {
 	return time.FixedZone("", sign*(3600*hours+60*minutes)), ok && rest == ""
 }
 
-// after returns the number of two digits after a byte, if ok.
+// after returns the two-digit number after a byte, if ok.
 func after(text string, ok bool, separator byte, least, most int) (number int, rest string, _ bool) {
 	if !ok || text == "" || text[0] != separator {
 		return 0, text, false
@@ -165,7 +165,7 @@ func wholeOf(text string, n, least, most int) (number int, rest string, ok bool)
 	return number, text[n:], number >= least && number <= most
 }
 
-// fraction returns the nanoseconds of up to nine digits after a point.
+// fraction returns the nanoseconds given by up to nine digits after a point.
 func fraction(text string) (nanoseconds int, rest string, ok bool) {
 	n, unit := 0, int(1e9)
 	for ; n < len(text) && text[n] >= '0' && text[n] <= '9'; n++ {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Word returns the word of a text, of a column of words. Space around it does not count. A boolean is the word true or
-// false. A number that is whole is the word of its shortest form: 1, 1.0 and 1e0 are the word 1. Any other text is its
-// own word, so 007, +1 and 3.10 stay as they are.
+// Word returns the word of a text in a categorical column. Surrounding white space is ignored. A boolean is the word true
+// or false. An integer is the word of its shortest form: 1, 1.0 and 1e0 are the word 1. Any other text is its own word,
+// so 007, +1 and 3.10 are unchanged.
 func Word(text string) string {
 	text = Label(text)
 	if !strings.ContainsAny(text, ".eE") && text != "-0" || !isJSON(text) {
@@ -23,7 +23,7 @@ func Word(text string) string {
 	return text
 }
 
-// maxWhole is the largest whole number up to which float64 has all.
+// maxWhole is the largest integer up to which float64 represents all integers.
 const maxWhole = 1 << 53
 
 func withoutSign(number string) string {
@@ -33,8 +33,8 @@ func withoutSign(number string) string {
 	return number
 }
 
-// WordOf returns the word of a number: the shortest decimal form that no other number of its precision has, without a
-// point if the number is whole. A number that float32 has is taken to be one.
+// WordOf returns the word of a number: the shortest decimal form that is unique in its precision, without a point if the
+// number is an integer. A number that float32 represents exactly is treated as a float32.
 func WordOf(v float64) string {
 	switch single := float32(v); {
 	case v == 0:
@@ -50,8 +50,8 @@ func WordOf(v float64) string {
 // WordOfBoolean returns the word of a boolean, which is also its label.
 func WordOfBoolean(v bool) string { return strconv.FormatBool(v) }
 
-// Label returns the label that a text is. Space around it does not count. A boolean is the label true or false, however
-// it is spelt. Numbers stay as they are written: text has no type that says that 1.0 and 1 are the same.
+// Label returns the label of a text. Surrounding white space is ignored. A boolean is the label true or false, regardless
+// of its spelling. Numbers are unchanged: text has no type by which 1.0 and 1 would be the same.
 func Label(text string) string {
 	text = strings.TrimSpace(text)
 	if v, ok := Boolean(text); ok {
@@ -60,13 +60,13 @@ func Label(text string) string {
 	return text
 }
 
-// NumberLabel is Label for a text that is a number if it can be one, as labels of LIBSVM are: +1, 1 and 1.0 are the label 1.
+// NumberLabel is Label for texts that are numbers where possible, such as LIBSVM labels: +1, 1 and 1.0 are the label 1.
 func NumberLabel(text string) string {
 	text = strings.TrimSpace(text)
 	if !isDecimal(text) {
 		return Label(text)
 	}
-	if whole, _ := digits(text); whole == text && (len(text) == 1 || text[0] != '0') { // which may be longer than any number type
+	if whole, _ := digits(text); whole == text && (len(text) == 1 || text[0] != '0') { // may be longer than any number type
 		return text
 	}
 	v, err := strconv.ParseFloat(text, 64)
@@ -76,8 +76,8 @@ func NumberLabel(text string) string {
 	return WordOf(v)
 }
 
-// Aliases returns the spellings that a word may have had in a model that was trained when words were kept as their
-// files had them: of a boolean 1 or 0, and how Python and R write it. There are few.
+// Aliases returns the spellings that a word may have in models of releases that kept words as in their files: for a
+// boolean 1 or 0, and the spellings of Python and R. There are few.
 func Aliases(word string) []string {
 	switch v, ok := Boolean(word); {
 	case ok && v:
