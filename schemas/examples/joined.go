@@ -36,7 +36,7 @@ type JoinCursor struct {
 	Partition int       `json:"partition"` // of both topics; -1: the rows are joined with the outcomes of all partitions
 	Due       JoinPlace `json:"due"`       // rows with an earlier deadline no longer wait
 	Applied   JoinPlace `json:"applied"`   // outcomes before it have been applied to the waiting rows
-	Labelled  int       `json:"labelled"`  // messages that the outcome at Applied has been applied to already
+	Labelled  int       `json:"labelled"`  // messages that the first outcome from Applied on has been applied to already
 }
 
 // JoinPlace orders messages of a topic: by time, then partition, then offset.
