@@ -225,7 +225,7 @@ func (p *Plan) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindP
 // million messages at 16 per segment.
 const MaxSegments = 1 << 21
 
-// SegmentsError says that a plan has too many segments. Length is the number of messages of a segment.
+// SegmentsError reports that a plan has too many segments. Length is the number of messages of a segment.
 type SegmentsError struct{ Length int64 }
 
 // Error implements error.

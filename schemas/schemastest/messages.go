@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Prediction returns what a version predicts for rows of three or more classes, or of as many numbers.
+// Prediction returns a prediction message for rows of three or more classes, or of that many regression targets.
 func Prediction(task examples.Task, rows, classes int) *prediction.Message {
 	p := &prediction.Message{
 		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: "af9b094d-18bcfe56800",

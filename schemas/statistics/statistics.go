@@ -118,7 +118,7 @@ func StructureTensors() []string {
 	return []string{TensorTreeSizes, TensorTreeOrders, TensorTreeRanks, TensorTreeCompared, TensorTreeCuts, TensorTreeLefts}
 }
 
-// Losses holds sums over the labelled rows of one split.
+// Losses has sums over the labelled rows of one split.
 type Losses struct {
 	Weight float64 // Σw
 	Rows   float64 // number of rows

@@ -1,6 +1,6 @@
-// Package threshold is the value of the key threshold: the minimum probability of the second of two classes for a row to be given it.
+// Package threshold is the value of the key threshold: the minimum probability for predicting the second of two classes.
 //
-//	0.5, best_f1, {cost: {fp: 1, fn: 20}} ──Parse, JSON──▶ Rule ──Cost(statistics.Decision)──▶ what the best threshold minimises
+//	0.5, best_f1, {cost: {fp: 1, fn: 20}} ──Parse, JSON──▶ Rule ──Cost(statistics.Decision)──▶ the cost that the threshold minimises
 package threshold
 
 import (
@@ -11,26 +11,26 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Rule says what the threshold of a version is. The zero value is none: a row is given the most probable class. Rules are comparable.
+// Rule determines the threshold of a version. The zero value is no threshold: the most probable class is predicted. Rules are comparable.
 type Rule struct {
-	At     float64 // the threshold, between 0 and 1; 0: it is chosen by the holdout rows, or there is none
-	BestF1 bool    // it has the highest F1 of the second class
-	Costs  Costs   // it has the least cost; zero: it is not chosen so
+	At     float64 // threshold, between 0 and 1; 0: chosen on holdout rows, or none
+	BestF1 bool    // choose the highest F1 of the second class
+	Costs  Costs   // choose the lowest cost; zero: no costs
 }
 
-// Costs are what wrong rows cost, relative to each other. Both are positive.
+// Costs are the costs of wrong rows, relative to each other. Both are positive.
 type Costs struct {
-	FP float64 `json:"fp"` // of a row that is given the second class and is not of it
-	FN float64 `json:"fn"` // of a row of the second class that is not given it
+	FP float64 `json:"fp"` // false positive: the second class is predicted for a row of the first
+	FN float64 `json:"fn"` // false negative: the first class is predicted for a row of the second
 }
 
-// Half is the number that stands for no rule.
+// Half is the threshold that is equivalent to no rule.
 const Half = 0.5
 
 // bestF1 is the word of the rule.
 const bestF1 = "best_f1"
 
-// Want says what a rule is.
+// Want describes a valid rule for errors.
 const Want = "a number between 0 and 1, best_f1, or the costs of wrong rows, as in {cost: {fp: 1, fn: 20}}"
 
 var errRule = errors.New("threshold: expected " + Want)
@@ -46,7 +46,7 @@ func Number(at float64) (Rule, error) {
 	return Rule{At: at}, nil
 }
 
-// Word returns the rule that a word stands for.
+// Word returns the rule of a word.
 func Word(word string) (Rule, error) {
 	if word != bestF1 {
 		return Rule{}, errRule
@@ -65,10 +65,10 @@ func OfCosts(c Costs) (Rule, error) {
 // IsZero reports whether there is no threshold.
 func (r Rule) IsZero() bool { return r == Rule{} }
 
-// Chosen reports whether the threshold is chosen by the holdout rows.
+// Chosen reports whether the threshold is chosen on holdout rows.
 func (r Rule) Chosen() bool { return r.BestF1 || r.Costs != Costs{} }
 
-// Cost returns what the best threshold minimises.
+// Cost returns the cost that the best threshold minimises.
 func (r Rule) Cost(d statistics.Decision) float64 {
 	if r.BestF1 {
 		return -d.F1()

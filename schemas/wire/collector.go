@@ -13,8 +13,8 @@ const maxChunks = 10_000
 // defaultMaxBytes is the default of Collector.MaxBytes. It holds 500 Gram matrices of 1024 features in single precision.
 const defaultMaxBytes = 1 << 30
 
-// recordOverhead and chunkOverhead are roughly how many bytes an incomplete record and each of its chunks take beside
-// their values. They bound the number of very small records and chunks.
+// recordOverhead and chunkOverhead are the approximate memory of an incomplete record and of each of its chunks, excluding
+// their values. They limit the number of very small records and chunks.
 const recordOverhead, chunkOverhead = 1024, 64
 
 // Collector assembles records from their chunks. The zero value is ready to use. A Collector is not safe for concurrent
@@ -32,7 +32,7 @@ type Collector[T Number] struct {
 	bytes   int                        // of all incomplete records
 }
 
-// chunkKey is what the chunks of one record have in common.
+// chunkKey is shared by the chunks of one record.
 type chunkKey struct {
 	Identity
 	digest Digest
