@@ -178,7 +178,7 @@ def page(b, table, left_out):
              "| experiment | error | the paper | seconds |", "|---|---|---|---|"]
     lines += [f"| {title} | {cell(error, '{:.2f} %')} | {cell(paper, '{:g} %')} | {cell(seconds, '{:.1f}')} |" for title, error, paper, seconds in table]
     lines += ["", *left_out, f"{m['processor']}, {m['cores']} cores, {m['blas']}, {m['date']}, commit {m['commit']}; medians of {b.repeat}; errors are means over splits. "
-              "Our times are from topic to version; others fit data in memory, single-threaded ones on one core.", "", "![error against seconds](paper.svg)", ""]
+              "Times of stagewise are from topic to version; other libraries fit data in memory, single-threaded ones on one core.", "", "![error against seconds](paper.svg)", ""]
     with open(os.path.join(HERE, "paper.md"), "w") as f:
         f.write("\n".join(lines))
     print("\n".join(lines))
@@ -198,11 +198,11 @@ if __name__ == "__main__":
         lines = lines_of(*(os.path.join(options.news20, name) for name in ("news20.bz2", "news20.t.bz2")))
         table += text(b, "news20", lines, TRAIN, f"NEWS20, {SPLITS} splits of {TRAIN:,} and {len(lines) - TRAIN:,}")
     else:
-        left_out += ["NEWS20 is left out: `make paper ARGS=\"--news20 FOLDER\"` has it.", ""]
+        left_out += ["NEWS20 is left out: run `make paper ARGS=\"--news20 FOLDER\"` to include it.", ""]
     if options.rcv1:
         lines = lines_of(options.rcv1)
         table += text(b, "rcv1", lines, 0.9, f"a sample of RCV1, {len(lines):,} rows, three splits of 90 and 10 %")
     else:
-        left_out += ["RCV1 is left out: `make paper ARGS=\"--rcv1 FILE\"` has a sample of it.", ""]
+        left_out += ["RCV1 is left out: run `make paper ARGS=\"--rcv1 FILE\"` to include a sample of it.", ""]
     figure(b)
     page(b, table, left_out)
