@@ -37,7 +37,7 @@ func Keys() []option.Key {
 		{Name: "stages.*.repeat", Meaning: "number of consecutive stages with these settings"},
 		{Name: "average", Meaning: "number of models to average. Each has these stages with its own random features; a version " +
 			"predicts the mean of their predictions. See [images](images.md); not for `run`"},
-		{Name: "threshold", Meaning: "with two classes, the minimum probability of the second class for a row to be given it: a " +
+		{Name: "threshold", Meaning: "with two classes, the minimum probability of the second class for a row to be assigned it: a " +
 			"number between 0 and 1; `best_f1`: the threshold with the highest F1 of the second class; or `{cost: {fp: 1, fn: 20}}`: " +
 			"the threshold with the lowest cost of false positives (`fp`) and false negatives (`fn`). The last two are chosen on the " +
 			"holdout rows: without the key `examples.holdout`, a tenth of the training rows. The threshold is part of the version: " +
@@ -52,16 +52,16 @@ func Keys() []option.Key {
 			"Rows and blocks that do not fit are read or computed again in each pass; a run reports if the matrices need more"},
 		{Name: "segment", Meaning: "number of messages summed as one, regardless of the spans of a run"},
 		{Name: "group", Meaning: "number of partitions whose sums are added first. A worker that owns a whole group sends one record " +
-			"of its sums: with more than 32 partitions for each worker, partitions ÷ workers sends the fewest bytes. A different " +
+			"of its sums: with more than 32 partitions per worker, the value partitions ÷ workers sends the fewest bytes. A different " +
 			"group size changes the last bits of the weights"},
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
-			"instructions work on a run, and its weights are the same to the bit; `%s`: any machine works on it, and its weights "+
+			"instructions work on a run, and its weights are bit-identical; `%s`: any machine works on it, and its weights "+
 			"may differ in the last bits. The version records which", planning.ArithmeticStrict, planning.ArithmeticAny)},
 		{Name: "keep", Meaning: "number of newest versions to keep on the topic `versions`. The version that subscribers get as " +
 			"latest is also kept, and any version that an unfinished run needs"},
 		{Name: "give_up", Meaning: "fail a run that no worker starts within this time"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + protocol.Latest +
-			"`: here, the one with the highest number, pinned and offered or not. None: start without weights"},
+			"`: the version with the highest number, even if it is not offered or another one is pinned. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address on which `ingest`, `work`, `solve`, `run` and `score` serve `/metrics`, `/live` " +
 			"and `/ready`. `null`: do not serve. " +
 			fmt.Sprintf("If the port is in use, a process takes the first free one of the next %d, and logs it", ListenPorts-1)},

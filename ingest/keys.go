@@ -33,10 +33,10 @@ func Keys() []option.Key {
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
 		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: each message value " +
 			"has one or more examples in the format `format`; not with `train` and `test`; none: no topic"},
-		{Name: "on_changed_topic", Meaning: "what these commands do if `from_topic` no longer has the last message that was read, " +
-			"with the same offset, timestamp and content: `stop` (with an error), `behind` (continue at the next offset, or at the " +
-			"current end of the topic: no offset is read twice, as after the loss of messages) or `anew` (read the topic from its " +
-			"beginning, as another topic)"},
+		{Name: "on_changed_topic", Meaning: "what to do if `from_topic` no longer has the last message that was read (same offset, " +
+			"timestamp and content): `stop` (with an error), `behind` (continue at the next offset, or at the current end of the " +
+			"topic; no offset is read twice, as after a loss of messages) or `anew` (read the topic from its beginning, as a " +
+			"different topic)"},
 		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: " +
 			"`train` and `run` read it and never write to it; removed sources and forgotten rows of that pipeline are excluded " +
 			"here too; not with `train`, `test` and `from_topic`; none: the pipeline's own topic"},
@@ -112,7 +112,7 @@ func Keys() []option.Key {
 			"set. Not for lists of numbers"},
 		{Name: "classes", Meaning: "the allowed labels, in order; none: all labels found"},
 		{Name: "missing", Meaning: "how to handle a missing value: an empty field, a null or NaN in a file (" +
-			readBy("missing") + ") or a null in a message: `error` refuses it, `mean` replaces it with the mean of its feature"},
+			readBy("missing") + ") or a null in a message: `error` rejects it, `mean` replaces it with the mean of its feature"},
 		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a missing value, like an empty field; in " +
 			"typed tables, only in text columns. A row whose label is one of them, or empty, has no label and is not trained on, " +
 			"unless `classes` includes it"},

@@ -16,7 +16,7 @@ func Keys() []option.Key {
 	}
 	return []option.Key{
 		{Name: "kind", Meaning: option.Enumerate(names, "or")},
-		{Name: "size", Meaning: "features of the block; " + meaning("size")},
+		{Name: "size", Meaning: "number of features of the block; " + meaning("size")},
 		{Name: "bandwidth_scale", Meaning: meaning("bandwidth_scale")},
 		{Name: "degree", Meaning: meaning("degree")},
 		{Name: "replacement", Meaning: meaning("replacement")},

@@ -146,7 +146,7 @@ func RetrainKeys() []option.Key {
 		{Name: "new_class_rows", Meaning: "minimum number of rows that make a label a class"},
 		{Name: "gate.split", Meaning: "the split whose loss decides whether subscribers get a version: holdout or test"},
 		{Name: "gate.margin", Meaning: "margin by which that loss may exceed the loss of the offered version on the same rows, beyond " +
-			"chance"},
+			"random variation"},
 	}
 }
 

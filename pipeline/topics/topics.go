@@ -172,8 +172,8 @@ func TopicKeys() []option.Key {
 			"partition have expired, its examples are predicted again"},
 		{Name: "retention.tombstones", Meaning: "tombstone retention"},
 		{Name: "segment", Meaning: "segment size of partitions: brokers delete messages by segment"},
-		{Name: "segment_time", Meaning: "time after which a partition begins another segment"},
-		{Name: "state", Meaning: "maximum size of the data of a `run` chain on `state`: `check` computes the size, and refuses keys " +
+		{Name: "segment_time", Meaning: "time after which a partition starts a new segment"},
+		{Name: "state", Meaning: "maximum size of the data of a `run` chain on `state`: `check` computes the size, and rejects keys " +
 			"under `retrain` that need more"},
 	}
 }
