@@ -160,7 +160,8 @@ func TestIdleWaitsShareAPoll(t *testing.T) {
 		if requests, idle := f.count(); requests > 21 || idle != 1 {
 			t.Errorf("%d requests in 10 s, %d at once", requests, idle)
 		}
-		if most > 2*manyPolls+int(PollTime/gatherTime) {
+		// A poll that has gathered waiters lasts until the shared one has included them: up to PollTime after they were idle.
+		if most > 2*manyPolls+int((PollTime+idleTime)/gatherTime) {
 			t.Errorf("%d requests at once while they began", most)
 		}
 		cancel()
