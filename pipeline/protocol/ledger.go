@@ -31,8 +31,7 @@ type Ledger struct {
 	divisions     []schemas.Division    // of topics that ingest follows: of each the one of the last attempt
 	incomplete    map[string]bool       // names of sources that a run found to lack messages
 	versions      []schemas.Place       // by number
-	removed       map[string]bool       // runs whose versions were removed
-	removedRuns   map[int]string        // these runs by the numbers of their versions
+	removed       map[int]string        // the runs whose versions were removed, by the numbers of these
 	passedOver    map[string]bool       // runs whose versions are not whole: see PassOver
 	highest       int                   // the highest number of a version, removed or not
 	pinned        string                // the run of the last pin; "": none is pinned
@@ -115,8 +114,7 @@ func (l *Ledger) take(m Message) error {
 		if err != nil {
 			return err
 		}
-		l.removed[removal.Run] = true
-		l.removedRuns[removal.Version] = removal.Run
+		l.removed[removal.Version] = removal.Run
 		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
 	case schemas.KindPin:
 		pin, err := codec.DecodeJSON[schemas.Pin](l.codec, m.Message)

@@ -16,7 +16,7 @@ import (
 func (c *Client) newLedger() *Ledger {
 	return &Ledger{
 		codec: c.Codec, topic: c.Topics.Plans, first: map[wire.Digest]int64{}, ends: map[string]*schemas.End{},
-		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[string]bool{}, removedRuns: map[int]string{},
+		seals: map[string][]*schemas.SourceSeal{}, incomplete: map[string]bool{}, removed: map[int]string{},
 		uncertain: map[string]bool{}, overtaken: map[string]bool{}, passedOver: map[string]bool{},
 	}
 }

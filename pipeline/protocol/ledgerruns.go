@@ -118,7 +118,7 @@ func (l *Ledger) unlessTaken(end *schemas.End) *schemas.End {
 	if end.Version == nil {
 		return end
 	}
-	run := l.removedRuns[end.Version.Version]
+	run := l.removed[end.Version.Version]
 	if at, there := l.version(end.Version.Version); there {
 		run = l.versions[at].Run
 	}
