@@ -123,11 +123,7 @@ func (s *source) poll(ctx context.Context, wanted longpoll.Wanted) ([]batch, err
 	if err != nil {
 		return nil, err
 	}
-	p := result.Found[0]
-	if p.ErrorCode != 0 {
-		return nil, kafka.Error(p.ErrorCode)
-	}
-	return decode(p.RecordSet, p.AbortedTransactions, s.partition, s.position)
+	return found(result.Found[0], s.position)
 }
 
 func (s *source) wanted(maxBytes int32) longpoll.Wanted {

@@ -50,11 +50,15 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
 		return nil, kafka.UnknownTopicOrPartition
 	}
-	p := &response.Topics[0].Partitions[0]
+	return found(&response.Topics[0].Partitions[0], offset)
+}
+
+// found returns what an answer has of a partition, from an offset on.
+func found(p *longpoll.Partition, from int64) ([]batch, error) {
 	if p.ErrorCode != 0 {
 		return nil, kafka.Error(p.ErrorCode)
 	}
-	return decode(p.RecordSet, p.AbortedTransactions, partition, offset)
+	return decode(p.RecordSet, p.AbortedTransactions, int(p.Partition), from)
 }
 
 // decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a

@@ -171,8 +171,7 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 
 // accept delivers what a partition has, and reports whether it has anything.
 func (f *following) accept(ctx context.Context, s *followed, p *longpoll.Partition) (moved bool, err error) {
-	switch code := kafka.Error(p.ErrorCode); {
-	case code == kafka.OffsetOutOfRange:
+	if kafka.Error(p.ErrorCode) == kafka.OffsetOutOfRange {
 		err := s.outOfRange(ctx)
 		if lost, ok := errors.AsType[*DeletedError](err); ok && s.skipDeleted && lost.Wanted > lost.End {
 			s.cursor = cursor{position: lost.End, to: unbounded}
@@ -180,10 +179,8 @@ func (f *following) accept(ctx context.Context, s *followed, p *longpoll.Partiti
 			return false, nil
 		}
 		return false, err
-	case code != 0:
-		return false, code
 	}
-	batches, err := decode(p.RecordSet, p.AbortedTransactions, s.partition, s.position)
+	batches, err := found(p, s.position)
 	if err != nil {
 		return false, err
 	}
