@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -43,11 +44,7 @@ func TestProcessesThatFollowOpenNoConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	on := []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=1000000", "--set",
-		"retrain.after=10h", "--set", "examples.partitions=1"}
-	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, on...)...); code != exitDone {
-		t.Fatal(stderr)
-	}
+	on := trainOn(t, cluster, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	ended, commands := make(chan int), [][]string{{"run"}, {"score"}, {"page"}, {"serve", "--listen", "127.0.0.1:0"}}
 	for _, command := range commands {
@@ -153,11 +150,7 @@ func TestIdleProcessesUseTwoConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	on := []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=1000000", "--set",
-		"retrain.after=10h", "--set", "examples.partitions=40"}
-	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, on...)...); code != exitDone {
-		t.Fatal(stderr)
-	}
+	on := trainOn(t, cluster, 40)
 	for _, command := range [][]string{{"run"}, {"score"}, {"page"}, {"serve", "--listen", "127.0.0.1:0"}} {
 		t.Run(command[0], func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
@@ -190,4 +183,15 @@ func TestIdleProcessesUseTwoConnections(t *testing.T) {
 			}
 		})
 	}
+}
+
+// trainOn trains good.yaml with so many partitions of examples, and returns arguments with which no process begins another run.
+func trainOn(t *testing.T, cluster *kfake.Cluster, partitions int) (arguments []string) {
+	t.Helper()
+	arguments = []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=1000000", "--set",
+		"retrain.after=10h", "--set", fmt.Sprint("examples.partitions=", partitions)}
+	if code, _, stderr := stagewise(append([]string{"train", "--quiet"}, arguments...)...); code != exitDone {
+		t.Fatal(stderr)
+	}
+	return arguments
 }

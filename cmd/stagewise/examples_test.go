@@ -58,8 +58,9 @@ func TestExamplesOfHelp(t *testing.T) {
 	}
 }
 
-// The examples in the help of search run as they are typed. Here their runs are made smaller.
-func TestExamplesOfSearch(t *testing.T) {
+// digitsConfiguration returns examples/digits.yaml for any folder.
+func digitsConfiguration(t *testing.T) string {
+	t.Helper()
 	digits, err := filepath.Abs("../../examples/digits")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,12 @@ func TestExamplesOfSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inFolder(t, map[string]string{"digits.yaml": strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")})
+	return strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")
+}
+
+// The examples in the help of search run as they are typed. Here their runs are made smaller.
+func TestExamplesOfSearch(t *testing.T) {
+	inFolder(t, map[string]string{"digits.yaml": digitsConfiguration(t)})
 	for _, line := range examplesOf(newSearch()) {
 		small := append(line, "--quiet", "--set", "stages.0.features.size=16", "--set", "stages.0.passes=2", "--set", "stages.0.repeat=1")
 		if code, _, stderr := stagewise(small...); code != exitDone {
@@ -79,15 +85,7 @@ func TestExamplesOfSearch(t *testing.T) {
 
 // Every command has an example in its help. The examples of commands that end, and need no cluster, run as they are typed.
 func TestExamplesRun(t *testing.T) {
-	digits, err := filepath.Abs("../../examples/digits")
-	if err != nil {
-		t.Fatal(err)
-	}
-	configuration, err := os.ReadFile("../../examples/digits.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")
+	text := digitsConfiguration(t)
 	inFolder(t, map[string]string{
 		"digits.yaml": text, "clicks.yaml": strings.Replace(text, "name: digits", "name: clicks", 1),
 		"rows.csv": strings.Repeat("1"+strings.Repeat(",1", 64)+"\n", 3), "flowers.csv": "length,width,kind\n" + strings.Repeat("1,2,rose\n3,1,iris\n", 40),
