@@ -1,7 +1,6 @@
 package accumulate
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -18,9 +17,9 @@ const maxRanked = 100
 // dense is what the name of a ranking ends with that has all values. On topics a ranking is of pairs, see [Sum.Pack].
 const dense = "/dense"
 
-// fewRanked is the part of a dense ranking's values that are a list of what was added while they are no more: the rows of a small segment
-// are in hundreds of its hundred thousand values.
-const fewRanked = 1.0 / 64
+// fewRanked is the part of a dense ranking's values up to which what was added is a list. The list must be sorted, which for each addend
+// takes as long as clearing and reading some twenty values (BenchmarkRanking).
+const fewRanked = 1.0 / 32
 
 // addend is a weight that is added to a value of a ranking.
 type addend struct {
@@ -84,6 +83,7 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 		if w == 0 {
 			continue
 		}
+		s.splits[split] = true
 		for c := range h.count {
 			at := 2 * ((split*h.count+c)*h.bins() + h.bin(row[h.first+c]))
 			if int(class) == h.first+c {
@@ -118,6 +118,7 @@ func (s *Sum) denseRanking(h histograms, adding int) []float64 {
 	case f.Data != nil:
 		return f.Data
 	case float64(len(s.ranked)+adding) <= fewRanked*float64(size):
+		s.ranked = slices.Grow(s.ranked, adding)
 		return nil
 	}
 	f.Shape, f.Data = []int{examples.Splits, h.count, h.bins(), 2}, make([]float64, size)
@@ -137,14 +138,24 @@ func (s *Sum) Pack() {
 			continue
 		}
 		var pairs []float64
-		for at, v := range f.Data {
-			if v != 0 {
-				pairs = append(pairs, float64(at), v)
+		for split, size := 0, len(f.Data)/examples.Splits; split < examples.Splits; split++ {
+			if !s.splits[split] {
+				continue
+			}
+			for at := split * size; at < (split+1)*size; at++ {
+				if v := f.Data[at]; v != 0 {
+					pairs = append(pairs, float64(at), v)
+				}
 			}
 		}
 		// In the order in which they were added, so that a sum has the bits that it has in a dense ranking.
-		slices.SortStableFunc(s.ranked, func(a, b addend) int { return cmp.Compare(a.at, b.at) })
-		for _, r := range s.ranked {
+		order := make([]uint64, len(s.ranked))
+		for i, r := range s.ranked {
+			order[i] = uint64(r.at)<<32 | uint64(i)
+		}
+		slices.Sort(order)
+		for _, key := range order {
+			r := s.ranked[uint32(key)]
 			if n := len(pairs); n > 0 && pairs[n-2] == float64(r.at) {
 				pairs[n-1] += r.weight
 			} else {

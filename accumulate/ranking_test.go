@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -322,5 +323,21 @@ func TestRankingOfManyClasses(t *testing.T) {
 		if m := sum.MeasuresOf(examples.Train, k); m.AUC != nil || m.BalancedError != nil != want {
 			t.Errorf("%d classes have %v, %v", k, m.AUC, m.BalancedError)
 		}
+	}
+}
+
+// BenchmarkRanking measures a segment of that many rows of ten classes, from the first addend to pairs. It made fewRanked.
+func BenchmarkRanking(b *testing.B) {
+	for _, n := range []int{64, 256, 1024, 4096} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			p := ranked(rand.New(rand.NewPCG(6, 5)), n, 10, 0)
+			for b.Loop() {
+				var sum Sum
+				for from := 0; from < n; from += 64 {
+					sum.AddRanking(p.Rows.Slice(from, from+64), p.probabilities.Slice(from, from+64), p.class[from:from+64], 0)
+				}
+				sum.Pack()
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -15,9 +16,10 @@ import (
 type Sum struct {
 	coverage.Coverage
 	fields    []wire.Tensor[float64]
-	occurring *occurring // nil: the fields are of all columns
-	ranked    []addend   // what the ranking has beside its field, until [Sum.Pack]
-	single    bool       // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
+	occurring *occurring            // nil: the fields are of all columns
+	ranked    []addend              // what the ranking has beside its field, until [Sum.Pack]
+	splits    [examples.Splits]bool // those that the ranking has rows of
+	single    bool                  // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if

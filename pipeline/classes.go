@@ -20,6 +20,7 @@ func firstLabels(job topics.Job) func(*examples.Batch) []string {
 		return nil
 	}
 	missing := job.Examples.MissingLabels()
+	var overflows decode.Overflows
 	return func(examples *examples.Batch) (labels []string) {
 		if examples.HasLists() {
 			return nil
@@ -35,7 +36,7 @@ func firstLabels(job topics.Job) func(*examples.Batch) []string {
 				continue
 			}
 			if !known {
-				overflowing, known = decode.Overflowing(job.Prepare, examples), true
+				overflowing, known = overflows.In(job.Prepare, examples), true
 			}
 			if slices.Contains(overflowing, row) {
 				continue

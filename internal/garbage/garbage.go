@@ -18,6 +18,10 @@ const (
 	// memory without limits, 1.92 with 256 MB and 25 percent, 1.64 with these and pages given back, and the same processor
 	// time. With MNIST's ten stages of random features: 0.75 GB with 256 MB, 0.64 with these.
 	leastPercent = 12
+	// smallGarbage is how many bytes of garbage may always come before the next collection: a process with a small heap, which would be
+	// collected each few milliseconds, collects less often. A chain of 15 versions of one stage of 512 columns takes 5 % less
+	// processor time with it.
+	smallGarbage = 32 << 20
 	// spare is what the runtime's memory may grow by, besides garbage, until the next collection.
 	spare = 32 << 20
 )
@@ -73,7 +77,8 @@ func Allow(ctx context.Context, bytes int64) {
 
 // garbagePercent returns how much garbage may come before the next collection, in percent of the bytes in use.
 func garbagePercent(live, allowed uint64) int {
-	return int(min(100, max(leastPercent, 100*allowed/max(live, 1))))
+	live = max(live, 1<<20)
+	return int(max(min(100, max(leastPercent, 100*allowed/live)), 100*min(smallGarbage, allowed)/live))
 }
 
 // afterCollection calls do after each collection.

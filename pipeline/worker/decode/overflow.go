@@ -53,15 +53,21 @@ func (e *OverflowError) Error() string {
 // Unwrap returns ErrDamaged.
 func (e *OverflowError) Unwrap() error { return wire.ErrDamaged }
 
-// Overflowing returns the rows of a message whose features or weight overflow, prepared as p says.
-func Overflowing(p schemas.Prepare, batch *examples.Batch) []int {
-	var x kernel.Dense
-	var sparse examples.SparseRows
-	ReadFeatures(&x, &sparse, batch)
-	return overflowing(p, batch, x, &sparse)
+// Overflows finds rows that overflow. It keeps its memory between messages. The zero value is ready; it is not safe for concurrent use.
+type Overflows struct {
+	x      kernel.Dense
+	sparse examples.SparseRows
 }
 
-// overflowing is Overflowing, given the features of dense rows in x, or those of sparse ones in sparse.
+// In returns the rows of a message whose features or weight overflow, prepared as p says.
+func (o *Overflows) In(p schemas.Prepare, batch *examples.Batch) []int {
+	if batch.Sparse || batch.Bytes() == nil { // bytes need not be read
+		ReadFeatures(&o.x, &o.sparse, batch)
+	}
+	return overflowing(p, batch, o.x, &o.sparse)
+}
+
+// overflowing is [Overflows.In], given the features of dense rows in x, or those of sparse ones in sparse.
 func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) (rows []int) {
 	for i := range examples.Rows {
 		var values []float32 // bytes can't overflow
