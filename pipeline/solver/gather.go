@@ -271,7 +271,10 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				return nil, errAccepted
 			}
 			passed := s.hasPassed(*missing)
-			s.missed = s.missed || passed
+			// After a long wait, the record may be at offsets that were read before the brokers lost what was there, even if they have not
+			// lost the last message that was read.
+			long := wait < protocol.MaxPatience && protocol.Patience(wait) == protocol.MaxPatience
+			s.missed = s.missed || passed || long
 			if err := s.readMissed(ctx); err != nil {
 				return nil, err
 			}
