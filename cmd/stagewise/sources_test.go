@@ -93,7 +93,7 @@ func TestSourcesAreListedAndRemoved(t *testing.T) {
 		t.Errorf("removed %q, %q", stdout, stderr)
 	}
 	stderr = learn("unnamed.yaml", 270, coverage.PassedOver{coverage.Removed: 6})
-	if !strings.Contains(stderr, "passed over: 6 messages of sources that were removed\n") {
+	if !strings.Contains(stderr, "passed over: 6 messages from removed sources\n") {
 		t.Errorf("the screen does not say what is passed over:\n%s", stderr)
 	}
 	const removed = "removed train 300 6 6 train.csv"
@@ -118,7 +118,7 @@ func TestSourcesAreListedAndRemoved(t *testing.T) {
 
 	typed(t, exitDone, "sources", "remove", "-c", "unnamed.yaml", ids[0])
 	_, stderr = typed(t, exitFailed, "train", "-c", "unnamed.yaml")
-	if want := "no examples on blobs.examples, beside 12 messages of sources that were removed: name files under examples.train"; !strings.Contains(stderr, want) {
+	if want := "no examples on blobs.examples, apart from 12 messages from removed sources: name files under examples.train"; !strings.Contains(stderr, want) {
 		t.Errorf("after all sources were removed:\n%s", stderr)
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// NoExamplesError means that the examples topic has nothing to train on.
+// NoExamplesError means that the examples topic has no training examples.
 type NoExamplesError struct {
-	Topic string // the examples topic
-	Other bool   // it is not the pipeline's own
-	From  string // the topic that ingest follows; "": none
-	Bad   int    // how many messages can't be used
-	First error  // why the first of them can't be used, and where it is; nil: there is none
-	// Unusable says why a message of From can't be used, and where it is; "": there is none in quarantine.
+	Topic string // examples topic
+	Other bool   // the topic belongs to another pipeline
+	From  string // topic that ingest follows; "": none
+	Bad   int    // number of unusable messages
+	First error  // error and position of the first unusable message; nil: there is none
+	// Unusable is the reason and the position of an unusable message of From; "": none is in quarantine.
 	Unusable string
-	// PassedOver counts the messages that the run leaves out, by the reason.
+	// PassedOver counts the messages that the run excludes, by reason.
 	PassedOver coverage.PassedOver
 }
 
-// Error returns the topic and what to do, or why its messages can't be used.
+// Error includes the topic and the remedy, or why its messages are unusable.
 func (e *NoExamplesError) Error() string {
 	if e.First != nil {
 		return fmt.Sprintf("no examples on %s: none of its %d messages can be used. The first is %v", e.Topic, e.Bad, e.First)
@@ -34,7 +34,7 @@ func (e *NoExamplesError) Error() string {
 	}
 	for _, r := range coverage.PassOverReasons() {
 		if n := e.PassedOver[r.Reason]; n > 0 {
-			text += fmt.Sprintf(", beside %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
+			text += fmt.Sprintf(", apart from %s %s", english.Plural(int(n), r.What, ""), r.Meaning)
 		}
 	}
 	if e.Other {
@@ -49,14 +49,14 @@ func (e *NoExamplesError) Error() string {
 // Unwrap returns First.
 func (e *NoExamplesError) Unwrap() error { return e.First }
 
-// UnclaimedError means that no process started a run.
+// UnclaimedError means that no process has started a run.
 type UnclaimedError struct {
-	What       string // who is missing: "worker" or "solver"
+	What       string // missing role: "worker" or "solver"
 	After      time.Duration
-	Arithmetic schemas.Arithmetic // that the run needs
+	Arithmetic schemas.Arithmetic // required by the run
 }
 
-// Error returns the time waited, and the requirements of the run.
+// Error includes the waiting time and the requirements of the run.
 func (e *UnclaimedError) Error() string {
 	a := e.Arithmetic
 	if a.Any {
@@ -66,14 +66,14 @@ func (e *UnclaimedError) Error() string {
 		e.What, e.After, a.Numerics, a.Processor, a.BLAS, a.Vector)
 }
 
-// ExpiredError means that retention deleted the first records of an unfinished run from the weights
-// topic. A process that has not read them can't continue the run.
+// ExpiredError means that retention has deleted the first records of an unfinished run from the weights topic. A process
+// that has not read them can't continue the run.
 type ExpiredError struct {
 	Run, Topic string
-	First      int64 // offset of the topic
+	First      int64 // first offset of the topic
 }
 
-// Error returns which records are gone, and what to do.
+// Error includes the topic and the remedy.
 func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("the first weights of run %s were deleted from %s, which now begins at offset %d: "+
 		"increase topics.retention.weights beyond the duration of a run", e.Run, e.Topic, e.First)

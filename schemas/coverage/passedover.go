@@ -56,19 +56,19 @@ func PassOverReasons() []struct {
 		What    string
 		Meaning string
 	}{
-		{OtherProducer, "message", "of other producers, as the run is of files"},
-		{OtherSource, "message", "of other files, or of an interrupted ingest"},
-		{Unsealed, "message", "of an unfinished ingest"},
-		{Removed, "message", "of sources that were removed"},
+		{OtherProducer, "message", "from other producers (the run reads files)"},
+		{OtherSource, "message", "from other files or an interrupted ingest"},
+		{Unsealed, "message", "from an unfinished ingest"},
+		{Removed, "message", "from removed sources"},
 		{Repeated, "message", "that are duplicates"},
-		{LeftOut, "message", "that an earlier version of the chain left out"},
-		{Expired, "message", "that retention had deleted before the run began"},
-		{Expiring, "message", "that retention may delete before the run has ended"},
-		{Outside, "message", "outside of examples.from and examples.to"},
+		{LeftOut, "message", "excluded by an earlier version of the chain"},
+		{Expired, "message", "deleted by retention before the run started"},
+		{Expiring, "message", "that retention may delete before the run ends"},
+		{Outside, "message", "outside examples.from and examples.to"},
 		{ForgottenRow, "row", "that were forgotten"},
-		{Overflowing, "row", "in quarantine, as they overflow"},
+		{Overflowing, "row", "quarantined because of overflow"},
 		{NoLabel, "row", "without a label"},
-		{Missing, "message", "of a source that are no longer on the topic"},
+		{Missing, "message", "missing from a source"},
 	}
 }
 

@@ -116,7 +116,7 @@ func TestProgressOfPassedOver(t *testing.T) {
 	p.Finish()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != len(coverage.PassOverReasons()) || !strings.Contains(out.String(),
-		"passed over: 1 message of other files, or of an interrupted ingest\n") {
+		"passed over: 1 message from other files or an interrupted ingest\n") {
 		t.Errorf("got\n%s\nexpected the rows, and a line for each reason but the first", out.String())
 	}
 }
