@@ -1,5 +1,5 @@
-// Package prediction defines the message of the predictions topic: the predictions of a version for the rows of an examples message, and
-// the position up to which a partition has predictions.
+// Package prediction defines the message of the predictions topic: a version's predictions for the rows of an examples
+// message, and the position up to which a partition has predictions.
 package prediction
 
 import (
@@ -18,13 +18,13 @@ import (
 // Kind is the kind of a [Message].
 const Kind wire.Kind = "prediction"
 
-// A Message has the predictions of a version for the rows of one examples message, or the reason why there are none. With many classes, the
-// rows are split into parts, one per message.
+// A Message has a version's predictions for the rows of an examples message, or the reason why there are none. With many
+// classes, the rows are split into parts, one per message.
 type Message struct {
 	Topic     string // of the examples message, like Partition and Offset
 	Partition int
 	Offset    int64
-	After     int64  // position of predictions before this part: no message from here up to Offset needs predictions. See [Scored]
+	After     int64  // position of predictions before this part: messages from here to Offset need no predictions. See [Scored]
 	Checksum  string // of the message: see [schemas.MessageChecksum]
 	Version   int    // version number
 	Run       string // run that made the version
@@ -32,16 +32,16 @@ type Message struct {
 	Row       int    // first row of this part
 	Until     int    // row after the last
 	Rows      int    // rows of all parts
-	Seen      int64  // the writer had read all messages of this topic before this offset
-	// Generation is how often the examples topic has lost messages with predictions. Lost is true if this part is the first of its
-	// generation, and messages from After on were lost.
+	Seen      int64  // offset up to which the writer had read this topic
+	// Generation counts how often the examples topic has lost messages with predictions. Lost means that this part is the
+	// first of its generation, and messages from After on were lost.
 	Generation int
 	Lost       bool
 
 	Task          examples.Task // prediction task of the version
 	Labels        []string      // k classes, or the names of the targets
-	Classes       []int32       // for each row of this part the index of the most probable label in Labels; nil for regression
-	Probabilities []float32     // rows × k: of each label; nil for regression
+	Classes       []int32       // index in Labels of each row's most probable label; nil for regression
+	Probabilities []float32     // rows × k: label probabilities; nil for regression
 	Numbers       []float64     // rows × k: predicted targets; nil for labels
 	Given         []bool        // rows × k: whether the label is predicted; nil unless multi-label
 }
@@ -70,8 +70,8 @@ func Schema(classes int, task examples.Task, number arrow.DataType) *arrow.Schem
 	return arrow.NewSchema(fields, nil)
 }
 
-// predictedBy returns the task and the number of classes of a predictions message, by its schema; the task of a single
-// label for other messages. number is the type of predicted targets: float64, or the float32 of earlier releases.
+// predictedBy returns the task and the number of classes of a predictions message from its schema; single-label for other
+// messages. number is the type of predicted targets: float64, or float32 in earlier releases.
 func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, number arrow.DataType) {
 	number = arrow.PrimitiveTypes.Float64
 	for _, field := range schema.Fields() {
@@ -96,9 +96,9 @@ func labelType() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
-// Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given does not match the rows of the part
-// or the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more rows
-// than [MaxRows].
+// Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given does not match the rows of the part or
+// the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more than
+// [MaxRows] rows.
 func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	n := p.Until - p.Row
 	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
@@ -143,7 +143,7 @@ func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	return wire.Message{Key: p.Topic + "/" + partition + "/" + offset + "/" + row, Headers: headers, Value: value}, nil
 }
 
-// record makes the Arrow record. The caller releases it.
+// record builds the Arrow record. The caller releases it.
 func (p *Message) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
 	schema := Schema(len(p.Labels), p.Task, arrow.PrimitiveTypes.Float64)
@@ -187,7 +187,7 @@ func (p *Message) record(mem memory.Allocator) arrow.Record {
 	return array.NewRecord(schema, fields, int64(n))
 }
 
-// MaxRows returns how many rows fit a message, at least 1, given the task, and the labels or the names of the targets.
+// MaxRows returns the maximum number of rows of a message, at least 1, for a task and its labels or target names.
 func MaxRows(task examples.Task, labels []string) int {
 	left, k := wire.MaxMessage-8<<10, len(labels)
 	for _, label := range labels {
@@ -203,7 +203,7 @@ func MaxRows(task examples.Task, labels []string) int {
 	return max(1, left/row)
 }
 
-// Header reads the headers of a predictions message, but not its value. An error wraps [wire.ErrDamaged].
+// Header decodes the headers of a predictions message, but not its value. The error wraps [wire.ErrDamaged].
 func Header(m wire.Message) (*Message, error) {
 	if m.Kind() != Kind {
 		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), Kind)
@@ -241,7 +241,7 @@ func Header(m wire.Message) (*Message, error) {
 	return p, nil
 }
 
-// Decode decodes a predictions message. An error wraps [wire.ErrDamaged].
+// Decode decodes a predictions message. The error wraps [wire.ErrDamaged].
 func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	p, err := Header(m)
 	if err != nil {
@@ -289,7 +289,7 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	}
 	p.Task = task
 	if task == examples.SeveralLabels {
-		if err := p.takeGiven(record.Column(4).(*array.FixedSizeList), n, classes); err != nil {
+		if err := p.readGiven(record.Column(4).(*array.FixedSizeList), n, classes); err != nil {
 			return nil, err
 		}
 	}
@@ -310,8 +310,8 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	return p, nil
 }
 
-// takeGiven reads which labels are predicted for the rows.
-func (p *Message) takeGiven(lists *array.FixedSizeList, n, classes int) error {
+// readGiven decodes the labels predicted for the rows.
+func (p *Message) readGiven(lists *array.FixedSizeList, n, classes int) error {
 	values := lists.ListValues().(*array.Boolean)
 	if lists.NullN()+values.NullN() > 0 {
 		return fmt.Errorf("%w: nulls among the given labels", wire.ErrDamaged)

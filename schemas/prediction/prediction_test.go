@@ -42,7 +42,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 	}
 }
 
-// The first message of a generation says so.
+// The first message of a generation is marked.
 func TestPredictionAfterLostMessages(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	p := schemastest.Prediction(examples.OneLabel, 0, 3)
@@ -54,7 +54,7 @@ func TestPredictionAfterLostMessages(t *testing.T) {
 	}
 }
 
-// A message that can't be used has no rows, and says why.
+// An unusable message has no rows, and a reason.
 func TestPredictionWithoutRows(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	p := schemastest.Prediction(examples.OneLabel, 0, 3)
@@ -65,7 +65,7 @@ func TestPredictionWithoutRows(t *testing.T) {
 	}
 }
 
-// Earlier releases wrote numbers as float32. Their messages are still on topics.
+// Earlier releases wrote targets as float32. Their messages are still on topics.
 func TestNumbersOfEarlierReleases(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	want := schemastest.Prediction(examples.Numbers, 2, 3)

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// scoring is a process that predicts for messages of the topic, whose rows it cuts into parts of its own size.
+// scoring is a process that predicts messages of the topic, divided into parts of its own size.
 type scoring struct {
 	state Scored // up to seen
 	seen  int64
-	most  int // rows of a part
+	most  int // rows per part
 }
 
-// read takes into account what the topic has.
+// read applies the messages on the topic.
 func (w *scoring) read(topic []*Message) {
 	for _, p := range topic[w.seen:] {
 		w.state.Count(p)
@@ -20,8 +20,8 @@ func (w *scoring) read(topic []*Message) {
 	w.seen = int64(len(topic))
 }
 
-// predictions returns the predictions of some messages from where the writer has got; if lost is at least 0, those of
-// the next generation, from that offset on. rows has the rows of each message; −1: the offset has none.
+// predictions returns the predictions of some messages from the writer's position; if lost is at least 0, those of the
+// next generation, from that offset on. rows has the numbers of rows of messages; −1: the offset has none.
 func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Message) {
 	state := w.state
 	if lost >= 0 {
@@ -47,8 +47,8 @@ func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Mes
 	return list
 }
 
-// lostFrom returns an offset from which a writer finds that messages are lost that had predictions; −1 if it finds
-// none, or if so many times are over.
+// lostFrom returns an offset from which a writer finds that messages with predictions are lost; −1 if there is none, or
+// the number of losses is exhausted.
 func lostFrom(random *rand.Rand, w *scoring, losses *int) int64 {
 	if *losses == 0 || w.state.Next == 0 || random.IntN(5) > 0 {
 		return -1
@@ -57,8 +57,8 @@ func lostFrom(random *rand.Rand, w *scoring, losses *int) int64 {
 	return random.Int64N(w.state.Next)
 }
 
-// Whatever several processes write, with parts of several sizes, and wherever they end, each row has one prediction that counts, in the
-// order of the messages. Who comes anew finds how far that is from the last messages alone.
+// Whatever several processes write, with parts of different sizes, and wherever they stop, each row has exactly one valid
+// prediction, in message order. A later process finds the position from the last messages alone.
 func TestEachRowHasOnePrediction(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -84,7 +84,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 		for counted := 0; !done(); {
 			w := writers[random.IntN(len(writers))]
 			switch random.IntN(4) {
-			case 0: // another process takes its place, and reads what it must
+			case 0: // another process replaces it, and reads what it must
 				from := int64(0)
 				if len(topic) > 0 {
 					from = topic[len(topic)-1].Seen
@@ -95,7 +95,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 				}
 			case 1:
 				w.read(topic)
-			default: // it writes, or a part of it: behind what others have written that it has not seen, and between what they write
+			default: // it writes, possibly only a part: after and between messages of others that it has not seen
 				list := w.predictions(rows, 1+random.IntN(3), lostFrom(random, w, &losses))
 				another := writers[random.IntN(len(writers))]
 				other := another.predictions(rows, 1+random.IntN(3), lostFrom(random, another, &losses))
@@ -132,7 +132,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 	}
 }
 
-// A prediction that says why the rest of a message has none ends that message.
+// A prediction with the reason why the rest of a message has none completes that message.
 func TestReasonEndsAMessage(t *testing.T) {
 	s := Scored{Next: 4, Row: 2}
 	if s.Count(&Message{Offset: 5, After: 5}) || !s.Count(&Message{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9,
