@@ -20,18 +20,18 @@ import (
 
 // Forgotten is the state of the forget topic.
 type Forgotten struct {
-	Rows    coverage.Forgotten // of messages that the examples topic has, or has deleted
-	others  []saidMessage      // messages that the examples topic does not have: at their offsets is another message, or none yet
-	Sources map[string]bool    // ids of those whose rows are all forgotten
-	exists  bool               // the topic
+	Rows    coverage.Forgotten // of messages that are on the examples topic, or were deleted from it
+	others  []saidMessage      // messages that are not on the examples topic: their offsets hold other messages, or none yet
+	Sources map[string]bool    // ids of sources whose rows are all forgotten
+	exists  bool               // whether the topic exists
 	next    int64              // offset after the last message that was read
-	newest  time.Time          // when that was written
+	newest  time.Time          // timestamp of that message
 
-	entries map[string]bool // keys of the messages
-	last    string          // the key of the last
+	entries map[string]bool // message keys
+	last    string          // key of the last message
 	lost    []schemas.Heeded
-	unknown []saidMessage // messages that were not compared with those of the examples topic
-	told    int           // of others, how many were told
+	unknown []saidMessage // messages not yet compared with the examples topic
+	told    int           // number of others already reported
 }
 
 // NewForgotten returns the state of an empty topic.
@@ -46,8 +46,8 @@ func Read(ctx context.Context, p *topics.Pipeline) (*Forgotten, error) {
 	return f, err
 }
 
-// ForgottenRows returns a function that returns which rows of the examples of a job are forgotten. It reads what has
-// come since it was called before. It is not safe for concurrent use.
+// ForgottenRows returns a function that returns the forgotten rows of a job's examples. Each call reads only the messages
+// appended since the previous call. It is not safe for concurrent use.
 func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (coverage.Forgotten, error) {
 	p, f := topics.OpenFor(log, job, nil), NewForgotten()
 	return func(ctx context.Context) (coverage.Forgotten, error) {
@@ -59,8 +59,8 @@ func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (cov
 	}
 }
 
-// ReadMore adds later messages to f, and reports whether there are any. A pipeline of an earlier release may have no such topic:
-// nothing is forgotten then.
+// ReadMore folds the messages appended since the last read into f, and reports whether there are any. A pipeline of an
+// earlier release may have no forget topic: nothing is forgotten then.
 func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool, err error) {
 	topic := topics.ForgetTopic(p)
 	if topic == "" {
@@ -70,7 +70,7 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 	if f.exists = err == nil; errors.Is(err, kafkalog.ErrUnknownTopic) {
 		err, end = nil, 0
 	}
-	if err == nil && end < f.next { // it was made anew, or has lost its end
+	if err == nil && end < f.next { // the topic was recreated or truncated
 		heeded := f.Heeded()
 		*f = Forgotten{Sources: map[string]bool{}, entries: map[string]bool{}, exists: f.exists}
 		if more, err = ReadMore(ctx, p, f); err == nil && f.lacks(heeded) {
@@ -110,9 +110,9 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 	return more, nil
 }
 
-// HaveLearnt returns the versions that have learnt from forgotten rows, in ascending order: a run that they go back to
-// has read such rows, its plan does not leave them out, and no later update takes them away. If a plan is gone that one
-// goes back to, it has learnt from what was forgotten after it.
+// HaveLearnt returns the versions trained on forgotten rows, in ascending order. A version is trained on a row if an
+// ancestor run has read it, the run's plan does not exclude it, and no later update subtracts it. If the plan of an
+// ancestor run is missing, the version counts as trained on everything forgotten after it was written.
 func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt []schemas.Place, err error) {
 	if err := Compare(ctx, p, f); err != nil || len(f.Rows)+len(f.others) == 0 {
 		return nil, err
@@ -137,8 +137,8 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 	return learnt, nil
 }
 
-// HaveRead reports whether runs, each of which goes on from the one before, have learnt any of these rows: one of them
-// has read it, and neither its plan nor that of a later update that takes rows away has it among the forgotten ones.
+// HaveRead reports whether a sequence of runs, each of which continues from the previous one, was trained on any of the
+// rows: a run has read the row, and neither its plan nor a later update that subtracts rows lists it as forgotten.
 func HaveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
 	var taken coverage.Forgotten
 	for _, plan := range slices.Backward(plans) {
@@ -155,8 +155,8 @@ func HaveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten
 	return false
 }
 
-// RemoveLearnt removes versions that have learnt from forgotten rows, and what their runs have left on the state topic.
-// It leaves those that the plan of an unfinished run names.
+// RemoveLearnt removes versions trained on forgotten rows, and the records of their runs on the state topic. It keeps
+// versions that the plan of an unfinished run refers to.
 func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Place) (removed []int, left []schemas.Place, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Plac
 		}
 		removed = append(removed, place.Version)
 	}
-	if len(removed) > 0 && p.Admin != nil { // what tombstones have removed is on the disk until the topics are compacted
+	if len(removed) > 0 && p.Admin != nil { // tombstoned messages stay on disk until compaction
 		if err := p.Admin.Compact(ctx, p.Topics.Versions, p.Topics.State); err != nil {
 			return removed, left, err
 		}
@@ -185,8 +185,8 @@ func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Plac
 	return removed, left, nil
 }
 
-// releaseLearnt removes from the state topic what a chain does not need that goes on from its newest version that has
-// not learnt from forgotten rows. While a run is unfinished it does nothing, as that may need the rest.
+// releaseLearnt removes the state that a chain does not need to continue from its newest version not trained on forgotten
+// rows. It does nothing while a run is unfinished, since the run may need the rest.
 func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, learnt []schemas.Place) error {
 	if AnyUnfinished(l) {
 		return nil
@@ -213,7 +213,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 	return release.OtherState(ctx, p.Client, kept)
 }
 
-// Forget removes the versions trained on forgotten rows, after a run that was not.
+// Forget removes the versions trained on forgotten rows, after a run that excluded them.
 func Forget(ctx context.Context, p *topics.Pipeline, made string, rec event.Recorder) error {
 	f, err := Read(ctx, p)
 	if err != nil {
@@ -221,7 +221,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, made string, rec event.Reco
 	}
 	learnt, err := HaveLearnt(ctx, p, f)
 	if err != nil || slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == made }) {
-		return err // more was forgotten while it ran
+		return err // more rows were forgotten during the run
 	}
 	f.Tell(p.Topics.Examples, rec)
 	removed, _, err := RemoveLearnt(ctx, p, learnt)
@@ -236,22 +236,22 @@ func NoteRemoved(rec event.Recorder, versions []int) {
 	}
 }
 
-// LearntError means that a run can't start from a version, because it was trained on forgotten rows.
+// LearntError means that a run can't start from a version because the version was trained on forgotten rows.
 type LearntError struct{ Version int }
 
-// Error says what to do.
+// Error includes the remedy.
 func (e *LearntError) Error() string {
 	return fmt.Sprintf("version %d was trained on forgotten rows: train once without warm", e.Version)
 }
 
-// ForgottenError means that files can't be ingested or learnt because their source was forgotten.
+// ForgottenError means that files can't be ingested or used in training because their source was forgotten.
 type ForgottenError struct {
-	Files  []string // of the source
-	Source string   // its id
-	Topic  string   // the forget topic
+	Files  []string // files of the source
+	Source string   // source id
+	Topic  string   // forget topic
 }
 
-// Error names the files, the source and the topic.
+// Error includes the files, the source and the topic.
 func (e *ForgottenError) Error() string {
 	return fmt.Sprintf("%q: source %s is forgotten (on %s), and no run learns it: remove it from the configuration",
 		e.Files, wire.Digest(e.Source).Short(), e.Topic)

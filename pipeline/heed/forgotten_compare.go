@@ -14,14 +14,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// saidMessage is a message of the examples of which a message on the forget topic names rows, and the checksum that it had then.
+// saidMessage is an examples message whose rows a forget message names, with the checksum that it had at that time.
 type saidMessage struct {
-	rows     coverage.ForgottenRows // of the one message
-	checksum string                 // empty: there was no message at its offset
+	rows     coverage.ForgottenRows // rows of this message
+	checksum string                 // "" means that the offset held no message
 	said     time.Time
 }
 
-// messagesOf returns the messages whose checksums a message on the forget topic has.
+// messagesOf returns the examples messages for which a forget message has checksums.
 func messagesOf(f schemas.Forget, said time.Time) (messages []saidMessage) {
 	if len(f.Checksums) == 0 {
 		return nil
@@ -38,11 +38,11 @@ func messagesOf(f schemas.Forget, said time.Time) (messages []saidMessage) {
 	return messages
 }
 
-// fewOffsets is how many offsets between two messages are read rather than passed over: a request takes longer.
+// fewOffsets is the largest gap between two messages that is read rather than skipped: a second request would take longer.
 const fewOffsets = 256
 
-// Compare finds out which of the messages that were not compared yet are those of the examples topic: rows of others
-// are not forgotten. Those behind the end of the topic stay unknown, as another message may come there.
+// Compare checks which of the messages not compared yet are still on the examples topic; rows of replaced messages are not
+// forgotten. Messages beyond the end of the topic stay unknown, because another message may be written there.
 func Compare(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
 	if len(f.unknown) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func Compare(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
 		case s.Partition >= len(bounds) || s.To > bounds[s.Partition].To:
 			unknown = append(unknown, m)
 		case s.From < bounds[s.Partition].From:
-			known = append(known, m.rows) // versions may have learnt it
+			known = append(known, m.rows) // deleted by retention, but versions may have been trained on it
 		default:
 			there = append(there, m)
 		}
@@ -95,8 +95,8 @@ func Compare(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
 	return nil
 }
 
-// otherBefore returns the rows of messages that the examples topic does not have, which a version that was written at a
-// time may have learnt: at those offsets a later one has learnt from other messages.
+// otherBefore returns the rows of messages that are not on the examples topic, but on which a version written at the given
+// time may have been trained. A later version was trained on the messages that replaced them.
 func (f *Forgotten) otherBefore(written time.Time) (rows coverage.Forgotten) {
 	for _, messages := range [][]saidMessage{f.others, f.unknown} {
 		for _, m := range messages {
@@ -108,7 +108,7 @@ func (f *Forgotten) otherBefore(written time.Time) (rows coverage.Forgotten) {
 	return rows
 }
 
-// Tell records the forgotten offsets that now hold other messages.
+// Tell reports the forgotten offsets that now hold other messages.
 func (f *Forgotten) Tell(topic string, rec event.Recorder) {
 	if f.told == len(f.others) {
 		return

@@ -20,7 +20,7 @@ func (f *Forgotten) Heeded() *schemas.Heeded {
 	return &schemas.Heeded{Entries: len(f.entries), Last: f.last}
 }
 
-// lacks reports whether the topic has lost some of what was heeded, and no operator has decided to go on without it.
+// lacks reports whether the topic has lost messages that heeded covers, and no operator has accepted the loss.
 func (f *Forgotten) lacks(heeded *schemas.Heeded) bool {
 	if heeded == nil || slices.Contains(f.lost, *heeded) {
 		return false
@@ -28,7 +28,7 @@ func (f *Forgotten) lacks(heeded *schemas.Heeded) bool {
 	return len(f.entries) < heeded.Entries || heeded.Last != "" && !f.entries[heeded.Last]
 }
 
-// heededBy returns how much of the forget topic a plan heeds; nil if it heeds nothing. Plans of earlier releases do not say it.
+// heededBy returns the part of the forget topic that a plan applies; nil if none. Plans of earlier releases do not record it.
 func heededBy(plan *schemas.Plan) *schemas.Heeded {
 	if plan.Heeded == nil && len(plan.Forgotten) > 0 {
 		return &schemas.Heeded{Entries: 1}
@@ -36,7 +36,7 @@ func heededBy(plan *schemas.Plan) *schemas.Heeded {
 	return plan.Heeded
 }
 
-// CheckForgotten returns a *[ForgetLostError] if the forget topic lacks what a version has heeded.
+// CheckForgotten returns a *[ForgetLostError] if the forget topic lacks messages that a version has applied.
 func CheckForgotten(p *topics.Pipeline, f *Forgotten, version *schemas.Manifest) error {
 	heeded := heededBy(version.Plan)
 	if version.Plan.Topic != topics.ArchiveTopic(p) || !f.lacks(heeded) {
@@ -45,7 +45,7 @@ func CheckForgotten(p *topics.Pipeline, f *Forgotten, version *schemas.Manifest)
 	return &ForgetLostError{Topic: topics.ForgetTopic(p), Version: version.Version, Heeded: *heeded, Has: len(f.entries)}
 }
 
-// CheckNewest is checkForgotten of the newest version that can be read.
+// CheckNewest calls [CheckForgotten] with the newest readable version.
 func CheckNewest(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, f *Forgotten) error {
 	for _, place := range slices.Backward(l.Versions()) {
 		manifest, err := p.Version(ctx, place.Run)
@@ -59,15 +59,15 @@ func CheckNewest(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, f 
 	return nil
 }
 
-// ForgetLostError means that the forget topic has lost forgotten rows, so that a run would learn from them.
+// ForgetLostError means that the forget topic has lost messages, so that a run would train on forgotten rows.
 type ForgetLostError struct {
 	Topic   string
-	Version int            // that has heeded what is lost; 0: a process has read it
-	Heeded  schemas.Heeded // by it
-	Has     int            // messages that the topic has
+	Version int            // version that has applied the lost messages; 0: a running process has
+	Heeded  schemas.Heeded // the part that it has applied
+	Has     int            // number of messages on the topic
 }
 
-// Error includes the operator's choices.
+// Error includes the operator's options.
 func (e *ForgetLostError) Error() string {
 	who := "this process"
 	if e.Version > 0 {
@@ -80,15 +80,15 @@ func (e *ForgetLostError) Error() string {
 
 // The operator's decisions when the forget topic has lost messages.
 const (
-	RestoreLost = "restore" // forget again the rows that the plans of versions have as forgotten
-	DropLost    = "drop"    // go on without them
+	RestoreLost = "restore" // forget again the rows that the plans of versions list as forgotten
+	DropLost    = "drop"    // continue without them
 )
 
-// ErrNothingLost means that there is nothing to decide.
+// ErrNothingLost means that the forget topic has lost nothing.
 var ErrNothingLost = errors.New("the forget topic has all messages that versions applied: nothing is lost")
 
-// DecideLost returns the messages to write so that runs continue although the forget topic f has lost messages, and the rows to
-// forget again.
+// DecideLost returns the messages that record the operator's decision, so that runs continue although the forget topic has
+// lost messages, and the rows to forget again.
 func DecideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision string) (said []schemas.Forget,
 	rows coverage.Forgotten, err error) {
 	versions, err := p.Versions(ctx)

@@ -13,11 +13,11 @@ import (
 // EarlierRun is an ancestor run of a version.
 type EarlierRun struct {
 	Plan     *schemas.Plan
-	Version  int               // that it has made; 0: not known
-	Manifest *schemas.Manifest // of that version; nil: it was removed
+	Version  int               // version that the run has made; 0: unknown
+	Manifest *schemas.Manifest // manifest of that version; nil if it was removed
 }
 
-// Name returns the name of the run's result in messages to people.
+// Name returns the name of the run's result for error messages.
 func (r *EarlierRun) Name() string {
 	if r.Version == 0 {
 		return "the version of run " + r.Plan.Run()
@@ -25,7 +25,7 @@ func (r *EarlierRun) Name() string {
 	return fmt.Sprintf("version %d", r.Version)
 }
 
-// HistoryOf returns the ancestor runs of a version in order, beginning with the last that starts from nothing.
+// HistoryOf returns the ancestor runs of a version in order, from the last cold start.
 func HistoryOf(ctx context.Context, p *topics.Pipeline, version string) (runs []EarlierRun, err error) {
 	asked, err := p.Version(ctx, version)
 	if err != nil {
@@ -38,11 +38,11 @@ func HistoryOf(ctx context.Context, p *topics.Pipeline, version string) (runs []
 	return past.Runs(asked)
 }
 
-// History has the known runs of a pipeline.
+// History is the known runs of a pipeline.
 type History struct {
-	ledger   *protocol.Ledger // with all ended runs that the plans topic has
+	ledger   *protocol.Ledger // includes all ended runs on the plans topic
 	versions []protocol.Finished
-	topic    string // of the plans
+	topic    string // plans topic
 }
 
 // ReadHistory reads the known runs of the pipeline.
@@ -55,8 +55,7 @@ func ReadHistory(ctx context.Context, p *topics.Pipeline) (*History, error) {
 	return &History{l, versions, p.Topics.Plans}, err
 }
 
-// Runs returns the ancestor runs of a version in order, beginning with the last that starts from nothing. The error is a
-// *[MissingPlanError].
+// Runs returns the ancestor runs of a version in order, from the last cold start. The error is a *[MissingPlanError].
 func (h *History) Runs(asked *schemas.Manifest) (runs []EarlierRun, err error) {
 	for id := asked.Run; ; {
 		r := EarlierRun{Plan: h.ledger.Plan(id)}
@@ -67,7 +66,7 @@ func (h *History) Runs(asked *schemas.Manifest) (runs []EarlierRun, err error) {
 			r.Manifest = &h.versions[i].Manifest
 			r.Plan, r.Version = r.Manifest.Plan, r.Manifest.Version
 		}
-		if id == asked.Run { // it may have been removed since it was read
+		if id == asked.Run { // the version may have been removed in the meantime
 			r.Manifest, r.Plan, r.Version = asked, asked.Plan, asked.Version
 		}
 		if r.Plan == nil {
@@ -82,19 +81,19 @@ func (h *History) Runs(asked *schemas.Manifest) (runs []EarlierRun, err error) {
 	}
 }
 
-// MissingPlanError means that a version can't be reproduced because a plan is gone.
+// MissingPlanError means that a version can't be reproduced because the plan of an ancestor run is missing.
 type MissingPlanError struct {
-	Version int    // that was to be made again
-	Run     string // whose plan is gone
-	Topic   string // of the plans
+	Version int    // version to reproduce
+	Run     string // run whose plan is missing
+	Topic   string // plans topic
 }
 
-// Error names the plan.
+// Error includes the missing plan.
 func (e *MissingPlanError) Error() string {
 	return fmt.Sprintf("version %d depends on run %s, whose plan is no longer on %s: it can't be reproduced", e.Version, e.Run, e.Topic)
 }
 
-// AnyUnfinished reports whether a run has not ended.
+// AnyUnfinished reports whether any run is unfinished.
 func AnyUnfinished(l *protocol.Ledger) bool {
 	for range l.Unfinished() {
 		return true
@@ -110,8 +109,8 @@ func PlansOf(runs []EarlierRun) (plans []*schemas.Plan) {
 	return plans
 }
 
-// Newest returns the run of the version with the highest number, withheld or not, whichever is pinned: training that names the latest
-// goes on from there. It returns [protocol.Latest] if there is no version.
+// Newest returns the run of the version with the highest number, whether withheld or pinned: training with warm latest
+// continues from it. It returns [protocol.Latest] if there is no version.
 func Newest(l *protocol.Ledger) string {
 	versions := l.Versions()
 	if len(versions) == 0 {

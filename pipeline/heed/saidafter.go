@@ -5,13 +5,13 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
-// SaidAfter returns from where to read what may change which of the examples count: seals and removals of sources, and
-// rows to forget. sealed and f say what does now.
+// SaidAfter returns the positions from which to follow changes to the set of training examples: seals and removals of
+// sources, and forgotten rows. sealed and f are the state so far.
 func SaidAfter(p *topics.Pipeline, sealed *protocol.Ledger, f *Forgotten) (positions []protocol.Position) {
 	switch {
 	case p.Archive == nil:
 		positions = append(positions, protocol.Position{Topic: p.Topics.Plans, Offset: sealed.Next, Compacted: true})
-	case p.Archive.Owner != nil && sealed.Next > 0: // else there may be no such topic
+	case p.Archive.Owner != nil && sealed.Next > 0: // otherwise the topic may not exist
 		positions = append(positions, protocol.Position{Topic: p.Archive.Owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
 	}
 	if f.exists {
