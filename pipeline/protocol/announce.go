@@ -10,9 +10,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// AnnounceVersions writes the ends of the runs whose versions are whole on the versions topic, if the plans topic knows
-// of no version: it has lost what it said, and without these ends nobody would read the versions again. It returns the
-// numbers of the versions.
+// AnnounceVersions recovers versions whose plans topic was lost: if no version is on the plans topic, it writes the ends
+// of the runs that have complete versions on the versions topic, so that readers find these again. It returns the version
+// numbers.
 func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []int, err error) {
 	if l.NextVersion() > 1 {
 		return nil, nil
@@ -34,12 +34,12 @@ func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []int
 	return numbers, err
 }
 
-// findVersions returns where the versions topic has whole versions of runs that a ledger does not know, by their
-// numbers. Of a removed version it has the manifest's tombstone.
+// findVersions returns the places of complete versions whose runs the ledger does not know, by number. A removed version
+// is recognized by the tombstone of its manifest.
 func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.Place, err error) {
 	type found struct {
 		schemas.Place
-		keys []string // of the manifest's messages
+		keys []string // keys of the manifest's messages
 	}
 	all, order, removed := map[string]*found{}, []string{}, map[string]bool{}
 	err = c.Remaining(ctx, c.Topics.Versions, 0, 0, math.MaxInt64, func(m Message) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// brokers is the Log on Kafka, or on the embedded broker.
+// brokers is a Log on Kafka or on the embedded broker.
 type brokers struct{ *kafkalog.Log }
 
 func (b brokers) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
@@ -37,7 +37,7 @@ func (b brokers) Before(ctx context.Context, topic string, age time.Duration) ([
 	return b.OffsetsAt(ctx, topic, time.Now().Add(-age))
 }
 
-// Scatter sends a few requests at once, as a large Gram matrix takes many messages.
+// Scatter sends a few requests concurrently, because a large Gram matrix takes many messages.
 func (b brokers) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) ([]int64, error) {
 	requests, ctx := errgroup.WithContext(ctx)
 	requests.SetLimit(3)
@@ -76,7 +76,7 @@ func toKafka(messages []wire.Message) []kafkalog.Message {
 	return list
 }
 
-// FromKafka converts a message as the brokers have it. Its offset is left out.
+// FromKafka converts a Kafka message, without its offset.
 func FromKafka(k kafkalog.Message) wire.Message {
 	m := wire.Message{Key: string(k.Key), Value: k.Value, Headers: make([]wire.Header, len(k.Headers))}
 	for i, h := range k.Headers {
@@ -103,7 +103,7 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 			defer func() { follower.Close() }()
 			for {
 				m, err := follower.Next(ctx)
-				// A leader that was behind has lost messages, and uses their offsets again.
+				// The new leader was behind: messages are lost, and their offsets are reused.
 				if lost, ok := errors.AsType[*kafkalog.DeletedError](err); ok && p.Compacted && lost.Wanted > lost.End {
 					follower.Close()
 					follower = follow(lost.End)
@@ -131,11 +131,11 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 	return f
 }
 
-// manyPartitions is with how many partitions a subscription takes one request at a time to each broker, instead of one for each partition,
-// and then gets nothing from the memory of an embedded broker.
+// manyPartitions is the number of partitions above which a subscription sends one fetch request at a time to each broker
+// rather than one for each partition. Above it, the subscription does not use the memory of an embedded broker.
 const manyPartitions = 16
 
-// followAll follows the partitions of a subscription together.
+// followAll follows all partitions of a subscription with shared fetch requests.
 func (b brokers) followAll(ctx context.Context, f *followers, from []Position) {
 	starts := make([]kafkalog.Start, len(from))
 	for i, p := range from {
@@ -158,7 +158,7 @@ func (b brokers) followAll(ctx context.Context, f *followers, from []Position) {
 	})
 }
 
-// followers is a subscription with a goroutine for each partition, or each broker. Close ends the goroutines.
+// followers is a subscription with a goroutine for each partition or broker. Close stops the goroutines.
 type followers struct {
 	found   chan found
 	wake    <-chan struct{}
@@ -179,7 +179,7 @@ func (f *followers) Next(ctx context.Context, timeout time.Duration) (*Delivery,
 		if found.err != nil {
 			return nil, false, found.err
 		}
-		return found.delivery, found.delivery == nil, nil // those who are late look at what is there
+		return found.delivery, found.delivery == nil, nil // a late caller checks the topic for lost messages
 	case <-f.wake:
 		return nil, false, nil
 	case <-timer.C:

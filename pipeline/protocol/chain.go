@@ -16,35 +16,35 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Chain is the accepted records of a run, in order: the survey's result, then weights. Of the records that name the same parent,
-// the first complete one by offset is accepted. Workers and solvers fold the same chain from the same topic. [NewChain] makes
-// chains. A chain belongs to one goroutine.
+// Chain is the sequence of accepted records of a run: the survey's result, then weights. Of the records with the same
+// parent, the first complete one by offset is accepted. Workers and solvers derive the same chain from the same topic.
+// Create chains with [NewChain]. A chain is not safe for concurrent use.
 type Chain struct {
 	Plan *schemas.Plan
-	Run  string      // the run's id
+	Run  string      // run id
 	Root wire.Digest // the plan's digest, which is the parent of the first record
-	// Survey is the survey's result, and Prepared the preparation in it. They are nil until it is accepted.
+	// Survey is the survey's result, and Prepared its preparation. They are nil until the survey's result is accepted.
 	Survey   *statistics.SurveyResult
 	Prepared *prepare.Preparation
 
 	codec     codec.Codec
 	rec       event.Recorder
 	weights   []*schemas.Weights
-	digests   []wire.Digest                         // of the survey's result, then of weights
-	early     map[wire.Digest]*wire.Record[float32] // by the parent that they wait for, the first
+	digests   []wire.Digest                         // of the survey's result, then of the weights
+	early     map[wire.Digest]*wire.Record[float32] // the first record that waits for each parent
 	collector wire.Collector[float32]
-	next      int64                 // offset after what was read of the weights topic
-	initial   map[int][]float32     // W that stages begin at in a warm start
+	next      int64                 // offset after the last message read from the weights topic
+	initial   map[int][]float32     // initial W of stages in a warm start
 	extended  map[int][]float32     // of an update on sparse rows: see Initial
-	ridges    map[int]schemas.Ridge // that these were fitted with
+	ridges    map[int]schemas.Ridge // ridges of the initial weights
 
-	outline bool         // no weights are kept
-	earlier *model.Model // that the run starts from; nil: none
-	drawn   *model.Stage // the stage that was asked for last: its random features are drawn once
-	drawnAt int          // the number of that stage
+	outline bool         // the chain keeps no weights
+	earlier *model.Model // version that the run starts from; nil: none
+	drawn   *model.Stage // cached stage, so that its random features are drawn only once
+	drawnAt int          // number of the cached stage
 }
 
-// NewChain returns the chain of a run before any record is accepted. rec is told which records are skipped.
+// NewChain returns the chain of a run before any record is accepted. Skipped records are reported to rec.
 func NewChain(plan *schemas.Plan, codec codec.Codec, rec event.Recorder) *Chain {
 	return newChain(plan, plan.Digest(), codec, rec)
 }
@@ -56,29 +56,29 @@ func newChain(plan *schemas.Plan, root wire.Digest, codec codec.Codec, rec event
 	}
 }
 
-// NewOutline returns the chain of a run, without the weights: for those who follow the run.
+// NewOutline returns a chain that keeps no weights, for observers of the run.
 func NewOutline(plan *schemas.Plan, codec codec.Codec) *Chain {
 	return NewChain(plan, codec, event.Ignore{}).outlined()
 }
 
-// outlined makes a chain without records keep no weights.
+// outlined makes an empty chain keep no weights.
 func (c *Chain) outlined() *Chain {
 	c.outline = true
 	return c
 }
 
-// Add takes the next message of the weights topic, and reports whether the chain has grown. It skips damaged records. An
-// error says that an accepted record does not fit the plan: the run can't go on.
+// Add applies the next message of the weights topic, and reports whether the chain has grown. It skips damaged records. An
+// error means that an accepted record does not fit the plan, and the run can't continue.
 func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	if kind := m.Kind(); m.Run() != c.Run || kind != statistics.KindPrepare && kind != schemas.KindWeights && kind != schemas.KindStructure {
 		return false, nil
 	}
-	if c.Has(m.Digest()) { // another copy, which need not be decoded
+	if c.Has(m.Digest()) { // a duplicate, which need not be decoded
 		return false, nil
 	}
 	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
-		event.Skip(c.rec, "weights", err) // the solver that wrote it, or another one, will write it again
+		event.Skip(c.rec, "weights", err) // a solver will write it again
 		return false, nil
 	}
 	if r == nil {
@@ -89,8 +89,8 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 		event.Skip(c.rec, "weights", fmt.Errorf("%w: the %v has a parent of another kind", wire.ErrDamaged, r.Identity))
 		return false, nil
 	}
-	// Compaction keeps the later copy of a record that was written twice, and it may stand behind records that were computed
-	// from the first. Those wait for their parent.
+	// Compaction keeps the later copy of a record that was written twice, which may be behind records computed from the first
+	// copy. Those wait for their parent.
 	if r.Parent != c.Head() {
 		if c.early[r.Parent] == nil && r.Parent != c.Root && !slices.Contains(c.digests, r.Parent) {
 			c.early[r.Parent] = r
@@ -111,7 +111,7 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	return true, nil
 }
 
-// accept adds the next record.
+// accept appends the next record.
 func (c *Chain) accept(r *wire.Record[float32]) error {
 	if r.Kind != statistics.KindPrepare {
 		w, err := schemas.WeightsOf(r)
@@ -136,10 +136,10 @@ func (c *Chain) accept(r *wire.Record[float32]) error {
 	return nil
 }
 
-// Earlier returns the version that the run starts from; nil if it starts from none.
+// Earlier returns the version that the run starts from; nil in a cold start.
 func (c *Chain) Earlier() *model.Model { return c.earlier }
 
-// Head returns the digest of the newest accepted record: the parent of the next.
+// Head returns the digest of the last accepted record, the parent of the next one.
 func (c *Chain) Head() wire.Digest {
 	if len(c.digests) == 0 {
 		return c.Root
@@ -147,7 +147,7 @@ func (c *Chain) Head() wire.Digest {
 	return c.digests[len(c.digests)-1]
 }
 
-// Has reports whether a record is accepted, given its digest. A chain has its root.
+// Has reports whether the record with the digest is accepted. A chain has its root.
 func (c *Chain) Has(digest wire.Digest) bool {
 	return digest == c.Root || slices.Contains(c.digests, digest)
 }
@@ -158,10 +158,10 @@ func (c *Chain) SurveyDigest() wire.Digest { return c.digests[0] }
 // digest returns the digest of weights[i].
 func (c *Chain) digest(i int) wire.Digest { return c.digests[i+1] }
 
-// NoStage stands for a stage that does not exist.
+// NoStage means no stage.
 const NoStage = -1
 
-// Final returns the weights that end a stage, and their digest; nil and "" before they are accepted.
+// Final returns the final weights of a stage and their digest; nil and "" before they are accepted.
 func (c *Chain) Final(stage int) (*schemas.Weights, wire.Digest) {
 	for i, w := range c.weights {
 		if w.Stage == stage && w.Final != nil {
@@ -171,8 +171,7 @@ func (c *Chain) Final(stage int) (*schemas.Weights, wire.Digest) {
 	return nil, ""
 }
 
-// Stage returns a stage of the plan, given its number. The survey's result must be accepted. The error is that of
-// [model.NewStage].
+// Stage returns a stage of the plan. The survey's result must be accepted. The error is that of [model.NewStage].
 func (c *Chain) Stage(stage int) (*model.Stage, error) {
 	if c.Plan.Update() != nil && c.earlier != nil && !c.Plan.Update().Sparse {
 		return c.earlier.Stage(stage), nil
@@ -186,7 +185,7 @@ func (c *Chain) Stage(stage int) (*model.Stage, error) {
 	}
 	if c.Grows(stage) {
 		w := c.structure(stage)
-		if w == nil || w.Tensors == nil { // nobody needs more than its shape yet
+		if w == nil || w.Tensors == nil { // only the shape of the stage is needed so far
 			return s, nil
 		}
 		if s, err = s.Grow(w.Tensors); err != nil {
@@ -197,7 +196,7 @@ func (c *Chain) Stage(stage int) (*model.Stage, error) {
 	return s, nil
 }
 
-// weightsOf returns the accepted weights of a stage, in the order of their visits.
+// weightsOf returns the accepted weights of a stage, in visit order.
 func (c *Chain) weightsOf(stage int) (weights []*schemas.Weights) {
 	for _, w := range c.weights {
 		if w.Stage == stage {
@@ -207,8 +206,8 @@ func (c *Chain) weightsOf(stage int) (weights []*schemas.Weights) {
 	return weights
 }
 
-// Ridge returns the ridge that a solver has chosen for a stage, as its accepted weights have it. It returns false before that, and if
-// the plan has the ridge.
+// Ridge returns the ridge that a solver has chosen for a stage, from its accepted weights. It returns false before that,
+// and if the plan sets the ridge.
 func (c *Chain) Ridge(stage int) (schemas.Ridge, bool) {
 	for _, w := range c.weights {
 		if w.Stage == stage && w.Ridge != 0 {
@@ -218,26 +217,26 @@ func (c *Chain) Ridge(stage int) (schemas.Ridge, bool) {
 	return 0, false
 }
 
-// InitialRidge returns the ridge that the weights were fitted with which a stage begins at. It returns false without a warm start.
+// InitialRidge returns the ridge of a stage's initial weights. It returns false in a cold start.
 func (c *Chain) InitialRidge(stage int) (schemas.Ridge, bool) {
 	ridge, ok := c.ridges[stage]
 	return ridge, ok
 }
 
-// Fitted returns the weights that a stage has now. See [model.Stage.Fitted].
+// Fitted returns the current weights of a stage. See [model.Stage.Fitted].
 func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 	return s.Fitted(c.Initial(stage), c.weightsOf(stage))
 }
 
-// Changes are the newest weights of a stage that is fitted in blocks: whole ones, and what has changed since.
+// Changes are the current weights of a stage that is fitted in blocks: full weights, and the changes since.
 type Changes struct {
-	Whole *sink.Fitted       // of the visit that is named by Since
-	Since wire.Digest        // the record that this visit was made with: see [Visit]
-	By    []*schemas.Weights // the records after it, in order
-	Names []wire.Digest      // of these
+	Whole *sink.Fitted       // full weights, of the visit that Since names
+	Since wire.Digest        // record that this visit was made with: see [Visit]
+	By    []*schemas.Weights // later records, in order
+	Names []wire.Digest      // digests of these records
 }
 
-// Changes returns the weights that a stage which is fitted in blocks has now.
+// Changes returns the current weights of a stage that is fitted in blocks.
 func (c *Chain) Changes(s *model.Stage, stage int) (changes Changes, err error) {
 	var whole []*schemas.Weights
 	for i, w := range c.weights {
@@ -258,7 +257,7 @@ func (c *Chain) Changes(s *model.Stage, stage int) (changes Changes, err error) 
 	return changes, err
 }
 
-// Surveyed returns the event that says what the survey found. The survey's result must be accepted.
+// Surveyed returns the event with the survey's result, which must be accepted.
 func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 	e := event.Surveyed{
 		Rows: map[examples.Split]int64{}, Features: c.Prepared.Width(), Inputs: c.Prepared.Inputs(),

@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// What is due follows from the accepted records, one by one.
+// The due visit is determined by the accepted records, one by one.
 func TestDue(t *testing.T) {
 	plan := testPlan(1)
 	records := newTestRun(plan).all()
@@ -60,10 +60,10 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// Records that come in another order, twice, or in chunks between those of other runs make the same chain.
+// The chain does not depend on the order of records, on duplicates, or on interleaving with other runs.
 func TestChainDependsOnNoOrder(t *testing.T) {
 	plan := testPlan(1)
-	records, codec := newTestRun(plan).all(), codec.New(nil, 1) // each record in as many chunks as there may be
+	records, codec := newTestRun(plan).all(), codec.New(nil, 1) // as many chunks per record as possible
 	other := newTestRun(testPlan(2)).all()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -87,7 +87,7 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 	}
 }
 
-// Of records with the same parent the first counts, also among those that come before their parent.
+// Of records with the same parent the first counts, even among those that arrive before their parent.
 func TestFirstOfTwinsCounts(t *testing.T) {
 	plan := testPlan(1)
 	for _, early := range []bool{false, true} {
@@ -110,8 +110,8 @@ func TestFirstOfTwinsCounts(t *testing.T) {
 	}
 }
 
-// Damaged records, and records whose parent has the wrong kind, are skipped. The chain goes on with the next record that is
-// right.
+// Damaged records, and records whose parent has the wrong kind, are skipped. The chain continues with the next valid
+// record.
 func TestChainSkips(t *testing.T) {
 	plan := testPlan(1)
 	r := newTestRun(plan)
@@ -170,7 +170,7 @@ func TestSurveyOfAnotherPlan(t *testing.T) {
 	}
 }
 
-// Read folds what the topic has from where the plan says, and returns the offset after it.
+// Read folds the topic from the offset in the plan, and returns the end offset.
 func TestChainRead(t *testing.T) {
 	client, plan := newTestClient(), testPlan(1)
 	records := newTestRun(plan).all()
@@ -192,7 +192,8 @@ func TestChainRead(t *testing.T) {
 	}
 }
 
-// A topic differs from a chain if it does not have the chain's newest record. If it has more of the same chain, the chain takes that.
+// A topic differs from a chain if it does not have the head of the chain. If it has more of the same chain, the chain
+// accepts that.
 func TestDiffers(t *testing.T) {
 	plan := testPlan(1)
 	r, client := newTestRun(plan), newTestClient()
@@ -246,13 +247,13 @@ func (l expiring) Bounds(ctx context.Context, topic string, partition int) (firs
 	return min(l.first, end), end, err
 }
 
-// Before says that what there is now is old, but for the last message.
+// Before reports that everything except the last message is old.
 func (l expiring) Before(_ context.Context, topic string, _ time.Duration) ([]int64, error) {
 	return []int64{int64(len(l.memoryLog[topic]) - 1)}, nil
 }
 
-// Whoever takes up a run whose first weights have expired gets an error, and does not believe that the survey is due.
-// Who has read them before goes on.
+// A process that takes over a run whose first weights have expired gets an error, and does not conclude that the survey is
+// due. A process that has already read them continues.
 func TestExpiredWeights(t *testing.T) {
 	plan, client := testPlan(1), newTestClient()
 	records := newTestRun(plan).all()
@@ -277,7 +278,7 @@ func TestExpiredWeights(t *testing.T) {
 		if expired := errors.As(err, new(*ExpiredError)); expired != (first > 0) || !expired && err != nil {
 			t.Errorf("the first %d records are gone before who waits for them has read any: %v", first, err)
 		}
-		for read := range len(records) + 1 { // the others may have come while nobody read them, as the last one that is gone
+		for read := range len(records) + 1 { // the others may have arrived unread, including the last expired one
 			c := NewChain(plan, client.Codec, event.Ignore{})
 			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
 				if _, err := c.Follow(Message{Message: m, Offset: int64(i)}); err != nil {
@@ -291,15 +292,15 @@ func TestExpiredWeights(t *testing.T) {
 		}
 		client.Log = client.Log.(expiring).memoryLog
 	}
-	plan.Since.Weights = int64(len(records)) // what has expired is of earlier runs
+	plan.Since.Weights = int64(len(records)) // only earlier runs have expired
 	client.Log = expiring{client.Log.(memoryLog), int64(len(records))}
 	if _, err := NewChain(plan, client.Codec, event.Ignore{}).Read(t.Context(), client); err != nil {
 		t.Error(err)
 	}
 }
 
-// The weights of a run that takes longer than the topic keeps them are written again in time, each once. So whoever
-// takes up the run has all of them.
+// The weights of a run that exceeds the topic's retention are written again in time, each once, so that a process that
+// takes over the run has all of them.
 func TestPreserve(t *testing.T) {
 	plan, client := testPlan(1), newTestClient()
 	records := newTestRun(plan).all()
@@ -335,7 +336,7 @@ func TestPreserve(t *testing.T) {
 		if len(written) == 0 {
 			t.Errorf("after %d records nothing is written again", i+1)
 		}
-		client.Log = expiring{log, before - 1} // all but the last has expired
+		client.Log = expiring{log, before - 1} // all except the last have expired
 		taken := NewChain(plan, client.Codec, event.Ignore{})
 		if _, err := taken.Read(t.Context(), client); err != nil || taken.Head() != c.Head() {
 			t.Errorf("after %d records: who takes up the run reads %s, %v; expected %s", i+1, taken.Head().Short(), err, c.Head().Short())
@@ -344,8 +345,8 @@ func TestPreserve(t *testing.T) {
 	}
 }
 
-// Whoever has come to a visit needs the weights that end stages, those of the visit itself, and of links that are
-// learnt all. Forgetting the others changes neither what is due nor what ends the run.
+// From a visit on, only final weights, the weights of the visit itself, and all weights of learnt links are needed.
+// Forgetting the others affects neither the due visits nor the end of the run.
 func TestForget(t *testing.T) {
 	plan := testPlan(1)
 	whole := NewChain(plan, codec.New(nil, 0), event.Ignore{})
@@ -391,7 +392,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Weights that say what changes are of use with those that they change, which are the last that are whole.
+// Weights with changes require the weights that they change, which are the last full ones.
 func TestChanges(t *testing.T) {
 	plan := testPlan(1)
 	r, c := newTestRun(plan), NewChain(plan, codec.New(nil, 0), event.Ignore{})
@@ -410,8 +411,8 @@ func TestChanges(t *testing.T) {
 	since := c.Head()
 	for i, step := range []struct {
 		record  *wire.Record[float32]
-		whole   bool // the record has all weights
-		changes int  // since those that have
+		whole   bool // the record has full weights
+		changes int  // number since the full weights
 	}{
 		{change(1), false, 1}, {change(2), false, 2}, {r.weights(0, 3, 7, false), true, 0}, {change(4), false, 1}, {change(5), false, 2}, {r.weights(0, 6, 7, true), true, 0},
 	} {
@@ -445,7 +446,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// An outline is the chain, without the weights.
+// An outline is the chain without the weights.
 func TestOutline(t *testing.T) {
 	plan := testPlan(1)
 	whole, outline := NewChain(plan, codec.New(nil, 0), event.Ignore{}), NewOutline(plan, codec.New(nil, 0))
@@ -511,7 +512,7 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 	return manifest
 }
 
-// A version is found by its number, by its run, and as the latest, and read as a model whose digest is the manifest's.
+// A version is found by number, by run, and as the latest, and read as a model whose digest is the manifest's.
 func TestVersions(t *testing.T) {
 	client := newTestClient()
 	if _, err := client.Model(t.Context(), Latest); !errors.As(err, new(*NoVersionError)) || !strings.Contains(err.Error(), "latest") {
@@ -551,7 +552,8 @@ func TestVersions(t *testing.T) {
 	if _, err := client.Version(ctx, "3"); !errors.As(err, &missing) || missing.Have != 2 {
 		t.Errorf("version 3: %v", err)
 	}
-	// A solver that did not know that its run was cancelled may have made a version of a number that another run has: the first counts.
+	// A solver that did not know that its run was cancelled may have made a version with a number that another run has: the
+	// first counts.
 	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
 	if _, err := client.Log.Append(ctx, topics.Plans, 0, late.Message()); err != nil {
 		t.Fatal(err)
@@ -564,7 +566,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// A version that is withheld is read by its number and its run, and is the latest only while it is pinned.
+// A withheld version can be read by number and run, and is the latest only while it is pinned.
 func TestWithheldVersion(t *testing.T) {
 	client := newTestClient()
 	manifest := finished(t, client, testPlan(1), 1)
@@ -604,7 +606,7 @@ func TestWithheldVersion(t *testing.T) {
 	}
 }
 
-// A version whose weights were deleted, or are not those that its manifest names, is an error.
+// A version whose weights are deleted, or differ from its manifest, is an error.
 func TestVersionWithoutItsWeights(t *testing.T) {
 	client := newTestClient()
 	finished(t, client, testPlan(1), 1)
@@ -620,7 +622,7 @@ func TestVersionWithoutItsWeights(t *testing.T) {
 	}
 }
 
-// A warm start begins at the weights of the version that the plan names, and at no other version's.
+// A warm start begins with the weights of the version in the plan, and of no other.
 func TestWarmStart(t *testing.T) {
 	client := newTestClient()
 	manifest := finished(t, client, testPlan(1), 1)
@@ -658,7 +660,7 @@ func TestWarmStart(t *testing.T) {
 	}
 }
 
-// People are told of stages by names.
+// Stages have names in errors.
 func TestStageName(t *testing.T) {
 	if got := fmt.Sprint(event.StageName(wire.Survey), ", ", event.StageName(3), ", ", event.VisitOf(wire.Survey, 0, 4), ", ",
 		event.VisitOf(3, 0, 4)); got != "the survey, stage 3, the survey, visit 1 of stage 4 of 4" {

@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 )
 
-// Read adds what the weights topic has of the run now, and returns the offset at which a subscription goes on. The
-// error is an *[ExpiredError], beside that offset, if the topic has lost the records that the others follow from.
+// Read applies all messages of the run on the weights topic, and returns the offset from which to subscribe. The error is
+// an *[ExpiredError], beside that offset, if the topic has lost the first records of the chain.
 func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
 	first, next, err := c.read(ctx, client)
 	if err == nil && first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
@@ -19,14 +19,14 @@ func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error
 	return next, err
 }
 
-// read is Read, and returns where the topic begins.
+// read is Read, and also returns the first offset of the topic.
 func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err error) {
 	topic := client.Topics.Weights
 	if first, end, err = client.Log.Bounds(ctx, topic, 0); err != nil {
 		return 0, 0, err
 	}
 	from := max(first, c.Plan.Since.Weights)
-	if from > end { // the topic was made anew since the plan was
+	if from > end { // the topic was recreated after the plan was written
 		from = first
 	}
 	err = client.Between(ctx, topic, 0, from, end, func(m Message) error {
@@ -40,15 +40,14 @@ func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err
 	return first, end, nil
 }
 
-// Follow adds the message that comes next to a subscription of the weights topic, as [Chain.Add] does.
+// Follow applies the next message of a subscription to the weights topic. See [Chain.Add].
 func (c *Chain) Follow(m Message) (grown bool, err error) {
 	c.next = m.Offset + 1
 	return c.Add(m.Message)
 }
 
-// Differs reports whether the weights topic has another chain of the run than this one: whether the newest record that
-// this one has accepted is not in it. A topic that has more records of the same chain does not differ, nor does one
-// whose first records have expired.
+// Differs reports whether the weights topic has diverged from the chain: whether the head of the chain is not accepted
+// there. A topic with more records of the same chain does not differ, nor does one whose first records have expired.
 func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
 	_, err := there.Read(ctx, client)
@@ -58,11 +57,10 @@ func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 	return err == nil && !there.Has(c.Head()), err
 }
 
-// Renew compares the chain with the weights topic, whose messages were read long ago. After an unclean election of a
-// leader, accepted records may be gone, and those that others have written since may have offsets that were read
-// already. Whoever has waited for long without a message asks. If the topic differs, he begins again from what is
-// there; otherwise the chain now has what the topic has. The error is an *[ExpiredError] if records have expired that
-// the chain has not accepted.
+// Renew compares the chain with the weights topic. After an unclean leader election, accepted records may be lost, and
+// records written since may have offsets that were already read. A role calls Renew when it has waited long for a message.
+// If the topic differs, the role restarts from the topic; otherwise Renew applies the messages that the chain lacks. The
+// error is an *[ExpiredError] if records have expired that the chain has not accepted.
 func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
 	if differs, err = c.Differs(ctx, client); err != nil || differs {
 		return differs, err
@@ -71,8 +69,8 @@ func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err er
 	return false, err
 }
 
-// RenewUnread is [Chain.Renew] for who waits for a record that another process writes. The error is an *[ExpiredError] too if that record
-// may have expired: the topic begins behind what was read of it, and has no record that comes next.
+// RenewUnread is [Chain.Renew] for a role that waits for another process's record. The error is an *[ExpiredError] also if
+// that record may have expired: the topic starts beyond the last offset read, and has no next record.
 func (c *Chain) RenewUnread(ctx context.Context, client *Client) (differs bool, err error) {
 	head, next := c.Head(), c.next
 	if differs, err = c.Renew(ctx, client); err != nil || differs || c.Head() != head {
@@ -85,8 +83,8 @@ func (c *Chain) RenewUnread(ctx context.Context, client *Client) (differs bool, 
 	return false, err
 }
 
-// Warm makes the stages begin at the weights of the version that the plan names, and returns that version. It returns nil if
-// the plan names none.
+// Warm initializes the stages with the weights of the version that the plan starts from, and returns that version. It
+// returns nil in a cold start.
 func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {
 	if c.Plan.Warm == nil {
 		return nil, nil
@@ -103,7 +101,7 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
 	}
 	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
-		if w := earlier.Weights(t); w != nil && !c.Grows(t) { // the weights of other trees are no beginning
+		if w := earlier.Weights(t); w != nil && !c.Grows(t) { // weights of other trees can't be reused
 			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
 		}
 	}

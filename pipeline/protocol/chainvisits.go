@@ -8,17 +8,17 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// GramVisit returns the visit that the Gram matrices of a stage of an update belong to, which depend on no weights.
+// GramVisit returns the visit to which the Gram matrices of an update's stage belong. They do not depend on weights.
 func (c *Chain) GramVisit(stage int) Visit { return Visit{Stage: stage, Parent: c.SurveyDigest()} }
 
-// Visit is a visit that is due, or was.
+// Visit is a visit to a stage.
 type Visit struct {
 	Stage  int         // schemas.Survey, 0, 1, …
-	Number int         // of the visit in its stage: 0, 1, …
-	Parent wire.Digest // of the record that its statistics are computed from
+	Number int         // number of the visit within its stage: 0, 1, …
+	Parent wire.Digest // record from which the statistics are computed
 }
 
-// Due returns what a worker must do after the records that are accepted. First it publishes and seals the residuals of stage
+// Due returns the worker's next steps after the accepted records. First it publishes and seals the residuals of stage
 // seal, unless that is [NoStage]. Then it makes visit v. When no visit is left, v.Stage is the number of stages.
 func (c *Chain) Due() (v Visit, seal int) {
 	v.Parent = c.Head()
@@ -39,8 +39,8 @@ func (c *Chain) Due() (v Visit, seal int) {
 	return v, NoStage
 }
 
-// Grows reports whether a stage begins with a visit that its trees are grown from. The stages of an update have the trees of the
-// version before.
+// Grows reports whether the first visit to a stage grows its trees. The stages of an update have the trees of the previous
+// version.
 func (c *Chain) Grows(stage int) bool {
 	return stage < len(c.Plan.Stages) && c.Plan.Update() == nil && stages.Grown(c.Plan.Stages[stage].Features)
 }
@@ -53,8 +53,8 @@ func (c *Chain) first(stage int) int {
 	return 0
 }
 
-// structure returns the record of the trees of a stage; nil if it has none, or none yet. An update has those of the version before it in a
-// record of its own, as its version may be read when the version before is gone.
+// structure returns the record of a stage's trees; nil if it has none, or none yet. An update writes the trees of the
+// previous version in a record of its own, since its version must stay readable when the previous one is removed.
 func (c *Chain) structure(stage int) *schemas.Weights {
 	if c.Plan.Update() != nil && c.earlier != nil {
 		if tensors := c.earlier.Stage(stage).Features.Structure(); tensors != nil {
@@ -74,8 +74,8 @@ func (c *Chain) structure(stage int) *schemas.Weights {
 // Began reports whether any weights are accepted.
 func (c *Chain) Began() bool { return len(c.weights) > 0 }
 
-// GrowthVisit returns the visit that the trees of a stage are grown from, and whether it is due: whether the stage has trees that are
-// not accepted yet. What the stage begins at must be accepted.
+// GrowthVisit returns the visit that grows the trees of a stage, and whether it is due: whether the stage has trees that
+// are not accepted yet. The record that the stage starts from must be accepted.
 func (c *Chain) GrowthVisit(stage int) (v Visit, due bool) {
 	if !c.Grows(stage) || c.structure(stage) != nil {
 		return v, false
@@ -83,7 +83,8 @@ func (c *Chain) GrowthVisit(stage int) (v Visit, due bool) {
 	return Visit{stage, wire.Growth, c.Head()}, true
 }
 
-// Visits returns the visits of a stage so far, in order, without that of [Chain.GrowthVisit]. The last may be the one that is due.
+// Visits returns the visits of a stage so far, in order, without that of [Chain.GrowthVisit]. The last one may still be
+// due.
 func (c *Chain) Visits(stage int) (visits []Visit) {
 	if stage == wire.Survey {
 		return []Visit{{stage, 0, c.Root}}
@@ -102,13 +103,13 @@ func (c *Chain) Visits(stage int) (visits []Visit) {
 	return visits
 }
 
-// SendsRows reports whether workers send the rows of a visit in place of their sums. The survey's result must be accepted.
+// SendsRows reports whether workers send the rows of a visit rather than sums. The survey's result must be accepted.
 func (c *Chain) SendsRows(v Visit) bool {
 	return c.Plan.Update() != nil && c.Survey.SendsRows && v.Stage != wire.Survey && v.Number == 0
 }
 
-// WeightsFor returns the weights that a visit is made with, and the W (p × k) that its stage begins at; both are nil for the
-// visit that begins a stage without a warm start.
+// WeightsFor returns the weights for a visit, and the initial W (p × k) of its stage. Both are nil for the first visit to
+// a stage in a cold start.
 func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 	for _, w := range c.weights {
 		if w.Stage == v.Stage && w.Visit == v.Number && w.Kind == schemas.KindWeights {
@@ -118,8 +119,8 @@ func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
 	return nil, c.Initial(v.Stage)
 }
 
-// Initial returns the W (p × k) that a stage begins at in a warm start; nil: zeros. In an update on sparse rows the version before may lack
-// some inputs.
+// Initial returns the initial W (p × k) of a stage in a warm start; nil means zeros. In an update on sparse rows, the
+// previous version may lack some inputs.
 func (c *Chain) Initial(stage int) []float32 {
 	u := c.Plan.Update()
 	if u == nil || !u.Sparse || c.earlier == nil || c.Prepared == nil || c.initial[stage] == nil {
@@ -134,8 +135,8 @@ func (c *Chain) Initial(stage int) []float32 {
 	return c.extended[stage]
 }
 
-// Forget frees the memory of the weights that nobody needs any more who has come to a visit: those of visits before it, except those that
-// end a stage, those of links that are learnt, and those that the visit's weights are a change of.
+// Forget frees the memory of weights that are not needed from a visit on: the weights of earlier visits, except final
+// weights, weights of learnt links, and weights of which the visit's weights are a change.
 func (c *Chain) Forget(v Visit) {
 	whole := 0
 	for _, w := range c.weights {
@@ -146,14 +147,14 @@ func (c *Chain) Forget(v Visit) {
 	for i, w := range c.weights {
 		if (w.Stage < v.Stage || w.Stage == v.Stage && w.Visit < whole) && w.Final == nil && w.Tensors != nil &&
 			w.Kind == schemas.KindWeights && !link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
-			bare := *w // others may still use the weights
+			bare := *w // the weights may still be in use elsewhere
 			bare.Tensors = nil
 			c.weights[i] = &bare
 		}
 	}
 }
 
-// Passes returns how the passes of a stage went, in order, as its accepted weights say.
+// Passes returns the pass reports of a stage, in order, from its accepted weights.
 func (c *Chain) Passes(stage int) (passes []schemas.PassReport) {
 	for _, w := range c.weightsOf(stage) {
 		if w.Pass != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// Records of both precisions, in one message or in many, are the same when they are collected, whatever the order of their
-// messages.
+// Records of both precisions, in one message or many, are restored from their messages in any order.
 func TestRecordsRoundTrip(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	for _, chunk := range []int{0, 1} {
@@ -63,7 +62,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 	}
 }
 
-// Residuals and examples come back as they were.
+// Residuals and examples round-trip.
 func TestRowsRoundTrip(t *testing.T) {
 	codec := codec.New(nil, 0)
 	score, residual := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{1, 2, 3, 4}}, kernel.Dense{Rows: 2, Cols: 2, Data: []float32{5, 6, 7, 8}}
@@ -86,7 +85,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	}
 }
 
-// Plans and manifests come back with the run's id. Those that nobody can have submitted are damaged.
+// Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.
 func TestPlansRoundTrip(t *testing.T) {
 	c := codec.New(nil, 0)
 	p, run, err := codec.DecodePlan(c, documents(t, testPlan(1).Messages)[0])

@@ -1,10 +1,10 @@
-// Package protocol defines how the roles of a pipeline cooperate: its topics, how messages are read and written there, and how the
-// state of a run is derived from them.
+// Package protocol defines the protocol between the roles of a pipeline: its topics, how messages are read and written
+// there, and how the state of a run is derived from them.
 //
 //	plans topic ──Ledger──▶ runs, their ends, sealed sources
 //	weights topic ──Chain──▶ accepted records ──Due──▶ the visit that comes next
 //
-// The roles share no memory: they meet on topics. Ledger and Chain are folds over messages, so every process that reads the same
-// topics derives the same state. Client is the part of one process in the protocol: the meaning of a message
-// or of an order of messages is defined here, and nowhere else. Package event reports events to a recorder.
+// The roles share no memory: they communicate through topics. Ledger and Chain are folds over messages, so every process
+// that reads the same topics derives the same state. Client reads and writes the topics for one process. The meaning of
+// messages and of their order is defined only here. Package event reports events to a recorder.
 package protocol

@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// What a worker does next follows from the plan and the accepted records. Without records the survey is due.
+// The next step of a worker is determined by the plan and the accepted records. Without records the survey is due.
 func ExampleChain_Due() {
 	plan := &schemas.Plan{Name: "digits", Stages: make([]schemas.Stage, 4)}
 	chain := protocol.NewChain(plan, codec.New(nil, 0), event.Ignore{})

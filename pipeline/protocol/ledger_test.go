@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// The ledger has runs in the order of their first plans, and forgets none for what is damaged between them.
+// The ledger has runs in the order of their first plans, and damaged messages in between do not affect it.
 func TestLedger(t *testing.T) {
 	client, told := newTestClient(), notices{}
 	first, second := testPlan(1), testPlan(2)
@@ -70,8 +70,8 @@ func unfinished(l *Ledger) (runs []string) {
 	return runs
 }
 
-// Of the seal and the removal of a source the later counts, whether a ledger on the topic or compaction stands between them and a reader.
-// A source without a seal that counts is none, and one that comes back is the last.
+// Of the seal and the removal of a source the later counts, even with a ledger on the topic or after compaction. A source
+// without a valid seal does not exist, and a restored one is the last.
 func TestRemovedSources(t *testing.T) {
 	seals := map[string]*schemas.SourceSeal{}
 	for _, name := range []string{"s/a", "s/b", "r/a"} {
@@ -97,7 +97,7 @@ func TestRemovedSources(t *testing.T) {
 		"not of its ledger": {[]wire.Message{removal("s/a")}, "", "", "s/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for step := range len(test.messages) + 1 { // after which a ledger is written
+			for step := range len(test.messages) + 1 { // position of the ledger
 				client := newTestClient()
 				client.LedgerMessages = 1
 				log := client.Log.(memoryLog)
@@ -139,8 +139,7 @@ func TestRemovedSources(t *testing.T) {
 	}
 }
 
-// Of the divisions of a topic the first of the last attempt counts, whether a ledger on the topic or compaction stands
-// between them and a reader.
+// Of the divisions of a topic the first of the last attempt counts, even with a ledger on the topic or after compaction.
 func TestDivisionOfATopic(t *testing.T) {
 	divisions := []schemas.Division{{Topic: "a", Attempt: 1, Partitions: 2}, {Topic: "a", Attempt: 1, Partitions: 3},
 		{Topic: "b", Attempt: 1, Partitions: 4}, {Topic: "a", Attempt: 2, Partitions: 5}, {Topic: "a", Attempt: 1, Partitions: 6}, {Topic: "a", Attempt: 2, Partitions: 7}}
@@ -149,7 +148,7 @@ func TestDivisionOfATopic(t *testing.T) {
 		divisions[i].Writer = fmt.Sprint("writer ", i)
 		messages = append(messages, divisions[i].Message())
 	}
-	for step := range len(messages) + 1 { // after which a ledger is written
+	for step := range len(messages) + 1 { // position of the ledger
 		client := newTestClient()
 		client.LedgerMessages = 1
 		write(t, client, messages[:step]...)
@@ -168,8 +167,8 @@ func TestDivisionOfATopic(t *testing.T) {
 	}
 }
 
-// The latest version is the one that is pinned, or else the newest that is not withheld, whether a ledger on the topic or compaction stands
-// between the messages and a reader.
+// The latest version is the pinned one, or else the newest that is not withheld, even with a ledger on the topic or after
+// compaction.
 func TestLatest(t *testing.T) {
 	end := func(version int, withheld bool) wire.Message {
 		run := fmt.Sprint("run", version)
@@ -203,7 +202,7 @@ func TestLatest(t *testing.T) {
 		"the offered one was removed": {[]wire.Message{made(1), withheld(2), made(3), removal(3)}, 1, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for step := range len(test.messages) + 1 { // after which a ledger is written
+			for step := range len(test.messages) + 1 { // position of the ledger
 				client := newTestClient()
 				client.LedgerMessages = 1
 				log := client.Log.(memoryLog)
@@ -225,7 +224,7 @@ func TestLatest(t *testing.T) {
 				check("as it was written")
 				compact(log, client.Topics.Plans)
 				check("compacted")
-				for range 2 { // what has tombstones goes
+				for range 2 { // remove tombstoned messages
 					write(t, client, slices.Repeat([]wire.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // a ledger is due
 					if err := client.Prune(t.Context(), 9); err != nil {
 						t.Fatal(err)
@@ -246,7 +245,7 @@ func number(p *schemas.Place) int {
 	return p.Version
 }
 
-// compact removes all messages of a topic but the last of each key, and tombstones.
+// compact removes all messages of a topic except the last of each key, and tombstones.
 func compact(log memoryLog, topic string) {
 	last := map[string]int{}
 	for i, m := range log[topic] {
@@ -254,13 +253,13 @@ func compact(log memoryLog, topic string) {
 	}
 	for i, m := range log[topic] {
 		if last[m.Key] != i || m.Value == nil {
-			log[topic][i] = wire.Message{} // of no kind, in the place of what is gone
+			log[topic][i] = wire.Message{} // of no kind, as a gap
 		}
 	}
 }
 
-// If clients write again a plan and its end, which a ledger covers, and another run ends between these copies, the run still begins where
-// its plan says: its report comes before the end of the other run.
+// If clients write again a plan and its end, which a ledger covers, and another run ends between these copies, the run
+// still starts where its plan says: its report comes before the end of the other run.
 func TestPlanAndEndAgain(t *testing.T) {
 	client, first, second := newTestClient(), testPlan(1), testPlan(2)
 	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
@@ -279,9 +278,9 @@ func TestPlanAndEndAgain(t *testing.T) {
 	}
 }
 
-// If the plan of a run that has ended is written again behind a ledger that covers its end, and a role that missed the end writes it again
-// while another run goes on, that run still begins where its plan says: its records come before the second end. A role that follows the
-// topic doesn't know the first end, so it asks before it begins that run.
+// If the plan of an ended run is written again behind a ledger that covers its end, and a role that missed the end writes
+// it again during another run, that run still starts where its plan says: its records come before the second end. A role
+// that follows the topic doesn't know the first end, so it checks before it starts that run.
 func TestEndAgainBesideARun(t *testing.T) {
 	client, first, second := newTestClient(), testPlan(1), testPlan(2)
 	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
@@ -311,7 +310,7 @@ func TestEndAgainBesideARun(t *testing.T) {
 		t.Errorf("the second run begins at %d of weights for a follower, its plan says 0", since.Weights)
 	}
 
-	// Who has read the ledger, and follows what comes after it, can't know it.
+	// A reader of the ledger and later messages can't know it.
 	behind := client.newLedger()
 	if err := client.restore(t.Context(), behind, ledger, 2); err != nil {
 		t.Fatal(err)
@@ -324,8 +323,8 @@ func TestEndAgainBesideARun(t *testing.T) {
 	}
 }
 
-// If a client writes the plan of a run of a chain again after the run has ended and another was planned, and compaction
-// removes the first copy, the run still ended as it did: the run after it has not taken its turn.
+// If a client writes the plan of a chain's run again after the run has ended and another was planned, and compaction
+// removes the first copy, the run has still ended: the next run is not taken for it.
 func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 	client := newTestClient()
 	log := client.Log.(memoryLog)
@@ -352,7 +351,8 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 	}
 }
 
-// Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not failed.
+// Which of several ends of a run counts does not depend on their order: a version stays, and a cancelled run has not
+// failed.
 func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
@@ -372,8 +372,8 @@ func TestEndThatCounts(t *testing.T) {
 	}
 }
 
-// If a solver that had not read that its run failed finishes it, and another run has made the version of that number, there is no other
-// version of the number, though the first one was removed.
+// If a solver that had not read that its run failed finishes the run, and another run has made the version with that
+// number, the number is not assigned twice, even if the first version was removed.
 func TestNumberOfARemovedVersion(t *testing.T) {
 	l, err := newTestClient().ReadLedger(t.Context())
 	if err != nil {
@@ -395,14 +395,14 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 	}
 }
 
-// Of an end that somebody has read and those that the ledger has, one counts: whatever the ledger knows only in summary, a run that is
-// done stays done, unless another run has the version of its number.
+// Of an end that was read and those in the ledger, one counts, even if the ledger only summarizes its time: a run that is
+// done stays done, unless another run has the version with its number.
 func TestCounting(t *testing.T) {
 	done := &schemas.End{Run: "run", State: schemas.Done, Version: &schemas.Place{Run: "run", Version: 1}}
 	cancelled := &schemas.End{Run: "run", State: schemas.Cancelled}
 	other := &schemas.End{Run: "other", State: schemas.Done, Version: &schemas.Place{Run: "other", Version: 1}}
 	for name, test := range map[string]struct {
-		known []*schemas.End // that the ledger has
+		known []*schemas.End // in the ledger
 		read  *schemas.End
 		want  string
 	}{

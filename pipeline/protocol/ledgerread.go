@@ -21,9 +21,9 @@ func (c *Client) newLedger() *Ledger {
 	}
 }
 
-// ReadLedger reads what counts on the plans topic now: the latest ledger on it, and what comes after. However long the history is,
-// it reads the same. Of the runs that ended before that ledger it knows only the versions: see [Client.ReadHistory]. It skips
-// damaged messages: see [Ledger.Report].
+// ReadLedger reads the current state of the plans topic: the latest ledger on it, and the messages after it. The cost does
+// not depend on the length of the history. Of the runs that ended before that ledger it has only the versions: see
+// [Client.ReadHistory]. It skips damaged messages: see [Ledger.Report].
 func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 	l, err := c.readLedger(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The latest ledger is usually among the last messages, with tombstones after it.
+	// The latest ledger is usually among the last messages, followed by tombstones.
 	for window := int64(4 * c.ledgerMessages()); ; window *= 8 {
 		from := max(first, end-window)
 		var messages []Message
@@ -73,8 +73,8 @@ func (c *Client) readLedger(ctx context.Context) (*Ledger, error) {
 	}
 }
 
-// foldLedger returns what the latest ledger says, nil if there is none, and the messages that come after what that covers. The messages
-// begin at an offset. Runs that have ended before all that are given with their ends.
+// foldLedger returns the state of the latest ledger, nil if there is none, with the messages after it applied. The
+// messages start at an offset. ended has the ends of runs that ended before all of these.
 func (c *Client) foldLedger(ctx context.Context, latest *schemas.Ledger, messages []Message, from int64, ended map[string]*schemas.End) (
 	*Ledger, error) {
 	l := c.newLedger()
@@ -92,9 +92,10 @@ func (c *Client) foldLedger(ctx context.Context, latest *schemas.Ledger, message
 	return l, nil
 }
 
-// earlierEnds returns the ends, before what a ledger covers, of runs whose plans are on the topic twice. A client writes again if it got no
-// answer, and by then the run may have ended, and a ledger may cover its end. A role that did not know that may have ended the run a second
-// time. The first end says where the run after it begins, so the second one must not be taken for the first.
+// earlierEnds returns the ends, covered by a ledger, of runs whose plans are on the topic twice. A client that gets no
+// response writes its plan again; by then the run may have ended, and a ledger may cover its end. A role that did not know
+// this may have written a second end. The first end determines where the next run starts, so the second one must not be
+// mistaken for it.
 func (c *Client) earlierEnds(ctx context.Context, l *Ledger) (map[string]*schemas.End, error) {
 	ends := map[string]*schemas.End{}
 	for _, run := range slices.Sorted(maps.Keys(l.uncertain)) {
@@ -111,8 +112,8 @@ func (c *Client) earlierEnds(ctx context.Context, l *Ledger) (map[string]*schema
 	return ends, nil
 }
 
-// latestLedger returns the ledger among the messages that is complete last; nil if there is none. A ledger that covers what comes after
-// itself is none: its writer had read messages that an unclean election of a leader has lost since.
+// latestLedger returns the ledger in the messages that is completed last; nil if there is none. A ledger that covers
+// messages after itself is ignored: its writer had read messages that an unclean leader election has lost.
 func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
 	type written struct {
 		wire.Message
@@ -133,7 +134,7 @@ func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b written) int { return cmp.Compare(a.before, b.before) })
-	for _, w := range slices.Backward(all) { // of many only the latest is decoded whole
+	for _, w := range slices.Backward(all) { // only the latest is decoded
 		if l, err := codec.DecodeJSON[schemas.Ledger](c.Codec, w.Message); err == nil && l.Before <= w.offset {
 			return l
 		}
@@ -141,7 +142,7 @@ func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
 	return nil
 }
 
-// restore makes l what a ledger on the topic says, and adds the messages that come after what that covers and before an offset.
+// restore sets l to the state of a ledger on the topic, and applies the messages after it and before an offset.
 func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, before int64) error {
 	for i := range s.Sources {
 		l.addSeal(&s.Sources[i])
@@ -156,7 +157,7 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	l.versions, l.highest, l.completeTo, l.pinned, l.swept, l.versionsSwept = s.Versions, s.Highest, s.Highest, s.Pinned, s.Swept,
 		s.VersionsSwept
 	for _, place := range s.Unfinished {
-		// If the plan was written twice, compaction keeps the second copy, wherever it is.
+		// If the plan was written twice, compaction keeps the second copy, at any offset.
 		for _, to := range []int64{place.To, math.MaxInt64} {
 			if l.index(place.Run) >= 0 {
 				break
@@ -180,7 +181,7 @@ func (c *Client) restore(ctx context.Context, l *Ledger, s *schemas.Ledger, befo
 	})
 }
 
-// readPlan adds the plan of a run, in a range of offsets.
+// readPlan applies the plan of a run from a range of offsets.
 func (c *Client) readPlan(ctx context.Context, l *Ledger, run string, from, to int64) error {
 	return c.Remaining(ctx, c.Topics.Plans, 0, from, to, func(m Message) error {
 		if m.Kind() == schemas.KindPlan && m.Run() == run {
@@ -190,7 +191,7 @@ func (c *Client) readPlan(ctx context.Context, l *Ledger, run string, from, to i
 	})
 }
 
-// ReadHistory returns a ledger that also knows all plans and ends of the past that the plans topic still has.
+// ReadHistory returns a ledger that also has all past plans and ends that are still on the plans topic.
 func (c *Client) ReadHistory(ctx context.Context) (*Ledger, error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
@@ -204,7 +205,7 @@ func (c *Client) ReadHistory(ctx context.Context) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read plans: %w", err)
 	}
-	for _, p := range past.plans { // plans of the past without an end are left out: their ends were removed
+	for _, p := range past.plans { // past plans without an end are omitted: their ends were removed
 		if end := past.ends[p.place.Run]; end != nil && l.index(p.place.Run) < 0 {
 			l.plans = append(l.plans, p)
 			l.ends[p.place.Run] = end
@@ -213,11 +214,11 @@ func (c *Client) ReadHistory(ctx context.Context) (*Ledger, error) {
 	return l, nil
 }
 
-// GoesOn reports whether it is a run's turn: it was submitted, no run before it goes on, it has not ended, and it begins to read where
-// its plan says. A role that has waited for long without a message asks: after an unclean election of a leader, the
-// message that it waits for may have an offset that it has read already, or the run's plan may be gone, or the end of
-// the run before it, which has said where this one begins. Roles of which one works on another run, or reads from
-// another place, would wait for each other for ever.
+// GoesOn reports whether a run is current: it was submitted, no earlier run is unfinished, it has not ended, and it starts
+// to read at the offsets in its plan. A role calls GoesOn when it has waited long for a message: after an unclean leader
+// election, the expected message may have an offset that was already read, or the run's plan may be lost, or the end of
+// the previous run, which determines where this one starts. Roles that disagree about the run or its start would wait for
+// each other forever.
 func (c *Client) GoesOn(ctx context.Context, run string, since schemas.Since) (bool, error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {

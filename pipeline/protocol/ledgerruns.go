@@ -13,14 +13,14 @@ import (
 
 // submitted is a plan on the topic.
 type submitted struct {
-	*schemas.Plan               // from when it began; once it has ended, as it is on the topic
+	*schemas.Plan               // with its start offsets; once it has ended, as it is on the topic
 	written       *schemas.Plan // as it is on the topic
 	place         schemas.Place
 }
 
-func (l *Ledger) takePlan(m Message) error {
+func (l *Ledger) applyPlan(m Message) error {
 	if !m.IsChunk() {
-		return nil // of a release that wrote each plan as one message: its runs are not continued
+		return nil // an earlier release wrote each plan as one message: its runs are not continued
 	}
 	from, begun := l.first[m.Digest()]
 	if !begun {
@@ -45,18 +45,18 @@ func (l *Ledger) takePlan(m Message) error {
 			l.ends[run] = end
 		}
 		if plan.Chain != nil {
-			l.takeChained(run, plan.Chain)
+			l.applyChained(run, plan.Chain)
 		}
 	}
 	return nil
 }
 
-// takeChained decides whether a run of a chain counts. Of the plans with the same parent and attempt it is the first by offset: the others
-// have ended for every reader of the topic, before anybody begins them. A runner that sees one writes its end, as compaction may put a
-// second copy of the first plan behind it.
-func (l *Ledger) takeChained(run string, chain *schemas.Chain) {
+// applyChained decides whether a run of a chain counts. Of the plans with the same parent and attempt, only the first by
+// offset counts: all readers of the topic treat the others as ended before they start. A runner that finds one writes its
+// end, since compaction may put a second copy of the first plan behind it.
+func (l *Ledger) applyChained(run string, chain *schemas.Chain) {
 	if last := l.chained; last != nil && last.Run != run && !last.Before(chain) {
-		if l.ends[run] == nil { // else compaction has left a copy of its plan behind its end
+		if l.ends[run] == nil { // otherwise compaction has left a copy of its plan behind its end
 			reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number,
 				last.Attempt)
 			l.ends[run], l.overtaken[run] = &schemas.End{Run: run, State: schemas.Cancelled, Reason: reason}, true
@@ -69,7 +69,7 @@ func (l *Ledger) takeChained(run string, chain *schemas.Chain) {
 	}
 }
 
-func (l *Ledger) takeEnd(end *schemas.End) {
+func (l *Ledger) applyEnd(end *schemas.End) {
 	if end.Source != "" {
 		id, _, _ := strings.Cut(end.Source, "/")
 		l.seals[id] = without(l.seals[id], end.Source)
@@ -88,11 +88,11 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 	if at < 0 {
 		return
 	}
-	l.plans[at].Plan = l.plans[at].written // copies of a plan and its end may come before and after the end of a later run
+	l.plans[at].Plan = l.plans[at].written // copies of a plan and its end may surround the end of a later run
 	if known != nil {
 		return
 	}
-	// The runs after it have not begun. Their records come after what is on the topics now.
+	// The later runs have not started. Their records come after the current ends of the topics.
 	for i := at + 1; i < len(l.plans); i++ {
 		if l.ends[l.plans[i].place.Run] != nil {
 			continue
@@ -100,20 +100,20 @@ func (l *Ledger) takeEnd(end *schemas.End) {
 		since := end.Since
 		since.Plans = l.plans[i].Since.Plans
 		l.setSince(i, since)
-		if l.uncertain[end.Run] { // which may have ended before: then this end says nothing
+		if l.uncertain[end.Run] { // the run may have ended before: then this end has no effect
 			l.uncertain[l.plans[i].place.Run] = true
 		}
 	}
 }
 
-// setSince says where the run of a plan begins to read.
+// setSince sets where the run of a plan starts to read.
 func (l *Ledger) setSince(i int, since schemas.Since) {
 	plan := *l.plans[i].Plan
 	plan.Since = since
 	l.plans[i].Plan = &plan
 }
 
-// unlessTaken returns an end, or, if another run has made the version of its number, removed since or not, a cancellation in its place.
+// unlessTaken returns the end, or a cancellation if its version number belongs to another run, even of a removed version.
 func (l *Ledger) unlessTaken(end *schemas.End) *schemas.End {
 	if end.Version == nil {
 		return end
@@ -131,14 +131,14 @@ func (l *Ledger) unlessTaken(end *schemas.End) *schemas.End {
 }
 
 // outranks reports whether an end in state a replaces an end in state b of the same run. Their order on the topic does not
-// matter, as compaction keeps the later copy of a message that was written twice. A version that exists stays, since somebody
-// may use it.
+// matter, since compaction keeps the later copy of a message that was written twice. An existing version stays, because it
+// may be in use.
 func outranks(a, b string) bool {
 	rank := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	return slices.Index(rank, a) > slices.Index(rank, b)
 }
 
-// EndOf returns the end in a message; nil if the message is of another kind, or damaged.
+// EndOf decodes the end in a message; nil if the message has another kind or is damaged.
 func EndOf(m wire.Message) *schemas.End {
 	if m.Kind() != schemas.KindEnd {
 		return nil
@@ -150,7 +150,7 @@ func EndOf(m wire.Message) *schemas.End {
 	return end
 }
 
-// Ends reports whether a message ends a run.
+// Ends reports whether a message is the end of a run.
 func Ends(m wire.Message, run string) bool {
 	return m.Run() == run && EndOf(m) != nil
 }
@@ -160,7 +160,7 @@ func (l *Ledger) index(run string) int {
 	return slices.IndexFunc(l.plans, func(p submitted) bool { return p.place.Run == run })
 }
 
-// Plan returns the plan of a run, given the run's id; nil if there is none.
+// Plan returns the plan of a run, by run id; nil if there is none.
 func (l *Ledger) Plan(run string) *schemas.Plan {
 	if i := l.index(run); i >= 0 {
 		return l.plans[i].Plan
@@ -171,17 +171,17 @@ func (l *Ledger) Plan(run string) *schemas.Plan {
 // GoesOn reports whether a run was submitted and has not ended.
 func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[run] == nil }
 
-// Uncertain reports whether a run that has no end here may have ended all the same: its plan was added, and is from a time that the
-// ledger knows only in summary. It may be the second copy of a plan, of a client that got no answer to the first.
-// [Client.ReadLedger] finds out.
+// Uncertain reports whether a run without an end in the ledger may have ended: its plan was added, and dates from a time
+// that the ledger only summarizes. It may be the second copy of a plan, by a client that got no response to the first.
+// [Client.ReadLedger] resolves this.
 func (l *Ledger) Uncertain(run string) bool { return l.uncertain[run] }
 
 // End returns the end of a run; nil while it is unfinished, or if it ended too long ago.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
 
-// Counting returns the end that counts of a run that may have several, given one of them, which may be from a time that the ledger knows
-// only in summary. A solver that had not read that the run was cancelled may have finished it, or another run may have made the version
-// of the same number.
+// Counting returns the effective end of a run that may have several, given one of them, which may date from a time that
+// the ledger only summarizes. A solver that had not read the cancellation may have finished the run, or another run may
+// have made the version with the same number.
 func (l *Ledger) Counting(end *schemas.End) *schemas.End {
 	end = l.unlessTaken(end)
 	if known := l.ends[end.Run]; known != nil && outranks(known.State, end.State) {
@@ -190,7 +190,7 @@ func (l *Ledger) Counting(end *schemas.End) *schemas.End {
 	return end
 }
 
-// Unfinished returns the ids and the plans of the runs without an end, in the order of their plans.
+// Unfinished returns the ids and plans of the runs without an end, in the order of their plans.
 func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 	return func(yield func(string, *schemas.Plan) bool) {
 		for _, p := range l.plans {
@@ -201,7 +201,7 @@ func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 	}
 }
 
-// Runs returns the runs whose plans the ledger knows, and their plans: those that it knows from the history only come last.
+// Runs returns the runs with known plans, and their plans. Those known only from the history come last.
 func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 	return func(yield func(string, *schemas.Plan) bool) {
 		for _, p := range l.plans {
@@ -212,11 +212,11 @@ func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 	}
 }
 
-// Chained returns the run of a chain whose plan counted last, ended or not; nil if there is none.
+// Chained returns the run of the last plan of a chain that counts, ended or not; nil if there is none.
 func (l *Ledger) Chained() *schemas.ChainedRun { return l.chained }
 
-// Overtaken returns how the runs of a chain end that do not count because others came before them, if their ends are not on the topic. The
-// caller writes them.
+// Overtaken returns the ends of the runs of a chain that do not count because others preceded them, if their ends are not
+// on the topic. The caller writes them.
 func (l *Ledger) Overtaken() (ends []*schemas.End) {
 	for _, p := range l.plans {
 		if l.overtaken[p.place.Run] {

@@ -8,12 +8,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// version returns the index in versions of a version, given its number, or where it would be.
+// version returns the index of a version by number, or where to insert it.
 func (l *Ledger) version(number int) (at int, there bool) {
 	return slices.BinarySearchFunc(l.versions, number, func(p schemas.Place, n int) int { return cmp.Compare(p.Version, n) })
 }
 
-// addVersion adds a version whose number is free, or that run's own.
+// addVersion adds a version whose number is free or belongs to the same run.
 func (l *Ledger) addVersion(place schemas.Place) {
 	at, there := l.version(place.Version)
 	l.highest = max(l.highest, place.Version)
@@ -22,15 +22,15 @@ func (l *Ledger) addVersion(place schemas.Place) {
 	}
 }
 
-// Versions returns the places of the versions that were not removed, by their numbers.
+// Versions returns the places of the versions that were not removed, by number.
 func (l *Ledger) Versions() []schemas.Place { return l.versions }
 
-// PassOver excludes a version from being the pinned, the offered or the latest one, because this reader found
-// a part of it gone or damaged. Other readers of the topic are not affected.
+// PassOver excludes a version from being the pinned, offered or latest one, because this reader found it incomplete or
+// damaged. Other readers of the topic are not affected.
 func (l *Ledger) PassOver(version schemas.Place) { l.passedOver[version.Run] = true }
 
 // Offered returns the place of the version with the highest number that is neither withheld nor passed over; nil if there
-// is none. Subscribers get it as the latest while none is pinned.
+// is none. It is the latest version for subscribers while none is pinned.
 func (l *Ledger) Offered() *schemas.Place {
 	for i := len(l.versions) - 1; i >= 0; i-- {
 		if !l.versions[i].Withheld && !l.passedOver[l.versions[i].Run] {
@@ -40,7 +40,7 @@ func (l *Ledger) Offered() *schemas.Place {
 	return nil
 }
 
-// Pinned returns the place of the pinned version; nil if none is. The pin of a removed version does not count.
+// Pinned returns the place of the pinned version; nil if there is none. The pin of a removed version has no effect.
 func (l *Ledger) Pinned() *schemas.Place {
 	if at := slices.IndexFunc(l.versions, func(p schemas.Place) bool { return p.Run == l.pinned }); at >= 0 && !l.passedOver[l.pinned] {
 		return &l.versions[at]
@@ -48,8 +48,7 @@ func (l *Ledger) Pinned() *schemas.Place {
 	return nil
 }
 
-// Latest returns the place of the version that subscribers get as [Latest]: the pinned version, or else the offered one; nil if
-// there is none.
+// Latest returns the place of [Latest] for subscribers: the pinned version, or else the offered one; nil if there is none.
 func (l *Ledger) Latest() *schemas.Place {
 	if p := l.Pinned(); p != nil {
 		return p
@@ -57,7 +56,7 @@ func (l *Ledger) Latest() *schemas.Place {
 	return l.Offered()
 }
 
-// ForSubscribers reports whether subscribers get a version as the latest, or would if none were pinned.
+// ForSubscribers reports whether a version is the latest for subscribers, or would be if none were pinned.
 func (l *Ledger) ForSubscribers(version schemas.Place) bool {
 	return slices.ContainsFunc([]*schemas.Place{l.Pinned(), l.Offered()}, func(p *schemas.Place) bool {
 		return p != nil &&
@@ -70,8 +69,8 @@ func (l *Ledger) GoneOnFrom(version schemas.Place) bool {
 	return l.chained != nil && (version.Run == l.chained.Run || version.Run == l.chained.Parent)
 }
 
-// NamedBy returns the id of an unfinished run whose plan names a version: it starts from it, has it as its parent, or is compared with it
-// by its gate. It returns "" if there is none.
+// NamedBy returns the id of an unfinished run that refers to a version: as its start, as its parent, or as the baseline of
+// its gate. It returns "" if there is none.
 func (l *Ledger) NamedBy(version schemas.Place) string {
 	for run, plan := range l.Unfinished() {
 		named := []*schemas.Warm{plan.Warm}
@@ -88,7 +87,7 @@ func (l *Ledger) NamedBy(version schemas.Place) string {
 	return ""
 }
 
-// Find returns the place of a version, given its number, its run, or [Latest]. The error is a *[NoVersionError].
+// Find returns the place of a version by number, run, or [Latest]. The error is a *[NoVersionError].
 func (l *Ledger) Find(want string) (schemas.Place, error) {
 	if want == Latest {
 		if p := l.Latest(); p != nil {

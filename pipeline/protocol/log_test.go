@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// memoryLog is a Log of one partition a topic, in memory. It can't be followed.
+// memoryLog is a Log in memory with one partition per topic. It can't be followed.
 type memoryLog map[string][]wire.Message
 
 func (l memoryLog) Append(_ context.Context, topic string, _ int, messages ...wire.Message) (int64, error) {
@@ -30,7 +30,7 @@ func (l memoryLog) Append(_ context.Context, topic string, _ int, messages ...wi
 
 func (l memoryLog) Scatter(ctx context.Context, topic string, partition int, messages ...wire.Message) (offsets []int64, err error) {
 	offsets = make([]int64, len(messages))
-	for i := len(messages) - 1; i >= 0 && err == nil; i-- { // the last first
+	for i := len(messages) - 1; i >= 0 && err == nil; i-- { // in reverse order
 		offsets[i], err = l.Append(ctx, topic, partition, messages[i])
 	}
 	return offsets, err
@@ -91,7 +91,7 @@ func testPlan(seed uint64) *schemas.Plan {
 	}
 }
 
-// testRun makes the records of a run, each with the record before it as its parent.
+// testRun creates the records of a run, each with the previous one as its parent.
 type testRun struct {
 	plan   *schemas.Plan
 	run    string
@@ -136,7 +136,7 @@ func (r *testRun) weights(stage, visit int, v float32, final bool) *wire.Record[
 	return r.next(w.Record())
 }
 
-// all returns the records of the whole run: two visits a stage.
+// all returns the records of the whole run: two visits per stage.
 func (r *testRun) all() []*wire.Record[float32] {
 	return []*wire.Record[float32]{
 		r.survey(), r.weights(0, 1, 1, false), r.weights(0, 2, 2, true), r.weights(1, 1, 3, false), r.weights(1, 2, 4, true),
@@ -153,7 +153,7 @@ func messages(t testing.TB, codec codec.Codec, r *wire.Record[float32]) []wire.M
 	return list
 }
 
-// add has a chain take all messages of a record, and reports whether the last made it grow.
+// add adds all messages of a record to a chain, and reports whether the last one extended it.
 func add(t testing.TB, c *Chain, r *wire.Record[float32]) (grown bool) {
 	t.Helper()
 	for _, m := range messages(t, c.codec, r) {
@@ -165,7 +165,7 @@ func add(t testing.TB, c *Chain, r *wire.Record[float32]) (grown bool) {
 	return grown
 }
 
-// notices is a recorder that keeps what it notices.
+// notices is a recorder that keeps notices.
 type notices []string
 
 func (n *notices) Record(e event.Event) {
@@ -174,7 +174,7 @@ func (n *notices) Record(e event.Event) {
 	}
 }
 
-// Between passes on messages with their offsets, in order, and an error of the caller's ends it.
+// Between passes on messages with their offsets, in order, and stops at an error of the callback.
 func TestBetween(t *testing.T) {
 	client := newTestClient()
 	for _, key := range []string{"a", "b", "c", "d"} {

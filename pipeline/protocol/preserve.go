@@ -8,9 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Preserve writes the accepted records of an unfinished run to the weights topic again if they are older than age, so
-// that retention does not delete what somebody needs who takes the run up. A reader of a chain ignores copies, wherever
-// they stand.
+// Preserve writes the accepted records of an unfinished run again if they are older than age, so that retention does not
+// delete records that another process needs to continue the run. Readers of a chain ignore duplicates, at any offset.
 func (c *Client) Preserve(ctx context.Context, chain *Chain, age time.Duration) error {
 	if err := c.preserve(ctx, chain, age); err != nil {
 		return fmt.Errorf("write the weights of run %s again before they expire: %w", chain.Run, err)

@@ -14,12 +14,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Prune writes tombstones for all versions but the newest keep, and for messages of the plans topic that no longer count and are older
-// than a day. Where the client is alone, they need not be old. Whatever keep is, it keeps the version that is offered, the one that is
-// pinned, those that a chain may go on from, those that unfinished runs name, and the plans from which the versions of a chain can be
-// made again. If it is interrupted, the next Prune does the rest.
+// Prune writes tombstones for all versions except the newest keep, and for messages of the plans topic that no longer
+// count and are older than a day, or of any age if the client is alone. It always keeps the offered and the pinned
+// version, versions from which a chain may continue, versions that unfinished runs refer to, and the plans needed to
+// reproduce the versions of a chain. After an interruption, the next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
-	old, err := c.oldPlans(ctx) // before the ledger is read: it then has every copy of a plan whose end is old
+	old, err := c.oldPlans(ctx) // before the ledger is read, so that the ledger has every copy of a plan whose end is old
 	if err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	return nil
 }
 
-// plansFrom returns an offset of the plans topic from which all plans stay, however old they are, so that versions of chains can be made
-// again. The oldest version needs the most.
+// plansFrom returns the offset of the plans topic from which plans of any age are kept to reproduce versions of chains.
+// The oldest version determines it.
 func (c *Client) plansFrom(ctx context.Context, versions []schemas.Place) (int64, error) {
 	for _, place := range versions {
 		v, err := c.manifest(ctx, place)
 		if errors.As(err, new(*GoneError)) {
-			continue // another process removes it
+			continue // another process is removing it
 		}
 		if err != nil {
 			return 0, err
@@ -69,9 +69,9 @@ func (c *Client) plansFrom(ctx context.Context, versions []schemas.Place) (int64
 	return math.MaxInt64, nil
 }
 
-// RemoveVersion writes tombstones for the messages of a version, the manifest's first: a version counts for subscribers while its
-// manifest is there. Then it says on the plans topic that the version was removed. If it is interrupted, it can be repeated; until then the
-// copies of a second solver may be left, of which the version is incomplete.
+// RemoveVersion writes tombstones for the messages of a version, the manifest's first: a version is visible to subscribers
+// while its manifest exists. Then it records the removal on the plans topic. It can be repeated after an interruption.
+// Until then, copies by a second solver may be left, which form an incomplete version.
 func (c *Client) RemoveVersion(ctx context.Context, place schemas.Place) error {
 	if err := c.removeVersion(ctx, place); err != nil {
 		return fmt.Errorf("remove version %d: %w", place.Version, err)
@@ -95,8 +95,8 @@ func (c *Client) removeVersion(ctx context.Context, place schemas.Place) error {
 	return err
 }
 
-// tombstones returns tombstones for the messages of a run in a range of the versions topic, the manifest's first. whole reports
-// whether the topic has a message at each offset of the range.
+// tombstones returns tombstones for the messages of a run in a range of the versions topic, the manifest's first. whole
+// reports whether the topic has a message at each offset of the range.
 func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (tombstones []wire.Message, whole bool, err error) {
 	var manifest, others []wire.Message
 	messages, there := int64(0), map[string]bool{}
@@ -116,11 +116,11 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 	return append(manifest, others...), messages == to-from, err
 }
 
-// planAge is how long the plans topic says how a run ended.
+// planAge is the retention of run ends on the plans topic.
 const planAge = 24 * time.Hour
 
-// oldPlans returns an offset of the plans topic before which all messages are older than planAge. Where the client is alone, messages
-// of any age count as old.
+// oldPlans returns an offset of the plans topic before which all messages are older than planAge. If the client is alone,
+// it ignores the age.
 func (c *Client) oldPlans(ctx context.Context) (int64, error) {
 	if c.Alone {
 		return math.MaxInt64, nil
@@ -132,18 +132,18 @@ func (c *Client) oldPlans(ctx context.Context) (int64, error) {
 	return offsets[0], nil
 }
 
-// sweep writes tombstones for what does not count on the plans topic before an offset, which the latest ledger covers; and then another
-// ledger. So if it is interrupted, what it has not done is done later. Seals and removals of sources of which the examples topic has
-// nothing left go too, however old they are: no reader does anything else without them.
+// sweep writes tombstones for obsolete messages of the plans topic before an offset, which the latest ledger covers, and
+// then another ledger. If it is interrupted, a later sweep does the rest. Seals and removals of sources without messages
+// on the examples topic are also removed, at any age: they affect no reader.
 func (c *Client) sweep(ctx context.Context, l *Ledger, to int64) error {
 	var bounds []coverage.Span
-	if len(l.sources)+len(l.removedSeals) > 0 { // a pipeline that reads the examples of another has no seals
+	if len(l.sources)+len(l.removedSeals) > 0 { // a pipeline that reads another's examples has no seals
 		var err error
 		if bounds, err = c.Log.Spans(ctx, TopicsOf(c.Topics.Name).Examples); err != nil {
 			return err
 		}
 	}
-	gone := map[string]wire.Message{} // tombstones by their keys
+	gone := map[string]wire.Message{} // tombstones by key
 	expired := func(s *schemas.SourceSeal) bool {
 		if s.Held(bounds) != schemas.HeldNot {
 			return false
@@ -172,9 +172,9 @@ func (c *Client) sweep(ctx context.Context, l *Ledger, to int64) error {
 	return err
 }
 
-// sweepVersions writes tombstones for the messages on the versions topic that are of no version and older than planAge: of runs that
-// were cancelled after their versions were written, and of versions that were written again after they were removed. It goes on where
-// the ledger says that the last sweep ended.
+// sweepVersions writes tombstones for messages on the versions topic that belong to no version and are older than planAge:
+// of runs cancelled after their versions were written, and of versions written again after their removal. It continues
+// from the end of the last sweep, which is in the ledger.
 func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error {
 	old, err := c.Log.Before(ctx, c.Topics.Versions, planAge)
 	if err != nil {
@@ -188,12 +188,12 @@ func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error
 		unfinished[place.Run] = true
 	}
 	var tombstones []wire.Message
-	from, swept := min(state.VersionsSwept, old[0]), old[0] // the topic may be made anew
+	from, swept := min(state.VersionsSwept, old[0]), old[0] // the topic may have been recreated
 	err = c.Remaining(ctx, c.Topics.Versions, 0, from, swept, func(m Message) error {
 		switch {
 		case m.Offset >= swept || m.Value == nil || m.Run() == "" || counts[m.Run()]:
 		case unfinished[m.Run()]:
-			swept = m.Offset // the next sweep looks again
+			swept = m.Offset // the next sweep checks again
 		default:
 			tombstones = append(tombstones, m.Tombstone())
 		}
@@ -207,16 +207,16 @@ func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error
 	return err
 }
 
-// writeTombstones writes tombstones for the messages of the plans topic, from where the last sweep ended to what is swept, that do not
-// count by a ledger; and the tombstones gone, which are given by their keys. A plan without an end would run again: so its tombstone
-// comes before those of its ends, and the sweep ends at the end of a run whose plan comes once more after the latest ledger. Who begins
-// with that ledger looks for this end.
+// writeTombstones writes tombstones for the messages of the plans topic, from the end of the last sweep to state.Swept,
+// that a ledger does not need, and the given tombstones, by key. A plan without an end would run again. So its tombstone
+// precedes those of its ends, and the sweep stops at the end of a run whose plan has another copy after the latest ledger:
+// readers of that ledger look for this end.
 func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, l *Ledger, gone map[string]wire.Message) error {
 	again := map[string]bool{}
 	for _, p := range l.plans {
 		again[p.place.Run] = l.ends[p.place.Run] != nil && p.place.To > l.covered
 	}
-	counts := map[string]bool{schemas.PinKey: true} // a pin that comes after the ledger has this key too
+	counts := map[string]bool{schemas.PinKey: true} // a pin after the ledger has the same key
 	for _, place := range state.Unfinished {
 		counts[place.Run] = true
 	}
@@ -224,14 +224,14 @@ func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, l *
 		counts[state.Sources[i].Message().Key] = true
 	}
 	for i := range state.Removed {
-		counts[state.Removed[i].Message().Key] = true // the key of the removal too
+		counts[state.Removed[i].Message().Key] = true // including the key of the removal
 	}
 	var plans, others []wire.Message
 	err := c.Remaining(ctx, c.Topics.Plans, 0, l.swept, state.Swept, func(m Message) error {
 		switch {
 		case m.Offset >= state.Swept:
 		case m.Kind() == schemas.KindEnd && again[m.Run()]:
-			state.Swept = m.Offset // the next sweep looks again
+			state.Swept = m.Offset // the next sweep checks again
 		case m.Value == nil || counts[m.Key] || m.Kind() == schemas.KindPlan && counts[m.Run()]:
 		case m.Kind() == schemas.KindPlan:
 			plans = append(plans, m.Tombstone())
@@ -245,7 +245,7 @@ func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, l *
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(gone)) {
-		if !counts[key] { // another seal of the source may have the key, if the examples topic was made anew
+		if !counts[key] { // a later seal of the source may have the key, if the examples topic was recreated
 			others = append(others, gone[key])
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A ledger on the topic knows where a waiting run begins to read, which the end of the run before it says.
+// A ledger on the topic has the start of a waiting run, which is determined by the end of the previous run.
 func TestLedgerKnowsWhereRunsBegin(t *testing.T) {
 	client := newTestClient()
 	client.LedgerMessages = 1
@@ -35,7 +35,7 @@ func TestLedgerKnowsWhereRunsBegin(t *testing.T) {
 	}
 }
 
-// A ledger of messages that are lost, as it covers more than there was before it, does not count. Otherwise later plans never would.
+// A ledger that covers lost messages does not count. Otherwise later plans never would.
 func TestLedgerOfLostMessages(t *testing.T) {
 	client, plan := newTestClient(), testPlan(1)
 	ledger := &schemas.Ledger{Before: 7, Highest: 4}
@@ -46,7 +46,7 @@ func TestLedgerOfLostMessages(t *testing.T) {
 	}
 }
 
-// A plan of which a part is written makes no ledger: readers that begin with that ledger would never see the whole.
+// No ledger is written within a plan: readers of that ledger would never see the whole plan.
 func TestNoLedgerWithinAPlan(t *testing.T) {
 	client := newTestClient()
 	client.LedgerMessages = 1
@@ -65,7 +65,7 @@ func TestNoLedgerWithinAPlan(t *testing.T) {
 	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered != 0 {
 		t.Errorf("a ledger covers the messages before %d, %v", l.covered, err)
 	}
-	for range 8 { // the rest never comes
+	for range 8 { // the rest never arrives
 		write(t, client, (&schemas.Removal{Run: "x"}).Message())
 	}
 	if err := client.Prune(t.Context(), 1); err != nil {
@@ -76,7 +76,7 @@ func TestNoLedgerWithinAPlan(t *testing.T) {
 	}
 }
 
-// A seal and a removal stay for as long as the examples topic has something of their source, and not longer.
+// A seal and a removal are kept exactly as long as the examples topic has messages of their source.
 func TestSourcesGoWithTheirMessages(t *testing.T) {
 	client := newTestClient()
 	client.LedgerMessages = 1
@@ -125,8 +125,8 @@ func TestSourcesGoWithTheirMessages(t *testing.T) {
 	}
 }
 
-// Beside the newest versions those stay that subscribers get, or would without the pin, those that unfinished runs
-// name, and the newest of a chain, from which the next attempt goes on.
+// Besides the newest versions, Prune keeps the latest for subscribers, with and without the pin, those that unfinished
+// runs refer to, and the newest of a chain, from which the next attempt continues.
 func TestVersionsThatStay(t *testing.T) {
 	client := newTestClient()
 	for version := 1; version <= 9; version++ {
@@ -165,7 +165,7 @@ func TestVersionsThatStay(t *testing.T) {
 	prune(4, 6, 8, 9)
 }
 
-// A pin that comes while an earlier one is swept stays: both have the same key, so a tombstone of one would remove the other.
+// A pin written while an earlier one is swept stays: both have the same key, so a tombstone of one would remove the other.
 func TestPinWhileTheTopicIsSwept(t *testing.T) {
 	client := newTestClient()
 	client.LedgerMessages = 1
@@ -290,8 +290,8 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	}
 }
 
-// The end of a run stays while readers need it: its plan comes once more after the latest ledger, and the next ledger may never be
-// written. Later it goes.
+// The end of a run is kept while readers need it: its plan has another copy after the latest ledger, and the next ledger
+// may never be written. It is removed later.
 func TestEndOfAPlanThatComesAgain(t *testing.T) {
 	client, plan := newTestClient(), testPlan(1)
 	client.LedgerMessages = 1
@@ -308,7 +308,7 @@ func TestEndOfAPlanThatComesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Log = log
-	for i, m := range log[topic][:ledger.Before] { // compaction comes as far as that ledger
+	for i, m := range log[topic][:ledger.Before] { // compaction reaches that ledger
 		if removed(m.Key) {
 			log[topic][i] = wire.Message{}
 		}
@@ -329,7 +329,7 @@ func TestEndOfAPlanThatComesAgain(t *testing.T) {
 	}
 }
 
-// Whatever a Prune that is interrupted has not removed, later ones remove.
+// Later calls of Prune complete an interrupted one.
 func TestInterruptedPrune(t *testing.T) {
 	for fails := range 4 {
 		client := newTestClient()

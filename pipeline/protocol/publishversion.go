@@ -10,9 +10,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// PublishVersion writes a version to the versions topic: the records that its model needs, then the report, which it
-// calls for when they are there (nil: none), then the manifest. It returns where they are. The version counts once the
-// end of the run says so.
+// PublishVersion writes a version to the versions topic: the records of its model, then the report, which it calls
+// afterwards (nil: none), then the manifest. It returns their place. The version is visible once the end of the run names
+// it.
 func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*wire.Record[float32],
 	report func() *schemas.Report) (*schemas.Place, error) {
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
@@ -45,14 +45,14 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 	if place.Manifest, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
 		return nil, err
 	}
-	// Other writers may have written between the messages.
+	// Other writers may have written in between.
 	if _, place.To, err = c.Log.Bounds(ctx, c.Topics.Versions, 0); err != nil {
 		return nil, err
 	}
 	return place, nil
 }
 
-// Model returns the model of a chain with the survey's result and all final weights.
+// Model returns the model of a chain that has the survey's result and all final weights.
 func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 	weights := make([][]*schemas.Weights, len(c.Plan.Stages))
 	for t := range weights {
@@ -70,15 +70,15 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 			}
 			weights[t] = []*schemas.Weights{c.whole(t, fitted.W.Data)}
 		}
-		return c.earlier.Successor(manifest, c.Survey.Preparation, weights) // it may have more inputs
+		return c.earlier.Successor(manifest, c.Survey.Preparation, weights) // the run may have added inputs
 	} else if u != nil && c.earlier != nil {
 		return c.earlier.Next(manifest, weights)
 	}
 	return model.New(manifest, c.Survey.Preparation, weights)
 }
 
-// Records returns the records that a model needs of a chain that has all final weights: the survey's result, trees, and the weights that
-// end each stage, with those before them if the link is learnt.
+// Records returns the records of a complete chain that its model needs: the survey's result, trees, and the final weights
+// of each stage, with the earlier ones if the link is learnt.
 func (c *Chain) Records(m *model.Model) []*wire.Record[float32] {
 	records := []*wire.Record[float32]{c.Survey.Record()}
 	for t := range c.Plan.Stages {
@@ -101,8 +101,8 @@ func (c *Chain) Records(m *model.Model) []*wire.Record[float32] {
 	return records
 }
 
-// Block returns the weights that a version has of a stage, given its model, and their digest. Those of an update on sparse rows say the
-// weights of few columns: a version has them whole.
+// Block returns a stage's weights in a version, and their digest. The weights of an update on sparse rows cover few
+// columns; a version has them in full.
 func (c *Chain) Block(stage int, m *model.Model) (*schemas.Weights, wire.Digest) {
 	final, digest := c.Final(stage)
 	if u := c.Plan.Update(); u != nil && u.Sparse {
@@ -112,8 +112,8 @@ func (c *Chain) Block(stage int, m *model.Model) (*schemas.Weights, wire.Digest)
 	return final, digest
 }
 
-// whole returns the weights that end a stage of an update on sparse rows, with all of them: a record of its own, whose parent has those
-// that the update has changed.
+// whole returns the full final weights of a stage of an update on sparse rows. It is a record of its own, whose parent has
+// the weights that the update changed.
 func (c *Chain) whole(stage int, w []float32) *schemas.Weights {
 	final, digest := c.Final(stage)
 	all, k := *final, c.Prepared.Labels.Len()
@@ -130,7 +130,7 @@ func (c *Chain) Structure(stage int) wire.Digest {
 	return ""
 }
 
-// Trees returns the digest of the trees of a stage, whichever run has grown them; "" if it has none, or none yet.
+// Trees returns the digest of a stage's trees, whichever run has grown them; "" if it has none, or none yet.
 func (c *Chain) Trees(stage int) wire.Digest {
 	if w := c.structure(stage); w != nil {
 		return schemas.WeightsDigest(w.Tensors)

@@ -5,10 +5,10 @@ type Topics struct {
 	Name                                                                                 string // of the pipeline
 	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Forget, Quarantine string
 
-	Predictions string // that score makes, unless it is told another topic
+	Predictions string // written by score, unless another topic is configured
 }
 
-// TopicsOf returns the topics of the pipeline of that name.
+// TopicsOf returns the topics of the named pipeline.
 func TopicsOf(name string) Topics {
 	return Topics{
 		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
@@ -17,7 +17,7 @@ func TopicsOf(name string) Topics {
 	}
 }
 
-// The roles of processes, as their commands are named.
+// The roles of processes, named after their commands.
 const (
 	RoleIngest = "ingest"
 	RoleWork   = "work"
@@ -30,13 +30,13 @@ const (
 // Workers returns the consumer group of the pipeline's workers.
 func (t Topics) Workers() string { return t.Name + ".work" }
 
-// Ingesters returns the consumer group of the processes that ingest a topic for the pipeline.
+// Ingesters returns the consumer group of the processes that ingest a topic into the pipeline.
 func (t Topics) Ingesters() string { return t.Name + ".ingest" }
 
-// Scorers returns the consumer group of the processes that write predictions to a topic.
+// Scorers returns the consumer group of the processes that write predictions to the topic.
 func (t Topics) Scorers() string { return t.Predictions }
 
-// Servers returns the consumer group of the pipeline's servers, which share nothing: it is to see them.
+// Servers returns the consumer group of the pipeline's servers. They share no partitions: the group makes them visible.
 func (t Topics) Servers() string { return t.Name + ".serve" }
 
 // Runners returns the consumer group of the processes that retrain the pipeline.
@@ -45,6 +45,6 @@ func (t Topics) Runners() string { return t.Name + ".run" }
 // Solvers returns the consumer group of the pipeline's solvers.
 func (t Topics) Solvers() string { return t.Name + ".solve" }
 
-// StatisticsPartition returns the partition of the statistics topic for the statistics of a partition of the examples.
-// partitions is how many partitions the statistics topic has.
+// StatisticsPartition returns the partition of the statistics topic for an examples partition. partitions is the number of
+// partitions of the statistics topic.
 func StatisticsPartition(partition, partitions int) int { return partition % partitions }

@@ -15,16 +15,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// version is what was read of a version.
+// version collects the records of a version.
 type version struct {
 	*Client
 	place     schemas.Place
 	documents wire.Documents
 	collector wire.Collector[float32]
 	manifest  *schemas.Manifest                     // nil: not read yet
-	written   time.Time                             // the manifest
-	report    *schemas.Report                       // nil: not read yet, or an earlier release has made the version
-	records   map[wire.Digest]*wire.Record[float32] // by their digests
+	written   time.Time                             // timestamp of the manifest
+	report    *schemas.Report                       // nil: not read yet, or the version is from an earlier release
+	records   map[wire.Digest]*wire.Record[float32] // by digest
 }
 
 func (c *Client) newVersion(place schemas.Place) *version {
@@ -35,7 +35,7 @@ func (c *Client) newVersion(place schemas.Place) *version {
 func (v *version) read(ctx context.Context, from, to int64) error {
 	err := v.Remaining(ctx, v.Topics.Versions, 0, from, to, func(m Message) error {
 		if m.Run() == v.place.Run && m.Value != nil {
-			v.take(m)
+			v.apply(m)
 		}
 		return nil
 	})
@@ -45,8 +45,9 @@ func (v *version) read(ctx context.Context, from, to int64) error {
 	return nil
 }
 
-// readAll reads the version's messages wherever they are. A message that was written again, by another solver or by a client that got
-// no answer, may stand behind the place of the version, and compaction keeps the last copy. An error says that there is no manifest.
+// readAll reads the version's messages at any offset. If a message was written again, by a second solver or by a client
+// that got no response, compaction keeps the last copy, which may be behind the version's place. The error means that
+// there is no manifest.
 func (v *version) readAll(ctx context.Context) error {
 	if err := v.read(ctx, 0, math.MaxInt64); err != nil {
 		return err
@@ -57,12 +58,12 @@ func (v *version) readAll(ctx context.Context) error {
 	return nil
 }
 
-func (v *version) take(m Message) {
+func (v *version) apply(m Message) {
 	switch m.Kind() {
 	case schemas.KindManifest:
 	case schemas.KindReport:
 		if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok && v.report == nil {
-			v.report, _ = codec.DecodeJSON[schemas.Report](v.Codec, whole) // a damaged one is none
+			v.report, _ = codec.DecodeJSON[schemas.Report](v.Codec, whole) // a damaged report counts as none
 		}
 		return
 	default:
@@ -81,21 +82,21 @@ func (v *version) take(m Message) {
 // GoneError means that a part of a version is no longer on the versions topic.
 type GoneError struct {
 	Version int
-	What    string // the part, with its verb, as in "its manifest is"
+	What    string // missing part, with its verb: "its manifest is"
 	Topic   string
 }
 
-// Error returns what is gone.
+// Error includes the missing part.
 func (e *GoneError) Error() string {
 	return fmt.Sprintf("version %d: %s no longer on %s", e.Version, e.What, e.Topic)
 }
 
-// IsIncomplete reports whether an error of reading a version means that a part of it is gone or damaged.
+// IsIncomplete reports whether an error means that a version is incomplete or damaged.
 func IsIncomplete(err error) bool {
 	return errors.As(err, new(*GoneError)) || errors.Is(err, wire.ErrDamaged)
 }
 
-// gone returns the error that a part of the version is not on the topic.
+// gone returns the error for a missing part of the version.
 func (v *version) gone(what string) error {
 	return &GoneError{v.place.Version, what, v.Topics.Versions}
 }
@@ -109,7 +110,7 @@ func (v *version) survey() (*statistics.SurveyResult, error) {
 	return v.Codec.SurveyResult(prepare)
 }
 
-// model returns the version as a model, which shares what is the same with the one before it.
+// model returns the version as a model, which shares unchanged tensors with before.
 func (v *version) model(before *model.Model) (*model.Model, error) {
 	survey, err := v.survey()
 	if err != nil {
@@ -120,7 +121,7 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 		if v.records[block.Digest] == nil {
 			return nil, v.gone(fmt.Sprintf("the weights of stage %d are", t))
 		}
-		// A learnt link needs the records before the final one too. Each names the one before it as its parent.
+		// A learnt link also needs the records before the final one. The parent of each is the previous record.
 		for r := v.records[block.Digest]; r != nil && r.Kind == schemas.KindWeights && r.Stage == t; r = v.records[r.Parent] {
 			w, err := schemas.WeightsOf(r)
 			if err != nil {

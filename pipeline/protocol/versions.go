@@ -15,12 +15,12 @@ import (
 // Finished is a finished version.
 type Finished struct {
 	schemas.Manifest
-	Written time.Time // when the manifest was written, by the clock of who wrote it
-	Offered bool      // it is not withheld
+	Written time.Time // timestamp of the manifest, by its writer's clock
+	Offered bool      // not withheld
 	Pinned  bool
 }
 
-// Versions returns the finished versions by version number, the newest last.
+// Versions returns the finished versions by number, the newest last.
 func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) 
 	for _, place := range l.Versions() {
 		v, err := c.manifest(ctx, place)
 		if errors.As(err, new(*GoneError)) {
-			continue // it is being removed
+			continue // the version is being removed
 		}
 		if err != nil {
 			return nil, err
@@ -40,16 +40,16 @@ func (c *Client) Versions(ctx context.Context) (finished []Finished, err error) 
 	return finished, nil
 }
 
-// Latest is the name of the version that is pinned, or, if none is, of the offered version with the highest number.
+// Latest refers to the pinned version, or, if none is pinned, to the offered version with the highest number.
 const Latest = "latest"
 
 // NoVersionError means that a version does not exist.
 type NoVersionError struct {
 	Want string // a number, a run, or [Latest]
-	Have int    // how many versions there are
+	Have int    // number of versions
 }
 
-// Error returns the version that was asked for, and how many there are.
+// Error includes the requested version and the number of versions.
 func (e *NoVersionError) Error() string {
 	switch {
 	case e.Have == 0:
@@ -60,14 +60,14 @@ func (e *NoVersionError) Error() string {
 	return fmt.Sprintf("version %q: the pipeline has %d versions, but not this one", e.Want, e.Have)
 }
 
-// whole calls with for where a version is, given its number, its run, or [Latest]. With [Latest] it passes over
-// versions that with finds to be incomplete: the newest that is whole counts. The error may be a *[NoVersionError].
+// whole calls with for the place of a version, by number, run, or [Latest]. For [Latest], it skips versions that with
+// finds incomplete: the newest complete version counts. The error may be a *[NoVersionError].
 func (c *Client) whole(ctx context.Context, want string, with func(schemas.Place) error) error {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
 		return err
 	}
-	var incomplete error // of the first that is passed over
+	var incomplete error // error of the first incomplete version
 	for {
 		place, err := l.Find(want)
 		if err != nil {
@@ -81,8 +81,8 @@ func (c *Client) whole(ctx context.Context, want string, with func(schemas.Place
 	}
 }
 
-// Version returns the manifest of a version, given its number, its run, or [Latest]. The error may be a
-// *[NoVersionError] or a *[GoneError].
+// Version returns the manifest of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a
+// *[GoneError].
 func (c *Client) Version(ctx context.Context, want string) (m *schemas.Manifest, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
 		v, err := c.manifest(ctx, place)
@@ -94,7 +94,7 @@ func (c *Client) Version(ctx context.Context, want string) (m *schemas.Manifest,
 	return m, err
 }
 
-// Model reads a version as a model, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
+// Model reads a version as a model, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
 func (c *Client) Model(ctx context.Context, want string) (m *model.Model, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
 		m, _, err = c.ModelAt(ctx, place, nil)
@@ -103,8 +103,8 @@ func (c *Client) Model(ctx context.Context, want string) (m *model.Model, err er
 	return m, err
 }
 
-// ModelAt reads the version at a place as a model, and when it was written. before is a model that it shares what is
-// the same with; nil: none. The error may be a *[GoneError].
+// ModelAt reads the version at a place as a model, with its timestamp. The model shares unchanged tensors with before;
+// nil: none. The error may be a *[GoneError].
 func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model.Model) (m *model.Model, written time.Time, err error) {
 	v := c.newVersion(place)
 	if err := v.read(ctx, place.From, place.To); err != nil {
@@ -122,7 +122,7 @@ func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model
 	return m, v.written, err
 }
 
-// Survey returns the survey's result of a version, given its number, its run, or [Latest]. The error may be a *[NoVersionError] or a
+// Survey returns the survey's result of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a
 // *[GoneError].
 func (c *Client) Survey(ctx context.Context, want string) (survey *statistics.SurveyResult, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
@@ -135,8 +135,8 @@ func (c *Client) Survey(ctx context.Context, want string) (survey *statistics.Su
 	return survey, err
 }
 
-// Report returns the report of a version, given its number, its run, or [Latest]: nil if the version has none, as it was made by an earlier
-// release. The error may be a *[NoVersionError] or a *[GoneError].
+// Report returns the report of a version, by number, run, or [Latest]: nil for a version of an earlier release without
+// report. The error may be a *[NoVersionError] or a *[GoneError].
 func (c *Client) Report(ctx context.Context, want string) (report *schemas.Report, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
 		v, err := c.readUntil(ctx, place, func(v *version) bool { return v.report != nil })
@@ -148,7 +148,7 @@ func (c *Client) Report(ctx context.Context, want string) (report *schemas.Repor
 	return report, err
 }
 
-// readUntil reads the version at a place. If that does not have what is wanted of it, it reads the whole topic.
+// readUntil reads the version at a place. If has is not satisfied by that, it reads the whole topic.
 func (c *Client) readUntil(ctx context.Context, place schemas.Place, has func(*version) bool) (*version, error) {
 	v := c.newVersion(place)
 	if err := v.read(ctx, place.From, place.To); err != nil {
@@ -162,18 +162,18 @@ func (c *Client) readUntil(ctx context.Context, place schemas.Place, has func(*v
 	return v, nil
 }
 
-// maxReportChunks bounds the messages that are read of a report. One with the largest confusion matrix takes five.
+// maxReportChunks limits the messages read for a report. A report with the largest confusion matrix takes five.
 const maxReportChunks = 16
 
-// Described returns the manifest of the version at a place, and its report, which is nil if an earlier release has made
-// the version. It reads no weights. The error may be a *[GoneError].
+// Described returns the manifest and the report of the version at a place. The report is nil if an earlier release has
+// made the version. It reads no weights. The error may be a *[GoneError].
 func (c *Client) Described(ctx context.Context, place schemas.Place) (f Finished, report *schemas.Report, err error) {
 	v := c.newVersion(place)
-	// The report was written just before the manifest, mostly as one message. Single messages are cheap to read.
+	// The report was written just before the manifest, usually as one message. Single messages are cheap to read.
 	chunks := int64(0)
 	err = c.Remaining(ctx, c.Topics.Versions, 0, place.Manifest-1, place.Manifest, func(m Message) error {
 		if m.Run() == place.Run && m.Kind() == schemas.KindReport {
-			v.take(m)
+			v.apply(m)
 			chunks = min(int64(m.Chunk()), maxReportChunks)
 		}
 		return nil
@@ -197,14 +197,14 @@ func (c *Client) Described(ctx context.Context, place schemas.Place) (f Finished
 	return Finished{Manifest: *v.manifest, Written: v.written, Offered: !place.Withheld}, v.report, nil
 }
 
-// Remember keeps the model of the newest version of a chain in memory, for the run that goes on from it.
+// Remember caches the model of a chain's newest version, for the run that continues from it.
 func (c *Client) Remember(m *model.Model) {
 	if c.newest != nil {
 		c.newest.Store(m)
 	}
 }
 
-// ModelOf returns the version that a plan names, from memory if it is the newest of a chain.
+// ModelOf returns the version that a plan starts from, from memory if it is the newest of a chain.
 func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model, error) {
 	var m *model.Model
 	if c.newest != nil {

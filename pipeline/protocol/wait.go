@@ -2,12 +2,12 @@ package protocol
 
 import "time"
 
-// A role that waits for another looks again and again whether the log has lost what it has written, or has something
-// that it has not read: first after MinPatience, then after twice as long each time, up to MaxPatience.
+// A role that waits for another one periodically checks whether the log has lost its own records, or has unread ones:
+// first after MinPatience, then with the interval doubled each time, up to MaxPatience.
 const (
 	MinPatience = 30 * time.Second
 	MaxPatience = 5 * time.Minute
 )
 
-// Patience returns the next wait after a wait without a message.
+// Patience returns the wait that follows a wait without a message.
 func Patience(wait time.Duration) time.Duration { return min(2*wait, MaxPatience) }

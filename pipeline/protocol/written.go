@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Written is a record on a topic: where its messages are, and what is there.
+// Written is a record on a topic, with the offsets and contents of its messages.
 type Written struct {
 	wire.Identity
 	topic     string
@@ -23,22 +23,21 @@ type Written struct {
 type writtenMessage struct {
 	offset   int64
 	key      string
-	digest   wire.Digest // of the record
-	checksum uint32      // of the value
-	at       time.Time   // zero: not known
+	digest   wire.Digest // digest of the record
+	checksum uint32      // checksum of the value
+	at       time.Time   // timestamp; zero: unknown
 }
 
-// NewWritten returns a record of a partition of a topic without known messages.
+// NewWritten returns a record of a partition without known messages.
 func NewWritten(id wire.Identity, topic string, partition int) *Written {
 	return &Written{Identity: id, topic: topic, partition: partition}
 }
 
-// Add adds a message of the record that was read.
+// Add adds a message of the record after it is read.
 func (w *Written) Add(m Message) { w.messages = append(w.messages, writtenMessageOf(m)) }
 
-// Precedes reports whether one of the messages is before what a reader reads that begins at the given offsets, by
-// partition of the topic: after a partition was truncated, a record of a run may have an offset before those at which
-// the run begins.
+// Precedes reports whether a message of the record is before the start offsets of a reader, by partition of the topic:
+// after a partition was truncated, a record of a run may have a lower offset than the start of the run.
 func (w *Written) Precedes(begins []int64) bool {
 	return w.partition < len(begins) && slices.ContainsFunc(w.messages, func(m writtenMessage) bool { return m.offset < begins[w.partition] })
 }
@@ -47,7 +46,7 @@ func writtenMessageOf(m Message) writtenMessage {
 	return writtenMessage{m.Offset, m.Key, m.Digest(), crc32.Checksum(m.Value, crc32.MakeTable(crc32.Castagnoli)), m.Time}
 }
 
-// is reports whether a message that was read is the one that was written, or read before.
+// is reports whether a message is the one written, or read before, at its offset.
 func (w writtenMessage) is(m Message) bool {
 	there := writtenMessageOf(m)
 	if w.at.IsZero() {
@@ -69,9 +68,8 @@ func (c *Client) scatter(ctx context.Context, id wire.Identity, topic string, pa
 	return w, nil
 }
 
-// Holds reports whether a topic still has a record: each of its messages where it was written, with the same bytes.
-// Retention may have deleted them, or an unclean election of a leader, after which others may have written to their
-// offsets.
+// Holds reports whether a topic still has a record: each message at its offset, with the same bytes. Retention may have
+// deleted messages, or an unclean leader election may have lost them, after which other messages may have their offsets.
 func (c *Client) Holds(ctx context.Context, w *Written) (bool, error) {
 	messages := slices.Clone(w.messages)
 	slices.SortFunc(messages, func(a, b writtenMessage) int { return int(a.offset - b.offset) })

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A record that was written before the offsets at which a reader begins is not there for the reader, though the log has it.
+// A record written before the start offsets of a reader does not exist for the reader, although it is on the log.
 func TestRecordsBeforeAReaderBegins(t *testing.T) {
 	w := NewWritten(wire.Identity{Kind: statistics.KindVisit}, "statistics", 1)
 	w.Add(Message{Offset: 13})

@@ -16,38 +16,39 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Codec encodes and decodes the messages of the roles. A simulation decodes the same contents
-// millions of times: its codec does the work once for each content. A codec is safe for concurrent use.
+// Codec encodes and decodes the messages of the roles. The codec of a simulation, which decodes the same content millions
+// of times, caches the results. A codec is safe for concurrent use.
 type Codec interface {
-	// EncodeSingle returns the messages of a record in float32. Nobody may change its values afterwards: those who read
-	// the record may have them.
+	// EncodeSingle returns the messages of a record in float32. The values must not be modified afterwards: readers of the
+	// record may share them.
 	EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error)
 	// EncodeDouble returns the messages of a record in float64.
 	EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error)
-	// Give is EncodeDouble for a writer that uses the record's tensors no more. If it is awaited, the first who reads the
-	// record has them. They stay in memory until then, or until the writer gives another record of the partition.
+	// Give is EncodeDouble for a writer that gives up the record's tensors. If awaited, the first reader of the record gets
+	// them. They stay in memory until then, or until the writer gives another record of the partition.
 	Give(r *wire.Record[float64], awaited bool) ([]wire.Message, error)
-	// CollectSingle takes a message of a record in float32. It returns the record if this message completes it, or else nil. Other callers may
-	// get the same values, so nobody may change them.
+	// CollectSingle adds a message of a record in float32. It returns the record if the message completes it, and nil
+	// otherwise. The values are shared between callers and must not be modified.
 	CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error)
-	// CollectDouble is CollectSingle for float64. The caller may change the values of the record that it returns.
+	// CollectDouble is CollectSingle for float64. The caller may modify the values of the record.
 	CollectDouble(c *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error)
-	// EncodeResiduals returns the residuals messages of one examples message.
+	// EncodeResiduals returns the residuals messages of an examples message.
 	EncodeResiduals(id wire.Identity, attempt string, offset int64, f sink.Finished) ([]wire.Message, error)
-	// DecodeResiduals decodes a residuals message, whose rows must have this many classes.
+	// DecodeResiduals decodes a residuals message, whose rows must have the given number of classes.
 	DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error)
-	// DecodeExamples reads an examples message. The caller releases it.
+	// DecodeExamples decodes an examples message. The caller releases the batch.
 	DecodeExamples(value []byte) (*examples.Batch, error)
-	// SurveyResult returns what the record of a survey's result says. Nobody may change that.
+	// SurveyResult decodes the record of a survey's result. The result must not be modified.
 	SurveyResult(r *wire.Record[float32]) (*statistics.SurveyResult, error)
-	// Document takes a message of a document. It returns the whole if this message completes it: see [wire.Documents.Add].
+	// Document adds a message of a document. It returns the whole document if the message completes it: see
+	// [wire.Documents.Add].
 	Document(d *wire.Documents, m wire.Message) (whole wire.Message, ok bool, err error)
-	// Once returns what decode makes of a message that is JSON. Nobody may change that: others may have it too.
+	// Once decodes a JSON message, and caches the result. The result is shared and must not be modified.
 	Once(m wire.Message, decode func(wire.Message) (any, error)) (any, error)
 }
 
-// New returns the codec of the topics: Arrow, and JSON. Arrow allocates from mem; nil is Go's memory. Each message of a
-// record has about chunk bytes at most; 0 is as many as brokers take.
+// New returns the codec for Arrow and JSON messages. Arrow allocates from mem; nil means the Go heap. Each message of a
+// record has at most about chunk bytes; 0 means the brokers' limit.
 func New(mem memory.Allocator, chunk int) Codec {
 	if mem == nil {
 		mem = memory.DefaultAllocator
@@ -147,12 +148,12 @@ func (a arrowCodec) Once(m wire.Message, decode func(wire.Message) (any, error))
 	return value, err
 }
 
-// DecodeJSON is [schemas.DecodeJSON] by a codec. Nobody may change what it returns.
+// DecodeJSON is [schemas.DecodeJSON] through a codec. The result is shared and must not be modified.
 func DecodeJSON[T schemas.JSON](c Codec, m wire.Message) (*T, error) {
 	return once(c, m, schemas.DecodeJSON[T])
 }
 
-// once calls the codec's method of that name for a type.
+// once is the typed form of [Codec.Once].
 func once[T any](c Codec, m wire.Message, decode func(wire.Message) (*T, error)) (*T, error) {
 	value, err := c.Once(m, func(m wire.Message) (any, error) { return decode(m) })
 	if err != nil {
@@ -161,13 +162,13 @@ func once[T any](c Codec, m wire.Message, decode func(wire.Message) (*T, error))
 	return value.(*T), nil
 }
 
-// identified is a plan and the id of its run, which takes long to find.
+// identified is a plan with its run id, which is expensive to compute.
 type identified struct {
 	plan *schemas.Plan
 	run  string
 }
 
-// DecodePlan reads a plan that can be followed, and returns the id of its run with it. Nobody may change the plan.
+// DecodePlan decodes a valid plan, and returns it with its run id. The plan must not be modified.
 func DecodePlan(c Codec, m wire.Message) (p *schemas.Plan, run string, err error) {
 	decoded, err := once(c, m, func(m wire.Message) (*identified, error) {
 		p, err := schemas.DecodeJSON[schemas.Plan](m)
@@ -185,7 +186,7 @@ func DecodePlan(c Codec, m wire.Message) (p *schemas.Plan, run string, err error
 	return decoded.plan, decoded.run, nil
 }
 
-// DecodeManifest reads a manifest whose plan can be followed. Nobody may change it.
+// DecodeManifest decodes a manifest with a valid plan. The manifest must not be modified.
 func DecodeManifest(c Codec, m wire.Message) (*schemas.Manifest, error) {
 	return once(c, m, func(m wire.Message) (*schemas.Manifest, error) {
 		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
@@ -196,8 +197,8 @@ func DecodeManifest(c Codec, m wire.Message) (*schemas.Manifest, error) {
 	})
 }
 
-// CheckPlan returns an error for a plan that [DecodePlan] would not return: nobody would work on its run. Too many segments are a
-// *[schemas.SegmentsError].
+// CheckPlan returns an error for a plan that [DecodePlan] would reject, so that no role would process its run. The error
+// for too many segments is a *[schemas.SegmentsError].
 func CheckPlan(p *schemas.Plan) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -205,7 +206,7 @@ func CheckPlan(p *schemas.Plan) error {
 	return checkPlan(p)
 }
 
-// checkPlan returns an error if the plan can't have been submitted. Whoever follows a plan relies on its options.
+// checkPlan returns an error if a plan is invalid. The roles rely on its options.
 func checkPlan(p *schemas.Plan) error {
 	if err := model.CheckPlan(p); err != nil {
 		return err
@@ -218,7 +219,7 @@ func checkPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// EncodeRecord returns the messages of a record of either precision.
+// EncodeRecord returns the messages of a record in either precision.
 func EncodeRecord[T wire.Number](c Codec, r *wire.Record[T]) ([]wire.Message, error) {
 	switch r := any(r).(type) {
 	case *wire.Record[float32]:

@@ -7,30 +7,30 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// rememberedBytes bounds the JSON whose values a codec remembers: those that were asked for last, of up to twice as
-// many bytes. Decoded, JSON may take fifty times its length.
+// rememberedBytes limits the JSON whose decoded values a codec caches: the most recently used, of up to twice as many
+// bytes. Decoded JSON may take fifty times its length.
 const rememberedBytes = 512 << 10
 
-// rememberedMessage bounds what one message takes of these.
+// rememberedMessage is the largest message that is cached.
 const rememberedMessage = rememberedBytes / 8
 
-// remembered has what messages decoded to, by their keys. Roles read the ledger several times a run, and each time the
-// plans and the ends since it was written: of a chain of short updates, to decode them again took a fifth of the
-// processor time. The zero value is empty. It is safe for concurrent use.
+// remembered is a cache of decoded messages by key. Roles read the ledger several times a run, with the plans and ends
+// written after it: in a chain of short updates, decoding them each time took a fifth of the processor time. The zero
+// value is an empty cache. It is safe for concurrent use.
 type remembered struct {
 	mutex           sync.Mutex
 	latest, earlier map[string]decoded
-	bytes           int // of latest
+	bytes           int // total length of latest
 }
 
-// decoded is what a message decoded to.
+// decoded is a decoded message.
 type decoded struct {
 	kind    wire.Kind
 	content []byte
 	value   any
 }
 
-// find returns what a message of that kind, key and content decoded to, if it is remembered.
+// find returns the cached value of a message with the same kind, key and content.
 func (r *remembered) find(m wire.Message) (any, bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -43,8 +43,8 @@ func (r *remembered) find(m wire.Message) (any, bool) {
 	return nil, false
 }
 
-// remember adds what a message decoded to, unless it is too long. When there are too many, those are forgotten that
-// nobody has asked for since the last time.
+// remember caches the decoded value of a message, unless the message is too long. When the cache is full, it evicts the
+// values not used since the last eviction.
 func (r *remembered) remember(m wire.Message, value any) {
 	if len(m.Value) > rememberedMessage {
 		return

@@ -10,8 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A message is decoded again only if nobody has asked for it for long, if its content is another, or if it is too long
-// to keep what it decodes to.
+// A message is decoded again only after its eviction, if its content differs, or if it is too large for the cache.
 func TestCodecDecodesJSONOnce(t *testing.T) {
 	codec, calls := New(nil, 0), 0
 	once := func(m wire.Message) (again bool) {
@@ -46,7 +45,7 @@ func TestCodecDecodesJSONOnce(t *testing.T) {
 		t.Error("a message that is too long was remembered")
 	}
 	once(a)
-	for i := range 64 { // eight times as much as is kept
+	for i := range 64 { // eight times the capacity
 		if once(message(fmt.Sprint(i), strings.Repeat("x", rememberedMessage))); once(a) {
 			t.Fatalf("a message that is asked for again and again was forgotten after %d others", i)
 		}

@@ -11,49 +11,49 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// recent is the records that a process has written or read last. Where one process has the worker, the solver and those
-// who follow the run, each record is read by several, and after its writer. A record whose bytes are those of a record
-// that was written, or read, has its digest: to find that they are the same takes a tenth of the time of a SHA-256. The zero value has
-// no records. It is safe for concurrent use.
+// recent is a cache of the records that a process wrote or read last. If one process runs the worker, the solver and
+// observers of the run, each record is read several times, by its writer's process. A record with the same bytes as a
+// cached one has the same digest: the comparison takes a tenth of the time of a SHA-256. The zero value is an empty cache.
+// It is safe for concurrent use.
 //
-// Contents that are too large to be kept, as sums and weights of ten million columns, are the same if both have the digest that their
-// messages claim, and the same two hashes of 64 bits with random seeds.
+// Content too large to be cached, such as the sums and weights of ten million columns, is considered equal if both records
+// have the digest in their messages and the same two 64-bit hashes with random seeds.
 //
-// Messages do not carry what they decode to: those that come from a file or from brokers could not, although the process
-// may have written them, and a record has several messages. So this looks at contents, wherever messages come from.
-// Without it, a chain of 160 updates takes 8 % more processor time (20 % without [remembered]), and the training of three
-// stages of 1,024 features 3 % and 40 MB more.
+// The cache compares content, because messages can't carry their decoded values: a message that the process has written
+// comes back from a file or a broker, and a record has several messages. Without the cache, a chain of 160 updates takes 8
+// % more processor time (20 % without [remembered]), and the training of three stages of 1,024 features 3 % and 40 MB
+// more.
 type recent struct {
 	seeds   [2]maphash.Seed
 	seeded  sync.Once
 	mutex   sync.Mutex
-	records []*recentRecord // the oldest first
+	records []*recentRecord // oldest first
 	last    map[wire.Digest]*recentRecord
 	bytes   int
-	// the last in single precision, also if it is too large to be kept otherwise: several read each record of weights
+	// the last record in single precision, even if it is too large for the cache: weights are read several times
 	single *recentRecord
-	// by partition: what a writer has given and nobody has read yet, also if it is too large to be kept otherwise
+	// by partition: given records that nobody has read yet, even if too large for the cache
 	given map[int]*recentRecord
 }
 
-// recentRecord is a record whose digest was computed.
+// recentRecord is a record with a computed digest.
 type recentRecord struct {
 	identity wire.Identity
 	notes    []wire.Header
 	digest   wire.Digest
-	content  content               // of its messages
-	single   wire.Tensors[float32] // what they are, if the record is in single precision
-	given    wire.Tensors[float64] // what they are, for the first who reads them, if the writer has given them
+	content  content               // of the record's messages
+	single   wire.Tensors[float32] // decoded tensors of a record in single precision
+	given    wire.Tensors[float64] // the writer's tensors, for the first reader
 }
 
-// content is the values of messages, in their order, or what stands for them.
+// content is the values of messages, in order, or their hashes.
 type content struct {
 	bytes  int
-	values [][]byte  // of at most recentBytes
-	hashes [2]uint64 // of more
+	values [][]byte  // up to recentBytes
+	hashes [2]uint64 // of larger content
 }
 
-// is reports whether two contents are the same.
+// is reports whether two contents are equal.
 func (c *content) is(other *content) bool {
 	return c.bytes == other.bytes && c.hashes == other.hashes && slices.EqualFunc(c.values, other.values, bytes.Equal)
 }
@@ -72,7 +72,7 @@ func (r *recent) contentOf(values [][]byte) (c content) {
 		var h maphash.Hash
 		h.SetSeed(seed)
 		for _, value := range values {
-			maphash.WriteComparable(&h, len(value)) // so that contents don't differ only in where one value ends
+			maphash.WriteComparable(&h, len(value)) // so that the boundaries between values count
 			h.Write(value)
 		}
 		c.hashes[i] = h.Sum64()
@@ -80,11 +80,11 @@ func (r *recent) contentOf(values [][]byte) (c content) {
 	return c
 }
 
-// recentBytes is how many bytes of messages are kept. Sums and weights are read soon after they are written, and those
-// that are larger are not kept.
+// recentBytes is the capacity of the cache in bytes of messages. Sums and weights are read soon after they are written;
+// larger ones are not cached.
 const recentBytes = 32 << 20
 
-// add keeps a record.
+// add adds a record to the cache.
 func (r *recent) add(record *recentRecord) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -106,7 +106,7 @@ func (r *recent) add(record *recentRecord) {
 	}
 }
 
-// give keeps a record with the tensors that its writer has given, until it is read or the partition has another.
+// give caches a record with its writer's tensors, until it is read or the partition gets another one.
 func (r *recent) give(record *recentRecord) {
 	r.add(record)
 	r.mutex.Lock()
@@ -117,8 +117,8 @@ func (r *recent) give(record *recentRecord) {
 	r.given[record.identity.Partition] = record
 }
 
-// take returns the tensors of a record that its writer has given, once.
-func (r *recent) take(record *recentRecord) wire.Tensors[float64] {
+// consume returns the tensors given with a record, once.
+func (r *recent) consume(record *recentRecord) wire.Tensors[float64] {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.given[record.identity.Partition] == record {
@@ -129,7 +129,7 @@ func (r *recent) take(record *recentRecord) wire.Tensors[float64] {
 	return given
 }
 
-// find returns the record with that digest if its content is the given one; otherwise nil.
+// find returns the record with the digest if its content is equal to of; nil otherwise.
 func (r *recent) find(id wire.Identity, notes []wire.Header, digest wire.Digest, of content) *recentRecord {
 	r.mutex.Lock()
 	have := r.last[digest]
@@ -146,7 +146,7 @@ func (r *recent) find(id wire.Identity, notes []wire.Header, digest wire.Digest,
 	return have
 }
 
-// written returns a record that was encoded as messages.
+// written returns the cache entry of an encoded record.
 func written[T wire.Number](r *recent, record *wire.Record[T], messages []wire.Message) *recentRecord {
 	values := make([][]byte, len(messages))
 	for i, m := range messages {
@@ -161,14 +161,14 @@ func (r *recent) readDouble(c *wire.Chunks[float64], mem memory.Allocator) (*wir
 	if have == nil {
 		return c.Decode(mem)
 	}
-	tensors, err := r.take(have), error(nil)
+	tensors, err := r.consume(have), error(nil)
 	if tensors == nil {
 		tensors, err = wire.DecodeTensors[float64](c.Values, mem)
 	}
 	return &wire.Record[float64]{Identity: c.Identity, Notes: c.Notes, Tensors: tensors}, err
 }
 
-// readSingle decodes a record in single precision. Those who read it share the tensors of its writer, or of the first who has read it.
+// readSingle decodes a record in single precision. Its readers share the tensors of the writer or of the first reader.
 func (r *recent) readSingle(c *wire.Chunks[float32], mem memory.Allocator) (*wire.Record[float32], error) {
 	of := r.contentOf(c.Values)
 	have := r.find(c.Identity, c.Notes, c.Digest, of)

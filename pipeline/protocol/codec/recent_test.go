@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// What a process has written it reads as others read it, again and again. Other bytes under the same digest are damage, to it too.
+// A process reads its own records like any other, repeatedly. Other bytes with the same digest are detected as damage.
 func TestRecordsOfTheSameProcess(t *testing.T) {
 	id := wire.Identity{Kind: schemas.KindWeights, Run: "run", Visit: 1, Parent: "parent"}
 	notes := []wire.Header{{Key: "final", Value: "1"}}
@@ -27,7 +27,7 @@ func TestRecordsOfTheSameProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	double.Tensors[0].Data[0] = 7 // the writer uses its memory again
+	double.Tensors[0].Data[0] = 7 // the writer reuses its memory
 	for _, codec := range []Codec{writer, reader} {
 		for range 3 {
 			s, err := codec.CollectSingle(&wire.Collector[float32]{}, singles[0])
@@ -62,7 +62,7 @@ func TestRecordsOfTheSameProcess(t *testing.T) {
 	}
 }
 
-// What a writer gives is what the first reader of its process has, who may change it. Those after it have what the messages say.
+// The first reader in the writer's process gets the given tensors, and may modify them. Later readers decode the messages.
 func TestGivenTensorsAreReadOnce(t *testing.T) {
 	values := []float64{1, math.NaN(), 3}
 	record := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "run", Parent: "parent"},
@@ -84,7 +84,7 @@ func TestGivenTensorsAreReadOnce(t *testing.T) {
 	}
 }
 
-// A record that was given waits for its reader, however large it is, and for nobody once the partition has another.
+// A given record waits for its reader, whatever its size, until the partition gets another one.
 func TestGivenRecordsWait(t *testing.T) {
 	var r recent
 	given := func(partition int, digest wire.Digest) *recentRecord {
@@ -100,7 +100,7 @@ func TestGivenRecordsWait(t *testing.T) {
 	}
 	for _, want := range []*recentRecord{second, other} {
 		have := r.find(want.identity, nil, want.digest, want.content)
-		if have != want || r.take(have)[0].Name != string(want.digest) || r.take(have) != nil {
+		if have != want || r.consume(have)[0].Name != string(want.digest) || r.consume(have) != nil {
 			t.Errorf("%s: %v", want.digest, have)
 		}
 	}
@@ -109,7 +109,7 @@ func TestGivenRecordsWait(t *testing.T) {
 	}
 }
 
-// Weights that are too large to be kept with others are shared too, until other weights come.
+// Weights that are too large for the cache are also shared, until other weights arrive.
 func TestLargeWeightsAreShared(t *testing.T) {
 	codec, collect := New(nil, 0), func(c Codec, messages []wire.Message) (r *wire.Record[float32]) {
 		collector := &wire.Collector[float32]{}
@@ -140,7 +140,7 @@ func TestLargeWeightsAreShared(t *testing.T) {
 	}
 }
 
-// The memory of recent records is bounded, by those that come after them.
+// The memory of recent records is limited: later ones evict them.
 func TestRecentRecordsAreBounded(t *testing.T) {
 	var r recent
 	for i := range 10 {
@@ -149,7 +149,7 @@ func TestRecentRecordsAreBounded(t *testing.T) {
 			t.Fatalf("%d records of %d bytes", len(r.records), r.bytes)
 		}
 	}
-	r.add(&recentRecord{digest: "j", content: content{bytes: recentBytes / 3}}) // as the last
+	r.add(&recentRecord{digest: "j", content: content{bytes: recentBytes / 3}}) // the last one
 	r.add(&recentRecord{digest: "k", content: content{bytes: recentBytes / 3}})
 	if r.last["j"] != r.records[len(r.records)-2] || len(r.last) != 2 {
 		t.Errorf("%d digests of %d records", len(r.last), len(r.records))
@@ -160,7 +160,7 @@ func TestRecentRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A content is another if a byte of it is, or where a value ends, whether it is kept or not.
+// Contents differ in any byte, or in the boundary of values, whether they are cached or hashed.
 func TestContentsDiffer(t *testing.T) {
 	var r, other recent
 	large := func(change func([]byte) [][]byte) [][]byte { return change(make([]byte, recentBytes+1)) }

@@ -1,19 +1,20 @@
-// Package ownership says which partitions of a topic a role owns: a member of a consumer group some, a process that is alone all.
+// Package ownership tells a role which partitions of a topic it owns: the assignment of its consumer group, or all of
+// them.
 package ownership
 
 import "slices"
 
-// Owner lists the partitions of a topic that a role owns. Ownership only decides who starts work: a role finishes work that it
-// has begun, and duplicate work of two processes counts once.
+// Owner lists the partitions of a topic that a role owns. Ownership only decides which role starts work: a role finishes
+// the work that it has started, and duplicate work counts once.
 type Owner interface {
 	// Owned returns the partitions, ascending.
 	Owned() []int
-	// Changed receives a value when Owned or Err has changed; nil: they never do.
+	// Changed receives a value when Owned or Err has changed; nil: they never change.
 	Changed() <-chan struct{}
-	// Commit publishes, for monitoring tools, the offset before which the role is done with each of its partitions. Nothing reads it.
-	// It returns at once; done gets the result, from another goroutine, and may never be called.
+	// Commit publishes, for monitoring tools, the offset up to which each partition is processed. Nothing else reads it. It
+	// returns at once; done receives the result in another goroutine, and may never be called.
 	Commit(offsets map[int]int64, done func(error))
-	// Err returns the reason why the role will never own partitions again, or nil.
+	// Err returns the reason why the role will never own partitions again; nil: it may.
 	Err() error
 }
 
@@ -35,13 +36,14 @@ func (o SoleOwner) Owned() []int { return o }
 // Changed returns nil.
 func (o SoleOwner) Changed() <-chan struct{} { return nil }
 
-// Commit does nothing: there is no group.
+// Commit does nothing: there is no consumer group.
 func (o SoleOwner) Commit(map[int]int64, func(error)) {}
 
 // Err returns nil.
 func (o SoleOwner) Err() error { return nil }
 
-// MembershipError is the reason why a process can no longer be a member of its consumer group. It ends the process's role, and no run.
+// MembershipError is the reason why a process has lost its consumer group membership for good. It ends the role, but no
+// run.
 type MembershipError struct{ Err error }
 
 // Error returns the text of Err.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The partitions that a role owns, and what becomes of it when its membership ends.
+// Owned partitions, and the end of a role when its membership ends.
 func TestOwner(t *testing.T) {
 	if owned := NewSoleOwner(3).Owned(); !slices.Equal(owned, []int{0, 1, 2}) {
 		t.Errorf("%v", owned)

@@ -1,5 +1,5 @@
-// Package release removes from a pipeline's topics what no run needs any more: the state that runs of a chain went on from, and the
-// statistics and weights of runs that have ended.
+// Package release deletes records from a pipeline's topics that no run needs any more: the state of earlier runs of a
+// chain, and the statistics and weights of ended runs.
 package release
 
 import (
@@ -22,15 +22,15 @@ import (
 type stateRecords struct {
 	kind  wire.Kind
 	run   string
-	index int // of terms: the place of their increment among those that the run visited
+	index int // of terms: index of their increment in the run's window
 }
 
-// compare orders records, so that everybody removes them in the same order.
+// compare defines a fixed order of records, so that all processes delete them in the same order.
 func (r stateRecords) compare(other stateRecords) int {
 	return cmp.Or(strings.Compare(string(r.kind), string(other.kind)), strings.Compare(r.run, other.run), cmp.Compare(r.index, other.index))
 }
 
-// records returns what is read from the state topic by a run that goes on from the window, and where it is.
+// recordsOf returns the records on the state topic that a run reads to continue from a window, with their places.
 func recordsOf(w *stored.Window) map[stateRecords]schemas.StatePlace {
 	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
 	for _, at := range w.Bases {
@@ -43,15 +43,15 @@ func recordsOf(w *stored.Window) map[stateRecords]schemas.StatePlace {
 		at := w.Increments[i].Terms
 		all[stateRecords{statistics.KindTerms, at.Run, at.Index}] = at
 	}
-	delete(all, stateRecords{}) // of a chain without updates
+	delete(all, stateRecords{}) // from a chain without updates
 	return all
 }
 
-// State writes tombstones for what was read from the state topic by runs that go on from a window, and is not by
-// those that go on from the windows that are kept. It may be repeated.
+// State writes tombstones for the records on the state topic that runs need to continue from the window gone, but not from
+// any of the windows kept. It may be repeated.
 //
-// The keys of records follow from their place. To read them instead would take all of their values: 13 MB for three stages of 1,024
-// features and 10 classes. The key of a window has its digest, so its few kilobytes are read.
+// The keys of records are derived from their places. Reading them instead would transfer all values: 13 MB for three
+// stages of 1,024 features and 10 classes. The key of a window has its digest, so its few kilobytes are read.
 func State(ctx context.Context, c *protocol.Client, gone *stored.Window, kept ...*stored.Window) error {
 	records := recordsOf(gone)
 	for _, k := range kept {
@@ -83,8 +83,9 @@ func State(ctx context.Context, c *protocol.Client, gone *stored.Window, kept ..
 	return err
 }
 
-// tombstonesOf returns tombstones for the records of so many stages, which take so many messages as their place says. How many messages the
-// record of each stage takes is not known without reading them: there are tombstones for as many as it may be. Each takes at least one.
+// tombstonesOf returns tombstones for the records of the given number of stages at a place. The place has the total number
+// of messages but not that of each stage's record, so there are tombstones for the largest possible number. Each record
+// has at least one message.
 func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones []wire.Message) {
 	for t := range stages {
 		id := wire.Identity{Kind: r.kind, Run: r.run, Stage: t, Visit: r.index}
@@ -95,8 +96,8 @@ func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones
 	return tombstones
 }
 
-// OtherState writes tombstones for all that is on the state topic and is of no run that has written what a
-// window needs; for all, if the window is nil.
+// OtherState writes tombstones for everything on the state topic except the state of runs that a window refers to; for
+// everything if the window is nil.
 func OtherState(ctx context.Context, c *protocol.Client, kept *stored.Window) error {
 	runs := map[string]bool{}
 	if kept != nil {
@@ -121,8 +122,8 @@ func OtherState(ctx context.Context, c *protocol.Client, kept *stored.Window) er
 	return err
 }
 
-// Statistics deletes from the statistics and weights topics what comes before the runs of some plans, and before those whose Gram
-// matrices a window counts on.
+// Statistics deletes messages from the statistics and weights topics that precede the runs of the given plans, and the
+// runs whose Gram matrices a kept window refers to.
 func Statistics(ctx context.Context, c *protocol.Client, plans []*schemas.Plan, kept ...*stored.Window) error {
 	var since []*schemas.Since
 	for _, p := range plans {

@@ -1,8 +1,9 @@
-// Package stored reads what runs of a chain have left on the state topic.
+// Package stored reads the records of a chain's runs on the state topic.
 //
 //	place on the state topic ──▶ window, records of increments and snapshots
 //
-// The places are in manifests and in windows. What is no longer there, or was written again behind its place, is not an error.
+// The places come from manifests and windows. Records that are gone, or were written again behind their place, are not an
+// error.
 package stored
 
 import (
@@ -15,14 +16,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Window is a window of a chain, with all of its increments, and where it is on the state topic.
+// Window is a chain's window with all of its increments, and its place on the state topic.
 type Window struct {
 	*schemas.Window
 	At schemas.StatePlace
 }
 
-// ReadWindow reads the window of a run of a chain from its place on the state topic; nil if it is no longer there. known may be an earlier
-// window, or nil: if the window is a change of it, nothing else is read.
+// ReadWindow reads a window from its place on the state topic; nil if it is gone. known is an earlier window, or nil: if
+// the window is a change of it, ReadWindow reads nothing else.
 func ReadWindow(ctx context.Context, c *protocol.Client, place schemas.StatePlace, known *Window) (*Window, error) {
 	w, err := readWindow(ctx, c, place)
 	if err != nil || w == nil {
@@ -40,8 +41,8 @@ func ReadWindow(ctx context.Context, c *protocol.Client, place schemas.StatePlac
 	return &Window{w, place}, nil
 }
 
-// Ends returns, by partition, before which offset the runs of a chain have looked at all messages, as the window
-// at a place of the state topic says it; nil if it is no longer there.
+// Ends returns, by partition, the offset up to which the runs of a chain have processed messages, from the window at a
+// place of the state topic; nil if it is gone.
 func Ends(ctx context.Context, c *protocol.Client, place schemas.StatePlace) ([]int64, error) {
 	w, err := readWindow(ctx, c, place)
 	if err != nil || w == nil {
@@ -50,7 +51,7 @@ func Ends(ctx context.Context, c *protocol.Client, place schemas.StatePlace) ([]
 	return w.Ends, nil
 }
 
-// readWindow reads a window as it is stored.
+// readWindow reads a window without resolving changes.
 func readWindow(ctx context.Context, c *protocol.Client, place schemas.StatePlace) (w *schemas.Window, err error) {
 	documents := wire.Documents{}
 	err = read(ctx, c, place, schemas.KindWindow, func(m wire.Message) (bool, error) {
@@ -58,15 +59,15 @@ func readWindow(ctx context.Context, c *protocol.Client, place schemas.StatePlac
 		if err != nil || !ok {
 			return false, err
 		}
-		w, err = schemas.DecodeJSON[schemas.Window](whole) // the caller changes it
+		w, err = schemas.DecodeJSON[schemas.Window](whole) // not cached: the caller modifies it
 		return true, err
 	})
 	return w, err
 }
 
-// read calls with for the messages of a kind that are at a place of the state topic, until with returns true. If
-// it does not, read goes on behind the place: of a message that was written twice, by another solver or by a
-// client that got no answer, compaction keeps the last copy.
+// read calls with for the messages of a kind at a place of the state topic, until with returns true. If it does not, read
+// continues behind the place: of a message that was written twice, by a second solver or by a client that got no response,
+// compaction keeps the last copy.
 func read(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kind wire.Kind,
 	with func(wire.Message) (whole bool, err error)) error {
 	enough := errors.New("the caller has all")
@@ -92,8 +93,8 @@ func read(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kin
 	return err
 }
 
-// ReadRecords calls with for the records of a kind that are at a place of the state topic, or behind it, until with returns true. They
-// are of a run's stages, of which there are so many.
+// ReadRecords calls with for the records of a kind at a place of the state topic, or behind it, until with returns true.
+// stages is the number of stages of their run.
 func ReadRecords(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kind wire.Kind, stages int,
 	with func(*wire.Record[float64]) (whole bool, err error)) error {
 	collector := wire.Collector[float64]{}
