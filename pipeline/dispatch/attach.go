@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// RunError is the error of a run that ended without a version. State is schemas.Failed or schemas.Cancelled, or "ended" if it ended while
-// it was submitted. Reason may be empty.
+// RunError is the error of a run that ended without a version. State is schemas.Failed or schemas.Cancelled, or "ended" if
+// it ended during submission. Reason may be empty.
 type RunError struct{ Run, State, Reason string }
 
 func (e *RunError) Error() string {
@@ -33,8 +33,8 @@ func (e *UnknownRunError) Error() string {
 	return fmt.Sprintf("there is no run %s on %s", e.Run, e.Topic)
 }
 
-// Attach follows a run of other processes to its end, and returns its report and its model. The run may have ended
-// already. The error may be a *[RunError] or an *[UnknownRunError].
+// Attach follows a run of other processes to its end, and returns its report and its model. The run may already have
+// ended. The error may be a *[RunError] or an *[UnknownRunError].
 func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	l, err := p.ReadLedger(ctx)
 	if err == nil && l.Plan(id) == nil {
@@ -50,7 +50,7 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
 	if l.End(id) == nil {
 		chain := protocol.NewOutline(plan, p.Codec)
-		if _, err := chain.Read(ctx, p.Client); err != nil && !errors.As(err, new(*protocol.ExpiredError)) { // it is told as far as it is known
+		if _, err := chain.Read(ctx, p.Client); err != nil && !errors.As(err, new(*protocol.ExpiredError)) { // an expired chain is incomplete
 			return nil, nil, err
 		}
 		tellWaits(ctx, p, chain, l, 0, rec)
@@ -65,7 +65,8 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 	return report, m, err
 }
 
-// tellWaits records what a run that others work on waits for, and who they are. Nothing has come of the run for so long.
+// tellWaits records what a run of other processes waits for, and the group members, after no progress for the duration
+// quiet.
 func tellWaits(ctx context.Context, p *topics.Pipeline, chain *protocol.Chain, l *protocol.Ledger, quiet time.Duration,
 	rec event.Recorder) {
 	due, _ := chain.Due()
@@ -79,7 +80,8 @@ func tellWaits(ctx context.Context, p *topics.Pipeline, chain *protocol.Chain, l
 	rec.Record(waits)
 }
 
-// staff asks the brokers who works on the runs of the pipeline. Who may not know that can follow a run all the same.
+// staff asks the brokers for the members of the pipeline's groups. Without permission to describe groups, the run can
+// still be followed.
 func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
 	if s.Embedded, s.Unknown = p.Admin.IsEmbedded(ctx); s.Unknown != nil {
 		return s
@@ -96,7 +98,7 @@ func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *prot
 	return NewFollower(p, plan, l, rec).Follow(ctx, l)
 }
 
-// NewFollower returns a follower of a run, which records what happens in it until it has ended.
+// NewFollower returns a follower of a run, which records its progress until it has ended.
 func NewFollower(p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) *follower {
 	chain := protocol.NewOutline(plan, p.Codec)
 	return &follower{Pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, End: l.End(chain.Run)}
@@ -117,12 +119,12 @@ func (f *follower) Follow(ctx context.Context, l *protocol.Ledger) (*schemas.Rep
 	if f.End.State != schemas.Done {
 		return nil, &RunError{f.run, f.End.State, f.End.Reason}
 	}
-	if f.report == nil { // it precedes the end, but on another topic
+	if f.report == nil { // the report precedes the end, but on another topic
 		if err := f.readReport(ctx); err != nil {
 			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
 		}
 	}
-	if f.report == nil { // a chain has released it; the version has it too, while that stays
+	if f.report == nil { // a chain has deleted it; the version also has it, until it is removed
 		f.report, err = f.Client.Report(ctx, f.run)
 		if err != nil && !errors.As(err, new(*protocol.NoVersionError)) && !protocol.IsIncomplete(err) {
 			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
@@ -134,22 +136,22 @@ func (f *follower) Follow(ctx context.Context, l *protocol.Ledger) (*schemas.Rep
 	return f.report, nil
 }
 
-// follower reads the topics of a run without working on it. It ignores damaged messages.
+// follower reads the topics of a run without taking part in it. It ignores damaged messages.
 type follower struct {
 	*topics.Pipeline
 	plan    *schemas.Plan
-	run     string // the id
+	run     string // run id
 	rec     event.Recorder
 	chain   *protocol.Chain
 	reports wire.Documents  // chunks of the report
 	report  *schemas.Report // nil: not read yet
 	End     *schemas.End    // nil: not read yet
-	// Attached says that the roles of the run are in other processes only. Those of this process say themselves what they wait for.
+	// Attached means that all roles of the run are in other processes. The roles of this process report their own waits.
 	Attached bool
 }
 
-// untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report, which was
-// written before that on the weights topic.
+// untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report,
+// which precedes the end but is on the weights topic.
 func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
 	if err != nil {
@@ -157,7 +159,7 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 	}
 	subscription := f.Log.Subscribe(ctx, nil,
 		protocol.Position{Topic: f.Topics.Plans, Offset: watch, Compacted: true},
-		protocol.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be made anew
+		protocol.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be recreated
 	defer subscription.Close()
 	quiet := time.Duration(0)
 	for wait := protocol.MinPatience; f.End == nil || f.End.State == schemas.Done && f.report == nil; {
@@ -186,7 +188,7 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 		switch m := delivery.Message.Message; {
 		case m.Run() != f.run:
 		case delivery.Topic == f.Topics.Weights:
-			f.take(m)
+			f.apply(m)
 		case f.End == nil:
 			f.End = protocol.EndOf(m)
 		}
@@ -197,12 +199,13 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 // ReportGoneError means that the report of a finished run was deleted: by retention, or by a chain with newer versions.
 type ReportGoneError struct{ Run, Topic string }
 
-// Error returns where the report is no longer.
+// Error includes the topic.
 func (e *ReportGoneError) Error() string {
 	return fmt.Sprintf("run %s is done, but its report is no longer on %s", e.Run, e.Topic)
 }
 
-// missed finds the end of a run that goes on no more, though its end has not come. err, if not nil, is returned.
+// missed looks up the end of a run that has ended although the subscription has not delivered the end. If err is not nil,
+// it returns err.
 func (f *follower) missed(ctx context.Context, err error) error {
 	if err != nil {
 		return err
@@ -218,15 +221,15 @@ func (f *follower) missed(ctx context.Context, err error) error {
 	return nil
 }
 
-// take takes what the weights topic has of the run: the report, stage reports, and records of the chain.
-func (f *follower) take(m wire.Message) {
+// apply applies a message of the run on the weights topic: the report, a stage report, or a record of the chain.
+func (f *follower) apply(m wire.Message) {
 	switch m.Kind() {
 	case schemas.KindStage:
 		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
 			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
 	case schemas.KindReport:
-		f.takeReport(m)
+		f.applyReport(m)
 	default:
 		if grown, err := f.chain.Add(m); err != nil || !grown {
 			return
@@ -240,8 +243,8 @@ func (f *follower) take(m wire.Message) {
 	}
 }
 
-// takeReport takes a chunk of the run's report. The first complete report counts.
-func (f *follower) takeReport(m wire.Message) {
+// applyReport adds a chunk of the run's report. The first complete report counts.
+func (f *follower) applyReport(m wire.Message) {
 	whole, ok, err := f.Codec.Document(&f.reports, m)
 	if err != nil || !ok || f.report != nil {
 		return
@@ -255,7 +258,7 @@ func (f *follower) takeReport(m wire.Message) {
 func (f *follower) readReport(ctx context.Context) error {
 	return f.Remaining(ctx, f.Topics.Weights, 0, f.plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
 		if m.Run() == f.run && m.Kind() == schemas.KindReport {
-			f.takeReport(m.Message)
+			f.applyReport(m.Message)
 		}
 		return nil
 	})

@@ -18,15 +18,15 @@ import (
 // RunDetails is the state of a run on the topics.
 type RunDetails struct {
 	RunState
-	Pipeline string // its name
+	Pipeline string // pipeline name
 	Plan     *schemas.Plan
-	// Report says how it went; nil: it has made no version, or the report is gone.
+	// Report is the report of the run; nil: the run has made no version, or the report is gone.
 	Report *schemas.Report
 }
 
-// Describe returns the state of runs on the topics. Each is given by its id, or by its version: the number, or
-// [protocol.Latest]; those of another pipeline than name with the name of that before a slash, as wide/3. The error may
-// be an *[UnknownRunError].
+// Describe returns the state of runs on the topics. A run is given by its id or its version: a number or
+// [protocol.Latest]. A run of a pipeline other than name has that pipeline's name and a slash before it, as in wide/3. The
+// error may be an *[UnknownRunError].
 func Describe(ctx context.Context, log *kafkalog.Log, name string, wanted ...string) (list []RunDetails, err error) {
 	known := map[string]*described{}
 	for _, want := range wanted {
@@ -48,14 +48,14 @@ func Describe(ctx context.Context, log *kafkalog.Log, name string, wanted ...str
 	return list, nil
 }
 
-// described is what is known of all runs of a pipeline.
+// described is the state of all runs of a pipeline.
 type described struct {
 	*topics.Pipeline
 	ledger *protocol.Ledger
 	states []RunState
 }
 
-// Described reads the runs and versions of the pipeline, of which [Describe] picks some.
+// Described reads the runs and versions of the pipeline for [Describe].
 func Described(ctx context.Context, p *topics.Pipeline) (d *described, err error) {
 	d = &described{Pipeline: p}
 	if d.ledger, err = d.ReadHistory(ctx); err != nil {
@@ -65,7 +65,7 @@ func Described(ctx context.Context, p *topics.Pipeline) (d *described, err error
 	return d, err
 }
 
-// Run returns what is known of a run, given its id or its version.
+// Run returns the state of a run, by id or version.
 func (d *described) Run(ctx context.Context, want string) (*RunDetails, error) {
 	place, err := d.ledger.Find(want)
 	if errors.As(err, new(*protocol.NoVersionError)) && d.ledger.Plan(want) == nil {
@@ -90,7 +90,7 @@ func (d *described) Run(ctx context.Context, want string) (*RunDetails, error) {
 	if i := slices.IndexFunc(d.states, func(s RunState) bool { return s.Run == r.Run }); i >= 0 {
 		r.RunState = d.states[i]
 	}
-	if r.Report == nil && r.State == schemas.Done { // of an earlier release: it stays on the weights topic for a while
+	if r.Report == nil && r.State == schemas.Done { // an earlier release leaves the report on the weights topic
 		f := NewFollower(d.Pipeline, r.Plan, d.ledger, event.Ignore{})
 		if err := f.readReport(ctx); err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-// Package dispatch submits runs, and executes them with the roles of this process in the order of the plans topic.
+// Package dispatch submits runs, and executes them in the order of the plans topic with the roles of this process.
 //
 //	Plan ──SubmitJob──▶ plans topic ──Work, Solve, Members.Execute──▶ worker, solver ──Follow──▶ Report
 package dispatch

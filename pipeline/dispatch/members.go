@@ -18,30 +18,31 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// TrainOptions says how a run is submitted. With the zero value, earlier runs are finished first.
+// TrainOptions are the options of a submission. The zero value finishes earlier runs first.
 type TrainOptions struct {
 	// Supersede cancels the pipeline's other unfinished runs instead of finishing them first. On the embedded broker they are
-	// always cancelled, as no other process can be working on them.
+	// always cancelled, since no other process can be working on them.
 	Supersede bool
-	// Trigger says that a trigger submits the run, such as a timer. It cancels the runs of triggers that wait for others, and is
-	// cancelled by a later one while it waits. A run that has begun goes on.
+	// Trigger means that a trigger, such as a timer, submits the run. The run cancels waiting runs of other triggers, and a
+	// later one cancels it while it waits. A run that has started is not cancelled.
 	Trigger bool
-	// Store is the memory of this process's workers, for a process that trains a pipeline again and again: a run then reads only what is
-	// new. It counts instead of the job's Memory. With nil a run keeps nothing for the next.
+	// Store is the memory of this process's workers, for a process that trains a pipeline repeatedly: a run then reads only
+	// new messages. It replaces the job's Memory. If it is nil, nothing is kept for the next run.
 	Store *partition.Store
-	// Allocator is where Arrow's memory comes from; nil is Go's.
+	// Allocator allocates Arrow memory; nil means the Go heap.
 	Allocator memory.Allocator
 }
 
-// Members are the memberships of this process in the groups of workers and solvers, and what its worker and solver need.
+// Members are this process's memberships in the groups of workers and solvers, with the resources of its worker and
+// solver.
 type Members struct {
 	*topics.Pipeline
 	Process
-	Bytes         int64            // for rows, blocks and matrices
-	Store         *partition.Store // counts instead of bytes; nil: nothing stays for later runs
+	Bytes         int64            // memory for rows, blocks and matrices
+	Store         *partition.Store // replaces Bytes; nil: nothing is kept for later runs
 	Recorder      event.Recorder
 	Works, Solves ownership.Owner
-	// JoinWorkers and leaveWorkers join and leave the group of workers.
+	// JoinWorkers and LeaveWorkers join and leave the group of workers.
 	JoinWorkers, LeaveWorkers func()
 	Leave                     func() // leaves both groups
 }
@@ -74,7 +75,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 		}
 	}
 	m.Leave = func() {
-		var leaving sync.WaitGroup // leave both at once, as each may take a few seconds
+		var leaving sync.WaitGroup // concurrently, since each may take a few seconds
 		leaving.Go(m.LeaveWorkers)
 		if err := solves.Leave(); err != nil {
 			event.Notice(rec, "leave the group of solvers: %v", err)
@@ -84,8 +85,8 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 	return m, nil
 }
 
-// CheckStore empties a store, which may be nil, if the examples topic is compacted, or if this process can't know: what is in memory
-// may then no longer be on the topic.
+// CheckStore empties a store, which may be nil, if the examples topic is or may be compacted: its messages may then no
+// longer be on the topic.
 func CheckStore(ctx context.Context, p *topics.Pipeline, store *partition.Store) {
 	if store == nil {
 		return
@@ -96,17 +97,17 @@ func CheckStore(ctx context.Context, p *topics.Pipeline, store *partition.Store)
 	}
 }
 
-// Execute works on a run and solves it until the run has ended, and returns its report. l has the run's plan.
+// Execute executes a run as worker and solver until it has ended, and returns its report. l has the run's plan.
 func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (report *schemas.Report, err error) {
-	if l.End(plan.Run()) != nil { // other processes were faster
+	if l.End(plan.Run()) != nil { // another process has finished it
 		return Follow(ctx, m.Pipeline, plan, l, m.Recorder)
 	}
-	if _, alone := m.Works.(ownership.SoleOwner); alone { // there may be more partitions than when this process joined
+	if _, alone := m.Works.(ownership.SoleOwner); alone { // partitions may have been added since this process joined
 		m.Works = ownership.NewSoleOwner(topics.PartitionsFor(plan))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var first sync.Once // error of a role, which ends the others
+	var first sync.Once // error of the first role to fail, which stops the others
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	rec := event.Serialised(newOnce(m.Recorder))
@@ -134,7 +135,7 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	return report, nil
 }
 
-// work works on a run until the run has ended.
+// work executes a run as worker until the run has ended.
 func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	o := worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
 	for {
@@ -144,7 +145,7 @@ func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec
 			return err
 		}
 		event.Notice(rec, "%v", stopped)
-		m.LeaveWorkers() // other processes get its partitions
+		m.LeaveWorkers() // so that other processes get its partitions
 		if err := stopped.Report(ctx); err != nil {
 			return err
 		}
@@ -160,8 +161,8 @@ func UnlessStopped(working context.Context, err error) error {
 	return err
 }
 
-// once is a recorder that drops repeated events of the survey and of each stage. The solver of this process records them, and so
-// does follow, as another process may solve the run.
+// once is a recorder that drops repeated events of the survey and of each stage. Both the solver of this process and the
+// follower record them, because another process may solve the run.
 type once struct {
 	next     event.Recorder
 	surveyed bool

@@ -9,21 +9,21 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Process is what a process works on runs with.
+// Process is the computing resources of a process.
 type Process struct {
 	BLAS       *kernel.BLAS
-	Arithmetic schemas.Arithmetic // of its sums
-	Executor   scan.Executor      // of its workers; nil: [scan.Concurrent]
-	// Together calls functions at the same time, and returns when all have returned; nil: each has a goroutine.
+	Arithmetic schemas.Arithmetic // arithmetic of its sums
+	Executor   scan.Executor      // executor of its workers; nil: [scan.Concurrent]
+	// Together calls functions concurrently, and returns when all have returned; nil: each runs in a goroutine.
 	Together func(parts ...func())
 }
 
-// NewProcess returns this process, which uses all cores.
+// NewProcess returns this process with all of its cores.
 func NewProcess(blas *kernel.BLAS) Process {
 	return Process{BLAS: blas, Arithmetic: planning.Arithmetic(blas)}
 }
 
-// together calls functions at the same time, and returns when all have returned.
+// together calls functions concurrently, and returns when all have returned.
 func (p *Process) together(parts ...func()) {
 	if p.Together != nil {
 		p.Together(parts...)

@@ -22,8 +22,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Work makes the visits of a pipeline's runs, one run after the other, to the partitions that its consumer group assigns to this
-// process. It returns when ctx ends. Any number of processes may work. It creates topics that are missing.
+// Work executes a pipeline's runs as a worker, one after the other, for the partitions that its consumer group assigns to
+// this process. It returns when ctx ends. There may be any number of workers. It creates missing topics.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	here := planning.Arithmetic(blas)
 	bytes, err := partition.Bytes(job.Memory)
@@ -47,8 +47,8 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	})
 }
 
-// Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process. It returns
-// when ctx ends. If several processes solve, one is active and the others stand by. It creates topics that are missing.
+// Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process.
+// It returns when ctx ends. Of several solvers, one is active and the others stand by. It creates missing topics.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	here := planning.Arithmetic(blas)
 	p := topics.OpenForRuns(log, job, nil)
@@ -66,14 +66,14 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 			return err
 		}
 		if owner, err := ownership.Owns(o, 0); err != nil || !owner {
-			return err // those that stand by need not remove the same again
+			return err // standby solvers need not prune again
 		}
 		Prune(ctx, p, job.Keep, rec)
 		return nil
 	})
 }
 
-// Prune removes unneeded messages. Its failure affects nothing else: the next run removes them.
+// Prune removes unneeded messages. An error is only recorded: the next run removes them.
 func Prune(ctx context.Context, p *topics.Pipeline, keep int, rec event.Recorder) {
 	if err := p.Prune(ctx, cmp.Or(keep, topics.DefaultKeep)); err != nil && ctx.Err() == nil {
 		event.Notice(rec, "old versions and plans stay until a later run: %v", err)
@@ -86,11 +86,11 @@ type Member interface {
 	Leave() error // leaves the group
 }
 
-// role works on a run, or solves it, until the run has ended. An error means that the role can't continue. The run's end is on the
-// plans topic at offset watch or later.
+// role executes a run as worker or solver until the run has ended. An error means that the role can't continue. The end of
+// the run is on the plans topic at offset watch or later.
 type role func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error
 
-// Serve does all runs in the order of their plans, until ctx ends. If a run has another arithmetic than this process (here), or
+// Serve executes all runs in the order of their plans, until ctx ends. If a run has an arithmetic other than here, or
 // other examples, the process leaves its group until that run has ended, so that other processes get its partitions.
 func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec event.Recorder, join func() Member, do role) error {
 	plans, err := p.ReadLedger(ctx)
@@ -99,7 +99,7 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 	}
 	plans.Report(rec)
 	for {
-		group := join() // join before there is a run, as joining takes seconds
+		group := join() // join early, because joining takes seconds
 		other, err := serveAs(ctx, p, group, here, plans, rec, do)
 		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
 			event.Notice(rec, "leave the consumer group: %v", leaving)
@@ -126,7 +126,7 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 	}
 }
 
-// unable returns why this process can't work on a run; "" if it can.
+// unable returns why this process can't execute a run; "" if it can.
 func unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) string {
 	if !plan.Arithmetic.Admits(here) {
 		return "its arithmetic differs: " + planning.Differences(plan.Arithmetic, here, "this process")
@@ -137,8 +137,8 @@ func unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) str
 	return ""
 }
 
-// EndedOrGivenUp waits for the end of a run that this process can't work on. If no process starts the run, it gives the run up, so
-// that the next runs get their turn.
+// EndedOrGivenUp waits for the end of a run that this process can't execute. If no process starts the run, it ends the
+// run, so that the next runs can start.
 func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, other *schemas.Plan, rec event.Recorder) error {
 	id := other.Run()
 	for began := p.Clock.Now(); plans.GoesOn(id); {
@@ -161,7 +161,7 @@ func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, plans *protocol.Led
 	return nil
 }
 
-// giveUp ends a run as failed unless somebody has taken it up.
+// giveUp ends a run as failed unless a process has started it.
 func giveUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, rec event.Recorder) error {
 	taken, err := TakenUp(ctx, p, plan)
 	if err != nil || taken {
@@ -203,7 +203,7 @@ func TakenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken
 	return false, err
 }
 
-// refresh reads a ledger again.
+// refresh rereads a ledger.
 func refresh(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger) error {
 	latest, err := p.ReadLedger(ctx)
 	if err == nil {
@@ -212,13 +212,13 @@ func refresh(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger) er
 	return err
 }
 
-// serveAs does runs as a member of a group, until it gets a run that this process can't work on. It returns that run's plan.
+// serveAs executes runs as a member of a group, until a run that this process can't execute. It returns that run's plan.
 func serveAs(ctx context.Context, p *topics.Pipeline, group ownership.Owner, here schemas.Arithmetic, plans *protocol.Ledger,
 	rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := newQueue(ctx, p, plans, group, rec)
 	defer func() { q.subscription.Close() }()
 	for stale := false; ; {
-		if stale || plans.Long() { // a long ledger would grow for as long as the process runs
+		if stale || plans.Long() { // a ledger that is never reread grows with the uptime
 			stale = false
 			if err := refresh(ctx, p, plans); err != nil {
 				return nil, err
@@ -247,24 +247,23 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group ownership.Owner, her
 	}
 }
 
-// queue is the runs that a role has yet to do. It follows the plans topic.
+// queue is the pending runs of a role. It follows the plans topic.
 type queue struct {
 	plans        *protocol.Ledger
 	owner        ownership.Owner
 	rec          event.Recorder
 	subscription protocol.Subscription
-	owned        []int // the partitions that were recorded last
+	owned        []int // last recorded partitions
 }
 
-// newQueue returns a queue that reads the plans topic from where the ledger ends. The caller closes its subscription.
+// newQueue returns a queue that reads the plans topic from the end of the ledger. The caller closes its subscription.
 func newQueue(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, o ownership.Owner, rec event.Recorder) *queue {
 	from := protocol.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
 	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
 
-// next waits for a run that has not ended, and returns its id and its plan; nil if nothing has come for so long that
-// the ledger should be read again. After an unclean election of a leader, a plan may have an offset that the queue has
-// read already.
+// next waits for an unfinished run, and returns its id and plan; nil if it has waited so long that the ledger should be
+// reread. After an unclean leader election, a plan may have an offset that the queue has already read.
 func (q *queue) next(ctx context.Context) (id string, plan *schemas.Plan, err error) {
 	for {
 		for id, plan := range q.plans.Unfinished() {
@@ -274,17 +273,17 @@ func (q *queue) next(ctx context.Context) (id string, plan *schemas.Plan, err er
 			q.owned = owned
 			q.rec.Record(event.Owned{Partitions: owned})
 		}
-		if late, err := q.take(ctx); err != nil || late {
+		if late, err := q.poll(ctx); err != nil || late {
 			return "", nil, err
 		}
 	}
 }
 
-// ended waits until a run has ended, and records it. late reports that nothing has come for so long that the ledger should be read
-// again.
+// ended waits until a run has ended, and records its end. late reports that it has waited so long that the ledger should
+// be reread.
 func (q *queue) ended(ctx context.Context, id string) (late bool, err error) {
 	for q.plans.End(id) == nil {
-		if late, err := q.take(ctx); err != nil || late {
+		if late, err := q.poll(ctx); err != nil || late {
 			return late, err
 		}
 	}
@@ -293,9 +292,9 @@ func (q *queue) ended(ctx context.Context, id string) (late bool, err error) {
 	return false, nil
 }
 
-// take adds the next message of the plans topic to the ledger. It also returns if the owned partitions have changed, or, late, after a
-// while without a message.
-func (q *queue) take(ctx context.Context) (late bool, err error) {
+// poll applies the next message of the plans topic to the ledger. It also returns if the owned partitions have changed,
+// or, with late, after a timeout.
+func (q *queue) poll(ctx context.Context) (late bool, err error) {
 	if err := ownership.CheckMembership(q.owner); err != nil {
 		return false, err
 	}

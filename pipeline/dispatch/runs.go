@@ -14,28 +14,28 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// States of a run that has not ended. One that has ended is schemas.Done, schemas.Failed or schemas.Cancelled.
+// States of an unfinished run. The states of an ended run are schemas.Done, schemas.Failed and schemas.Cancelled.
 const (
-	Waiting = "waiting" // for what RunState.Reason says
+	Waiting = "waiting" // RunState.Reason says for what
 	Running = "running"
 )
 
 // RunState is the state of a run on the plans topic.
 type RunState struct {
 	Run     string
-	Version int // that it has made; 0: none, or it was removed
+	Version int // version that the run has made; 0: none, or it was removed
 	State   string
-	// Since is when the run has ended, or when it was submitted, by the clock of who wrote that.
+	// Since is the time of the run's end or submission, by the clock of the writer.
 	Since time.Time
-	// Rows is how many rows for training it has: those of its sources, or, if the run takes what is on the topic and has made a version,
-	// those of the version. −1: not known.
+	// Rows is the number of training rows: of the run's sources, or, if it reads the topic without sources and has made a
+	// version, of the version. −1: unknown.
 	Rows int64
-	// Reason is why it failed or was cancelled, which visit is due, or what it waits for. It may be empty.
+	// Reason is why the run failed or was cancelled, the due visit, or what the run waits for. It may be empty.
 	Reason string
 }
 
-// Runs returns the runs of a pipeline by the time since when they are in their states. The plans topic forgets runs that ended long
-// ago.
+// Runs returns the runs of a pipeline, ordered by the time of their last state change. The plans topic drops runs that
+// ended long ago.
 func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
 	l, err := p.ReadHistory(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
 		made[versions[i].Run] = &versions[i].Manifest
 	}
 	var states []RunState
-	first := "" // of the unfinished
+	first := "" // first unfinished run
 	for id, plan := range l.Runs() {
 		s := RunState{Run: id, Since: submitted[id], Rows: rowsOf(plan)}
 		if v := made[id]; v != nil {
@@ -77,7 +77,7 @@ func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
 	return states, nil
 }
 
-// times returns when the plan and the end of each run were written, of those before an offset of the plans topic.
+// times returns the timestamps of the plan and the end of each run, from before an offset of the plans topic.
 func times(ctx context.Context, p *topics.Pipeline, before int64) (submitted, ended map[string]time.Time, err error) {
 	submitted, ended = map[string]time.Time{}, map[string]time.Time{}
 	note := func(times map[string]time.Time, run string, t time.Time) {
@@ -99,7 +99,7 @@ func times(ctx context.Context, p *topics.Pipeline, before int64) (submitted, en
 	return submitted, ended, nil
 }
 
-// rowsOf returns how many rows for training the sources of a plan have; −1 if it also takes what has no source.
+// rowsOf returns the number of training rows of a plan's sources; −1 if it also reads messages without a source.
 func rowsOf(plan *schemas.Plan) (rows int64) {
 	if plan.Foreign {
 		return -1
@@ -112,12 +112,12 @@ func rowsOf(plan *schemas.Plan) (rows int64) {
 	return rows
 }
 
-// progress returns how far a run is that has not ended and that no other run precedes.
+// progress returns the state of an unfinished run that no other run precedes.
 func progress(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (state, reason string, err error) {
 	chain := protocol.NewOutline(plan, p.Codec)
 	err = p.Remaining(ctx, p.Topics.Weights, 0, plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
 		if m.Run() == chain.Run {
-			_, _ = chain.Add(m.Message) // who follows a run ignores damaged messages
+			_, _ = chain.Add(m.Message) // observers ignore damaged messages
 		}
 		return nil
 	})
@@ -134,15 +134,15 @@ func progress(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (stat
 	return Running, event.VisitOf(v.Stage, v.Number, len(plan.Stages)) + " is due", nil
 }
 
-// EndedError means that a run can't be cancelled, because it has ended.
+// EndedError means that a run can't be cancelled because it has ended.
 type EndedError struct{ Run, State string }
 
 func (e *EndedError) Error() string {
 	return fmt.Sprintf("run %s has ended already: it is %s", e.Run, e.State)
 }
 
-// Cancel cancels a run, or all that have not ended if id is empty. It returns those that it has cancelled. The error may be an
-// *[UnknownRunError] or an *[EndedError].
+// Cancel cancels a run, or all unfinished runs if id is empty, and returns the ids of the cancelled runs. The error may be
+// an *[UnknownRunError] or an *[EndedError].
 func Cancel(ctx context.Context, p *topics.Pipeline, id string) (cancelled []string, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err == nil && id != "" && l.Plan(id) == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Submit ingests the job's files, submits a run of the job and returns the run's id. Workers and solvers in other processes
-// carry out the run.
+// Submit ingests the job's files, submits a run of the job and returns the run id. Workers and solvers in other processes
+// execute the run.
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o TrainOptions,
 	rec event.Recorder) (id string, err error) {
 	rec = event.Serialised(rec)
@@ -43,15 +43,15 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topic
 	return s.Plan.Run(), nil
 }
 
-// submission is a run that is on the plans topic.
+// submission is a run on the plans topic.
 type submission struct {
 	Plan   *schemas.Plan
-	First  []*schemas.Plan  // unfinished runs that go first
-	Known  bool             // the run was on the topic before
-	Ledger *protocol.Ledger // has the plan; the run's end comes after it
+	First  []*schemas.Plan  // earlier unfinished runs
+	Known  bool             // the run was already on the topic
+	Ledger *protocol.Ledger // has the plan, but not yet the run's end
 }
 
-// SubmitJob submits a run of a job whose files are ingested.
+// SubmitJob submits a run of a job with ingested files.
 func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job topics.Job, files *source.Ingested, o TrainOptions,
 	rec event.Recorder) (*submission, error) {
 	s := &submission{}
@@ -91,8 +91,8 @@ func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job t
 	return s, nil
 }
 
-// Enqueue writes the plan to the plans topic, unless there is an unfinished run of the same content: that run is resumed. It returns
-// the run's plan, and a ledger that has it.
+// Enqueue writes the plan to the plans topic. If there is an unfinished run with the same content, that run is resumed
+// instead. It returns the run's plan, and a ledger that has it.
 func Enqueue(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, supersede bool,
 	rec event.Recorder) (*schemas.Plan, *protocol.Ledger, error) {
 	content, resumed := plan.Content(), false
@@ -117,24 +117,24 @@ func Enqueue(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *pro
 			return nil, nil, fmt.Errorf("submit run %s: %w", id, err)
 		}
 	}
-	l, err := p.ReadLedger(ctx) // other processes may have submitted runs since l was read
+	l, err := p.ReadLedger(ctx) // other processes may have submitted runs since
 	if err != nil {
 		return nil, nil, err
 	}
-	if submitted := l.Plan(id); submitted != nil { // it may have ended already
+	if submitted := l.Plan(id); submitted != nil { // it may have ended
 		return submitted, l, nil
 	}
 	return nil, nil, &RunError{Run: id, State: "ended", Reason: "other processes have finished or cancelled it, and many runs " +
 		"after it; run the same command again to begin the next run"}
 }
 
-// cancelOthers cancels the unfinished runs other than this one: all of them, or those of triggers that wait for other runs.
+// cancelOthers cancels the other unfinished runs: all of them, or the waiting runs of triggers.
 func cancelOthers(ctx context.Context, p *topics.Pipeline, id string, all bool, rec event.Recorder) error {
 	l, err := p.ReadLedger(ctx) // runs may have ended while the plan was made
 	if err != nil {
 		return err
 	}
-	waits := false // the first run may have begun
+	waits := false // the first run may have started
 	for earlier, plan := range l.Unfinished() {
 		if earlier == id || !all && !(waits && plan.Trigger) {
 			waits = true
@@ -150,7 +150,7 @@ func cancelOthers(ctx context.Context, p *topics.Pipeline, id string, all bool, 
 	return nil
 }
 
-// End ends a run that this process does not solve.
+// End ends a run of which this process is not the solver.
 func End(ctx context.Context, p *topics.Pipeline, end *schemas.End) (err error) {
 	if end.Since, err = p.Now(ctx); err == nil {
 		_, err = p.Log.Append(ctx, p.Topics.Plans, 0, end.Message())
