@@ -8,20 +8,20 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// The matrix of a stage of an update depends on no weights. So it is factored as soon as the Gram matrices of the new rows are there, while
-// workers visit the stage before.
+// The matrix of an update's stage does not depend on weights. So it is factored as soon as the Gram matrices of the new
+// rows have arrived, while workers visit the previous stage.
 
-// ahead is the fit of a stage of an update, whose matrix is factored in a goroutine of its own.
+// ahead is the fit of an update's stage, whose matrix is factored in a goroutine.
 type ahead struct {
 	number int
 	fit    solve.Fit
 	gram   *gathering
-	whole  *accumulate.Sum // of the Gram matrices; nil: it is not there yet
-	done   chan struct{}   // closed when the matrix is factored
-	err    error           // of the factoring
+	whole  *accumulate.Sum // sum of the Gram matrices; nil until it is complete
+	done   chan struct{}   // closed after factoring
+	err    error           // error of the factoring
 }
 
-// aheadOf returns the fit of a stage of an update, which it begins if need be.
+// aheadOf returns the fit of an update's stage, which it creates on first use.
 func (s *Solver) aheadOf(number int) (*ahead, error) {
 	if a := s.aheads[number]; a != nil {
 		return a, nil
@@ -43,7 +43,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 	return a, nil
 }
 
-// factor begins to factor the matrix.
+// factor starts factoring the matrix.
 func (a *ahead) factor(whole *accumulate.Sum) {
 	a.whole = whole
 	go func() {
@@ -52,7 +52,8 @@ func (a *ahead) factor(whole *accumulate.Sum) {
 	}()
 }
 
-// factored waits until the matrix of a stage is factored. Meanwhile it reduces the records of the stage's first visit, rest.
+// factored waits until the matrix of a stage is factored. In the meantime it reduces rest, the records of the stage's
+// first visit.
 func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error {
 	if a.whole == nil {
 		whole, err := s.gather(ctx, a.gram, rest)
@@ -62,11 +63,11 @@ func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error 
 		a.factor(whole)
 	}
 	<-a.done
-	s.Grams.Put(a.whole) // it is part of the moments now
+	s.Grams.Put(a.whole) // now part of the moments
 	return a.err
 }
 
-// lookAhead begins to factor the matrix of the stage after number, once the Gram matrices are there.
+// lookAhead starts factoring the matrix of the stage after number if the Gram matrices have arrived.
 func (s *Solver) lookAhead(number int) error {
 	if !s.plan.Update().SumsGrams() || number == wire.Survey || number+1 == len(s.plan.Stages) {
 		return nil
@@ -85,7 +86,7 @@ func (s *Solver) lookAhead(number int) error {
 	return err
 }
 
-// endAhead waits for what is being factored.
+// endAhead waits until all factoring has ended.
 func (s *Solver) endAhead() {
 	for _, a := range s.aheads {
 		if a.whole != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// chained is what a solver keeps of a run of a chain, beside what it keeps of any run: where the run starts, what its survey has found,
-// its fits, and what it leaves to the next one.
+// chained is the additional state of a solver for a run of a chain: the starting point of the run, the survey's findings,
+// its fits, and the state for the next run.
 type chained struct {
 	start    start
 	found    findings.Surveyed
 	fits     fits
 	left     left
-	compared *gate.Comparison // with the version that subscribers have; nil: the gate has no rows to compare them by
+	compared *gate.Comparison // with the version for subscribers; nil: the gate has no rows to compare
 }
 
-// visitedNumbers returns the numbers of the increments that the run visits, in the order of its visits.
+// visitedNumbers returns the numbers of the visited increments, in visit order.
 func (s *Solver) visitedNumbers() (numbers []int) {
 	chain := s.plan.Chain
 	if chain.Update == nil {
@@ -37,7 +37,7 @@ func (s *Solver) visitedNumbers() (numbers []int) {
 	return numbers
 }
 
-// report adds what a run of a chain says.
+// report adds the fields of a chain to the report.
 func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Chain == nil {
 		return
@@ -59,14 +59,14 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss,
 				split.Brier, split.ECE, split.RMSE
 		}
-	} else if plan.Chain.Number > 1 { // it adds rows only if no update could
+	} else if plan.Chain.Number > 1 { // it adds rows only if an update was impossible
 		retrain.Rows = 0
 		if last := len(c.found.Increments) - 1; last >= 0 && c.found.Increments[last].Number == plan.Chain.Number {
 			retrain.Rows = c.found.Increments[last].Rows()
 		}
 	}
 	retrain.MostlyBad = c.found.MostlyBad(plan)
-	if len(plan.Added()) > 0 { // else those of the window, which reports of earlier versions have
+	if len(plan.Added()) > 0 { // otherwise only the window's rows, which earlier reports have
 		for _, u := range c.found.Unknown {
 			retrain.UnknownRows += u.Rows
 		}

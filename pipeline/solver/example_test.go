@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// A worker and a solver bring a submitted run to its end. They share no memory: they meet on topics.
+// A worker and a solver execute a submitted run. They share no memory: they communicate through topics.
 func Example() {
 	dir, err := os.MkdirTemp("", "stagewise-*")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// finished is a run whose last stage is sealed, and whose version is on the versions topic.
+// finished is a run with a sealed last stage and a version on the versions topic.
 type finished struct {
 	report  *schemas.Report
 	version *schemas.Place
@@ -27,7 +27,8 @@ func (s *Solver) publishReport(ctx context.Context, report *schemas.Report) erro
 	return err
 }
 
-// finish publishes the version, which counts once the run's end says so. The error is errEnded if somebody else has ended the run.
+// finish publishes the version, which is visible once the run's end names it. The error is errEnded if another process has
+// ended the run.
 func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	l, err := s.ReadLedger(ctx)
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	return &finished{report, place}, nil
 }
 
-// report returns the report of the run, whose last stage is sealed.
+// report returns the report of a run with a sealed last stage.
 func (s *Solver) report(version int) *schemas.Report {
 	labels := s.chain.Prepared.Labels
 	r := &schemas.Report{
@@ -113,8 +114,8 @@ func (s *Solver) report(version int) *schemas.Report {
 	return r
 }
 
-// thresholds returns the thresholds of the version, of several labels a row: those that are best for the holdout rows,
-// whose scores no weights have seen. An update keeps those of the version before it.
+// thresholds returns the thresholds of a multi-label version: the best for the holdout rows, which the weights were not
+// fitted to. An update keeps those of the previous version.
 func (s *Solver) thresholds() *statistics.Thresholds {
 	if s.plan.Task() != examples.SeveralLabels {
 		return nil
@@ -126,7 +127,7 @@ func (s *Solver) thresholds() *statistics.Thresholds {
 	return &t
 }
 
-// threshold returns the threshold of the version, of two classes; 0: it has none. An update keeps that of the version before it. Without
+// threshold returns the threshold of a two-class version; 0: none. An update keeps that of the previous version. Without
 // holdout rows of both classes it is 1/2.
 func (s *Solver) threshold() float64 {
 	switch rule := s.plan.Threshold; {

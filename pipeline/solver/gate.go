@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// hasGateRows reports whether the newest increment has rows that the gate is about.
+// hasGateRows reports whether the newest increment has rows for the gate.
 func (s *Solver) hasGateRows() bool {
 	if s.plan.Chain.Gate == nil {
 		return false
@@ -15,7 +15,7 @@ func (s *Solver) hasGateRows() bool {
 	return ok && len(offered.Data) > 0 && offered.Data[0] > 0
 }
 
-// compare compares the version that the run makes with the one that subscribers have, given the sums of the visit with its weights.
+// compare compares the run's version with the version for subscribers, from the sums of the visit with the run's weights.
 func (s *Solver) compare(sum *accumulate.Sum) {
 	if s.chained.compared = nil; s.plan.Chain == nil || !s.hasGateRows() {
 		return

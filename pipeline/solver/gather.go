@@ -19,27 +19,27 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// gathering reduces the records of a visit. It adds what has come of a partition as soon as its turn in its group comes, and
-// the merged records of workers that have all partitions of a group as they come. So of a thousand partitions, memory holds only those
-// whose records came before their turn.
+// gathering reduces the records of a visit. It adds the record of a partition as soon as it is next in its group, and the
+// merged records of workers that own all partitions of a group as they arrive. So with a thousand partitions, memory holds
+// only the records that arrived before their turn.
 type gathering struct {
 	protocol.Visit
-	spans coverage.Spans // one of each partition; see Solver.visited
+	spans coverage.Spans // one for each partition; see Solver.visited
 	parts []*part
 }
 
-// part says which records of a kind a gathering needs, and makes sums of them.
+// part is the records of one kind in a gathering: which are needed, and how they become sums.
 type part struct {
 	kind  wire.Kind
 	alone bool // records are of single partitions
-	// further returns the identities of what else is needed with a record, once that has come; nil: nothing is
+	// further returns the identities of further records needed with a record that has arrived; nil: none
 	further func(wire.Identity) []wire.Identity
-	// sum returns the sum of a record of partitions, given their spans. It is called once all records of them have come.
+	// sum returns the sum of the records of partitions with the given spans. It is called once all of them have arrived.
 	sum       func(wire.Identity, coverage.Spans) (*accumulate.Sum, error)
 	reduction *accumulate.Reduction
 }
 
-// gathering returns a gathering of a visit's records that has none yet.
+// gathering returns an empty gathering of a visit's records.
 func (s *Solver) gathering(v protocol.Visit, parts ...*part) *gathering {
 	g := &gathering{Visit: v, spans: s.spansOf(v.Stage), parts: parts}
 	for _, p := range parts {
@@ -49,7 +49,7 @@ func (s *Solver) gathering(v protocol.Visit, parts ...*part) *gathering {
 	return g
 }
 
-// spansOf returns one span of each partition whose records visits to a stage have.
+// spansOf returns a span of each partition for which visits to a stage have records.
 func (s *Solver) spansOf(stage int) coverage.Spans {
 	if stage == wire.Survey {
 		return s.surveyed
@@ -57,7 +57,7 @@ func (s *Solver) spansOf(stage int) coverage.Spans {
 	return s.visited
 }
 
-// sum returns the sum of all records, once they have come.
+// sum returns the sum of all records once they have arrived.
 func (g *gathering) sum() (*accumulate.Sum, error) {
 	all, err := g.parts[0].reduction.Sum()
 	if err != nil {
@@ -73,8 +73,8 @@ func (g *gathering) sum() (*accumulate.Sum, error) {
 	return all, nil
 }
 
-// visitSum gathers the sums of a visit, in records of a kind. withGram adds the Gram matrix, which is a record of its own: the visits that
-// fit a calibration need it.
+// visitSum gathers the sums of a visit from records of a kind. withGram adds the Gram matrix, a separate record that is
+// needed in visits that fit a calibration.
 func (s *Solver) visitSum(kind wire.Kind, withGram bool) []*part {
 	parts := []*part{{kind: kind, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		visit, err := statistics.VisitOf(s.inbox.Double(id))
@@ -89,7 +89,7 @@ func (s *Solver) visitSum(kind wire.Kind, withGram bool) []*part {
 	return parts
 }
 
-// exactGram gathers the Gram matrices of the survey, or of a calibration.
+// exactGram gathers the Gram matrices of the survey or of a calibration.
 func (s *Solver) exactGram() *part {
 	return &part{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
 		gram, err := statistics.ExactGramOf(s.inbox.Double(id))
@@ -100,7 +100,7 @@ func (s *Solver) exactGram() *part {
 	}}
 }
 
-// sealSum gathers the sums that the seals of a stage have.
+// sealSum gathers the sums in the seals of a stage.
 func (s *Solver) sealSum(v protocol.Visit) *part {
 	p := &part{kind: statistics.KindSeal, alone: s.plan.Chain != nil}
 	terms := s.sealsTerms(v.Stage)
@@ -154,7 +154,7 @@ func (s *Solver) blockGram() []*part {
 	return parts
 }
 
-// leaveFields returns what leaves the window as fields of a sum; none if it is of no rows.
+// leaveFields returns the Gram matrix that leaves the window as fields of a sum; none if it has no rows.
 func leaveFields(leave *statistics.Gram) wire.Tensors[float64] {
 	fields := leave.Fields()
 	if fields == nil {
@@ -164,8 +164,8 @@ func leaveFields(leave *statistics.Gram) wire.Tensors[float64] {
 	return append(fields, wire.Vector(statistics.FieldLeaveRows, []float64{leave.Weight}))
 }
 
-// sumOf returns the sum of a record of partitions, given one span of each. It must cover all spans of the plan in these partitions, and
-// in an update what is visited again of them.
+// sumOf returns the sum of a record of partitions, given one span of each. The record must cover all spans of the plan in
+// these partitions, and in an update also their revisited rows.
 func (s *Solver) sumOf(v *statistics.Visit, spans coverage.Spans) (*accumulate.Sum, error) {
 	var want coverage.Spans
 	for _, span := range spans {
@@ -208,24 +208,27 @@ func (s *Solver) coveredOf(stage, partition int) (coverage.Spans, error) {
 	return want.Union(past)
 }
 
-// identity returns the identity of a partition's record for a visit.
+// identity returns the identity of a partition's record of a visit.
 func (s *Solver) identity(kind wire.Kind, v protocol.Visit, partition int) wire.Identity {
 	return wire.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: partition, Parent: v.Parent}
 }
 
-// errAccepted says that another solver was faster: the weights that statistics were gathered for are accepted.
+// errAccepted means that another solver was faster: the weights that the statistics were gathered for are already
+// accepted.
 var errAccepted = errors.New("the weights are accepted")
 
-// GoneError says that statistics were deleted during the run: statistics of a later visit, which come after them, are there.
-type GoneError struct{ wire.Identity } // of the statistics that are gone
+// GoneError means that statistics were deleted during the run: statistics of a later visit, which come after them, are on
+// the topic.
+type GoneError struct{ wire.Identity } // identity of the deleted statistics
 
-// Error returns which statistics are gone.
+// Error includes the deleted statistics.
 func (e *GoneError) Error() string {
 	return fmt.Sprintf("the %v is gone: it was deleted during the run", e.Identity)
 }
 
-// gather waits until a gathering has the records of every span of the plan, and returns their sum. Meanwhile it also reduces the
-// records of others, so that these do not wait in memory. The error is errAccepted if the records are no longer needed.
+// gather waits until a gathering has the records of all spans of the plan, and returns their sum. In the meantime it also
+// reduces the records of others, so that these do not accumulate in memory. The error is errAccepted if the records are no
+// longer needed.
 func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
 	alone := s.owner.Changed() == nil // the only worker is in this process
 	wait, waited := protocol.MinPatience, time.Duration(0)
@@ -249,7 +252,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			return g.sum()
 		}
 		failure := s.failure(g)
-		if failure != nil && alone { // nobody else can make the visit
+		if failure != nil && alone { // no other process can make the visit
 			return nil, &FailureError{*failure}
 		}
 		known, claims := s.inbox.Count(), s.claims
@@ -296,25 +299,26 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 	}
 }
 
-// isNeedless reports whether the records of a gathering are no longer needed, as another solver has published what follows from them.
-// [Solver.collect] drops those that come now, so a record that has not come need not be gone.
+// isNeedless reports whether the records of a gathering are no longer needed, because another solver has published the
+// result. [Solver.collect] drops records that arrive now, so a missing record may never have been deleted.
 func (s *Solver) isNeedless(g *gathering) bool {
 	return g.parts[0].kind != statistics.KindSeal && s.isAccepted(g.Stage)
 }
 
-// hasPassed reports whether no worker repeats a record: it is of a visit before the one that is due, whose weights another solver has
-// published, or this process before it was started again. So it has been on the topic, and is gone if it is not there.
+// hasPassed reports whether no worker will write a record again: it belongs to a visit before the due one, whose weights
+// another solver has published, or this process before a restart. So the record was on the topic, and if it is missing it
+// was deleted.
 func (s *Solver) hasPassed(id wire.Identity) bool {
 	due, _ := s.chain.Due()
-	if id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement { // which workers repeat with the next stage's first visit
+	if id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement { // workers write these again with the next stage's first visit
 		return id.Stage < due.Stage-1 || id.Stage == due.Stage-1 && due.Number > 0
 	}
-	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave // an update repeats them with each visit to the stage
+	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave // an update writes these again with each visit to the stage
 	repeated := grams && s.plan.Update() != nil && id.Stage == due.Stage
 	return !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
 }
 
-// failure returns the failure of a partition whose records have not come; nil if there is none.
+// failure returns the failure of a partition with missing records; nil if there is none.
 func (s *Solver) failure(g *gathering) *schemas.Failure {
 	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
 		for _, p := range g.parts {
@@ -328,7 +332,7 @@ func (s *Solver) failure(g *gathering) *schemas.Failure {
 	return nil
 }
 
-// come reports whether a record of one partition has come, reduced or not, or a merged one that has it.
+// come reports whether a record of one partition, or a merged record that includes it, has arrived, reduced or not.
 func (s *Solver) come(id wire.Identity) bool {
 	if _, come := s.inbox.Digest(id); come {
 		return true
@@ -336,7 +340,7 @@ func (s *Solver) come(id wire.Identity) bool {
 	return s.isMerged(id)
 }
 
-// isMerged reports whether a merged record has come that has all partitions of another record.
+// isMerged reports whether a merged record with all partitions of another record has arrived.
 func (s *Solver) isMerged(id wire.Identity) bool {
 	return slices.ContainsFunc(s.merging(id), func(other wire.Identity) bool {
 		_, come := s.inbox.Digest(other)
@@ -365,7 +369,7 @@ func (s *Solver) merging(id wire.Identity) (merged []wire.Identity) {
 	return merged
 }
 
-// reduce adds the records that have come, and returns the first that has not come; nil if all have.
+// reduce adds the records that have arrived, and returns the first missing one; nil if none is missing.
 func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 	for _, p := range g.parts {
 		lacking, err := s.reducePart(g, p)
@@ -385,7 +389,7 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 			if id.Merged = to - from; p.alone || !s.inbox.Has(id) {
 				return nil, nil
 			}
-			for _, span := range g.spans[from:to] { // what came before is part of it
+			for _, span := range g.spans[from:to] { // earlier records are included in it
 				s.inbox.Drop(s.identity(p.kind, g.Visit, span.Partition))
 			}
 		} else if lacking, err := s.missing(p.needs(id)); lacking != nil || err != nil {
@@ -400,7 +404,7 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 	return missing, nil
 }
 
-// needs returns the identities of the records that are needed with that of one partition.
+// needs returns the identities of all records needed for one partition.
 func (p *part) needs(id wire.Identity) []wire.Identity {
 	if p.further == nil {
 		return []wire.Identity{id}
@@ -408,8 +412,8 @@ func (p *part) needs(id wire.Identity) []wire.Identity {
 	return append([]wire.Identity{id}, p.further(id)...)
 }
 
-// missing returns the first of a partition's records that has not come; nil if all have. The error is a *[GoneError] if a record
-// will never come.
+// missing returns the first missing record of a partition; nil if none is missing. The error is a *[GoneError] if a record
+// will never arrive.
 func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
 	for _, id := range records {
 		if s.inbox.Has(id) {
@@ -423,10 +427,10 @@ func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
 	return nil, nil
 }
 
-// isGone reports whether a record of one partition that has not come never will. A worker makes the visits of a partition in order, and
-// seals a stage before it visits the next one. So it is gone if a later record of that partition has come, unless a merged record on
-// another partition of the statistics may have it: that may be of another worker than what has come of that partition. Then
-// [Solver.gather] looks for it on the topic once it has waited.
+// isGone reports whether a missing record of one partition will never arrive. A worker makes the visits to a partition in
+// order, and seals a stage before it visits the next one. So the record is gone if a later record of the partition has
+// arrived, unless a merged record on another partition of the statistics topic may include it: that may be from another
+// worker than the later record. In this case [Solver.gather] searches the topic after a wait.
 func (s *Solver) isGone(id wire.Identity) bool {
 	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
 	last, any := s.inbox.Last(id.Partition)

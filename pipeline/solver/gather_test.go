@@ -19,8 +19,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// A solver that takes over a run receives a visit of a stage whose weights are accepted already. A seal that belongs before that
-// visit has not come, so it was deleted, and the solver must not wait for it for ever.
+// A solver that takes over a run receives a visit to a stage whose weights are already accepted. A seal that precedes the
+// visit is missing, so it was deleted, and the solver must not wait for it forever.
 func TestSealThatIsGone(t *testing.T) {
 	stage := solve.Defaults()
 	stage.Features = stages.Defaults()
@@ -51,15 +51,15 @@ func TestSealThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range messages {
-		s.take(m)
+		s.collectOrSkip(m)
 	}
 	if id, err := missing(); !errors.As(err, new(*GoneError)) {
 		t.Errorf("behind the next stage's visit: %v, %v", id, err)
 	}
 }
 
-// A seal that a worker of several partitions may have published with those of others is not gone because another worker has gone on with
-// each of the partitions: its record may come behind what that one has published.
+// A seal that may be merged with those of other partitions is not gone because another worker has continued with each of
+// the partitions: the merged record may come after the records of that worker.
 func TestSealThatMayBeMerged(t *testing.T) {
 	plan := &schemas.Plan{Name: "merged", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}, {Partition: 1, From: 0, To: 1}},
 		Group: 32}
@@ -73,7 +73,7 @@ func TestSealThatMayBeMerged(t *testing.T) {
 	}
 }
 
-// accept has the solver's chain accept a record, and returns the record's digest.
+// accept adds a record to the solver's chain, and returns the record's digest.
 func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
 	messages, err := s.Codec.EncodeSingle(r)
@@ -91,7 +91,7 @@ func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	return r.Digest()
 }
 
-// plansLog is a log with messages on the plans topic, and nothing else.
+// plansLog is a log that only has messages on the plans topic.
 type plansLog struct {
 	protocol.Log
 	messages []wire.Message
@@ -122,8 +122,8 @@ func (r *plansReader) Next(context.Context) (protocol.Message, error) {
 
 func (r *plansReader) Close() error { return nil }
 
-// A worker's failure ends the run if it is of the visit that is due and nobody makes the visit within patience. It does not if the
-// worker did not know what is due, or if another worker makes the visit.
+// A worker's failure ends the run if it concerns the due visit and no worker makes the visit within patience. It does not
+// if the worker was outdated, or if another worker makes the visit.
 func TestFailureThatCounts(t *testing.T) {
 	visit := func(s *Solver) *wire.Record[float64] {
 		return (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
@@ -131,10 +131,10 @@ func TestFailureThatCounts(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		alone     bool
-		partition int // of the failure; the plan has 0 and 1, and nobody makes the visit of 1
+		partition int // of the failure; the plan has 0 and 1, and nobody makes the visit to 1
 		parent    func(*Solver) wire.Digest
-		come      bool // the visit of another worker comes
-		late      int  // waits that pass before the end of the test
+		come      bool // the visit of another worker arrives
+		late      int  // number of timeouts before the end of the test
 		fails     bool
 	}{
 		"alone":             {true, 0, func(s *Solver) wire.Digest { return s.chain.Root }, false, 0, true},
@@ -186,7 +186,7 @@ func TestFailureThatCounts(t *testing.T) {
 	}
 }
 
-// topicsLog is a log of one partition a topic. Nothing else can be done with it than to read it.
+// topicsLog is a read-only log with one partition per topic.
 type topicsLog struct {
 	protocol.Log
 	topics map[string][]wire.Message
@@ -200,7 +200,7 @@ func (l topicsLog) Range(topic string, _ int, from, to int64) protocol.Reader {
 	return &plansReader{l.topics[topic][from:to], from}
 }
 
-// A failure may come before the weights of the visit that it is of, which are on another topic. It counts once they have come.
+// A failure may arrive before the weights of its visit, which are on another topic. It counts once they have arrived.
 func TestFailureBeforeItsWeights(t *testing.T) {
 	for name, of := range map[string]func(*Solver, *wire.Record[float32]) wire.Digest{
 		"of the visit that is due next": func(_ *Solver, survey *wire.Record[float32]) wire.Digest { return survey.Digest() },
@@ -231,7 +231,8 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 	}
 }
 
-// A worker that can't read the weights of the run, as they have expired, does not know which visit is due. Its failure counts all the same.
+// A worker that can't read the expired weights of the run does not know which visit is due. Its failure counts
+// nevertheless.
 func TestFailureOfExpiredWeights(t *testing.T) {
 	s := newTestSolver(event.Ignore{})
 	accept(t, s, surveyResult(s))
@@ -245,13 +246,14 @@ func TestFailureOfExpiredWeights(t *testing.T) {
 	}
 }
 
-// A solver writes the weights of a long run again before they expire, and asks how long they stay no more often than it must.
+// A solver writes the weights of a long run again before they expire, and checks the retention no more often than
+// necessary.
 func TestSolverPreservesWeights(t *testing.T) {
 	for name, test := range map[string]struct {
 		retention time.Duration
-		ago       time.Duration // that it has looked
+		ago       time.Duration // last check
 		asked     int
-		age       time.Duration // from which on messages are written again
+		age       time.Duration // minimum age of messages to write again
 	}{
 		"a short run":          {24 * time.Hour, 14 * time.Minute, 0, 0},
 		"a long run":           {24 * time.Hour, 16 * time.Minute, 1, 12 * time.Hour},
@@ -276,7 +278,7 @@ func TestSolverPreservesWeights(t *testing.T) {
 	}
 }
 
-// agedLog notes from which age on messages were looked for.
+// agedLog records the requested age.
 type agedLog struct {
 	topicsLog
 	age time.Duration
@@ -287,7 +289,7 @@ func (l *agedLog) Before(_ context.Context, _ string, age time.Duration) ([]int6
 	return []int64{0}, nil
 }
 
-// surveyResult returns a result of the survey of a test solver's plan.
+// surveyResult returns a survey's result for the plan of a test solver.
 func surveyResult(s *Solver) *wire.Record[float32] {
 	return (&statistics.SurveyResult{
 		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
@@ -298,8 +300,8 @@ func surveyResult(s *Solver) *wire.Record[float32] {
 	}).Record()
 }
 
-// No worker writes again what the statistics topic has. So a solver that waits finds what stands where it has read already: the topic was
-// truncated and written again, or the solver has dropped a record that was damaged on its way, or of which chunks were missing.
+// Workers do not write again what is on the statistics topic. So a waiting solver finds messages at offsets that it has
+// already read: the topic was truncated and written again, or the solver has dropped a damaged or incomplete record.
 func TestSolverFindsWhatItHasMissed(t *testing.T) {
 	visit := func(s *Solver, partition int) wire.Message {
 		span := coverage.Spans{{Partition: partition, To: 1}}
@@ -356,7 +358,7 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 			s := newTestSolver(&skipped)
 			s.owner = groupOwner{make(chan struct{})}
 			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1}), []int64{0}
-			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the plan as it is now
+			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the modified plan
 			s.scratch = &scratch{}
 			plan, err := s.plan.Messages()
 			if err != nil {
@@ -376,14 +378,14 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 			if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
 				t.Errorf("gather returns %+v, %v", sum, err)
 			}
-			if skipped > 1+4 { // a message that is skipped, and each wait
+			if skipped > 1+4 { // a skipped message, and each wait
 				t.Errorf("%d notices", skipped)
 			}
 		})
 	}
 }
 
-// groupOwner owns what other processes may own too.
+// groupOwner owns partitions that other processes may also own.
 type groupOwner struct{ changed chan struct{} }
 
 func (groupOwner) Owned() []int                      { return []int{0} }
@@ -391,11 +393,11 @@ func (g groupOwner) Changed() <-chan struct{}        { return g.changed }
 func (groupOwner) Commit(map[int]int64, func(error)) {}
 func (groupOwner) Err() error                        { return nil }
 
-// scripted is a subscription with some deliveries, and then some waits that pass. Then the test is over.
+// scripted is a subscription with some deliveries, followed by some timeouts. Then the test ends.
 type scripted struct {
 	deliveries []*protocol.Delivery
 	late       int
-	after      *protocol.Delivery // comes after each wait but the last; may be nil
+	after      *protocol.Delivery // delivered after each timeout except the last; may be nil
 	waited     bool
 }
 
@@ -420,8 +422,8 @@ func (s *scripted) Next(context.Context, time.Duration) (*protocol.Delivery, boo
 
 func (s *scripted) Close() {}
 
-// A solver says that it waits for a worker of another process. It does not say it of the worker of its own process,
-// which is alone: that would be wrong, as a block of images takes minutes.
+// A solver reports that it waits for a worker of another process. It does not report it for the only worker, in its own
+// process, because a block of images takes minutes.
 func TestWaitingIsSaid(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		said := notices(0)
@@ -445,7 +447,7 @@ func TestWaitingIsSaid(t *testing.T) {
 	}
 }
 
-// A solver gives a run up if no worker takes it up, and waits for ever for one that has begun, and for one that surveys for long.
+// A solver gives up a run that no worker starts, and waits indefinitely for one that was started or is being surveyed.
 func TestSolverGivesUp(t *testing.T) {
 	for name, test := range map[string]struct{ begun, surveys bool }{"no worker": {}, "a worker": {begun: true},
 		"a long survey": {surveys: true}} {
@@ -456,7 +458,7 @@ func TestSolverGivesUp(t *testing.T) {
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			if test.begun {
-				take(t, s, (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey,
+				deliver(t, s, (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey,
 					Parent: s.chain.Root}}).Record())
 			}
 			plan, err := s.plan.Messages()

@@ -12,9 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// The brokers have lost a visit, and not the final weights that were made of it. No worker makes the visit again, so a solver of a
-// chain that takes the run over does not wait for ever: the run fails, unless the visit is on the topic. It waits for the visit that is
-// due.
+// The brokers have lost a visit, but not the final weights made from it. No worker makes the visit again, so a solver of a
+// chain that takes over the run does not wait forever: the run fails, unless the visit is on the topic. It waits for the
+// due visit.
 func TestVisitThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct{ final, there bool }{
 		"lost": {final: true}, "there": {final: true, there: true}, "due": {},
@@ -23,7 +23,7 @@ func TestVisitThatIsGone(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			plan := s.plan
 			plan.Chain, plan.Since.Statistics = &schemas.Chain{Number: 1}, []int64{0}
-			s = New(s.Client, nil, plan, 0, groupOwner{make(chan struct{})}, Options{}, event.Ignore{}) // of the plan as it is now
+			s = New(s.Client, nil, plan, 0, groupOwner{make(chan struct{})}, Options{}, event.Ignore{}) // of the modified plan
 			planned, err := plan.Messages()
 			if err != nil {
 				t.Fatal(err)
@@ -62,8 +62,9 @@ func TestVisitThatIsGone(t *testing.T) {
 	}
 }
 
-// Another solver has published the survey's result while this one waits for the survey. This one drops the survey's visits that come from
-// then on, and does not take them for gone, whether it learns of the result from the subscription or when it looks why nothing comes.
+// Another solver has published the survey's result while this one waits for the survey. This one drops the survey's visits
+// that arrive from then on, and does not consider them deleted, whether it learns of the result from the subscription or
+// from a check after a timeout.
 func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 	for name, subscribed := range map[string]bool{"from the subscription": true, "after a wait": false} {
 		t.Run(name, func(t *testing.T) {

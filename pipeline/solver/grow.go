@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// grow publishes the trees of a stage that has none yet: it grows them on the sample of the visit before the stage's first. A stage
-// without trees needs no such visit.
+// grow publishes the trees of a stage that has none yet, grown on the sample of the visit before the stage's first one. A
+// stage without trees needs no such visit.
 func (s *Solver) grow(ctx context.Context, number int) error {
 	v, due := s.chain.GrowthVisit(number)
 	if !due {
@@ -42,7 +42,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	return s.publishWeights(ctx, w.Record())
 }
 
-// samples gathers samples of rows. Rows may come twice: with the record of their partition, and with a merged one.
+// samples gathers samples of rows. A row may arrive twice, in the record of its partition and in a merged one.
 func (s *Solver) samples(all *accumulate.Sample) *part {
 	drawn := map[uint64]bool{}
 	return &part{kind: statistics.KindSample, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {

@@ -15,15 +15,15 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// StateError says that something is gone that an update would go on from.
+// StateError means that state required by an update is missing.
 type StateError = columns.StateError
 
-// loadHead reads what an update goes on from, unless it is in memory: the sums of the stages, and the terms of the increments that are
-// visited again or leave.
+// loadHead reads the state from which an update continues, unless it is in memory: the sums of the stages, and the terms
+// of the increments that are revisited or leave.
 func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
 	from := &s.chained.start
 	from.plansFrom = parent.PlansFrom
-	if from.head = s.options.Store.take(parent.Run); from.head == nil {
+	if from.head = s.options.Store.pop(parent.Run); from.head == nil {
 		if from.head, err = s.readHead(ctx, parent); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 	}
 	for _, list := range [][]coverage.Increment{u.Refresh, u.Leave} {
 		for i := range list {
-			if from.window.Merged(list[i].Number) { // the terms are those of the increment before it too
+			if from.window.Merged(list[i].Number) { // the terms include those of the previous increment
 				from.refreshed = append(from.refreshed, make([]solve.Terms, len(s.plan.Stages)))
 				continue
 			}
@@ -159,7 +159,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	return h, nil
 }
 
-// readMoments reads the moments of a run: their Gram matrices, or the rest.
+// readMoments reads the moments of a run: the Gram matrices, or the others.
 func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
 	found := make(map[int]bool, len(h.moments))
 	return stored.ReadRecords(ctx, s.Client, place, statistics.KindMoments, len(h.moments), func(r *wire.Record[float64]) (bool, error) {

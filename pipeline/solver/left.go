@@ -13,25 +13,25 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// left is what a run of a chain leaves to the next one.
+// left is the state that a run of a chain leaves to the next one.
 type left struct {
 	head
-	terms     [][]solve.Terms // of each stage, by visited increment; those that the run merges have none
-	merged    [][]solve.Terms // of each stage, by group of increments that the run merges
+	terms     [][]solve.Terms // by stage and visited increment; nil for merged increments
+	merged    [][]solve.Terms // by stage and group of merged increments
 	of        columns.Left    // on sparse rows, in place of both
 	fitted    []float64       // Σw of the training rows of each visited increment
-	forgotten []int64         // rows of each increment that an update has visited
+	forgotten []int64         // numbers of forgotten rows, by increment that an update has visited
 	encodings []*encoding     // of an update, by stage
 }
 
-// fits are what the fits of stages are asked for at their end.
+// fits are the inputs of the state at the end of each stage.
 type fits struct {
-	grams   [][]float64           // of each stage of a full run
+	grams   [][]float64           // by stage of a full run
 	updates map[int]*solve.Update // by stage
-	columns []columns.Fit         // by stage, of an update on sparse rows
+	columns []columns.Fit         // by stage of an update on sparse rows
 }
 
-// keepGram keeps the Gram matrix of a stage of a full run of a chain.
+// keepGram keeps the Gram matrix of a stage of a chain's full run.
 func (s *Solver) keepGram(stage int, sums wire.Tensors[float64]) {
 	if s.plan.Chain == nil || s.plan.Update() != nil {
 		return
@@ -40,7 +40,7 @@ func (s *Solver) keepGram(stage int, sums wire.Tensors[float64]) {
 	s.chained.fits.grams = append(s.chained.fits.grams[:min(stage, len(s.chained.fits.grams))], slices.Clone(gram.Data))
 }
 
-// endChained keeps what a stage of a run of a chain leaves to the next run. sum is the last visit's, or for a full run that of the seals.
+// endChained keeps the state of a stage for the next run. sum is of the last visit, or in a full run of the seals.
 func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	c := &s.chained
 	switch {
@@ -55,7 +55,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		s.mergeTerms()
 		s.beginEncoding(f.number)
 		if f.number == len(s.plan.Stages)-1 {
-			s.last = c.found.Sum // how the rows were predicted before they were learnt
+			s.last = c.found.Sum // the losses of the rows before training
 		}
 		return nil
 	case f.stage.Link.Learnt:
@@ -66,13 +66,13 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	terms := make([]solve.Terms, m)
 	c.left.fitted = make([]float64, m)
 	for i := range m {
-		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
+		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		w := c.found.Increments[i].Weight
 		if visited := stack.TakeVisited(sum, i); visited != nil {
 			c.left.fitted[i] = visited[0] / w
 		}
 		if c.found.TermsPlaces[i] != i {
-			continue // those of the increment that it is merged with have them
+			continue // included in the terms of the increment with which it is merged
 		}
 		at, any := sum.Take(statistics.Increment(i).Terms())
 		if !any {
@@ -89,7 +89,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	return nil
 }
 
-// mergeTerms adds up the terms of increments that the run merges, at the stage that has ended last.
+// mergeTerms adds up the terms of merged increments at the stage that has just ended.
 func (s *Solver) mergeTerms() {
 	c, t := &s.chained, len(s.chained.left.terms)-1
 	at := map[int]solve.Terms{}
@@ -104,7 +104,7 @@ func (s *Solver) mergeTerms() {
 	for _, group := range s.plan.Chain.Merged() {
 		sum := solve.Terms{}
 		for _, number := range group {
-			if terms := at[number]; terms.Scores != nil { // of increments that workers have merged the first has them
+			if terms := at[number]; terms.Scores != nil { // if workers have merged increments, only the first has terms
 				sum.Add(terms)
 			}
 			if i, visited := place[number]; visited {
@@ -116,12 +116,12 @@ func (s *Solver) mergeTerms() {
 	c.left.merged = append(c.left.merged, merged)
 }
 
-// leave keeps in memory what the next run of the chain goes on from.
+// leave keeps the state for the next run of the chain in memory.
 func (s *Solver) leave(m *model.Model) {
 	if s.plan.Chain == nil {
 		return
 	}
 	s.Remember(m)
-	after := s.chained.left.head // a copy: a pointer into the solver would keep the solvers of all runs before in memory
+	after := s.chained.left.head // a copy: a pointer into the solver would keep all previous solvers in memory
 	s.options.Store.put(&after)
 }

@@ -17,7 +17,7 @@ func (s *Solver) sparse() bool { return s.chain.Prepared.Factors != nil }
 // updatesSparse reports whether the run is an update on sparse rows.
 func (s *Solver) updatesSparse() bool { return s.plan.Update() != nil && s.plan.Update().Sparse }
 
-// columnUpdate returns the fit of a stage of an update on sparse rows.
+// columnUpdate returns the fit of an update's stage on sparse rows.
 func (s *Solver) columnUpdate(number int, shape solve.Shape) solve.Fit {
 	c := &s.chained
 	fit := c.start.columns.NewFit(s.withRidges(number)[number], number, shape, s.blockColumns(), s.plan.Update().Passes)
@@ -25,26 +25,26 @@ func (s *Solver) columnUpdate(number int, shape solve.Shape) solve.Fit {
 	return fit
 }
 
-// columnLog reads what runs on sparse rows have left.
+// columnLog reads the state of earlier runs on sparse rows.
 func (s *Solver) columnLog() *columns.Log {
 	earlier := s.chain.Earlier()
 	return &columns.Log{Client: s.Client, Stages: len(s.plan.Stages), Classes: len(earlier.Labels()), Inputs: earlier.Inputs()}
 }
 
-// blockColumns returns the columns of the examples in the order of the blocks of all stages; that of the intercept is the last, if a stage
-// has it.
+// blockColumns returns the columns of the examples in the block order of all stages. The intercept's column, if a stage
+// has one, is the last.
 func (s *Solver) blockColumns() []int32 {
 	return append(s.chain.Prepared.Factors.Columns(), online.Intercept)
 }
 
-// beginColumns makes the sums those that an update on sparse rows goes on from.
+// beginColumns initializes the sums from which an update on sparse rows continues.
 func (s *Solver) beginColumns(ctx context.Context) (err error) {
 	from := &s.chained.start
 	from.mergingColumns, err = s.columnLog().Begin(ctx, from.window, from.columns, s.plan.Chain)
 	return err
 }
 
-// endColumns keeps what a stage of a run of a chain on sparse rows leaves to the next one. sum is that of the seals of a full run.
+// endColumns keeps the state of a stage on sparse rows for the next run. sum is that of the seals of a full run.
 func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c := &s.chained
 	if f.number == 0 {
@@ -56,7 +56,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 		c.left.columns.Keep(s.plan.Chain.Number, terms)
 		c.left.of.Add([]online.Terms{terms}, f.shape.Classes)
 		if f.number == len(s.plan.Stages)-1 {
-			s.last = c.found.Sum // how the rows were predicted before they were learnt
+			s.last = c.found.Sum // the losses of the rows before training
 		}
 		return nil
 	}
@@ -72,7 +72,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	return nil
 }
 
-// writeColumns writes the terms of the increments on sparse rows that the run has visited, as writeTerms does, and how they are summed.
+// writeColumns is writeTerms for sparse rows, and also writes how the terms are summed.
 func (s *Solver) writeColumns(ctx context.Context, state *statewriter.Writer, w *schemas.Window,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	left := &s.chained.left

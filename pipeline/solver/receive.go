@@ -16,15 +16,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// FailureError says that a worker can't make a visit, and why, and that no other worker has made it.
+// FailureError means that a worker can't make a visit, and no other worker has made it.
 type FailureError struct{ schemas.Failure }
 
 // Error returns the worker's reason.
 func (e *FailureError) Error() string { return e.Reason }
 
-// fail notes a failure. It counts if it is of the visit that is due, or of a worker that can't know which is due, as
-// the weights have expired. It waits if the weights of its visit have not come: they are on another topic. Otherwise it
-// is of a worker that does not know yet what is due.
+// fail records a failure. It is effective if it concerns the due visit, or comes from a worker that can't know the due
+// visit because the weights have expired. It is deferred if the weights of its visit, which are on another topic, have not
+// arrived. Otherwise the worker is out of date, and the failure is ignored.
 func (s *Solver) fail(failure *schemas.Failure) {
 	to := s.early
 	switch {
@@ -38,16 +38,16 @@ func (s *Solver) fail(failure *schemas.Failure) {
 	}
 }
 
-// see notes the message of the run that has come last from a partition of the statistics.
+// see records the last message of the run from a partition of the statistics topic.
 func (s *Solver) see(partition int, m protocol.Message) {
 	last := protocol.NewWritten(wire.Identity{}, s.Topics.Statistics, partition)
 	last.Add(m)
 	s.read[partition] = last
 }
 
-// readMissed reads the run's statistics again if they may have what has not come: a record was dropped as incomplete or
-// damaged, or the message that has come last is not on its offset any more, so that others may have written to offsets
-// that were read already. No worker writes again what the topic has.
+// readMissed rereads the run's statistics if they may have missing records: a record was dropped as incomplete or damaged,
+// or the last message is no longer at its offset, so that offsets already read may have other messages. Workers do not
+// write again what is on the topic.
 func (s *Solver) readMissed(ctx context.Context) error {
 	for _, last := range s.read {
 		there, err := s.Holds(ctx, last)
@@ -67,27 +67,27 @@ func (s *Solver) readMissed(ctx context.Context) error {
 				return nil
 			}
 			s.see(partition, m)
-			if err := s.collect(m.Message); errors.As(err, new(*wire.EvictedError)) { // others are told already
+			if err := s.collect(m.Message); errors.As(err, new(*wire.EvictedError)) { // the others are already recorded
 				s.missed = true
 			}
 			return nil
 		})
-		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) { // the subscription finds out what that means
+		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) { // the subscription handles deletions
 			return err
 		}
 	}
 	return nil
 }
 
-// take adds a message of the run's statistics, and records why if it skips it.
-func (s *Solver) take(m wire.Message) {
+// collectOrSkip adds a message of the run's statistics, or records why it is skipped.
+func (s *Solver) collectOrSkip(m wire.Message) {
 	if err := s.collect(m); err != nil {
 		s.missed = true
 		event.Skip(s.rec, "statistics", err)
 	}
 }
 
-// collect adds a message of the run's statistics. It drops repetitions, and records that are not needed any more.
+// collect adds a message of the run's statistics. It drops duplicates, and records that are no longer needed.
 func (s *Solver) collect(m wire.Message) error {
 	if m.Kind() == schemas.KindFailure {
 		failure, err := schemas.DecodeJSON[schemas.Failure](m)
@@ -106,11 +106,11 @@ func (s *Solver) collect(m wire.Message) error {
 	}
 	partitions := s.partitionsOf(id)
 	if id.Stage < s.inbox.Solves() || id.Stage >= len(s.plan.Stages) || partitions == nil {
-		return nil // of a stage that is solved, or of a stage or partitions that the plan does not have
+		return nil // of a solved stage, or of a stage or partitions outside the plan
 	}
 	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) || s.isMerged(id) {
 		s.inbox.NoteVisit(id, partitions)
-		return nil // it is not needed any more
+		return nil // no longer needed
 	}
 	if digest, twice := s.inbox.Digest(id); twice {
 		// Two workers may seal the same scores at different offsets.
@@ -122,8 +122,8 @@ func (s *Solver) collect(m wire.Message) error {
 	return s.inbox.Collect(s.Codec, id, partitions, m)
 }
 
-// partitionsOf returns the partitions that a record is of, those whose earlier records come before it: the others are on other
-// partitions of the statistics. It returns nil if the plan does not have them, or does not merge them.
+// partitionsOf returns the partitions of a record whose earlier records come before it; the others are on other partitions
+// of the statistics topic. It returns nil if the plan does not have or does not merge the partitions.
 func (s *Solver) partitionsOf(id wire.Identity) (numbers []int) {
 	spans, topic := s.spansOf(id.Stage), max(len(s.plan.Since.Statistics), 1)
 	from := slices.IndexFunc(spans, func(span coverage.Span) bool { return span.Partition == id.Partition })
@@ -139,11 +139,11 @@ func (s *Solver) partitionsOf(id wire.Identity) (numbers []int) {
 	return numbers
 }
 
-// isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. Then only the stage's seals are
-// still needed.
+// isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. From then on, only the
+// stage's seals are needed.
 func (s *Solver) isAccepted(stage int) bool {
 	if s.plan.Chain != nil {
-		return false // what the next run of the chain goes on from is a fold over all statistics
+		return false // the state for the next run of the chain is a fold over all statistics
 	}
 	if stage == wire.Survey {
 		return s.chain.Survey != nil

@@ -21,7 +21,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// notices is a recorder that counts what it notices.
+// notices is a recorder that counts notices.
 type notices int
 
 func (n *notices) Record(e event.Event) {
@@ -30,7 +30,7 @@ func (n *notices) Record(e event.Event) {
 	}
 }
 
-// newTestSolver returns a solver of one partition and two stages, whose survey is not accepted yet.
+// newTestSolver returns a solver of one partition and two stages before the survey.
 func newTestSolver(rec event.Recorder) *Solver {
 	stage := solve.Defaults()
 	stage.Features, stage.Link = stages.Defaults(), link.Softmax
@@ -42,19 +42,19 @@ func newTestSolver(rec event.Recorder) *Solver {
 		Options{}, rec)
 }
 
-// take has the solver take all messages of a record.
-func take[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
+// deliver passes all messages of a record to the solver.
+func deliver[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
 	t.Helper()
 	messages, err := r.Encode(memory.DefaultAllocator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range messages {
-		s.take(m)
+		s.collectOrSkip(m)
 	}
 }
 
-// A record in the wrong precision does not count, and does not stand in the way of the record in the right one.
+// A record in the wrong precision does not count, and does not block the one in the right precision.
 func TestWrongPrecisionIsSkipped(t *testing.T) {
 	for _, id := range []wire.Identity{
 		{Kind: statistics.KindSample, Stage: wire.Survey},
@@ -70,7 +70,7 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		s.inbox.Begin(wire.Survey)
 		id.Run = s.run
 		single, double := &wire.Record[float32]{Identity: id}, &wire.Record[float64]{Identity: id}
-		wrong, right := func() { take(t, s, single) }, func() { take(t, s, double) }
+		wrong, right := func() { deliver(t, s, single) }, func() { deliver(t, s, double) }
 		if inbox.IsSingle(id) {
 			wrong, right = right, wrong
 		}
@@ -86,8 +86,8 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 	}
 }
 
-// The first complete record of an identity counts. One with other content is reported, one with the same is not, and seals may
-// differ, as the same scores may stand at other offsets.
+// The first complete record of an identity counts. A different one is reported, an identical one is not, and seals may
+// differ, because the same scores may have other offsets.
 func TestFirstRecordCounts(t *testing.T) {
 	for kind, want := range map[wire.Kind]notices{statistics.KindVisit: 1, statistics.KindSeal: 0} {
 		skipped := notices(0)
@@ -97,7 +97,7 @@ func TestFirstRecordCounts(t *testing.T) {
 			return &wire.Record[float64]{Identity: id, Tensors: wire.Tensors[float64]{wire.Vector(statistics.FieldSums, []float64{v})}}
 		}
 		for _, v := range []float64{1, 1, 2} {
-			take(t, s, with(v))
+			deliver(t, s, with(v))
 		}
 		if skipped != want {
 			t.Errorf("%s: %d notices, expected %d", kind, skipped, want)
@@ -105,21 +105,21 @@ func TestFirstRecordCounts(t *testing.T) {
 		if r := s.inbox.Double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
-		take(t, s, with(1)) // it was taken: nobody asks for it again
+		deliver(t, s, with(1)) // it was reduced already
 		if s.inbox.Has(id) {
 			t.Errorf("%s: a repetition of what was reduced is kept", kind)
 		}
 	}
 }
 
-// Nothing is kept of stages that are solved, of stages that the plan does not have, and of partitions that it does not have.
+// Nothing is kept for solved stages, and for stages and partitions outside the plan.
 func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	s := newTestSolver(event.Ignore{})
 	visit := func(stage, partition int) wire.Identity {
 		return wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: stage, Partition: partition}
 	}
 	for _, id := range []wire.Identity{visit(0, 0), visit(1, 0), visit(2, 0), visit(0, 1)} {
-		take(t, s, &wire.Record[float64]{Identity: id})
+		deliver(t, s, &wire.Record[float64]{Identity: id})
 		if kept, want := s.inbox.Has(id), id.Stage < 2 && id.Partition == 0; kept != want {
 			t.Errorf("%v: kept is %v, expected %v", id, kept, want)
 		}
@@ -128,12 +128,13 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	if s.inbox.Has(visit(0, 0)) || !s.inbox.Has(visit(1, 0)) {
 		t.Error("stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
 	}
-	if take(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.Has(visit(0, 0)) {
+	if deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.Has(visit(0, 0)) {
 		t.Error("a record of stage 0 is kept while stage 1 is solved")
 	}
 }
 
-// The seal of a later stage says that the records of earlier stages which have not come are gone, also if no later visit is left.
+// After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is
+// left.
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	s := &Solver{inbox: inbox.New(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}

@@ -8,19 +8,19 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// memberStages returns the stages of the member that a stage belongs to, as withRidges has them.
+// memberStages returns the stages of a stage's member, as returned by withRidges.
 func (s *Solver) memberStages(number int) []schemas.Stage {
 	n := s.plan.MemberStages()
 	first := number - number%n
 	return s.withRidges(number)[first : first+n]
 }
 
-// withRidges returns the stages of the plan for the fit of one of them, in which a ridge that is auto but known has its number. In
-// this order, it is known from
+// withRidges returns the stages of the plan for the fit of one of them, with the numbers of the auto ridges that are
+// known. A ridge is known, in this order, from
 //
-//   - the stage's own weights, which another solver has published;
-//   - the version that the stage begins at, so that the penalty on its weights stays what it was;
-//   - the first stage that is alike.
+//   - the stage's own weights, published by another solver;
+//   - the version that the stage starts from, so that the penalty on its weights does not change;
+//   - the first equal stage.
 func (s *Solver) withRidges(number int) []schemas.Stage {
 	stage := s.plan.Stages[number]
 	if stage.Ridge != schemas.RidgeAuto {
@@ -31,7 +31,7 @@ func (s *Solver) withRidges(number int) []schemas.Stage {
 	return known
 }
 
-// knownRidge returns the ridge of a stage, or auto if it is yet to be chosen.
+// knownRidge returns the ridge of a stage, or auto if it is not chosen yet.
 func (s *Solver) knownRidge(number int) schemas.Ridge {
 	if ridge, chosen := s.chain.Ridge(number); chosen {
 		return ridge

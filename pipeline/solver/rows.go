@@ -14,21 +14,22 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// An update on sparse rows has few of them, and sums of as many columns as occur. NEWS20, 500 rows of 80 words and 20 classes: 0.7 MB of
-// rows, 2.1 MB of sums a visit. So workers send the rows once a stage, and the solver makes all visits but those that the gate needs.
+// An update on sparse rows has few rows, and sums of as many columns as occur. NEWS20, 500 rows of 80 words and 20
+// classes: 0.7 MB of rows, 2.1 MB of sums for each visit. So workers send the rows once per stage, and the solver makes
+// all visits except those for the gate.
 
-// sumsPerStage is how many sums of all columns that occur the visits to a stage send at least: gradient and curvature at its first weights,
-// and at its last.
+// sumsPerStage is the minimum number of sums over all occurring columns that the visits to a stage send: gradient and
+// curvature at its first weights, and at its last.
 const sumsPerStage = 4
 
-// rowsAreFewer reports whether the rows of a survey have fewer values than their sums, given what the survey has summed. It depends on the
-// survey's records alone: a run that is taken over goes on as it began.
+// rowsAreFewer reports whether the rows of a survey have fewer values than their sums. It depends only on the survey's
+// records, so a run that another solver takes over continues in the same way.
 func (s *Solver) rowsAreFewer(surveyed *accumulate.Sum) bool {
 	sizes, err := surveyed.Tensors().Shaped(statistics.FieldSizes, 2)
 	return err == nil && 2*sizes[0] <= sumsPerStage*sizes[1]*float64(len(s.chain.Earlier().Labels()))
 }
 
-// fitRows makes all visits to a stage, given what the first has sent: the rows.
+// fitRows makes all visits to a stage on the rows sent in the first visit.
 func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent *accumulate.Sum) error {
 	spans := s.spansOf(f.number)
 	rows, err := rowsums.Sent(sent, f.shape, s.plan.Task(), spans, s.plan.Merges(len(spans)))
@@ -57,8 +58,8 @@ func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent
 	return nil
 }
 
-// next returns the weights for the visit after last. Of a stage whose rows the solver has these are the final ones, which the gate may want
-// a visit with before they end the stage.
+// next returns the weights for the visit after last. For a stage whose rows the solver has, they are the final weights;
+// the gate may need a visit with them before they end the stage.
 func (s *Solver) next(f *fitting, last protocol.Visit) (solve.Step, error) {
 	if f.ended == nil {
 		return f.fit.Next()
@@ -78,7 +79,7 @@ func (s *Solver) visitKind(v protocol.Visit) wire.Kind {
 	return statistics.KindVisit
 }
 
-// passed notes how a pass went.
+// passed records the result of a pass.
 func (s *Solver) passed(f *fitting, visit int, evaluation *solve.Evaluation, sum *accumulate.Sum) {
 	f.passes = evaluation.Number
 	metrics := event.MetricsOf(sum.Tensors())

@@ -19,49 +19,49 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// Solver turns the statistics of one run into its weights, and ends the run. [New] makes solvers. A solver belongs to one
-// goroutine.
+// Solver computes the weights of one run from its statistics, and ends the run. Create solvers with [New]. A solver is not
+// safe for concurrent use.
 type Solver struct {
 	*protocol.Client
 	blas      *kernel.BLAS
 	rec       event.Recorder
 	plan      *schemas.Plan
 	run       string
-	watch     int64 // the run's end is not on the plans topic before this offset
+	watch     int64 // the run's end is on the plans topic at this offset or later
 	owner     ownership.Owner
 	chain     *protocol.Chain
 	began     time.Time
-	preserved time.Time // when the run's weights were last looked at: see preserve
+	preserved time.Time // last check of the run's weights: see preserve
 
 	subscription protocol.Subscription
 	inbox        inbox.Inbox
-	failures     map[int]*schemas.Failure  // by partition, of the visit that is due
-	early        map[int]*schemas.Failure  // by partition, of a visit whose weights have not come
-	read         map[int]*protocol.Written // by partition of the statistics, what has come last
-	missed       bool                      // the statistics may have what has not come: see readMissed
-	claims       int                       // that have come
+	failures     map[int]*schemas.Failure  // of the due visit, by partition
+	early        map[int]*schemas.Failure  // of visits whose weights have not arrived, by partition
+	read         map[int]*protocol.Written // last record, by partition of the statistics topic
+	missed       bool                      // the statistics may have missing records: see readMissed
+	claims       int                       // number of claims
 	scratch      *scratch
 	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
-	last         *accumulate.Sum // of the seals of the last stage that is sealed; at the end of a member, of the mean of the members so far
-	// of each partition that visits to stages read, the span of the plan; empty if an update has nothing new there
+	last         *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
+	// spans of the plan in the partitions that visits to stages read; empty for partitions without new rows in an update
 	visited  coverage.Spans
-	surveyed coverage.Spans // of each partition that the survey reads
+	surveyed coverage.Spans // spans of the partitions that the survey reads
 	options  Options
 	chained  chained
 }
 
-// Options says what a solver works with beside its client.
+// Options are the resources of a solver besides its client.
 type Options struct {
-	// Store has what the run before has left in memory, if the run is of a chain; nil: it is read from the state topic.
+	// Store is the in-memory state of the previous run of the chain; nil: it is read from the state topic.
 	Store *Store
-	// Retention returns how long the weights topic keeps messages, or 0: for ever. The weights of a run that takes longer
-	// are written again. It is asked in long runs only. nil: the topic keeps them for ever.
+	// Retention returns the retention of the weights topic, or 0 if it is unlimited. The weights of a run that exceeds it are
+	// written again. It is only called in long runs. nil: unlimited.
 	Retention func(context.Context) (time.Duration, error)
 }
 
-// New returns the solver of an unfinished run. If somebody else ends the run, the end is at offset watch of the plans topic or
-// later. owner says whether this process owns the plans topic, which has one partition.
+// New returns the solver of an unfinished run. If another process ends the run, the end is at offset watch of the plans
+// topic or later. owner tells whether this process owns the plans topic, which has one partition.
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner ownership.Owner, o Options,
 	rec event.Recorder) *Solver {
 	chain := protocol.NewChain(plan, client.Codec, rec)
@@ -73,18 +73,20 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	}
 }
 
-// ErrNotOwner says that another process owns the plans topic now, so its solver continues the run.
+// ErrNotOwner means that another process owns the plans topic now, and its solver continues the run.
 var ErrNotOwner = errors.New("another process owns the plans topic and continues the run")
 
-// errDiffers says that the weights topic has other accepted weights than this solver: a new solver goes on from what is there.
+// errDiffers means that the weights topic has other accepted weights than this solver: a fresh solver continues from the
+// topic.
 var errDiffers = errors.New("the weights topic has other accepted weights")
 
-// errEnded says that somebody else has ended the run.
+// errEnded means that another process has ended the run.
 var errEnded = errors.New("the run has ended")
 
-// Solve goes on with the run until it has ended, and writes its end to the plans topic. If the run can't go on, that end says that
-// it has failed, and why; Solve then returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
-// *[ownership.MembershipError]. Brokers that refuse this process (*[kafkalog.AccessError]) end it, and no run: another solver may go on.
+// Solve continues the run until it has ended, and writes its end to the plans topic. If the run can't continue, Solve ends
+// it as failed with the reason, and returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
+// *[ownership.MembershipError]. If the brokers deny access (*[kafkalog.AccessError]), the process ends but not the run:
+// another solver may continue.
 func (s *Solver) Solve(ctx context.Context) error {
 	done, err := s.solve(ctx)
 	if err == nil {
@@ -100,10 +102,10 @@ func (s *Solver) Solve(ctx context.Context) error {
 	case errors.Is(err, ErrNotOwner), errors.As(err, new(*ownership.MembershipError)):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
-		return err // it says something about this process, and nothing about the run
+		return err // it concerns this process, not the run
 	}
 	if err != nil {
-		// A solver that was slow may lack what others have removed after the run had ended.
+		// A slow solver may lack records that other processes have deleted after the run had ended.
 		if goesOn, unknown := s.GoesOn(ctx, s.run, s.plan.Since); unknown == nil && !goesOn {
 			return nil
 		}
@@ -158,8 +160,8 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	return s.finish(ctx)
 }
 
-// visitedSpans returns of each partition that visits to stages read the hull of the plan's spans, which is empty if an update has nothing
-// new there.
+// visitedSpans returns, for each partition that visits to stages read, the hull of the plan's spans. It is empty for
+// partitions without new rows in an update.
 func visitedSpans(plan *schemas.Plan) (spans coverage.Spans) {
 	for _, number := range plan.Partitions() {
 		span := coverage.Span{Partition: number}
@@ -171,27 +173,27 @@ func visitedSpans(plan *schemas.Plan) (spans coverage.Spans) {
 	return spans
 }
 
-// factorsOf returns the memory for the factors of a stage.
+// factorsOf returns the buffer for the factors of a stage.
 func (s *Solver) factorsOf(stage int) *linear.Buffer {
 	return &s.scratch.factors[stage%len(s.scratch.factors)]
 }
 
-// positions returns what a solver follows: the weights from where it has read the chain to, the plans, as somebody may end the run,
-// and the statistics from where those of the run begin.
+// positions returns the start of a solver's subscriptions: the weights from the end of its chain, the plans, because
+// another process may end the run, and the statistics from the start of the run.
 func (s *Solver) positions(weights int64) []protocol.Position {
 	list := []protocol.Position{
 		{Topic: s.Topics.Weights, Offset: weights, Compacted: true},
 		{Topic: s.Topics.Plans, Offset: s.watch, Compacted: true},
 	}
 	for p, from := range s.plan.Since.Statistics {
-		// Not Compacted: if retention has deleted statistics of the run, the run ends. Otherwise it might wait for them for ever.
+		// Not Compacted: if retention has deleted statistics of the run, the run ends. Otherwise it might wait for them forever.
 		list = append(list, protocol.Position{Topic: s.Topics.Statistics, Partition: p, Offset: from})
 	}
 	return list
 }
 
-// receive takes one message of any of the topics. late reports that none came before the timeout. The error may be errEnded,
-// ErrNotOwner or a *run.MembershipError.
+// receive processes one message of any of the topics. late reports a timeout. The error may be errEnded, ErrNotOwner or an
+// *[ownership.MembershipError].
 func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool, err error) {
 	d, late, err := s.subscription.Next(ctx, timeout)
 	switch {
@@ -210,7 +212,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 		return false, nil
 	case d.Topic == s.Topics.Statistics:
 		s.see(d.Partition, d.Message)
-		s.take(m)
+		s.collectOrSkip(m)
 		return false, nil
 	case d.Topic == s.Topics.Weights:
 		grown, err := s.chain.Follow(d.Message)
@@ -224,7 +226,7 @@ func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool,
 	return false, nil
 }
 
-// grown is called when another record is accepted: then another visit is due.
+// grown is called after a record is accepted: then another visit is due.
 func (s *Solver) grown() {
 	clear(s.failures)
 	for partition, failure := range s.early {
@@ -235,8 +237,8 @@ func (s *Solver) grown() {
 	}
 }
 
-// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has
-// another chain. If it has more of the same chain, that is accepted.
+// checkGoesOn returns errEnded if the run has ended, or its plan is gone, and errDiffers if the weights topic has a
+// different chain. If the topic has more of the same chain, it accepts those records.
 func (s *Solver) checkGoesOn(ctx context.Context) error {
 	goesOn, err := s.GoesOn(ctx, s.run, s.plan.Since)
 	if err != nil {
@@ -259,12 +261,12 @@ func (s *Solver) checkGoesOn(ctx context.Context) error {
 	return s.preserve(ctx)
 }
 
-// preserveEvery is how often a solver looks whether the run's weights are so old that they must be written again. No
-// topic keeps them for less than four times as long.
+// preserveEvery is the interval at which a solver checks the age of the run's weights. The retention of the topic is at
+// least four times as long.
 const preserveEvery = 15 * time.Minute
 
-// preserve sees to it that the weights of the run do not expire under those who may take it up: workers that start
-// again, and another solver. None is older than three quarters of their retention.
+// preserve keeps the run's weights from expiring while restarted workers or another solver may need them. None gets older
+// than three quarters of the retention.
 func (s *Solver) preserve(ctx context.Context) error {
 	if s.options.Retention == nil || s.Clock.Since(s.preserved) < preserveEvery {
 		return nil
@@ -277,8 +279,8 @@ func (s *Solver) preserve(ctx context.Context) error {
 	return s.Preserve(ctx, s.chain, retention/2)
 }
 
-// publishWeights writes the next record of the chain, and waits until it is accepted, or a record of another solver with the same
-// parent. While it waits it writes the record again from time to time.
+// publishWeights writes the next record of the chain, and waits until it, or another solver's record with the same parent,
+// is accepted. It writes the record again from time to time.
 func (s *Solver) publishWeights(ctx context.Context, r *wire.Record[float32]) error {
 	if err := s.preserve(ctx); err != nil {
 		return err

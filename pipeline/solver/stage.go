@@ -21,25 +21,25 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// fitting is a stage that is being fitted.
+// fitting is the fit of a stage in progress.
 type fitting struct {
 	number   int
 	stage    *model.Stage
 	shape    solve.Shape
 	fit      solve.Fit
-	observed int // visits that the fit has seen
-	passes   int // visits with a gradient that the fit has seen
+	observed int // number of observed visits
+	passes   int // number of observed visits with a gradient
 	began    time.Time
-	gathered time.Time           // when the statistics of the last visit were complete
-	waited   time.Duration       // for the statistics of the last visit
+	gathered time.Time           // time at which the statistics of the last visit were complete
+	waited   time.Duration       // time spent waiting for the statistics of the last visit
 	sum      *accumulate.Sum     // of the last visit
-	pass     *schemas.PassReport // that the last visit has ended; nil: none
-	overflow int64               // rows that the first visit has left out
-	ended    *solve.Step         // the final one, of a stage of an update whose rows workers have sent; nil: none is known
+	pass     *schemas.PassReport // completed by the last visit; nil: none
+	overflow int64               // rows that the first visit excluded
+	ended    *solve.Step         // the final step of an update's stage whose rows workers have sent; nil: not known
 }
 
-// stage fits one stage: it observes the visits that are accepted and publishes the weights for the next one, until a record is
-// final. Then it waits for the stage's residuals to be sealed.
+// stage fits one stage: it observes the accepted visits and publishes the weights for the next one, until a record is
+// final. Then it waits until the stage's residuals are sealed.
 func (s *Solver) stage(ctx context.Context, number int) error {
 	if err := s.grow(ctx, number); err != nil && !errors.Is(err, errAccepted) {
 		return err
@@ -64,7 +64,7 @@ func (s *Solver) stage(ctx context.Context, number int) error {
 	}
 }
 
-// fitting returns the fitting of a stage, none of whose visits is observed.
+// fitting returns the fit of a stage before any visit is observed.
 func (s *Solver) fitting(number int) (*fitting, error) {
 	f := &fitting{number: number, began: s.Clock.Now()}
 	var err error
@@ -106,8 +106,8 @@ func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
 	}, nil
 }
 
-// calibrationSplit returns the split that a link is learnt on: of several labels a row the holdout, as calibrations to
-// the rows that the weights were fitted to made two of three data sets worse.
+// calibrationSplit returns the split on which a link is learnt: the holdout for multi-label tasks, because calibration on
+// the training rows made two of three data sets worse.
 func (s *Solver) calibrationSplit() examples.Split {
 	if s.plan.Task() == examples.SeveralLabels {
 		return examples.Holdout
@@ -115,8 +115,8 @@ func (s *Solver) calibrationSplit() examples.Split {
 	return examples.Train
 }
 
-// observe gathers the statistics of a visit, and gives them to the fit. In the first visit of the stage, the fit factors the Gram
-// matrix while workers sum the rest.
+// observe gathers the statistics of a visit, and passes them to the fit. In the first visit to the stage, the fit factors
+// the Gram matrix while workers sum the rest.
 func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) error {
 	began, factoring := s.Clock.Now(), time.Duration(0)
 	step, err := s.stepFor(f, v)
@@ -149,7 +149,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	switch {
 	case s.chain.SendsRows(v):
 		return s.fitRows(ctx, f, step, sum)
-	case f.ended != nil: // a visit that the gate needs
+	case f.ended != nil: // a visit for the gate
 		return nil
 	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
@@ -166,7 +166,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	return nil
 }
 
-// stepFor returns the step that a visit is made with, as it was published.
+// stepFor returns the published step of a visit.
 func (s *Solver) stepFor(f *fitting, v protocol.Visit) (solve.Step, error) {
 	w, initial := s.chain.WeightsFor(v)
 	if w == nil {
@@ -175,8 +175,8 @@ func (s *Solver) stepFor(f *fitting, v protocol.Visit) (solve.Step, error) {
 	return solve.StepOf(w.Tensors, f.shape)
 }
 
-// precondition gathers the stage's Gram matrix and gives it to the fit, which factors it while the workers sum the rest of the
-// first visit. It returns how long the factoring took.
+// precondition gathers the stage's Gram matrix and passes it to the fit, which factors it while the workers sum the rest
+// of the first visit. It returns the duration of the factoring.
 func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting, rest *gathering) (time.Duration, error) {
 	if s.plan.Update() != nil {
 		return 0, s.factored(ctx, s.aheads[f.number], rest)
@@ -191,13 +191,13 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 	return s.Clock.Since(began), err
 }
 
-// publishStep publishes the weights for the visit after last, which is the newest visit that the fit has observed.
+// publishStep publishes the weights for the visit after last, the newest visit that the fit has observed.
 func (s *Solver) publishStep(ctx context.Context, f *fitting, last protocol.Visit) error {
 	step, err := s.next(f, last)
 	if err != nil {
 		return err
 	}
-	// The parent is the visit that was observed, not whatever is newest: another solver's weights may be accepted by now.
+	// The parent is the observed visit rather than the head: another solver's weights may be accepted by now.
 	w := schemas.Weights{
 		Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: f.number, Visit: last.Number + 1, Parent: last.Parent},
 		Tensors:  step.Tensors(f.shape), Pass: f.pass,
@@ -253,8 +253,8 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 	return nil
 }
 
-// stageReport returns the report of a stage, given the reduced seals. Of the fit it says what the accepted weights say,
-// as another solver may have fitted the stage.
+// stageReport returns the report of a stage, from the reduced seals. The results of the fit come from the accepted
+// weights, because another solver may have fitted the stage.
 func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	final, _ := s.chain.Final(f.number)
 	r := schemas.StageReport{
@@ -269,7 +269,7 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 	return r
 }
 
-// shape returns the columns and classes of a stage.
+// shape returns the numbers of columns and classes of a stage.
 func (s *Solver) shape(stage int) (p, k int) {
 	of, err := s.chain.Stage(stage)
 	if err != nil {

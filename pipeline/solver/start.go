@@ -9,14 +9,14 @@ import (
 	"github.com/stagewise/stagewise/solve/online"
 )
 
-// start is what an update goes on from: what the run before has left. In a full run it is empty.
+// start is the state from which an update continues, left by the previous run. It is empty in a full run.
 type start struct {
 	*head
-	at        *schemas.StatePlace   // where its window is
-	plansFrom int64                 // of the version before: see schemas.Manifest
-	refreshed [][]solve.Terms       // of each increment that is visited again, and of each that leaves, by stage
-	merging   map[int][]solve.Terms // of increments that the update merges and does not visit, by number and stage
-	// the same on sparse rows
+	at        *schemas.StatePlace   // place of the previous window
+	plansFrom int64                 // of the previous version: see schemas.Manifest
+	refreshed [][]solve.Terms       // of revisited and then of leaving increments, by stage
+	merging   map[int][]solve.Terms // of merged increments without a visit, by number and stage
+	// merging, for sparse rows
 	mergingColumns map[int][]online.Terms
 }
 
@@ -52,7 +52,7 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 		s.factorsOf(number))), nil
 }
 
-// keepUpdate keeps the update of a stage, for what it leaves to the next run.
+// keepUpdate keeps the update of a stage for the state of the next run.
 func (s *Solver) keepUpdate(number int, fit *solve.Update) *solve.Update {
 	if number == len(s.plan.Stages)-1 && s.hasGateRows() {
 		fit.EndVisited()
@@ -74,12 +74,12 @@ func (s *start) fittedOf(number int) float64 {
 	return 0
 }
 
-// leaving returns the terms of an increment that leaves. They come after those of increments that are visited again.
+// leaving returns the terms of a leaving increment. They follow those of revisited increments.
 func (s *start) leaving(i, stage int, u *schemas.Update) solve.Terms {
 	return s.refreshed[len(u.Refresh)+i][stage]
 }
 
-// leaving returns the place of an increment among those that leave, or −1.
+// leaving returns the index of an increment among those that leave, or −1.
 func leaving(u *schemas.Update, number int) int {
 	return slices.IndexFunc(u.Leave, func(c coverage.Increment) bool { return c.Number == number })
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// An update encodes what each stage leaves to the next run while workers visit the stages after it. A full run, which may have very many
+// An update encodes the state of each stage while workers visit later stages. A full run, which may have very many
 // increments, encodes one after the other at its end.
 
-// snapshotEvery is after how many updates the Gram matrices are written to the state topic again. Between them they are added up from the
-// statistics.
+// snapshotEvery is the number of updates between two snapshots of the Gram matrices on the state topic. In between, they
+// are added up from the statistics.
 const snapshotEvery = 16
 
 // snapshots reports whether the run writes its Gram matrices to the state topic.
@@ -19,15 +19,15 @@ func (s *Solver) snapshots() bool {
 	return u == nil || u.Restart || len(s.chained.start.window.Since)+1 >= snapshotEvery
 }
 
-// encoding is what a stage of an update leaves, encoded in a goroutine of its own.
+// encoding is the state of an update's stage, encoded in a goroutine.
 type encoding struct {
-	done    chan struct{} // closed when all is encoded
+	done    chan struct{} // closed when everything is encoded
 	terms   [][]wire.Message
 	moments []wire.Message
 	err     error
 }
 
-// beginEncoding begins to encode what a stage of an update leaves.
+// beginEncoding starts encoding the state of an update's stage.
 func (s *Solver) beginEncoding(stage int) {
 	e := &encoding{done: make(chan struct{})}
 	s.chained.left.encodings = append(s.chained.left.encodings, e)
@@ -36,7 +36,7 @@ func (s *Solver) beginEncoding(stage int) {
 		defer close(e.done)
 		for _, r := range terms {
 			var messages []wire.Message
-			if r.Scores == nil { // merged with others
+			if r.Scores == nil { // merged with another increment
 				e.terms = append(e.terms, nil)
 				continue
 			}
@@ -49,15 +49,15 @@ func (s *Solver) beginEncoding(stage int) {
 	}()
 }
 
-// endEncoding waits for what is being encoded.
+// endEncoding waits until all encoding has ended.
 func (l *left) endEncoding() {
 	for _, e := range l.encodings {
 		<-e.done
 	}
 }
 
-// encodedTerms returns the messages of the terms of an increment, given its place among those that the run has visited.
-// Those that an update merges follow.
+// encodedTerms returns the messages of an increment's terms, by its place among the visited increments. The increments
+// that an update merges follow these.
 func (s *Solver) encodedTerms(stage, increment int) ([]wire.Message, error) {
 	if stage < len(s.chained.left.encodings) {
 		e := s.chained.left.encodings[stage]
@@ -69,7 +69,7 @@ func (s *Solver) encodedTerms(stage, increment int) ([]wire.Message, error) {
 	return s.Codec.EncodeDouble(s.termsRecord(stage, increment).Record())
 }
 
-// encodedMoments returns the messages of the moments of a stage.
+// encodedMoments returns the messages of a stage's moments.
 func (s *Solver) encodedMoments(stage int) ([]wire.Message, error) {
 	if stage < len(s.chained.left.encodings) {
 		e := s.chained.left.encodings[stage]
@@ -79,7 +79,7 @@ func (s *Solver) encodedMoments(stage int) ([]wire.Message, error) {
 	return s.Codec.EncodeDouble(s.momentsRecord(stage).Record())
 }
 
-// termsRecords returns the terms of each increment that an update has visited, and of those that it merges.
+// termsRecords returns the terms of the increments that an update has visited, then of those that it merges.
 func (s *Solver) termsRecords(stage int) (list []*statistics.Terms) {
 	for i := range len(s.chained.left.terms[stage]) + len(s.chained.left.merged[stage]) {
 		list = append(list, s.termsRecord(stage, i))

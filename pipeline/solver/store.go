@@ -9,20 +9,20 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// Store is what a solver's process keeps in memory from one run of a chain to the next: the sums that the next run goes on from, which are
-// also on the state topic, and memory of the same sizes as the next run needs. The zero value is empty. A store is safe for concurrent use.
+// Store is a solver process's memory between the runs of a chain: the sums from which the next run continues, which are
+// also on the state topic, and reusable buffers. The zero value is empty. A store is safe for concurrent use.
 type Store struct {
 	mutex   sync.Mutex
 	head    *head
 	scratch *scratch
 }
 
-// scratch is memory of megabytes, which would otherwise be mapped and cleared in each run.
+// scratch is buffers of megabytes, which would otherwise be mapped and cleared in each run.
 type scratch struct {
-	factors [2]linear.Buffer // of the stages in turn: those of the stage before may still be in use
+	factors [2]linear.Buffer // of alternating stages: those of the previous stage may still be in use
 }
 
-// lend returns memory that nobody else uses, until it is given back.
+// lend returns buffers for exclusive use, until they are given back.
 func (s *Store) lend() *scratch {
 	if s == nil {
 		return &scratch{}
@@ -36,7 +36,7 @@ func (s *Store) lend() *scratch {
 	return lent
 }
 
-// giveBack takes memory that was lent.
+// giveBack takes back lent buffers.
 func (s *Store) giveBack(lent *scratch) {
 	if s == nil {
 		return
@@ -46,15 +46,15 @@ func (s *Store) giveBack(lent *scratch) {
 	s.scratch = lent
 }
 
-// head is the end of a chain.
+// head is the state at the end of a chain.
 type head struct {
 	window  *schemas.Window
-	moments []*solve.Moments // of each stage
-	columns *columns.State   // of a chain on sparse rows, in place of moments
+	moments []*solve.Moments // by stage
+	columns *columns.State   // on sparse rows, in place of moments
 }
 
-// take returns the sums after a run, and empties the store: who goes on from them changes them.
-func (s *Store) take(run string) *head {
+// pop returns the sums after a run, and removes them from the store, because the next run modifies them.
+func (s *Store) pop(run string) *head {
 	if s == nil {
 		return nil
 	}

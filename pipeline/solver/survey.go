@@ -24,8 +24,8 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// survey turns the survey's statistics into its result, unless a result is accepted already. earlier is the version that the run starts
-// from, whose preparation it keeps; nil if it starts from none.
+// survey computes the survey's result from its statistics, unless a result is already accepted. earlier is the version
+// that the run starts from, whose preparation it keeps; nil in a cold start.
 func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 	s.inbox.Begin(wire.Survey)
 	if s.chain.Survey == nil || s.plan.Chain != nil {
@@ -55,7 +55,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	}
 	found.Fold(s.plan)
 	s.chained.found = found.Surveyed(s.plan, sum)
-	if s.chain.Survey != nil { // of a chain: another solver has published it
+	if s.chain.Survey != nil { // in a chain, another solver has published it
 		return nil
 	}
 	preparation, err := s.preparation(sum, found, earlier)
@@ -95,8 +95,8 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	return s.publishWeights(ctx, result.Record())
 }
 
-// surveySum gathers the survey's sums, and for a preparation its samples, and its Gram matrices if the plan asks for principal
-// components. It puts what is no sum into found.
+// surveySum gathers the survey's sums, and to compute a preparation also its samples, and its Gram matrices if the plan
+// has principal components. Results other than sums go to found.
 func (s *Solver) surveySum(found *findings.Findings) []*part {
 	visits := &part{kind: statistics.KindVisit, alone: s.plan.Chain != nil}
 	visits.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
@@ -125,8 +125,8 @@ func (s *Solver) surveySum(found *findings.Findings) []*part {
 	return parts
 }
 
-// preparation returns the preparation that the survey's sums give, or that of the version that the run starts from. Then the examples
-// must fit it.
+// preparation returns the preparation computed from the survey's sums, or that of the version that the run starts from,
+// which the examples must fit.
 func (s *Solver) preparation(sum *accumulate.Sum, found *findings.Findings, earlier *model.Model) (wire.Tensors[float32], error) {
 	if earlier != nil {
 		err := s.checkKept(found, earlier)
@@ -208,11 +208,11 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings.Findings, earl
 	return s.learn(append(tensors, learnt...), rows)
 }
 
-// errNothingToAugment says that the plan wants rows made of images, but there are none.
+// errNothingToAugment means that the plan augments images, but there are none.
 var errNothingToAugment = errors.New("examples.augment makes rows of images, but neither the examples nor the configuration " +
 	"say the shape of any: set examples.image to height, width and channels, such as [28, 28, 1], or leave examples.augment out")
 
-// learn adds to a preparation what the stages learn of the sample, whose rows are prepared.
+// learn adds to a preparation what the stages learn from the sample, whose rows are prepared.
 func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.Tensors[float32], error) {
 	prepared, err := prepare.New(s.plan.Prepare, tensors)
 	if err != nil {
@@ -229,8 +229,8 @@ func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.T
 	return tensors, nil
 }
 
-// checkKept returns an error if the examples do not fit the preparation of an earlier version: if they have another number of
-// features, other columns, or other classes. Examples that do not say their columns are taken to have those of the version.
+// checkKept returns an error if the examples do not fit the preparation of an earlier version: if the number of features,
+// the columns or the classes differ. Examples without column names are assumed to have those of the version.
 func (s *Solver) checkKept(found *findings.Findings, earlier *model.Model) error {
 	classes := earlier.Labels()
 	if found.Sparse != earlier.Sparse() {
@@ -246,7 +246,7 @@ func (s *Solver) checkKept(found *findings.Findings, earlier *model.Model) error
 		if difference := found.Columns.Difference(earlier.Columns()); difference != "" {
 			return fmt.Errorf("%s, as in the version that this run starts from", difference)
 		}
-		found.Columns = earlier.Columns() // with the offsets that the preparation is for
+		found.Columns = earlier.Columns() // with the offsets of the preparation
 	}
 	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes) {
 		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes)

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Two solvers must write the same result of a survey. So what is found in the partitions of a chain is in their order, not in that of the
-// records, which come in any order if each partition is a group of its own.
+// Two solvers must write the same survey's result. So the findings of a chain's partitions are in partition order, not in
+// the order of the records, which is arbitrary if each partition is a group of its own.
 func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 	for _, arrivals := range [][]int{{0, 1, 2}, {2, 0, 1}} {
 		s := newTestSolver(event.Ignore{})

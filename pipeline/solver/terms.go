@@ -11,10 +11,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// The record of an update's visit has the terms of the increments that its partition has. At the end of a stage of a
-// full run they are in records of their own. Either way they are summed by increment.
+// The record of an update's visit has the terms of the partition's increments. At the end of a stage of a full run they
+// are separate records. In both cases they are summed by increment.
 
-// places returns how many increments a visit to a stage has.
+// places returns the number of increments in a visit to a stage.
 func (s *Solver) places() int {
 	if u := s.plan.Update(); u != nil {
 		return 1 + len(u.Refresh)
@@ -22,7 +22,7 @@ func (s *Solver) places() int {
 	return max(len(s.plan.Chain.Increments), 1)
 }
 
-// apart reports whether a visit has the terms of each increment.
+// apart reports whether a visit has separate terms for each increment.
 func (s *Solver) apart(visit int) bool {
 	u := s.plan.Update()
 	return u != nil && schemas.KeepsTerms(visit, u.Passes)
@@ -37,7 +37,7 @@ func (s *Solver) sealsTerms(stage int) bool {
 	return err == nil && !of.Link.Learnt
 }
 
-// termsIdentities returns the identities of the records that have the terms of a partition.
+// termsIdentities returns the identities of the records with a partition's terms.
 func (s *Solver) termsIdentities(v protocol.Visit, partition int) (list []wire.Identity) {
 	for _, v.Number = range s.plan.Chain.TermsOn(partition, s.chained.found.TermsPlaces) {
 		list = append(list, s.identity(statistics.KindIncrement, v, partition))
@@ -45,8 +45,8 @@ func (s *Solver) termsIdentities(v protocol.Visit, partition int) (list []wire.I
 	return list
 }
 
-// sealLacksTerms reports whether a seal has come, and the terms are in records of their own, which stand before it.
-// Releases before this one wrote them into the seal: withTerms says so.
+// sealLacksTerms reports whether a seal has arrived, with the terms in separate records before it. Earlier releases wrote
+// them into the seal: withTerms returns an error for these.
 func (s *Solver) sealLacksTerms(id wire.Identity) bool {
 	r := s.inbox.Peek(id)
 	if r == nil {

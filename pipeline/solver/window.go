@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// publishWindow writes to the state topic what the next run of the chain goes on from, and returns where its window is;
-// nil if the run is of no chain, or the next run can only be full.
+// publishWindow writes the state for the next run of the chain to the state topic, and returns the place of its window;
+// nil if the run belongs to no chain, or the next run can only be full.
 func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*schemas.StatePlace, error) {
 	c := &s.chained
 	if s.plan.Chain == nil {
@@ -85,7 +85,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	return &schemas.StatePlace{Run: s.run, From: at, To: at + int64(len(messages))}, nil
 }
 
-// rowsBefore returns how many rows a window has of the runs before the last.
+// rowsBefore returns the number of a window's rows from runs before the last.
 func rowsBefore(w *schemas.Window) (rows int64) {
 	for i := range w.Increments {
 		if c := &w.Increments[i].Increment; c.Number != w.Chain.Number {
@@ -95,8 +95,8 @@ func rowsBefore(w *schemas.Window) (rows int64) {
 	return rows
 }
 
-// writeTerms writes the terms of the increments that the run has visited, and of those that it merges. It returns where those of a group
-// of merged increments are, once all is written.
+// writeTerms writes the terms of the visited and the merged increments. It returns the places of the terms of merged
+// groups, which are set once everything is written.
 func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer, w *schemas.Window,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	if w.Sparse {
@@ -113,7 +113,7 @@ func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer, w *s
 	}
 	for i, place := range places {
 		if len(c.left.terms) < len(s.plan.Stages) || i < len(visited) && c.left.terms[0][i].Scores == nil {
-			continue // a learnt link, so every version is full; or the terms of a group have them
+			continue // a learnt link, so every version is full; or included in the terms of a group
 		}
 		var messages []wire.Message
 		for t := range c.left.terms {
@@ -131,8 +131,8 @@ func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer, w *s
 	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
 }
 
-// rejectedByFull is Window.Rejected after a full run that was withheld: rejections cause one full run, and no other until a version is
-// offered.
+// rejectedByFull is Window.Rejected after a full run that was withheld: rejections cause one full run, and no other until
+// a version is offered.
 const rejectedByFull = 2
 
 // window returns the window after the run, without the places of its records.
@@ -205,7 +205,7 @@ func (s *Solver) window() *schemas.Window {
 	return w
 }
 
-// untilOf returns when the newest message of an increment of a full run was written.
+// untilOf returns the timestamp of the newest message of a full run's increment.
 func untilOf(chain *schemas.Chain, number int) int64 {
 	if number == chain.Number {
 		return chain.Until
@@ -218,7 +218,7 @@ func untilOf(chain *schemas.Chain, number int) int64 {
 	return 0
 }
 
-// visitedIncrements returns the increments of a window that the run has visited, in the order of its visits.
+// visitedIncrements returns the increments of a window that the run has visited, in visit order.
 func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.WindowIncrement) {
 	u := s.plan.Update()
 	if u == nil {

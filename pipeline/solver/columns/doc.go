@@ -1,4 +1,5 @@
-// Package columns is what a solver keeps of a chain on sparse rows: of each stage the sum of the terms of its window's increments, of a
-// stage of columns the curvature, of a counted one the counts. Terms are on the state topic, each with the columns that occur in its
-// increment. The sums follow from them, so they are written nowhere; in memory they go from run to run.
+// Package columns is a solver's state for a chain on sparse rows: for each stage the sum of the terms of the window's
+// increments, for a columns stage the curvature, for a counted stage the counts. Terms are on the state topic, each with
+// the columns that occur in its increment. The sums are derived from them, so they are not stored; in memory they are
+// passed from run to run.
 package columns

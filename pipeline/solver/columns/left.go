@@ -16,16 +16,16 @@ import (
 	"github.com/stagewise/stagewise/solve/online"
 )
 
-// Fit is a fit of a stage of an update on sparse rows.
+// Fit is a fit of an update's stage on sparse rows.
 type Fit interface {
 	solve.Fit
-	// ObserveVisit is Observe for what a visit has summed, if that need not be read from a record. It keeps the memory.
+	// ObserveVisit is Observe for the sums of a visit that need not be decoded from a record. It retains the memory.
 	ObserveVisit(visit int, w solve.Step, v online.Visit) (*solve.Evaluation, error)
-	// After adds the terms of the new rows to the sums, and returns them and Σw of these rows.
+	// After adds the terms of the new rows to the sums, and returns these terms and Σw of the rows.
 	After() (online.Terms, float64)
 }
 
-// NewFit returns the fit of a stage of an update, given the columns of the examples in the order of the block.
+// NewFit returns the fit of an update's stage. columns are the columns of the examples in block order.
 func (s *State) NewFit(stage schemas.Stage, number int, shape solve.Shape, columns []int32, passes int) Fit {
 	if !shape.Counted {
 		return online.NewUpdate(stage, shape, s.Sums[number], columns, passes)
@@ -37,18 +37,19 @@ func (s *State) NewFit(stage schemas.Stage, number int, shape solve.Shape, colum
 	return online.NewCounts(stage, shape, s.Sums[number], columns, before)
 }
 
-// Left is what a run leaves to the next one beside its sums: terms of the increments that it has visited, and of those that it merges.
+// Left is the state that a run leaves to the next one besides its sums: terms of the visited and of the merged increments.
 type Left struct {
-	Visited []int // numbers of the increments, in the order of the visits
-	// OwnTerms are the places among them whose increments have terms; nil: all. Rows of others are summed into the terms of a place before it.
+	Visited []int // numbers of the visited increments, in visit order
+	// OwnTerms reports whether the increment at a place has terms of its own; nil: all have. Otherwise its rows are included
+	// in the terms of an earlier place.
 	OwnTerms func(place int) bool
-	Merged   [][]int                // groups of increments that become one
-	Merging  map[int][]online.Terms // of increments that the run merges and does not visit, by number and stage
+	Merged   [][]int                // groups of increments that are merged
+	Merging  map[int][]online.Terms // terms of merged increments without a visit, by number and stage
 
-	terms [][]online.Terms // of each stage: of the increments, and then of the groups
+	terms [][]online.Terms // by stage: of the increments, then of the groups
 }
 
-// Add adds the terms of the increments at the next stage, of k classes.
+// Add adds the terms of the increments at the next stage, with k classes.
 func (l *Left) Add(terms []online.Terms, k int) {
 	stage, at := len(l.terms), map[int]online.Terms{}
 	for number, all := range l.Merging {
@@ -67,8 +68,8 @@ func (l *Left) Add(terms []online.Terms, k int) {
 	l.terms = append(l.terms, terms)
 }
 
-// AddFull adds the terms of the increments of a full run at a stage, given the sums of its seals, and the columns of the examples in
-// the order of the block. It returns the stage's sums, and Σw of the training rows of each increment.
+// AddFull adds the terms of a full run's increments at a stage, from the sums of its seals. columns are the columns of the
+// examples in block order. It returns the stage's sums, and Σw of the training rows of each increment.
 func (l *Left) AddFull(sum *accumulate.Sum, increments []coverage.Increment, shape solve.Shape, columns []int32,
 	prior float64) (*online.Sums, []float64, error) {
 	occurring, fitted := make([]statistics.Occurring, len(increments)), make([]float64, len(increments))
@@ -88,7 +89,7 @@ func (l *Left) AddFull(sum *accumulate.Sum, increments []coverage.Increment, sha
 	}
 	sums, terms := online.NewSums(shape.Classes, prior, online.GridOf(total, weight)), make([]online.Terms, len(increments))
 	for i := range increments {
-		// The rows were fitted with the weights of their increments, and terms are kept at weight 1.
+		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		terms[i] = sums.Terms(occurring[i], columns, increments[i].Weight)
 		sums.Add(increments[i].Weight, terms[i])
 	}
@@ -96,7 +97,8 @@ func (l *Left) AddFull(sum *accumulate.Sum, increments []coverage.Increment, sha
 	return sums, fitted, nil
 }
 
-// WithTerms adds the terms of a partition, which are in records of their own, to the sum of its seal, given the shape of the block.
+// WithTerms adds a partition's terms, which are separate records, to the sum of its seal. p and k are the shape of the
+// block.
 func WithTerms(sum *accumulate.Sum, records []wire.Identity, take func(wire.Identity) *wire.Record[float64], p, k int) (*accumulate.Sum,
 	error) {
 	fields := sum.Tensors()
@@ -110,17 +112,17 @@ func WithTerms(sum *accumulate.Sum, records []wire.Identity, take func(wire.Iden
 	return accumulate.NewSum(sum.Coverage, fields), nil
 }
 
-// Writer writes what a run leaves.
+// Writer writes the state of a run.
 type Writer struct {
 	*protocol.Client
 	Run     string
-	Root    wire.Digest // the parent of the records
+	Root    wire.Digest // parent of the records
 	Classes int
 	State   *statewriter.Writer
 }
 
-// Write writes the terms, sets their places in the increments of a window that the run has visited, and notes in the window how many bytes
-// the terms of an increment take. It returns where those of groups are, once all is written.
+// Write writes the terms, sets their places in the visited increments of a window, and sets the length of an increment's
+// terms in the window. It returns the places of the groups' terms, which are set once everything is written.
 func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	places := make([]*schemas.StatePlace, 0, len(visited)+len(l.Merged))
@@ -129,7 +131,7 @@ func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 		place := &increment.Terms
 		joins := func(group []int) bool { return slices.Contains(group, l.Visited[i]) }
 		if l.OwnTerms != nil && !l.OwnTerms(i) || slices.ContainsFunc(l.Merged, joins) {
-			place = nil // those of a group have them
+			place = nil // the terms of the group include them
 		}
 		places = append(places, place)
 	}
@@ -163,7 +165,7 @@ func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
 }
 
-// WriteSums writes how the terms of a full run are summed, and sets their place.
+// WriteSums writes how the terms of a full run are summed, and sets the place.
 func (w *Writer) WriteSums(ctx context.Context, sums []*online.Sums, place *schemas.StatePlace) error {
 	var messages []wire.Message
 	for t, s := range sums {

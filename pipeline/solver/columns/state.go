@@ -14,31 +14,31 @@ import (
 	"github.com/stagewise/stagewise/solve/online"
 )
 
-// State is what the next update goes on from, beside the window.
+// State is the state from which the next update continues, besides the window.
 type State struct {
-	Sums []*online.Sums // of each stage
-	// Before is what the weights of the version before were made of, of each stage; nil in an update that changes all sums.
+	Sums []*online.Sums // by stage
+	// Before is the components of the previous version's weights, by stage; nil in an update that changes all sums.
 	Before []*online.Before
-	// terms of the increments of the window, by number, and stage; none as long as all weights are 1: sums are then exact, and an increment
-	// that leaves is subtracted
+	// terms of the window's increments, by number and stage; nil while all weights are 1: then the sums are exact, and an
+	// increment that leaves the window is subtracted
 	terms map[int][]online.Terms
 }
 
-// Log reads what runs have left.
+// Log reads the state of earlier runs.
 type Log struct {
 	*protocol.Client
-	Stages  int // their number
-	Inputs  int // of the version before
+	Stages  int // number of stages
+	Inputs  int // number of inputs of the previous version
 	Classes int // k
 }
 
-// StateError says that something is gone that an update would go on from. The next version must be full.
+// StateError means that state required by an update is missing. The next version must be full.
 type StateError struct {
-	What  string // that is gone, as in "the terms of increment 3 at stage 0"
+	What  string // missing state: "the terms of increment 3 at stage 0"
 	Topic string
 }
 
-// Error returns what is gone.
+// Error includes the missing state.
 func (e *StateError) Error() string {
 	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
 }
@@ -47,7 +47,7 @@ func (l *Log) gone(what string, args ...any) error {
 	return &StateError{fmt.Sprintf(what, args...), l.Topics.State}
 }
 
-// Read reads the sums of a window from its terms.
+// Read computes the sums of a window from its terms.
 func (l *Log) Read(ctx context.Context, w *schemas.Window) (*State, error) {
 	s := &State{Sums: make([]*online.Sums, l.Stages)}
 	err := stored.ReadRecords(ctx, l.Client, w.Moments, statistics.KindMoments, l.Stages, func(r *wire.Record[float64]) (bool, error) {
@@ -67,8 +67,8 @@ func (l *Log) Read(ctx context.Context, w *schemas.Window) (*State, error) {
 	return s, l.fold(ctx, w, s, func(i *schemas.WindowIncrement) float64 { return i.Increment.Weight })
 }
 
-// fold makes the sums those of the increments of a window, with weights. It keeps their terms in memory if a weight is not 1: then sums are
-// not exact, so they are added up anew in each run.
+// fold sets the sums to the weighted sums of a window's increments. It keeps the terms in memory if a weight is not 1:
+// then the sums are not exact, and each run adds up the terms again.
 func (l *Log) fold(ctx context.Context, w *schemas.Window, s *State, weight func(*schemas.WindowIncrement) float64) error {
 	for _, sums := range s.Sums {
 		sums.Clear()
@@ -77,7 +77,7 @@ func (l *Log) fold(ctx context.Context, w *schemas.Window, s *State, weight func
 	for i := range w.Increments {
 		increment := &w.Increments[i]
 		number, by := increment.Increment.Number, weight(increment)
-		if exact = exact && by == 1; by == 0 || w.Merged(number) { // the terms are those of the increment before it too
+		if exact = exact && by == 1; by == 0 || w.Merged(number) { // the terms include those of the previous increment
 			continue
 		}
 		terms := s.terms[number]
@@ -122,8 +122,8 @@ func (l *Log) Terms(ctx context.Context, w *schemas.Window, number int) ([]onlin
 	return terms, err
 }
 
-// Begin makes the sums after a window those that an update goes on from: with its weights, and without what leaves. It returns the terms of
-// increments that the update merges, by number.
+// Begin converts the sums after a window to the sums from which an update continues: with its weights, and without the
+// increments that leave. It returns the terms of the increments that the update merges, by number.
 func (l *Log) Begin(ctx context.Context, w *schemas.Window, s *State, chain *schemas.Chain) (merging map[int][]online.Terms, err error) {
 	u := chain.Update
 	leaves := func(number int) bool {
@@ -158,7 +158,7 @@ func (l *Log) Begin(ctx context.Context, w *schemas.Window, s *State, chain *sch
 	return merging, nil
 }
 
-// subtract takes the terms of increments that leave away from sums that are exact.
+// subtract subtracts the terms of leaving increments from exact sums.
 func (l *Log) subtract(ctx context.Context, w *schemas.Window, s *State, leave []coverage.Increment) error {
 	for _, sums := range s.Sums {
 		s.Before = append(s.Before, &online.Before{Totals: sums.Totals(), Inputs: l.Inputs})
@@ -179,7 +179,8 @@ func (l *Log) subtract(ctx context.Context, w *schemas.Window, s *State, leave [
 	return nil
 }
 
-// Keep keeps the terms of an update's new increment at its next stage, which are part of the sums already, where terms are kept.
+// Keep keeps the terms of an update's new increment at its next stage, if terms are kept. They are already included in the
+// sums.
 func (s *State) Keep(number int, terms online.Terms) {
 	if s.terms != nil {
 		s.terms[number] = append(s.terms[number], terms)

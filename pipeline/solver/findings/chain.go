@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Chain is what the survey of a run of a chain finds beside what any survey finds, in all partitions so far.
+// Chain is the additional findings of the survey of a chain's run, in all partitions so far.
 type Chain struct {
 	Skipped    coverage.Spans
 	Progress   []schemas.SourceProgress
@@ -22,7 +22,7 @@ type Chain struct {
 	Increments []coverage.Increment // of a full run
 }
 
-// add adds what the survey of a run of a chain found in a partition.
+// add adds the findings of a chain's run in a partition.
 func (f *Chain) add(plan *schemas.Plan, partition int, visit *statistics.SurveyVisit) {
 	if plan.Chain == nil {
 		return
@@ -46,7 +46,7 @@ func (f *Chain) add(plan *schemas.Plan, partition int, visit *statistics.SurveyV
 			f.Increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
 		}
 		for i := range f.Increments {
-			f.Increments[i].Forgotten = 0 // it is counted again, as what its spans cover
+			f.Increments[i].Forgotten = 0 // counted again, with the rows of its spans
 			f.Increments[i].Covered, f.Increments[i].Skipped, f.Increments[i].Uncounted = nil, nil, false
 		}
 	}
@@ -57,7 +57,7 @@ func (f *Chain) add(plan *schemas.Plan, partition int, visit *statistics.SurveyV
 	}
 }
 
-// Advance notes how far a source is counted in a partition.
+// Advance records the progress of a source in a partition.
 func Advance(progress []schemas.SourceProgress, partition int, p statistics.PartitionProgress) []schemas.SourceProgress {
 	i := slices.IndexFunc(progress, func(s schemas.SourceProgress) bool { return s.Source == p.Source && s.Attempt == p.Attempt })
 	if i < 0 {
@@ -72,17 +72,17 @@ func Advance(progress []schemas.SourceProgress, partition int, p statistics.Part
 	return progress
 }
 
-// Surveyed is what the survey of a run of a chain has found in all partitions.
+// Surveyed is the findings of the survey of a chain's run in all partitions.
 type Surveyed struct {
 	Chain
 	Sum         *accumulate.Sum
 	Covered     []coverage.Coverage // of the new increment, by partition
-	Forgotten   int64               // rows of the new increment of an update
+	Forgotten   int64               // number of forgotten rows of an update's new increment
 	TermsPlaces []int               // of a full run: see [schemas.Chain.TermsPlaces]
 }
 
-// Surveyed returns what the survey of a run has found, given its sums, and notes in the increments what each has skipped; nothing if
-// the run is of no chain.
+// Surveyed returns the findings of the survey from its sums, and sets the numbers of skipped rows of the increments. It
+// returns the zero value for a run outside a chain.
 func (f *Findings) Surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s Surveyed) {
 	if plan.Chain == nil {
 		return s
@@ -110,7 +110,7 @@ func (f *Findings) Surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s Surveyed
 	return s
 }
 
-// TakeForgotten takes out of a sum how many rows of each of m increments are forgotten.
+// TakeForgotten removes the numbers of forgotten rows from a sum, for each of m increments, and returns them.
 func TakeForgotten(sum *accumulate.Sum, m int) []int64 {
 	rows := make([]int64, m)
 	field, _ := sum.Take(statistics.FieldForgotten)
@@ -120,7 +120,7 @@ func TakeForgotten(sum *accumulate.Sum, m int) []int64 {
 	return rows
 }
 
-// MostlyBad returns the messages with the new rows if most of them can't be used, otherwise nil.
+// MostlyBad returns the unusable messages among those with new rows if they are the majority, otherwise nil.
 func (s *Surveyed) MostlyBad(plan *schemas.Plan) *coverage.BadMessages {
 	if !s.Bad.Most() || len(plan.Added()) == 0 {
 		return nil

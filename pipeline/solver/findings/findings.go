@@ -1,4 +1,4 @@
-// Package findings folds what the survey's records say beside their sums.
+// Package findings folds the contents of the survey's records other than sums.
 //
 //	survey visits ──Take──▶ Findings ──Fold──▶ labels, columns, coverage, … of all partitions
 package findings
@@ -16,49 +16,50 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Findings is what the survey found beside its sums. [New] makes findings.
+// Findings is the results of the survey other than sums. Create findings with [New].
 type Findings struct {
 	Labels      accumulate.LabelSet
 	Sample      *accumulate.Sample
 	Shift       []float32
-	Targets     []float64 // the point that the moments of numbers are about
+	Targets     []float64 // the point about which the moments of targets are taken
 	Sparse      bool
 	ColumnRows  accumulate.ColumnRows
 	Image       examples.Image
 	Columns     examples.Columns
-	Covered     map[int]coverage.Coverage // of each partition
+	Covered     map[int]coverage.Coverage // by partition
 	Quarantined int64
 	PassedOver  coverage.PassedOver
-	Untrained   map[string]int64 // rows of labels of which the partitions of a record have holdout and test rows alone
+	Untrained   map[string]int64 // rows of labels that occur only in the holdout and test rows of a record's partitions
 	Chain
 
 	visits map[int]record // by the first partition of each
 }
 
-// record is the survey's visit to partitions, of which it has a span each.
+// record is the survey's visit to partitions, with a span of each.
 type record struct {
 	*statistics.SurveyVisit
 	spans coverage.Spans
 }
 
-// New returns findings of nothing.
+// New returns empty findings.
 func New() *Findings {
 	return &Findings{Labels: accumulate.LabelSet{}, Sample: &accumulate.Sample{}, Untrained: map[string]int64{},
 		Covered: map[int]coverage.Coverage{}, visits: map[int]record{}}
 }
 
-// ErrOtherPoint says that workers took moments about different points, which are of the first rows that each has read: the topic has
-// changed during the run.
+// ErrOtherPoint means that workers used different points for their moments. Each uses the first rows that it has read: the
+// topic has changed during the run.
 var ErrOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are centred at different points")
 
-// Take takes a visit to partitions, given a span of each, in place of those to some of them that were taken before: a merged record may
-// come after records of its parts. It returns [ErrOtherPoint] if sums of the visit can't be added to those of visits before it.
+// Take adds a visit to partitions, with a span of each. It replaces earlier visits to some of them, because a merged
+// record may follow the records of its parts. It returns [ErrOtherPoint] if the sums of the visit can't be added to the
+// earlier ones.
 func (f *Findings) Take(visit *statistics.SurveyVisit, spans coverage.Spans) error {
 	for _, other := range f.visits {
 		if visit.Sparse != other.Sparse || !slices.Equal(visit.Shift, other.Shift) || !slices.Equal(visit.TargetShift, other.TargetShift) {
 			return fmt.Errorf("partitions %d and %d: %w", visit.Partition, other.Partition, ErrOtherPoint)
 		}
-		break // which is about the point of all others
+		break // its point is that of all visits
 	}
 	for _, span := range spans {
 		delete(f.visits, span.Partition)
@@ -67,7 +68,7 @@ func (f *Findings) Take(visit *statistics.SurveyVisit, spans coverage.Spans) err
 	return nil
 }
 
-// Fold sets what all visits together have found. It is called once, when all have been taken.
+// Fold combines the findings of all visits. It is called once, after the last one.
 func (f *Findings) Fold(plan *schemas.Plan) {
 	for _, number := range slices.Sorted(maps.Keys(f.visits)) {
 		visit := f.visits[number]

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A merged record counts in place of the records of its parts, whichever came first, and with those of other partitions.
+// A merged record replaces the records of its parts, in any order, and is combined with those of other partitions.
 func TestMergedRecordTakesThePlaceOfItsParts(t *testing.T) {
 	covered := func(partition int) coverage.Coverage {
 		return coverage.Coverage{Spans: coverage.Spans{{Partition: partition, From: 0, To: 3}}, Messages: 3, Rows: int64(partition + 1)}

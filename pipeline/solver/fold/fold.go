@@ -1,4 +1,4 @@
-// Package fold adds what runs of a chain have summed to what the chain stands on:
+// Package fold adds the statistics of a chain's runs to the state of the chain:
 //
 //	statistics of a run ──Grams──▶ moments of the stages
 package fold
@@ -20,8 +20,8 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Grams adds the Gram matrices that a run has summed, as its solver did, from the statistics topic, to the moments of each stage that
-// have some. whole is false if matrices are gone.
+// Grams adds the Gram matrices of a run from the statistics topic to the moments of each stage, in the order in which the
+// run's solver added them. whole is false if matrices are missing.
 func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, moments []*solve.Moments) (whole bool, err error) {
 	if since.Since == nil {
 		return false, nil
@@ -60,7 +60,7 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 		if err != nil {
 			return false, err
 		}
-		m.Decay(since.Decay) // of the Gram matrix: the rest is read after it
+		m.Decay(since.Decay) // of the Gram matrix: the other moments are read later
 		if gram, any := sum.Tensors().Find(statistics.FieldGram); any {
 			floats.AddScaled(m.Gram, 1, gram.Data)
 		}
@@ -68,7 +68,7 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 		_, err = leaves.Take(func(from, to int) (*accumulate.Sum, error) {
 			sum, err := take(statistics.KindLeave)(from, to)
 			takesAway = takesAway || sum != nil
-			if sum == nil && to-from == 1 { // a run that takes nothing away has no such records
+			if sum == nil && to-from == 1 { // a run that subtracts nothing has no such records
 				sum = &accumulate.Sum{}
 			}
 			return sum, err
@@ -89,8 +89,8 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 	return true, nil
 }
 
-// read reads the Gram matrices of a run from a partition of the statistics topic: of each stage, kind and partition
-// of the examples, or merged partitions, the first.
+// read reads the Gram matrices of a run from a partition of the statistics topic: the first for each stage, kind, and
+// examples partition or merged partitions.
 func read(ctx context.Context, c *protocol.Client, id string, partition int, from int64, found map[wire.Identity]*accumulate.Sum) error {
 	singles, doubles := wire.Collector[float32]{}, wire.Collector[float64]{}
 	err := c.Remaining(ctx, c.Topics.Statistics, partition, from, 1<<62, func(m protocol.Message) error {

@@ -10,23 +10,23 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// chance is how often the gate withholds a version by chance that is worse than the offered one by just the margin. Of
-// versions that are worse by a tenth of a log loss of 0.38, it then withholds 95 % by 1,000 rows, and 36 % by 200.
+// chance is the significance level of the gate: how often it withholds a version that is worse than the offered one by
+// exactly the margin. Of versions that are worse by a tenth of a log loss of 0.38, it then withholds 95 % with 1,000 rows,
+// and 36 % with 200.
 const chance = 0.02
 
-// disagreement is how many standard errors better a version must be by the newest rows alone, so that the rows of older
-// increments have no say: the stream may have changed, and the version has learnt that. Where it has not, one of 100
-// versions that are worse by a tenth passes for this reason by 200 new rows and 800 older ones; with 0 it would be
-// three.
+// disagreement is the number of standard errors by which a version must be better on the newest rows for the rows of older
+// increments to be ignored: the stream may have changed, and the version has adapted. If it has not, one of 100 versions
+// that are worse by a tenth passes for this reason with 200 new rows and 800 older ones; with 0 it would be three.
 const disagreement = 0.5
 
-// group is how two versions have predicted some rows.
-// Σw, and Σw·loss of the version that subscribers have, and of the one that the run makes
+// group is the losses of two versions on a group of rows: Σw, and Σw·loss of the version for subscribers and of the run's
+// version.
 type group struct{ weight, offered, made float64 }
 
-// NewestGroups returns the groups of rows of the newest increment, given of each Σw and Σw·loss as either version has
-// measured them. It leaves out groups of which one version has measured other rows than the other version, as they are
-// of a class that only one version has.
+// NewestGroups returns the groups of the newest increment's rows, from each group's Σw and Σw·loss as measured with either
+// version. It omits groups for which the versions were measured on different rows, because only one version has a row's
+// class.
 func NewestGroups(offered, made []float64) (groups []group) {
 	for ; len(offered) > 0; offered, made = offered[2:], made[2:] {
 		if w := offered[0]; w > 0 && math.Abs(w-made[0]) <= 1e-9*w {
@@ -36,7 +36,7 @@ func NewestGroups(offered, made []float64) (groups []group) {
 	return groups
 }
 
-// RevisitedGroups returns the groups of rows in increments that are visited again, given of each Σw, and Σw·loss of both versions.
+// RevisitedGroups returns the groups of rows in revisited increments, from each group's Σw, and Σw·loss of both versions.
 func RevisitedGroups(sums []float64) (groups []group) {
 	for ; len(sums) > 0; sums = sums[3:] {
 		if sums[0] > 0 {
@@ -46,21 +46,21 @@ func RevisitedGroups(sums []float64) (groups []group) {
 	return groups
 }
 
-// Comparison is how two versions have predicted the same rows.
+// Comparison is the losses of two versions on the same rows.
 type Comparison struct {
-	weight, revisited float64 // Σw of the rows, and of those that are in increments which are visited again
-	offered, made     float64 // mean losses of the version that subscribers have, and of the one that the run makes
-	// deviation is the standard error of made − offered, by the random groups of the rows (Wolter, Introduction to
-	// Variance Estimation, 2007, chapter 2); infinite with rows in one group only.
+	weight, revisited float64 // Σw of all rows, and of the rows in revisited increments
+	offered, made     float64 // mean losses of the version for subscribers and of the run's version
+	// deviation is the standard error of made − offered, from the random groups of rows (Wolter, Introduction to Variance
+	// Estimation, 2007, chapter 2); infinite with rows in one group only.
 	deviation float64
-	// groups is how many groups of rows were compared.
+	// groups is the number of compared groups.
 	groups int
-	// newest is the comparison by the rows of the newest increment alone; nil: there are no others.
+	// newest is the comparison on the newest increment alone; nil: there are no other rows.
 	newest *Comparison
 }
 
-// Compare compares losses by group: of the newest increment, and of those that are visited again. It returns nil if
-// there are none of the newest.
+// Compare compares losses by group, of the newest increment and of revisited ones. It returns nil if there are no groups
+// of the newest.
 func Compare(newest, revisited []group) *Comparison {
 	if len(newest) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func Compare(newest, revisited []group) *Comparison {
 	return c
 }
 
-// compareAll compares losses by group. There must be a group.
+// compareAll compares losses by group. There must be at least one group.
 func compareAll(groups []group) *Comparison {
 	c := &Comparison{deviation: math.Inf(1), groups: len(groups)}
 	for _, g := range groups {
@@ -94,7 +94,7 @@ func compareAll(groups []group) *Comparison {
 }
 
 // Worse reports whether the version is worse than the offered one by more than a margin, beyond chance: by a one-sided
-// test of the paired losses, which the newest rows alone don't contradict.
+// test of the paired losses that the newest rows alone do not contradict.
 func (c *Comparison) Worse(margin float64) bool {
 	if c == nil || math.IsNaN(c.offered) {
 		return false
@@ -112,10 +112,10 @@ func (c *Comparison) Worse(margin float64) bool {
 // better reports whether the version seems better than the offered one.
 func (c *Comparison) better() bool { return c != nil && c.offered-c.made > disagreement*c.deviation }
 
-// Good reports whether the loss of the version is at most that of the offered one and a margin.
+// Good reports whether the loss of the version exceeds that of the offered one by at most a margin.
 func (c *Comparison) Good(margin float64) bool { return c != nil && c.made-c.offered <= margin }
 
-// Report returns what the report of the run says of the comparison; nil if there is none.
+// Report returns the comparison for the report of the run; nil if there is none.
 func (c *Comparison) Report() *schemas.GateReport {
 	if c == nil {
 		return nil
@@ -128,8 +128,8 @@ func (c *Comparison) Report() *schemas.GateReport {
 	return r
 }
 
-// CompareSums compares two versions by what a survey has summed of the offered one, and a visit of the one that the run makes. scale is
-// of the numbers that are predicted; nil: labels are. Without sums it returns nil.
+// CompareSums compares two versions, from a survey's sums with the offered one and a visit's sums with the run's. scale is
+// the scale of the targets; nil for classification. Without sums it returns nil.
 func CompareSums(survey, visit wire.Tensors[float64], scale []float32) *Comparison {
 	fields := 1 + max(len(scale), 1)
 	offered, err := survey.Shaped(schemas.FieldOfferedGroups, schemas.GateGroups, fields)

@@ -8,7 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// predictions is a version that predicts two classes: its logits are those of the truth and a linear function of the row, of that length.
+// predictions is a version for two classes: its logits are the true ones plus a linear function of the row with the given
+// length.
 type predictions struct {
 	direction [8]float64
 }
@@ -25,7 +26,7 @@ func newPredictions(r *rand.Rand, length float64) (p predictions) {
 	return p
 }
 
-// loss returns the log loss of a row, given its logit in truth and its label.
+// loss returns the log loss of a row, given its true logit and its label.
 func (p predictions) loss(x [8]float64, logit float64, positive bool) float64 {
 	for i, v := range x {
 		logit += p.direction[i] * v
@@ -36,7 +37,7 @@ func (p predictions) loss(x [8]float64, logit float64, positive bool) float64 {
 	return math.Log1p(math.Exp(logit))
 }
 
-// compared returns how two versions predict new rows of the newest increment, and of others.
+// compared compares two versions on new rows of the newest increment, and of others.
 func compared(r *rand.Rand, newest, revisited int, offered, made predictions) *Comparison {
 	return Compare(predicted(r, newest, offered, made), predicted(r, revisited, offered, made))
 }
@@ -64,9 +65,9 @@ func predicted(r *rand.Rand, rows int, offered, made predictions) []group {
 	return NewestGroups(before[:], after[:])
 }
 
-// The gate withholds by chance at most one of 50 versions that are as good as the offered one, however many rows it
-// has, and at least 45 of 50 that are worse by a tenth of their loss, by 1,000 rows: of the newest increment, or of
-// those that are visited again too.
+// The gate withholds by chance at most one of 50 versions that are as good as the offered one, with any number of rows,
+// and at least 45 of 50 that are worse by a tenth of their loss, with 1,000 rows: of the newest increment, or also of
+// revisited ones.
 func TestGateWithholdsBeyondChance(t *testing.T) {
 	const chains, versions, margin = 8, 50, 0.002
 	for _, rows := range []int{5, 30, 100, 200, 1000, 4000} {
@@ -110,7 +111,7 @@ func TestGateWithholdsBeyondChance(t *testing.T) {
 	}
 }
 
-// Rows of older increments say nothing if the version is better by the newest ones.
+// Rows of older increments are ignored if the version is better on the newest ones.
 func TestGateOffersWhatTheNewestRowsFindBetter(t *testing.T) {
 	older := []group{{50, 10, 30}, {50, 11, 29}, {50, 9, 31}, {50, 10, 30}}
 	for name, test := range map[string]struct {
@@ -130,7 +131,7 @@ func TestGateOffersWhatTheNewestRowsFindBetter(t *testing.T) {
 	}
 }
 
-// The standard error is that of the paired differences: of versions that are alike it is far below that of a loss.
+// The standard error is that of the paired differences: for similar versions it is far below that of a loss.
 func TestComparison(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	offered, made := newPredictions(r, 0.1), newPredictions(r, 0.15)

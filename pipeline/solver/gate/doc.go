@@ -1,3 +1,3 @@
-// Package gate decides whether a version of a chain is worse than the one that subscribers have, beyond chance, from
-// how both have predicted the same rows.
+// Package gate decides whether a version of a chain is significantly worse than the version for subscribers, from the
+// losses of both on the same rows.
 package gate

@@ -1,4 +1,4 @@
-// Package growth grows the trees of a stage on what earlier stages leave over:
+// Package growth grows the trees of a stage on the residuals of earlier stages:
 //
 //	sample of codes and residuals, sums of words ──Forest──▶ trees
 package growth
@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// rowsPerLeaf is how many rows of the sample a leaf has at least.
+	// rowsPerLeaf is the minimum number of sample rows of a leaf.
 	rowsPerLeaf = 5
-	// triedOrders is the share of the columns that a node tries, and triedThresholds how many random thresholds in each. One threshold
-	// makes 13.32 % errors on Adult and 16.3 % on KRK, two 13.17 and 16.0, four 13.08 and 15.9, eight 13.07 and 15.7.
+	// triedOrders is the fraction of columns that a node tries, and triedThresholds the number of random thresholds for each.
+	// One threshold gives 13.32 % errors on Adult and 16.3 % on KRK, two 13.17 and 16.0, four 13.08 and 15.9, eight 13.07 and
+	// 15.7.
 	triedOrders, triedThresholds = 0.5, 4
 )
 
-// errNoGrowth says that a sample has nothing that trees can be grown on.
+// errNoGrowth means that the sample has no rows on which to grow trees.
 var errNoGrowth = errors.New("no training row has a label and a weight above 0")
 
-// Forest grows the trees of a stage of a plan, given the rows of its sample and the sums of its words. The result does not depend on the
-// number of cores.
+// Forest grows the trees of a plan's stage from its sample rows and the sums of its words. The result does not depend on
+// the number of cores.
 func Forest(plan *schemas.Plan, number int, prepared *prepare.Preparation, rows kernel.Dense, sums wire.Tensors[float64]) (f tree.Forest,
 	err error) {
 	coder, k, features := prepared.Coder, prepared.Labels.Len(), plan.Stages[number].Features
@@ -62,7 +63,7 @@ func Forest(plan *schemas.Plan, number int, prepared *prepare.Preparation, rows 
 	return tree.Grow(sample, orders, shape, plan.Seed, uint64(number), runtime.GOMAXPROCS(0)), nil
 }
 
-// wordsOf reads the sums of the words of columns.
+// wordsOf decodes the sums of the words of columns.
 func wordsOf(sums wire.Tensors[float64], columns []int, k int) (words []tree.Words, err error) {
 	if len(columns) == 0 {
 		return nil, nil

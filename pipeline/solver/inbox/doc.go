@@ -1,2 +1,2 @@
-// Package inbox holds the statistics of a run that have come and are not reduced yet: of each identity the first complete record.
+// Package inbox buffers the statistics of a run until they are reduced: the first complete record of each identity.
 package inbox

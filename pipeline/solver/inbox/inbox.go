@@ -9,20 +9,19 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Inbox is the statistics that have come and are not reduced yet: of each identity the first complete record. [New]
-// makes inboxes.
+// Inbox buffers statistics until they are reduced: the first complete record of each identity. Create inboxes with [New].
 type Inbox struct {
-	stage   int // the stage that is solved: records of earlier stages are not needed
+	stage   int // current stage: records of earlier stages are not needed
 	doubles map[wire.Identity]*wire.Record[float64]
 	singles map[wire.Identity]*wire.Record[float32] // see isSingle
-	digests map[wire.Identity]wire.Digest           // of all records that have come, reduced or not
-	latest  map[int]wire.Identity                   // for each partition, the latest visit that has come, or the seal of a later stage
+	digests map[wire.Identity]wire.Digest           // of all records that have arrived, reduced or not
+	latest  map[int]wire.Identity                   // by partition, the latest visit that has arrived, or the seal of a later stage
 
 	doubleChunks wire.Collector[float64]
 	singleChunks wire.Collector[float32]
 }
 
-// New returns an inbox in which nothing has come.
+// New returns an empty inbox.
 func New() Inbox {
 	return Inbox{
 		doubles: map[wire.Identity]*wire.Record[float64]{}, singles: map[wire.Identity]*wire.Record[float32]{},
@@ -30,7 +29,7 @@ func New() Inbox {
 	}
 }
 
-// Begin says that a stage is solved now, and drops what belongs to earlier stages.
+// Begin sets the current stage, and drops records of earlier stages.
 func (b *Inbox) Begin(stage int) {
 	b.stage = stage
 	maps.DeleteFunc(b.doubles, func(id wire.Identity, _ *wire.Record[float64]) bool { return id.Stage < stage })
@@ -38,52 +37,52 @@ func (b *Inbox) Begin(stage int) {
 	maps.DeleteFunc(b.digests, func(id wire.Identity, _ wire.Digest) bool { return id.Stage < stage })
 }
 
-// Solves returns the stage that is solved.
+// Solves returns the current stage.
 func (b *Inbox) Solves() int { return b.stage }
 
-// Count returns how many records of stages that are not solved have come.
+// Count returns the number of records of unsolved stages that have arrived.
 func (b *Inbox) Count() int { return len(b.digests) }
 
-// Digest returns the digest of a record that has come, reduced or not.
+// Digest returns the digest of a record that has arrived, reduced or not.
 func (b *Inbox) Digest(id wire.Identity) (digest wire.Digest, come bool) {
 	digest, come = b.digests[id]
 	return digest, come
 }
 
-// Last returns the latest visit of a partition that has come, or the seal of a later stage.
+// Last returns the latest visit of a partition that has arrived, or the seal of a later stage.
 func (b *Inbox) Last(partition int) (id wire.Identity, any bool) {
 	id, any = b.latest[partition]
 	return id, any
 }
 
-// Peek returns a record that has come and is not reduced yet, and keeps it; nil if there is none.
+// Peek returns a buffered record without removing it; nil if there is none.
 func (b *Inbox) Peek(id wire.Identity) *wire.Record[float64] { return b.doubles[id] }
 
-// Has reports whether a record has come and is not reduced yet.
+// Has reports whether a record is buffered.
 func (b *Inbox) Has(id wire.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
 
-// Double returns a record of double precision that has come, and removes it; nil if there is none.
+// Double removes and returns a buffered record in double precision; nil if there is none.
 func (b *Inbox) Double(id wire.Identity) *wire.Record[float64] {
 	r := b.doubles[id]
 	delete(b.doubles, id)
 	return r
 }
 
-// Single is double for a record of single precision.
+// Single is Double for single precision.
 func (b *Inbox) Single(id wire.Identity) *wire.Record[float32] {
 	r := b.singles[id]
 	delete(b.singles, id)
 	return r
 }
 
-// Drop removes a record that has come and is not needed, as it is part of another that was reduced.
+// Drop removes a record that is not needed because it is included in another record that was reduced.
 func (b *Inbox) Drop(id wire.Identity) {
 	delete(b.doubles, id)
 	delete(b.singles, id)
 }
 
-// Collect adds a message to those of its record, which is of partitions. A complete record has come. A record in the wrong precision
-// never comes, as gathering asks for each identity in one precision only.
+// Collect adds a message to its record, of the given partitions. A record has arrived when it is complete. A record in the
+// wrong precision is never found, since gathering requests each identity in one precision only.
 func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, partitions []int, m wire.Message) error {
 	if single := IsSingle(id); wire.IsSingle(m) != single {
 		return fmt.Errorf("%w: the %v has the wrong precision", wire.ErrDamaged, id)
@@ -105,15 +104,15 @@ func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, partitions []int, m
 	return nil
 }
 
-// IsSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks, which
-// workers sum in a stage's first visit. The Gram matrices of the survey and of calibrations are in double precision, and those that are
-// sums of matrices of partitions, each rounded to single precision.
+// IsSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks
+// that workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations,
+// and merged Gram matrices, sums of the partitions' matrices rounded to single precision.
 func IsSingle(id wire.Identity) bool {
 	return id.Kind == statistics.KindSample || id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0 && id.Merged == 0
 }
 
-// NoteVisit notes the latest visit of partitions, or the seal of a later stage, as the visits may be gone. Records
-// that belong before it and have not come never will.
+// NoteVisit records the latest visit of partitions, or the seal of a later stage, since the earlier visits may be deleted.
+// Missing earlier records will then never arrive.
 func (b *Inbox) NoteVisit(id wire.Identity, partitions []int) {
 	for _, number := range partitions {
 		last, any := b.latest[number]

@@ -1,2 +1,3 @@
-// Package notice words what is odd about the examples of a run: labels that no training row has, and features that tell nothing apart.
+// Package notice formats warnings about the examples of a run: labels without training rows, and features that do not
+// vary.
 package notice

@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// Features says what is odd about the features of a run's sampled rows (n × d): that none differs, or that float32 does not tell the
-// values of some apart. columns are nil if they are not known.
+// Features returns warnings about the features of a run's sampled rows (n × d): that none varies, or that float32 can't
+// distinguish the values of some. columns are nil if unknown.
 func Features(task examples.Task, p *survey.Preparation, columns examples.Columns, sample kernel.Dense) (notices []string) {
 	constant := !slices.ContainsFunc(p.Scale, func(v float32) bool { return v != 0 })
 	if constant {
@@ -39,10 +39,10 @@ func Features(task examples.Task, p *survey.Preparation, columns examples.Column
 	return notices
 }
 
-// plain is a number without an exponent.
+// plain formats a number without an exponent.
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// nameFeatures returns what to call a feature of columns that may not be known.
+// nameFeatures returns a function that names the features of columns, which may be unknown.
 func nameFeatures(columns examples.Columns, width int) func(feature int) string {
 	names := make([]string, 0, width)
 	for _, c := range columns {

@@ -14,11 +14,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// maxUntrainedNamed is how many labels a notice names.
+// maxUntrainedNamed is the maximum number of labels in a warning.
 const maxUntrainedNamed = 5
 
-// WithoutTraining says which labels only holdout and test rows have, which are always predicted wrongly, and which
-// labels may be meant; "" if there are none.
+// WithoutTraining returns a warning about labels that occur only in holdout and test rows, and are never predicted, with
+// suggestions of similar labels; "" if there are none.
 func WithoutTraining(labelRows accumulate.LabelSet, untrained map[string]int64) string {
 	var labels, trained, named []string
 	rows := 0
@@ -50,8 +50,8 @@ func WithoutTraining(labelRows accumulate.LabelSet, untrained map[string]int64) 
 		english.PluralWord(len(labels), "a class", "classes"), english.Plural(rows, "holdout or test row", ""), english.WordSeries(named, "and"))
 }
 
-// meantBy returns the label that another one may be meant to be, if there is one alone: the same number, the same but
-// for case, space and punctuation, or the nearest, if a letter in four or fewer differs.
+// meantBy returns the label that another one may be a variant of, if it is unique: the same number, the same text except
+// for case, space and punctuation, or the nearest if a letter in four or fewer differs.
 func meantBy(label string, labels []string) (meant string, ok bool) {
 	number, err := value.Number(label)
 	for _, alike := range []func(other string) bool{
@@ -70,13 +70,13 @@ func meantBy(label string, labels []string) (meant string, ok bool) {
 			return same[0], true
 		}
 		if len(same) > 1 {
-			break // nobody knows which
+			break // ambiguous
 		}
 	}
 	return "", false
 }
 
-// trimmed returns a label in lower case, without space and punctuation around it that ends or quotes a text.
+// trimmed returns a label in lower case, without surrounding space, punctuation and quotes.
 func trimmed(label string) string { return strings.ToLower(strings.Trim(label, " \t.,;:'\"")) }
 
 // lettersOf returns the letters and digits of a label in lower case.

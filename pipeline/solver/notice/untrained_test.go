@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 )
 
-// A notice names the labels that no training row has, and which of the others may be meant, if that is clear.
+// A warning lists the labels without training rows, and similar labels if these are unique.
 func TestLabelsWithoutTrainingRows(t *testing.T) {
 	for _, test := range []struct {
 		trained   []string

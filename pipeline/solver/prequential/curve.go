@@ -8,13 +8,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Message is how a message was predicted before it was learnt.
+// Message is the prequential losses of a message: before it was trained on.
 type Message struct {
 	Partition int
 	statistics.MessageLosses
 }
 
-// inLogOrder returns how the messages of an update were predicted before they were learnt, in the order in which cuts take them.
+// inLogOrder returns the prequential losses of an update's messages, in the order in which cuts use them.
 func inLogOrder(messages []Message, chain *schemas.Chain) []Message {
 	messages = slices.Clone(messages)
 	slices.SortStableFunc(messages, func(a, b Message) int {
@@ -23,7 +23,7 @@ func inLogOrder(messages []Message, chain *schemas.Chain) []Message {
 	return messages
 }
 
-// distance returns how far a message is from where its partition began.
+// distance returns the distance of a message from the start of its partition.
 func (m *Message) distance(chain *schemas.Chain) int64 {
 	if m.Partition < len(chain.Begins) {
 		return m.Offset - chain.Begins[m.Partition]
@@ -31,10 +31,10 @@ func (m *Message) distance(chain *schemas.Chain) int64 {
 	return m.Offset
 }
 
-// curveBins is how many bins the curve of a run has at most.
+// curveBins is the maximum number of bins of a curve.
 const curveBins = 100
 
-// Curve returns the prequential error of an update by message.
+// Curve returns the prequential error of an update, by message.
 func Curve(messages []Message, chain *schemas.Chain) (curve []statistics.ErrorBin) {
 	for _, m := range inLogOrder(messages, chain) {
 		curve = append(curve, m.Bin(m.distance(chain)))

@@ -5,14 +5,14 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Detect finds out whether the stream has changed, from how the messages of an update were predicted before they were learnt, in the order
-// in which cuts take them. It notes the first increment of the window that has the new stream.
+// Detect detects whether the stream has changed, from the prequential losses of an update's messages in cut order. It
+// records the first increment of the window that belongs to the new stream.
 func Detect(messages []Message, w *schemas.Window) {
 	drift := solve.Drift{}
 	for _, e := range w.Errors {
 		drift.Buckets = append(drift.Buckets, solve.Bucket{Inputs: e.Messages, Rows: e.Rows, Wrong: e.Wrong})
 	}
-	since := int64(0) // how many of the newest messages have the new stream
+	since := int64(0) // number of the newest messages that belong to the new stream
 	for _, m := range inLogOrder(messages, w.Chain) {
 		if since > 0 {
 			since++

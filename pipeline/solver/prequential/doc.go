@@ -1,3 +1,3 @@
-// Package prequential follows how the messages of a chain were predicted before they were learnt: the error over the
-// log, and where the stream has changed.
+// Package prequential evaluates a chain on messages before training on them: the prequential error over the log, and
+// changes of the stream.
 package prequential

@@ -1,2 +1,2 @@
-// Package report says how good predictions are: sums of losses as the reports of passes, members and splits have them.
+// Package report computes the losses in reports of passes, members and splits from sums.
 package report

@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Metrics is what a visit measured, by split.
+// Metrics is the metrics of a visit, by split.
 type Metrics map[examples.Split]event.Metrics
 
 // Of returns the error and the loss of a split; nil if it has no rows.
@@ -19,7 +19,7 @@ func (m Metrics) Of(split examples.Split) (percent, loss *float64) {
 	return nil, nil
 }
 
-// Average returns the report of the mean of so many members.
+// Average returns the report of the mean of the given number of members.
 func (m Metrics) Average(members int) *schemas.AverageReport {
 	r := &schemas.AverageReport{Members: members, TrainError: m[examples.Train].Error, TrainLoss: m[examples.Train].Loss}
 	r.TestError, r.TestLoss = m.Of(examples.Test)
@@ -27,7 +27,7 @@ func (m Metrics) Average(members int) *schemas.AverageReport {
 	return r
 }
 
-// Pass returns the report of a pass, given how its fit went.
+// Pass returns the report of a pass, with the evaluation of its fit.
 func (m Metrics) Pass(e *solve.Evaluation) *schemas.PassReport {
 	r := &schemas.PassReport{Pass: e.Number, Objective: wire.Finite(e.Objective), Accepted: e.Accepted}
 	r.TrainError, r.TrainLoss = m[examples.Train].Error, m[examples.Train].Loss

@@ -9,16 +9,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Final is what was measured of the final predictions of a run.
+// Final is the metrics of the final predictions of a run.
 type Final struct {
 	Sum         *accumulate.Sum
-	Labels      []string               // classes, or the names of the numbers that are predicted
-	TargetScale []float32              // the unit of each number; nil: labels are predicted
-	Thresholds  *statistics.Thresholds // nil: a row has one label
-	Threshold   float64                // of two classes; 0: there is none
+	Labels      []string               // classes or target names
+	TargetScale []float32              // unit of each target; nil for classification
+	Thresholds  *statistics.Thresholds // nil unless multi-label
+	Threshold   float64                // for two classes; 0: none
 }
 
-// Split returns how good the predictions of a split are.
+// Split returns the report of a split.
 func (f *Final) Split(split examples.Split, metrics event.Metrics) schemas.SplitReport {
 	r := schemas.SplitReport{Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss}
 	if f.TargetScale != nil {
@@ -43,7 +43,7 @@ func (f *Final) Split(split examples.Split, metrics event.Metrics) schemas.Split
 	q := f.Sum.QualityOf(split, k)
 	r.LogLoss, r.Brier, r.ECE = Finite(q.LogLoss), Finite(q.Brier), Finite(q.ECE)
 	r.Confusion, r.Reliability = q.Confusion, q.Bins
-	for i := range r.Reliability { // scores that have overflowed give probabilities that are no numbers
+	for i := range r.Reliability { // scores that have overflowed give NaN probabilities
 		r.Reliability[i].Confidence = wire.Finite(r.Reliability[i].Confidence)
 	}
 	r.ClassMeasures = f.Sum.MeasuresOf(split, k)
@@ -53,13 +53,13 @@ func (f *Final) Split(split examples.Split, metrics event.Metrics) schemas.Split
 	return r
 }
 
-// Finite returns a number as JSON can have it.
+// Finite returns a number if JSON can represent it, otherwise nil.
 func Finite(v float64) *float64 {
 	v = wire.Finite(v)
 	return &v
 }
 
-// Served returns what a report says of how well versions answered for rows; nil if none was served.
+// Served returns the reports of served predictions by version; nil if there are none.
 func Served(served []statistics.ServedLosses) (reports []schemas.ServedReport) {
 	for _, s := range served {
 		reports = append(reports, schemas.ServedReport{Version: s.Version, Rows: int64(s.Rows), Error: s.ErrorPercent()})

@@ -1,4 +1,4 @@
-// Package stack has the sums of a visit by increment:
+// Package stack stacks the sums of a visit by increment:
 //
 //	record of a visit ──Sum.Unstack──▶ sums by increment ──(added over partitions)──▶ Stack ──▶ what an update fits
 package stack
@@ -9,9 +9,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Stack puts what a visit to m increments has of each of them into two fields of a sum, given the shape of the stage: visited [m, 2],
-// and terms [m, 2, p, k] if apart is set. Otherwise terms [1, 2, p, k] is there, unless the visit has no rows. The error is a
-// *[wire.ShapeError].
+// Stack combines the sums of a visit to m increments into two fields, for a stage of the given shape: visited [m, 2], and
+// terms [m, 2, p, k] if apart is set. Otherwise terms are [1, 2, p, k], and exist unless the visit has no rows. The error
+// is a *[wire.ShapeError].
 func Stack(sum *accumulate.Sum, m int, apart bool, p, k int) error {
 	var terms []float64
 	want := []int{1, 2, p, k}
@@ -34,7 +34,8 @@ func Stack(sum *accumulate.Sum, m int, apart bool, p, k int) error {
 	return nil
 }
 
-// TakeVisited takes the losses of an increment out of a sum, and returns Σw and Σw·loss of its training rows; nil if it has none.
+// TakeVisited removes the losses of an increment from a sum, and returns Σw and Σw·loss of its training rows; nil if it
+// has none.
 func TakeVisited(sum *accumulate.Sum, place int) []float64 {
 	field, any := sum.Take(statistics.Increment(place).Visited())
 	if !any {

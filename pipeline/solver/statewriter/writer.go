@@ -1,4 +1,4 @@
-// Package statewriter writes what a run leaves to the next one to the state topic, many messages at once.
+// Package statewriter writes the state of a run to the state topic in large batches.
 package statewriter
 
 import (
@@ -14,13 +14,13 @@ type Writer struct {
 	Client   *protocol.Client
 	messages []wire.Message
 	bytes    int
-	places   []*schemas.StatePlace // of the messages, counted from the first
+	places   []*schemas.StatePlace // places of the messages, relative to the first
 }
 
-// writeBytes is after how many bytes a [Writer] writes.
+// writeBytes is the batch size of a [Writer].
 const writeBytes = 32 << 20
 
-// Add writes messages, at the latest with the next [Writer.Flush], and then sets their place.
+// Add adds messages to the batch, and sets place once they are written, at the latest by the next [Writer.Flush].
 func (w *Writer) Add(ctx context.Context, messages []wire.Message, place *schemas.StatePlace) error {
 	place.From = int64(len(w.messages))
 	w.messages = append(w.messages, messages...)
@@ -35,7 +35,7 @@ func (w *Writer) Add(ctx context.Context, messages []wire.Message, place *schema
 	return w.Flush(ctx)
 }
 
-// Flush writes what was added.
+// Flush writes the batch.
 func (w *Writer) Flush(ctx context.Context) error {
 	at, err := w.Client.Log.Append(ctx, w.Client.Topics.State, 0, w.messages...)
 	if err != nil {
