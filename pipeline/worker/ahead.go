@@ -10,17 +10,18 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 )
 
-// The Gram matrices of an update depend on no weights. So a worker sums those of a stage while the stage before is solved and visited.
+// The Gram matrices of an update do not depend on weights. So a worker sums those of a stage while the previous stage is
+// solved and visited.
 
-// gramsAhead is a sum of Gram matrices that is under way.
+// gramsAhead is an ongoing sum of Gram matrices.
 type gramsAhead struct {
 	stage      int
 	partitions []*partition.State
-	wait       func() error // until they are published
+	wait       func() error // waits until they are published
 }
 
-// beginGrams begins to publish the Gram matrices of a stage that is not yet due. If something must be read for them, it
-// does so at once: only one goroutine at a time may put what it has read into memory.
+// beginGrams starts publishing the Gram matrices of a stage that is not yet due. If it needs data that is not in memory,
+// it publishes them before it returns, because only one goroutine at a time may load data into memory.
 func (w *Worker) beginGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
 	if err := w.endGrams(); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (w *Worker) beginGrams(ctx context.Context, stage, due int, partitions []*p
 	return nil
 }
 
-// endGrams waits for what beginGrams has begun.
+// endGrams waits for the goroutine of beginGrams.
 func (w *Worker) endGrams() error {
 	a := w.ahead
 	if a == nil {
@@ -54,16 +55,16 @@ func (w *Worker) endGrams() error {
 	return nil
 }
 
-// dropGrams waits for what beginGrams has begun, once its context has ended. Nobody needs it any more.
+// dropGrams waits for the goroutine of beginGrams after its context has ended, and discards the result.
 func (w *Worker) dropGrams() {
 	if w.ahead != nil {
-		w.ahead.wait() // the error is that of a context that has ended
+		w.ahead.wait() // the error is that of the ended context
 		w.ahead = nil
 	}
 }
 
-// sumGrams publishes the Gram matrices of a stage of an update, for the partitions that have not published them; due is
-// the stage that is due.
+// sumGrams publishes the Gram matrices of an update's stage for the partitions that have not published them; due is the
+// due stage.
 func (w *Worker) sumGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
 	partitions = withoutGram(stage, partitions)
 	if len(partitions) == 0 {
@@ -87,12 +88,12 @@ func withoutGram(stage int, partitions []*partition.State) []*partition.State {
 	return slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.HasGram(stage) })
 }
 
-// gramVisit returns the visit that sums the Gram matrices of a stage of an update.
+// gramVisit returns the visit that sums the Gram matrices of an update's stage.
 func (w *Worker) gramVisit(stage, due int) (*visit.Visit, error) {
 	return visit.NewGram(w.visitRun(), w.chain, stage, stage > due)
 }
 
-// gramExtent returns which segments of a partition the Gram matrices of an update are of: as many, the first ones, as it returns.
+// gramExtent returns the number of leading segments of a partition that the Gram matrices of an update cover.
 func (w *Worker) gramExtent() func(*partition.State) int {
 	switch u := w.plan.Update(); {
 	case u.Restart:
@@ -103,7 +104,7 @@ func (w *Worker) gramExtent() func(*partition.State) int {
 	return (*partition.State).Recent
 }
 
-// inMemory reports whether the rows that the Gram matrices of an update are of are decoded.
+// inMemory reports whether the rows for the Gram matrices of an update are decoded in memory.
 func (w *Worker) inMemory(partitions []*partition.State) bool {
 	extent := w.gramExtent()
 	for _, p := range partitions {

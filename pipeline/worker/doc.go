@@ -2,6 +2,6 @@
 //
 //	examples, residuals ──ingest, stages, sink, accumulate──▶ statistics, residuals and their seals
 //
-// What a worker does next follows from the plan and the accepted weights alone: for the visit that is due, it publishes the sums
-// of the partitions that it owns. Any worker would publish the same bits, so workers may come, go, and do the same work twice.
+// The next step of a worker is determined by the plan and the accepted weights: for the due visit, it publishes the sums
+// of its partitions. Any worker would publish the same bits, so workers may join, leave, and duplicate work.
 package worker

@@ -24,10 +24,10 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// printed is a recorder that prints what a worker has published.
+// printed is a recorder that prints a worker's publications.
 type printed struct{}
 
-// Record prints the visits, and the residuals that a stage is sealed with.
+// Record prints the visits, and the sealed residuals of a stage.
 func (printed) Record(e event.Event) {
 	switch e := e.(type) {
 	case event.Visited:
@@ -37,7 +37,7 @@ func (printed) Record(e event.Event) {
 	}
 }
 
-// A worker makes the visits of a submitted run, each when the solver has published the weights for it.
+// A worker makes the visits of a submitted run, each after the solver has published its weights.
 func Example() {
 	dir, err := os.MkdirTemp("", "stagewise-*")
 	if err != nil {

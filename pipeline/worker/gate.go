@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
 )
 
-// offeredModel returns the version that subscribers have, which the gate of the run compares with; nil if the run has
-// no gate, or the version is gone.
+// offeredModel returns the version for subscribers, with which the gate compares; nil if the run has no gate, or the
+// version is gone.
 func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
 	if _, gated := judge.Split(w.plan); !gated {
 		return nil, nil
@@ -27,16 +27,17 @@ func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
 	return m, nil
 }
 
-// judgesAgain reports whether a visit of an update may be the one with the weights that it ends with, where the gate
-// compares the version with the one that subscribers have by the rows of increments that are visited again.
+// judgesAgain reports whether a visit of an update may be the one with its final weights, in which the gate compares the
+// versions on the rows of revisited increments.
 func (w *Worker) judgesAgain(v protocol.Visit) bool {
 	u := w.plan.Update()
 	_, gated := judge.Split(w.plan)
 	return gated && u != nil && len(u.Refresh) > 0 && v.Stage == len(w.plan.Stages)-1 && v.Number >= u.Passes
 }
 
-// offeredAgain returns the version that subscribers have, if it can be compared by rows that the chain has visited before: then it has the
-// preparation that they are kept with, and has not learnt one of them, as the same rows were held out. Otherwise it returns nil.
+// offeredAgain returns the version for subscribers if it can be compared on rows that the chain has visited before: if it
+// has the preparation of the stored rows, and was not trained on any of them, because the same rows were held out.
+// Otherwise it returns nil.
 func (w *Worker) offeredAgain(ctx context.Context) (*model.Model, error) {
 	m, err := w.offeredModel(ctx)
 	if m == nil || err != nil {

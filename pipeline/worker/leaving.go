@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// leaving is what was read of increments that leave the window, by partition and the increment's place among them.
+// leaving is the coverage of the increments that leave the window, by partition and place among them.
 type leaving map[*partition.State]map[int]*coverage.Coverage
 
 // add adds a segment.
@@ -34,8 +34,8 @@ func (l leaving) add(at scan.Place, o *visit.Outcome) {
 	read.Messages, read.Rows, read.Checksum = read.Messages+o.Left.Messages, read.Rows+o.Left.Rows, read.Checksum+o.Left.Checksum
 }
 
-// checkLeaving returns a *CoverageError if other rows of a partition were read than those that came with the increments
-// which leave: the sums would lose what was never added to them.
+// checkLeaving returns a *CoverageError if the rows read for leaving increments differ from those that were added with
+// them: then the sums can't be corrected.
 func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverage) error {
 	u := w.plan.Update()
 	for _, place := range slices.Sorted(maps.Keys(read)) {
@@ -54,7 +54,7 @@ func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverag
 	return nil
 }
 
-// publishLeaving writes the Gram matrices of the rows of a partition that leave the window, each times its weight.
+// publishLeaving writes the weighted Gram matrices of a partition's rows that leave the window.
 func (w *Worker) publishLeaving(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
 	r := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p)}
 	r.Matrix, r.Weight = visit.LeavingGram(w.plan.Update(), sum)

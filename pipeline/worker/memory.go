@@ -9,40 +9,41 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// Rows and blocks can be read or computed again, the matrices that a stage is fitted with can't. So the worker sets
-// memory for them aside. The numbers are of a process with both roles on the embedded broker, given `memory: 1MB`: its
-// peak without what it takes for small matrices.
+// Rows and blocks can be read or computed again; the matrices of a fit can't. So the worker reserves memory for them. The
+// numbers were measured in a process with both roles on the embedded broker and `memory: 1MB`: its peak minus that with
+// small matrices.
 const (
-	// factors is how many p × p matrices of float64 are in memory as long as a stage is fitted: its factor, that of the
-	// stage before, which the next factor takes the memory of, and what the factor is made of. All are the solver's.
+	// factors is the number of p × p matrices of float64 during the fit of a stage: its factor, that of the previous stage,
+	// whose memory the next factor reuses, and the matrix to factor. All belong to the solver.
 	factors = 3
-	// gramMatrices is how many more there are in a stage's first visit: tiles and sums of both cores, records, messages.
+	// gramMatrices is the additional number in a stage's first visit: tiles and sums of both cores, records, messages.
 	gramMatrices = 3
-	// crossMoments is how many p × k matrices of float64 the gradient and the weights of sparse rows take, as sums, records and messages.
+	// crossMoments is the number of p × k matrices of float64 for the gradient and the weights of sparse rows, as sums,
+	// records and messages.
 	crossMoments = 6
-	// solverMoments is how many more the solver takes: of conjugate gradients the minimum, its gradient, the step before
-	// and its product, of L-BFGS at least a pair of steps.
+	// solverMoments is the additional number of the solver: for conjugate gradients the minimum, its gradient, the previous
+	// step and its product, for L-BFGS at least a pair of steps.
 	solverMoments = 8
-	// termMatrices is how many p × k matrices of float64 take the terms of increments in a full run of a chain: two in
-	// each outcome that waits for its turn, the tiles of both cores, and those of the increment that is summed and of the
-	// one that is written.
+	// termMatrices is the number of p × k matrices of float64 for the terms of increments in a full run of a chain: two in
+	// each outcome that waits for its turn, the tiles of both cores, and those of the increment being summed and of the one
+	// being written.
 	termMatrices = 16
 )
 
-// matrices is how many bytes those of a run take, of the stage that has the largest.
+// matrices is the memory of a run's matrices in bytes, for its largest stage.
 type matrices struct {
 	always int64
-	first  int64 // what the first visit to a stage takes besides
+	first  int64 // additional memory in the first visit to a stage
 }
 
-// measured returns the size of the run's matrices, once the survey has found how many columns and classes there are.
+// measured returns the memory of the run's matrices, once the survey has determined the numbers of columns and classes.
 func (w *Worker) measured() (m matrices, err error) {
 	cross, solver := int64(crossMoments), int64(0)
 	if w.options.Solves {
 		cross, solver = crossMoments+solverMoments, factors
 	}
 	terms, kept := w.matricesOfTerms()
-	all := int64(0) // that the solver keeps of all stages
+	all := int64(0) // kept by the solver for all stages
 	for t := range w.plan.Stages {
 		stage, err := w.chain.Stage(t)
 		if err != nil {
@@ -60,8 +61,8 @@ func (w *Worker) measured() (m matrices, err error) {
 	return m, nil
 }
 
-// matricesOfTerms returns how many p × k matrices of float64 the terms of increments take in a run of a chain: at a
-// stage, and after it until the run has ended.
+// matricesOfTerms returns the number of p × k matrices for the terms of increments in a run of a chain: during a stage,
+// and after it until the end of the run.
 func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	u := w.plan.Update()
 	switch {
@@ -71,7 +72,7 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 		places := w.plan.Chain.TermsPlaces()
 		slices.Sort(places)
 		stage, kept = termMatrices, 2*int64(len(slices.Compact(places)))
-	default: // a worker has them as sums and as a record, the solver as they were and as they are
+	default: // a worker has them as sums and as a record, the solver as before and after the run
 		visited := int64(1 + len(u.Refresh))
 		stage, kept = 4*visited, 4*visited+2*int64(len(u.Leave))
 	}
@@ -81,8 +82,8 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	return stage, kept
 }
 
-// reserve sets aside what the matrices of a visit take. If the budget has less, blocks of the stage before and messages
-// that are not decoded yet go.
+// reserve reserves the memory for the matrices of a visit. If the budget is too small, it drops blocks of the previous
+// stage and undecoded messages.
 func (w *Worker) reserve(v protocol.Visit) error {
 	known := w.matrices != nil
 	if !known {

@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Of memory is set aside what terms take: a worker's do not depend on how many increments a full run has, and a
-// solver's on how many terms the run leaves.
+// The reserved memory includes terms: a worker's do not depend on the number of increments in a full run, and a solver's
+// depend on the number of terms that the run leaves.
 func TestMemoryOfTerms(t *testing.T) {
 	full := func(increments int, merge ...[2]int) *schemas.Chain {
 		c := &schemas.Chain{Number: increments + 1, Merge: merge}

@@ -14,32 +14,32 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A worker that has all partitions of a group, or of the first groups, sends one record of them, with the bits that the solver would
-// have summed. So what crosses the topic does not grow with the number of partitions.
+// A worker that owns all partitions of a group, or of the first groups, sends one record for them, with the same bits that
+// the solver would have computed. So the traffic on the topic does not grow with the number of partitions.
 
-// block is a run of partitions whose records of a visit are one.
+// block is a range of partitions that share one record of a visit.
 type block struct {
 	*Worker
 	visit protocol.Visit
 	first *partition.State
-	at    map[*partition.State]int // by partition, its ordinal in the block
-	// of each kind of record, what has come
+	at    map[*partition.State]int // partition to its index in the block
+	// partial sums by kind of record
 	gram, leave, rest *merging
 	sample            *accumulate.Sample
-	samples           int // partitions whose samples are in it
+	samples           int // number of partitions whose samples are included
 	// of the survey
 	found   *survey.Findings
-	covered []coverage.Coverage // of each partition
+	covered []coverage.Coverage // by partition
 }
 
-// merging reduces sums of the partitions of a block, in their order, whatever order they come in.
+// merging reduces the sums of a block's partitions in partition order, whatever their order of arrival.
 type merging struct {
 	reduction *accumulate.Reduction
 	early     map[int]*accumulate.Sum
 }
 
-// blocks divides partitions into blocks; of blocks of one partition there is none. sample is how many rows a sample has at most; 0: as
-// many as that of the survey.
+// blocks divides partitions into blocks; a single partition is not a block. sample is the maximum number of rows of a
+// sample; 0: that of the survey.
 func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample int) map[*partition.State]*block {
 	numbers, places := w.numbers(v.Stage), map[int]int{}
 	for ordinal, number := range numbers {
@@ -89,7 +89,7 @@ func (b *block) identity(kind wire.Kind) wire.Identity {
 	return id
 }
 
-// add adds the sum of a partition of the block. It returns the sum of all once it is whole; otherwise nil.
+// add adds the sum of a partition. It returns the sum of the block once it is complete; otherwise nil.
 func (m *merging) add(at int, sum *accumulate.Sum) (*accumulate.Sum, error) {
 	m.early[at] = sum
 	lacking, err := m.reduction.Take(func(from, to int) (*accumulate.Sum, error) {
@@ -106,7 +106,7 @@ func (m *merging) add(at int, sum *accumulate.Sum) (*accumulate.Sum, error) {
 	return m.reduction.Sum()
 }
 
-// addSample adds the sample of a partition. It returns the sample of all partitions once it is whole; otherwise nil.
+// addSample adds the sample of a partition. It returns the sample of the block once it is complete; otherwise nil.
 func (b *block) addSample(of *accumulate.Sample) *wire.Record[float32] {
 	if of != nil {
 		b.sample.Merge(of)
@@ -117,15 +117,15 @@ func (b *block) addSample(of *accumulate.Sample) *wire.Record[float32] {
 	return b.sample.Record(b.identity(statistics.KindSample)).Record()
 }
 
-// writes are what is to be written, in order.
+// writes is a list of writes, in order.
 type writes []func(context.Context) error
 
-// add adds the writing of a record.
+// add adds the write of a record.
 func add[T wire.Number](all *writes, w *Worker, r *wire.Record[T]) {
 	*all = append(*all, func(ctx context.Context) error { return publish(ctx, w, r) })
 }
 
-// write returns what writes all; nil if there is nothing.
+// write returns a function that executes all writes; nil if there are none.
 func (all writes) write() func(context.Context) error {
 	if len(all) == 0 {
 		return nil
@@ -140,7 +140,8 @@ func (all writes) write() func(context.Context) error {
 	}
 }
 
-// sums takes what a visit sums of a partition: see publishSums. It returns what writes the records that are whole; nil if none is.
+// sums adds the sums of a partition: see publishSums. It returns a function that writes the complete records; nil if there
+// are none.
 func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample, gram,
 	rest bool) (func(context.Context) error, error) {
 	var all writes
@@ -181,7 +182,7 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 	return all.write(), nil
 }
 
-// addGram takes the Gram matrix of a partition out of its sum: see publishGram.
+// addGram adds the Gram matrix in a partition's sum: see publishGram.
 func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
 	if b.plan.Update().TakesAway() {
 		leave := &statistics.Gram{}
@@ -195,9 +196,9 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 		}
 	}
 	if !v.Calibrates() {
-		sum.RoundGram() // as it crosses the topic alone
+		sum.RoundGram() // rounded as if it were sent separately
 	}
-	g := b.takeGram(v, p, sum)
+	g := b.extractGram(v, p, sum)
 	if !v.Calibrates() && b.store.Shares() {
 		b.keepGram(v, p, g)
 	}
@@ -215,7 +216,7 @@ func (b *block) mergeGram(all *writes, p *partition.State, g *statistics.Gram) e
 	return nil
 }
 
-// gramSum returns a Gram matrix as a sum.
+// gramSum converts a Gram matrix to a sum.
 func gramSum(g *statistics.Gram) *accumulate.Sum {
 	sum := accumulate.NewSum(coverage.Coverage{}, nil)
 	if g.Matrix != nil {
@@ -239,8 +240,8 @@ func gramOf(id wire.Identity, sum *accumulate.Sum) *statistics.Gram {
 	return g
 }
 
-// survey takes what the survey found in a partition, and returns what writes the records that are whole. A chain needs what was found in
-// each partition.
+// survey adds the findings of a partition, and returns a function that writes the complete records. A chain also needs the
+// findings of each partition.
 func (b *block) survey(of *survey.Survey, p *partition.State, found *survey.Findings) (func(context.Context) error, error) {
 	var all writes
 	at, sums := b.at[p], of.Sums(found)

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// sealBlock is a block whose partitions are sealed. Their residuals are written at the same time, so add is safe for concurrent use.
+// sealBlock is a block of sealed partitions. Their residuals are written concurrently, so add is safe for concurrent use.
 type sealBlock struct {
 	*block
 	mutex  sync.Mutex
@@ -18,8 +18,8 @@ type sealBlock struct {
 	seals  []*statistics.Seal
 }
 
-// sealBlocks divides partitions into the blocks that are sealed by one record; of blocks of one partition there is none. A chain needs
-// the terms of each partition with its seal.
+// sealBlocks divides partitions into blocks sealed by one record; a single partition is not a block. A chain needs the
+// terms of each partition with its seal.
 func (w *Worker) sealBlocks(v protocol.Visit, partitions []*partition.State) map[*partition.State]*sealBlock {
 	if w.plan.Chain != nil {
 		return nil
@@ -35,7 +35,7 @@ func (w *Worker) sealBlocks(v protocol.Visit, partitions []*partition.State) map
 	return all
 }
 
-// add adds the seal of a partition, and its sum. The last one publishes the seal of all.
+// add adds the seal of a partition, and its sum. The last call publishes the block's seal.
 func (b *sealBlock) add(ctx context.Context, p *partition.State, seal *statistics.Seal, sum *accumulate.Sum) error {
 	whole, err := b.merge(b.at[p], seal, sum)
 	if err != nil || whole == nil {
@@ -45,7 +45,7 @@ func (b *sealBlock) add(ctx context.Context, p *partition.State, seal *statistic
 	return b.publishSeal(ctx, merged, b.states, b.seals)
 }
 
-// merge returns the sum of all partitions once it is whole; otherwise nil.
+// merge returns the sum of the block once it is complete; otherwise nil.
 func (b *sealBlock) merge(at int, seal *statistics.Seal, sum *accumulate.Sum) (*accumulate.Sum, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

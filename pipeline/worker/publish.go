@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// sealStage publishes and seals the residuals after a final stage, of the partitions whose residuals are not sealed yet.
+// sealStage publishes and seals the residuals after a final stage, for the partitions whose residuals are not sealed yet.
 func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	_, parent := w.chain.Final(stage)
 	var open []*partition.State
@@ -36,8 +36,8 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	return nil
 }
 
-// commit tells people's tools that a run has learnt what partitions had when it began, so that they show what no run has learnt. A
-// failure is no trouble for the run.
+// commit commits the offsets that the partitions had at the start of the run, so that monitoring tools show the lag of
+// training. A failure does not affect the run.
 func (w *Worker) commit(partitions []*partition.State) {
 	ends := map[int]int64{}
 	for _, p := range partitions {
@@ -52,10 +52,10 @@ func (w *Worker) commit(partitions []*partition.State) {
 	})
 }
 
-// maxPublications is how many partitions' residuals are written at once: each write waits for the brokers.
+// maxPublications is the number of partitions whose residuals are written concurrently: each write waits for the brokers.
 const maxPublications = 8
 
-// publishStage publishes the residuals after a stage of partitions whose scores before it are loaded. It seals those of a
+// publishStage publishes the residuals after a stage for partitions whose scores before it are loaded. It seals those of a
 // partition when the brokers have acknowledged all of them.
 func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*partition.State) error {
 	current, err := w.stageVisit(ctx, protocol.Visit{Stage: stage})
@@ -71,7 +71,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, map[*partition.State]*visit.IncrementTerms{}
 	s := &scan.Scan[*visit.Outcome]{
 		Source:    &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
-		MaxWrites: maxPublications, InOrder: true, // residuals stand in the order of their examples
+		MaxWrites: maxPublications, InOrder: true, // residuals are in the order of their examples
 		Process: func() func(context.Context, *scan.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
 			return func(ctx context.Context, l *scan.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
@@ -86,7 +86,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 			if err != nil {
 				return nil, err
 			}
-			var ended *accumulate.Sum // the terms of an increment
+			var ended *accumulate.Sum // terms of an increment
 			var place int
 			if o.Terms != nil {
 				if terms[p] == nil {
@@ -115,7 +115,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	return s.Run(ctx, w.executor, partitions)
 }
 
-// openSeal is the seal of residuals that are not all written yet.
+// openSeal is the seal of residuals that are still being written.
 type openSeal struct {
 	statistics.Seal
 	digester sink.Digester
@@ -137,8 +137,8 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *visit.Ou
 	return nil
 }
 
-// seal publishes the seal of a partition's residuals, all of which are acknowledged, or that of its block, once that is whole. sum covers
-// the partition.
+// seal publishes the seal of a partition's residuals, all of which are acknowledged, or that of its block once it is
+// complete. sum covers the partition.
 func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, open *openSeal, sum *accumulate.Sum, of *sealBlock) error {
 	seal := open.Seal
 	seal.Scores = open.digester.Digest()
@@ -150,7 +150,7 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 	if err != nil {
 		return err
 	}
-	if seal.From < 0 { // without rows there are no residuals, and none that could expire
+	if seal.From < 0 { // without rows there are no residuals that could expire
 		seal.From = end
 	}
 	seal.To = end
@@ -160,14 +160,14 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 	return w.publishSeal(ctx, &seal, []*partition.State{p}, []*statistics.Seal{&seal})
 }
 
-// publishSeal publishes the seal of partitions, given that of each.
+// publishSeal publishes the seal of partitions. each has the seal of each partition.
 func (w *Worker) publishSeal(ctx context.Context, seal *statistics.Seal, partitions []*partition.State, each []*statistics.Seal) error {
 	if err := publish(ctx, w, seal.Record()); err != nil {
 		return err
 	}
 	for i, p := range partitions {
 		w.seals.add(each[i])
-		if !visit.EndsMember(w.plan, seal.Stage) { // the next member begins at other scores, and at the votes that are published
+		if !visit.EndsMember(w.plan, seal.Stage) { // the next member starts from other scores, and from the published votes
 			p.Published(seal.Stage)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// made returns what the run's batches depend on, beside their messages. The survey's result must be accepted.
+// made returns the dependencies of the run's batches other than their messages. The survey's result must be accepted.
 func (w *Worker) made() partition.Made {
 	type block struct {
 		Features          schemas.Features
@@ -39,7 +39,7 @@ func (w *Worker) made() partition.Made {
 	}
 }
 
-// reuse gives partitions the batches that an earlier run has left.
+// reuse restores the batches of an earlier run to partitions.
 func (w *Worker) reuse(partitions []*partition.State) {
 	if w.store == nil {
 		return
@@ -50,7 +50,8 @@ func (w *Worker) reuse(partitions []*partition.State) {
 	}
 }
 
-// leave leaves the batches to the next run. A block of a stage with scores among its features is of this run alone.
+// leave stores the batches for the next run. The block of a stage with scores among its features is valid only in this
+// run.
 func (w *Worker) leave() {
 	if w.store == nil || w.chain.Survey == nil {
 		return
@@ -61,8 +62,9 @@ func (w *Worker) leave() {
 	}
 }
 
-// gramKey names the Gram matrix of a partition's block in the store; false if runs share none. That of a stage with
-// scores among its features, or of trees, depends on the weights of the stages before, and that of a chain is a sum over increments.
+// gramKey returns the key of a partition's Gram matrix in the store; false if it can't be shared. That of a stage with
+// scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum over
+// increments.
 func (w *Worker) gramKey(v *visit.Visit, p *partition.State) (partition.GramKey, bool) {
 	if !w.store.Shares() || w.plan.Chain != nil || v.Number != 0 || v.Calibrates() || v.Of.Features.Leaves() > 0 ||
 		w.plan.Stages[v.Stage].Scores {

@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// loadScores makes sure that the partitions have the scores before a stage, which the stage before it published. Residuals that
-// are not sealed, or are no longer on the topic, are computed and published again, if need be from stage 0 on.
+// loadScores loads the scores before a stage, which the previous stage has published, for partitions that lack them.
+// Residuals that are not sealed, or no longer on the topic, are computed and published again, if necessary from stage 0.
 func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partition.State) error {
 	w.setCovered(partitions)
 	if w.plan.Update() != nil {
@@ -25,7 +25,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 	var without []*partition.State
 	for _, p := range partitions {
 		if !p.HasScores(stage) {
-			p.SetScores(protocol.NoStage) // restore overwrites the scores of the batches before it finds that some are wrong
+			p.SetScores(protocol.NoStage) // restore overwrites the scores before it detects wrong ones
 			without = append(without, p)
 		}
 	}
@@ -62,12 +62,12 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 	return nil
 }
 
-// maxRepetitions is how often a visit begins again because the scores before its stage have vanished. What deletes them so often,
-// such as a short retention, will delete them again.
+// maxRepetitions is the maximum number of times that a visit restarts because the scores before its stage were deleted. A
+// cause of repeated deletion, such as a short retention, will persist.
 const maxRepetitions = 3
 
-// withScores runs do once the scores before a stage are loaded. If residuals vanish meanwhile, it makes them again and
-// repeats do.
+// withScores calls do once the scores before a stage are loaded. If residuals are deleted in the meantime, it computes
+// them again and repeats do.
 func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partition.State, do func() error) error {
 	for repetition := 0; ; repetition++ {
 		err := w.loadScores(ctx, stage, partitions)
@@ -97,7 +97,7 @@ func (w *Worker) restore(ctx context.Context, before *scan.Residuals, partitions
 	return unsealed, nil
 }
 
-// scoresBefore returns what reads the scores before a stage; nil for stage 0, whose scores are zero.
+// scoresBefore returns a reader of the scores before a stage; nil for stage 0, whose scores are zero.
 func (w *Worker) scoresBefore(stage int) *scan.Residuals {
 	if stage == 0 || w.plan.Update() != nil {
 		return nil
@@ -110,7 +110,7 @@ func (w *Worker) scoresBefore(stage int) *scan.Residuals {
 	}
 }
 
-// setCovered sets what the survey has covered of each partition, as the survey's result says.
+// setCovered sets the coverage of each partition from the survey's result.
 func (w *Worker) setCovered(partitions []*partition.State) {
 	if w.covered == nil {
 		w.surveyed = map[int]coverage.Coverage{}
@@ -125,7 +125,7 @@ func (w *Worker) setCovered(partitions []*partition.State) {
 				for _, c := range u.Refresh[i].Covered {
 					number := c.Spans[0].Partition
 					all := w.covered[number]
-					if all.Merge(c) == nil { // spans of a plan that overlap are found when sums of them are merged
+					if all.Merge(c) == nil { // overlapping spans of a plan are detected when their sums are merged
 						w.covered[number] = all
 					}
 				}
@@ -137,7 +137,7 @@ func (w *Worker) setCovered(partitions []*partition.State) {
 	}
 }
 
-// beginScores gives partitions the batches that an earlier run has left, with the scores before stage 0. Visits of an update advance them.
+// beginScores restores the batches of an earlier run, with the scores before stage 0. Visits of an update advance them.
 func (w *Worker) beginScores(partitions []*partition.State) {
 	var without []*partition.State
 	for _, p := range partitions {

@@ -38,7 +38,7 @@ import (
 type memoryLog struct {
 	mutex      sync.Mutex
 	partitions map[topicPartition][]wire.Message
-	first      map[topicPartition]int64 // messages before it are deleted
+	first      map[topicPartition]int64 // offsets before it are deleted
 }
 
 // topicPartition is a partition of a topic.
@@ -124,8 +124,8 @@ const (
 	testClasses    = 3
 )
 
-// finalWeights puts examples and the weights of a run of three stages, of three links, onto the topics of a new log, and returns
-// the run's plan and a client of the log.
+// finalWeights writes examples and the weights of a run of three stages, with three links, to the topics of a new log, and
+// returns the run's plan and a client of the log.
 func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	t.Helper()
 	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: codec.New(nil, 0)}
@@ -202,7 +202,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	return plan, client
 }
 
-// newTestWorker returns a worker of a run that has read its weights and owns all partitions.
+// newTestWorker returns a worker that has read the weights of its run and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
 	w := New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(testPartitions), Options{Bytes: bytes}, event.Ignore{})
@@ -215,7 +215,7 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, by
 	return w
 }
 
-// scoresBeforeStage2 returns the scores of all rows before stage 2, from memory, or as a scan reads them.
+// scoresBeforeStage2 returns the scores of all rows before stage 2, from memory, or as read by a scan.
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	of := map[*partition.State][]float32{}
@@ -246,8 +246,9 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	return all
 }
 
-// Residuals that prove wrong while their scores are read leave nothing behind: what is published again is what was published
-// first, and so are the scores that the next stage begins at. It does not matter what was wrong, nor what is in memory.
+// Residuals that turn out to be wrong while their scores are read have no lasting effect: the republished residuals, and
+// the initial scores of the next stage, are identical to the first ones. This does not depend on the error, or on what is
+// in memory.
 func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	plan, client := finalWeights(t)
 	first := newTestWorker(t, plan, client, 1<<30)
@@ -258,7 +259,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	if len(want) != testPartitions*testMessages*testRows*testClasses {
 		t.Fatalf("%d scores", len(want))
 	}
-	// residuals returns what the log has of a partition's residuals of a stage.
+	// residuals returns a partition's residuals of a stage on the log.
 	log, topic := client.Log.(*memoryLog), client.Topics.Residuals
 	residuals := func(number, stage int) (of []*wire.Message) {
 		for i := range log.partitions[topicPartition{topic, number}] {
@@ -299,13 +300,13 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 			w.seals.forget(number, 1)
 		},
 	} {
-		for _, bytes := range []int64{0, 600, 1 << 30} { // nothing, one segment or two, and all in memory
+		for _, bytes := range []int64{0, 600, 1 << 30} { // nothing, one segment or two, and everything in memory
 			saved := map[topicPartition][]wire.Message{}
 			for p, messages := range log.partitions {
 				saved[p] = slices.Clone(messages)
 			}
 			w := newTestWorker(t, plan, client, bytes)
-			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.partitions); err != nil { // puts batches into memory
+			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.partitions); err != nil { // loads batches into memory
 				t.Fatalf("%s: %v", name, err)
 			}
 			damage(w, 1)
@@ -333,7 +334,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// The seal of a partition without rows is of no residuals, so it counts whatever expires.
+// The seal of a partition without rows covers no residuals, so it stays valid after retention.
 func TestSealOfNoResiduals(t *testing.T) {
 	plan, client := finalWeights(t)
 	w := newTestWorker(t, plan, client, 0)
@@ -350,7 +351,7 @@ func TestSealOfNoResiduals(t *testing.T) {
 	}
 }
 
-// What takes residuals away again and again ends the run, after a few repetitions.
+// Repeated deletion of residuals ends the run, after a few repetitions.
 func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 	plan, client := finalWeights(t)
 	w := newTestWorker(t, plan, client, 0)

@@ -16,13 +16,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// seals are those of a run that a worker knows, its own and others'. The zero value knows none. A scan reads the seals of the
-// stage before while it writes those of its own, so of, add and forget are safe for concurrent use.
+// seals are the known seals of a run, by this and other workers. The zero value is empty. A scan reads the seals of the
+// previous stage while it writes those of its own, so of, add and forget are safe for concurrent use.
 type seals struct {
 	mutex sync.Mutex
 	known map[sealed]*statistics.Seal
 
-	next map[int]int64 // by partition of the statistics: messages before it are read
+	next map[int]int64 // by statistics partition: offset of the next message to read
 }
 
 // sealed is a partition of the examples, and a stage.
@@ -45,22 +45,22 @@ func (s *seals) add(seal *statistics.Seal) {
 	s.known[sealed{seal.Partition, seal.Stage}] = seal
 }
 
-// forget has the residuals of a partition after a stage published again.
+// forget causes the residuals of a partition after a stage to be published again.
 func (s *seals) forget(partition, stage int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.known, sealed{partition, stage})
 }
 
-// sealDigest is what the messages of a seal have in common.
+// sealDigest is the common properties of a seal's messages.
 type sealDigest struct {
 	wire.Identity
 	digest wire.Digest
 }
 
-// endResiduals writes a seal behind the residuals that it is of too, without where these are: who takes over the partition finds it there,
-// and need not read the statistics for it. If its sums are merged with those of other partitions, it has none there. It returns the offset
-// after the residuals.
+// endResiduals also writes a seal behind its residuals, without their offsets: a worker that takes over the partition
+// finds it there, and need not read the statistics. If the seal's sums are merged with those of other partitions, it has
+// none there. It returns the offset after the residuals.
 func (w *Worker) endResiduals(ctx context.Context, seal *statistics.Seal, merged bool) (end int64, err error) {
 	behind := *seal
 	if merged {
@@ -71,7 +71,7 @@ func (w *Worker) endResiduals(ctx context.Context, seal *statistics.Seal, merged
 	if err != nil {
 		return 0, err
 	}
-	if len(messages) > 1 { // lastSeal reads one message
+	if len(messages) > 1 { // lastSeal reads a single message
 		_, end, err = w.Log.Bounds(ctx, w.Topics.Residuals, seal.Partition)
 		return end, err
 	}
@@ -102,7 +102,7 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
 		err := w.readSeals(ctx, number)
-		for errors.As(err, new(*kafkalog.DeletedError)) { // retention has deleted seals meanwhile: their residuals are made again
+		for errors.As(err, new(*kafkalog.DeletedError)) { // retention has deleted seals in the meantime: their residuals are computed again
 			err = w.readSeals(ctx, number)
 		}
 		if err != nil {
@@ -112,9 +112,9 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 	return nil
 }
 
-// lastSeal reads the last message of a partition of the residuals, given its offsets. It reports whether that is the seal which is
-// needed: of the stage before the one that is due. The solver may wait for it, and the statistics may have lost it, so the worker
-// publishes it again.
+// lastSeal reads the last message of a partition of the residuals, with the given offsets. It reports whether that is the
+// needed seal, of the stage before the due one. The solver may be waiting for the seal, and the statistics topic may have
+// lost it, so the worker publishes it again.
 func (w *Worker) lastSeal(ctx context.Context, all coverage.Span) (found bool, err error) {
 	v, due := w.chain.Due()
 	if all.Empty() || v.Stage < 1 {
@@ -146,7 +146,7 @@ func (w *Worker) lastSeal(ctx context.Context, all coverage.Span) (found bool, e
 		seal.From = seal.To
 	}
 	if ofSeal(seal.Identity, v, due) {
-		if seal.Sums == nil { // which are merged, or lost with the worker that has not merged them yet
+		if seal.Sums == nil { // the sums are merged, or lost with a worker that had not merged them yet
 			return false, nil
 		}
 		if err := publish(ctx, w, seal.Record()); err != nil {
@@ -157,7 +157,7 @@ func (w *Worker) lastSeal(ctx context.Context, all coverage.Span) (found bool, e
 	return true, nil
 }
 
-// readSeals reads the seals on a partition of the statistics topic, from where it stopped the last time to the end.
+// readSeals reads the seals on a partition of the statistics topic, from where it last stopped to the end.
 func (w *Worker) readSeals(ctx context.Context, number int) error {
 	topic := w.Topics.Statistics
 	first, end, err := w.Log.Bounds(ctx, topic, number)

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// visitRun returns what the visits of the run share. The survey's result must be accepted.
+// visitRun returns the shared state of the run's visits. The survey's result must be accepted.
 func (w *Worker) visitRun() *visit.Run {
 	return &visit.Run{
 		ID: w.run, Plan: w.plan, Prepared: w.chain.Prepared, Columns: w.chain.Survey.Columns, Earlier: w.earlier, Rows: w.rows, Codec: w.Codec,
@@ -22,7 +22,7 @@ func (w *Worker) visitRun() *visit.Run {
 	}
 }
 
-// stageVisit returns a visit to a stage with the weights that it is made with.
+// stageVisit returns a visit to a stage with its weights.
 func (w *Worker) stageVisit(ctx context.Context, v protocol.Visit) (*visit.Visit, error) {
 	s, err := visit.New(w.visitRun(), w.chain, v)
 	if err == nil && w.judgesAgain(v) {
@@ -31,7 +31,7 @@ func (w *Worker) stageVisit(ctx context.Context, v protocol.Visit) (*visit.Visit
 	return s, err
 }
 
-// values returns how many values of k classes a row in memory has beside its inputs: see [partition.Batch].
+// values returns the number of values of a row in memory besides its inputs, for k classes: see [partition.Batch].
 func (w *Worker) values(k int) int {
 	if w.plan.Members() > 1 {
 		return 3 * k
@@ -39,7 +39,8 @@ func (w *Worker) values(k int) int {
 	return 2 * k
 }
 
-// maxWrites is how many partitions' sums are written at once, as a large Gram matrix takes long to write.
+// maxWrites is the number of partitions whose sums are written concurrently, because a large Gram matrix takes long to
+// write.
 const maxWrites = 2
 
 // sum publishes the sums of partitions whose scores before the stage are loaded.
@@ -75,16 +76,16 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, partitions []*partit
 	return w.sums(ctx, current, partitions, extent)
 }
 
-// fewValues is how many values, of 8 bytes, a cross moment has at most if partitions are summed at the same time: 32 MB.
+// fewValues is the maximum size of a cross moment, in values of 8 bytes, for partitions to be summed concurrently: 32 MB.
 const fewValues = 1 << 22
 
-// sumsApart reports whether the sums of a visit are so large that one partition is summed after the other: of the last partitions as many
-// would be in memory as there are cores, beside that of the partitions before them.
+// sumsApart reports whether the sums of a visit are so large that partitions are summed sequentially. Otherwise memory
+// would hold the sums of as many of the last partitions as there are cores, besides that of the partitions before them.
 func (w *Worker) sumsApart(v *visit.Visit) bool {
 	return v.Of.Features.Sparse() && w.plan.Update() == nil && v.Of.Features.Size() > fewValues/v.Of.Classes
 }
 
-// sums publishes what a visit sums of partitions: of each of the first segments, as many as extent returns.
+// sums publishes the sums of a visit to partitions, over the leading segments of each, as many as extent returns.
 func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*partition.State, extent func(*partition.State) int) error {
 	blocks := w.blocks(current.Visit, partitions, w.plan.Stages[current.Stage].Features.Sample)
 	for _, p := range partitions {
@@ -101,10 +102,10 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 		}
 	}
 	progress := func(int64) {}
-	if _, rest := current.Parts(0); rest || current.Twice() { // which is no part of what a visit has read
+	if _, rest := current.Parts(0); rest || current.Twice() { // not part of what a visit has read
 		progress = w.progress(current.Visit, partitions)
 	}
-	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // of each round
+	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // by round
 	left, samples := leaving{}, map[*partition.State]*accumulate.Sample{}
 	var processors []*visit.Processor
 	s := &scan.Scan[*visit.Outcome]{
@@ -141,20 +142,20 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 	}
 	err := s.Run(ctx, w.executor, partitions)
 	if err != nil || !current.Of.Features.Sparse() {
-		processors = nil // those of other rows have memory for a Gram matrix, which the first visit alone needs
+		processors = nil // processors for other rows have memory for a Gram matrix, which only the first visit needs
 	}
 	w.idle.Keep(processors)
 	return err
 }
 
-// keepsBlocks reports whether the partitions' blocks fit into memory beside the messages that were read. Then the Gram matrix can
-// be summed before the rest, and the solver factors it while the rest is summed.
+// keepsBlocks reports whether the partitions' blocks fit into memory besides the messages. Then the Gram matrix can be
+// summed first, and the solver factors it while the rest is summed.
 func (w *Worker) keepsBlocks(v *visit.Visit, partitions []*partition.State) bool {
 	bytes := int64(0)
 	for _, p := range partitions {
 		columns := v.Of.Features.Size()
 		if v.ByLeaves() {
-			columns = (v.Of.Features.Trees() + 3) / 4 // a byte each
+			columns = (v.Of.Features.Trees() + 3) / 4 // one byte each
 		}
 		missing, ok := p.MissingBytes(w.plan.Augment.Rows(), w.chain.Prepared.Inputs(), w.values(v.Of.Classes), columns)
 		if !ok {
@@ -165,9 +166,9 @@ func (w *Worker) keepsBlocks(v *visit.Visit, partitions []*partition.State) bool
 	return w.budget.Has(bytes)
 }
 
-// merge adds a segment's sum to the sum of its partition, of so many segments. It returns the partition's sum when it is whole, otherwise
-// nil. The sum must cover what the survey has covered, also that of a Gram matrix alone, be it of a sample: the error is a *CoverageError
-// if it does not.
+// merge adds a segment's sum to the sum of its partition, which has the given number of segments. It returns the
+// partition's sum when it is complete, otherwise nil. The sum must have the coverage of the survey, even if it is only a
+// Gram matrix or that of a sample: the error is a *CoverageError if it differs.
 func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
 	crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
 	p := at.Partition
@@ -188,17 +189,17 @@ func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumu
 	return whole, nil
 }
 
-// CoverageError says that a visit read other rows than the survey, so the topic has changed during the run.
+// CoverageError means that a visit read other rows than the survey: the topic has changed during the run.
 type CoverageError struct{ Got, Want coverage.Coverage }
 
-// Error returns how many rows and messages both had, and their checksums.
+// Error includes the numbers of rows and messages, and the checksums, of both.
 func (e *CoverageError) Error() string {
 	return fmt.Sprintf("%d rows in %d messages (checksum %016x), the survey had %d in %d (%016x)",
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
 }
 
-// sumsOf returns what writes the sums of a partition, or of its block, which is nil if it has none, once that is whole; nil if nothing is
-// to be written yet.
+// sumsOf returns a function that writes the sums of a partition, or of its block once it is complete; of is nil if there
+// is no block. It returns nil if there is nothing to write yet.
 func (w *Worker) sumsOf(of *block, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample, gram,
 	rest bool) (scan.Write, error) {
 	if of != nil {
@@ -207,8 +208,8 @@ func (w *Worker) sumsOf(of *block, v *visit.Visit, p *partition.State, sum *accu
 	return func(ctx context.Context) error { return w.publishSums(ctx, v, p, sum, sample, gram, rest) }, nil
 }
 
-// publishSums writes a partition's sums: the Gram matrix, the rest, or both; of a visit that trees are grown from the sample before
-// them, as no other record of a visit comes after its sums.
+// publishSums writes a partition's sums: the Gram matrix, the rest, or both. In a visit that grows trees, it writes the
+// sample before them, since no record of a visit may follow its sums.
 func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample,
 	gram, rest bool) error {
 	if v.Number == wire.Growth {
@@ -228,23 +229,22 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 		visit.StackTerms(w.plan, v.Of, v.Number, sum, w.Crosses)
 	}
 	r := statistics.Visit{Identity: w.identity(v.Kind(), v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
-	if w.plan.Update().SumsGrams() { // which has terms in other sums too
+	if w.plan.Update().SumsGrams() { // there are terms in other sums too
 		return publish(ctx, w, r.Record())
 	}
 	return w.give(ctx, r.Record())
 }
 
-// publishGram takes the Gram matrix out of the sums, and writes it as a record of its own. A partition without rows in the
-// sample has no matrix, unless it is the plan's first: of a thousand partitions few have such rows. The Gram matrix of a
-// block was summed in single precision and is sent so. That of a calibration is nearly singular, and is sent in double
-// precision.
+// publishGram writes the Gram matrix of the sums as a separate record. A partition without rows in the sample has no
+// matrix, unless it is the plan's first: of a thousand partitions few have such rows. The Gram matrix of a block was
+// summed in single precision and is sent in it. That of a calibration is nearly singular, and is sent in double precision.
 func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
 	if w.plan.Update().TakesAway() {
 		if err := w.publishLeaving(ctx, v, p, sum); err != nil {
 			return err
 		}
 	}
-	r := w.takeGram(v, p, sum)
+	r := w.extractGram(v, p, sum)
 	if r.Matrix != nil {
 		defer w.Grams.Put(gramSum(r))
 	}
@@ -254,9 +254,9 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 	return publish(ctx, w, w.keepGram(v, p, r))
 }
 
-// takeGram takes the Gram matrix of a partition out of its sum.
-func (w *Worker) takeGram(v *visit.Visit, p *partition.State, sum *accumulate.Sum) *statistics.Gram {
-	if n := v.Of.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // also of no rows
+// extractGram removes the Gram matrix of a partition from its sum, and returns it.
+func (w *Worker) extractGram(v *visit.Visit, p *partition.State, sum *accumulate.Sum) *statistics.Gram {
+	if n := v.Of.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
 	matrix, _ := sum.Take(statistics.FieldGram)
@@ -268,7 +268,7 @@ func (w *Worker) takeGram(v *visit.Visit, p *partition.State, sum *accumulate.Su
 	return g
 }
 
-// keepGram keeps the Gram matrix of a partition for the runs that share it, and returns its record.
+// keepGram stores the Gram matrix of a partition for runs that share it, and returns its record.
 func (w *Worker) keepGram(v *visit.Visit, p *partition.State, g *statistics.Gram) *wire.Record[float32] {
 	record := g.BlockRecord()
 	if key, ok := w.gramKey(v, p); ok {

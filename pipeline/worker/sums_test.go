@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// A visit that has read other rows than the survey is an error, whatever differs.
+// A visit that has read other rows than the survey is an error, whatever the difference.
 func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 	span := coverage.Span{Partition: 3, From: 0, To: 4}
 	covered := coverage.Coverage{Spans: coverage.Spans{span}, Messages: 4, Rows: 40, Checksum: 7}

@@ -12,9 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// survey finds the labels, counts the rows of each split, and puts messages that can't be used into quarantine. Unless the run starts
-// from a version, whose preparation it keeps, the survey also sums the moments of columns and samples rows. A survey that is made
-// again reads all messages again: those in memory lack the bad ones, and the log may have changed.
+// survey finds the labels, counts the rows of each split, and quarantines unusable messages. Unless the run keeps the
+// preparation of the version that it starts from, the survey also sums the moments of columns and samples rows. A repeated
+// survey reads all messages again: those in memory lack the unusable ones, and the log may have changed.
 func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*partition.State) error {
 	for _, p := range partitions {
 		p.DropMessages(w.budget)
@@ -72,14 +72,14 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 	return current.Err()
 }
 
-// claim says on the statistics topic that this worker surveys.
+// claim announces on the statistics topic that this worker is surveying.
 func (w *Worker) claim(ctx context.Context) error {
 	c := schemas.Claim{Run: w.run}
 	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.partitions[0].Partition()), c.Message())
 	return err
 }
 
-// claimInterval returns after how long a worker that still surveys says so again: often enough that nobody gives the run up.
+// claimInterval returns the interval of claims during a survey: short enough that the run is not given up.
 func (w *Worker) claimInterval() time.Duration {
 	if w.GiveUp == 0 {
 		return protocol.MaxPatience
@@ -87,7 +87,7 @@ func (w *Worker) claimInterval() time.Duration {
 	return min(protocol.MaxPatience, w.GiveUp/4)
 }
 
-// publishSurvey writes what the survey found in a partition.
+// publishSurvey writes the survey's records of a partition.
 func (w *Worker) publishSurvey(ctx context.Context, r survey.Records) error {
 	if r.Sample != nil {
 		if err := publish(ctx, w, r.Sample); err != nil {

@@ -23,48 +23,50 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Worker makes the visits of one run to the partitions that it owns. [New] makes workers. A worker belongs to one goroutine.
+// Worker makes the visits of one run to its partitions. Create workers with [New]. A worker is not safe for concurrent
+// use.
 type Worker struct {
 	*protocol.Client
 	blas       *kernel.BLAS
 	rec        event.Recorder
 	plan       *schemas.Plan
 	run        string
-	watch      int64 // the run's end is not on the plans topic before this offset
+	watch      int64 // the run's end is on the plans topic at this offset or later
 	owner      ownership.Owner
 	chain      *protocol.Chain
 	earlier    *model.Model       // the version that the run starts from; nil: none
-	partitions []*partition.State // that it owns, in the plan's order
+	partitions []*partition.State // owned partitions, in the plan's order
 	seals      seals
 	written    written
 	counting   *counting.Counting
 	rows       *decode.Reader
 	store      *partition.Store
 	budget     *partition.Budget
-	surveyed   map[int]coverage.Coverage // by the survey, of each partition
-	covered    map[int]coverage.Coverage // by it and by the plan of an update
+	surveyed   map[int]coverage.Coverage // by the survey, by partition
+	covered    map[int]coverage.Coverage // by the survey and by the plan of an update
 	matrices   *matrices                 // nil: not known yet
-	reserved   int64                     // bytes of the budget that are set aside for them
+	reserved   int64                     // bytes of the budget reserved for the matrices
 	executor   scan.Executor
 	options    Options
 	ahead      *gramsAhead // nil: there is none
-	idle       visit.Idle  // of the last visit, if it was one to sparse rows
+	idle       visit.Idle  // of the last visit, if it was to sparse rows
 }
 
-// Options says how a worker works. With the zero value it keeps nothing in memory that it could read or compute again.
+// Options are the resources of a worker. With the zero value it keeps nothing in memory that it could read or compute
+// again.
 type Options struct {
-	// Bytes is how much the worker may keep in memory of what it could also read or compute again, unless it has a store.
+	// Bytes is the memory limit for data that the worker could also read or compute again, unless it has a store.
 	Bytes int64
-	// Store is the memory of the worker, with what earlier runs of the pipeline have left in it; nil: it keeps nothing for later runs.
+	// Store is the worker's memory, with the data of earlier runs of the pipeline; nil: nothing is kept for later runs.
 	Store *partition.Store
-	// Executor decides in which goroutines the worker does its work; nil: [scan.Concurrent].
+	// Executor schedules the worker's goroutines; nil: [scan.Concurrent].
 	Executor scan.Executor
-	// Solves says that the process has the run's solver too, whose memory is set aside with that of the worker.
+	// Solves means that the process is also the run's solver, whose memory is reserved with that of the worker.
 	Solves bool
 }
 
-// New returns a worker of an unfinished run. The run's end, once there is one, is at offset watch of the plans topic or later.
-// owner says which partitions of the examples the worker owns.
+// New returns a worker of an unfinished run. The run's end will be at offset watch of the plans topic or later. owner
+// tells which examples partitions the worker owns.
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner ownership.Owner, o Options,
 	rec event.Recorder) *Worker {
 	chain, budget := protocol.NewChain(plan, client.Codec, rec), o.Store.Budget()
@@ -81,8 +83,8 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	}
 }
 
-// Work makes visits until the run or ctx ends, and then keeps nothing in memory but what the store has. The error is that of ctx or of
-// the brokers, a *[ownership.MembershipError], or a *[StoppedError] if the worker can't make the visit that is due.
+// Work makes visits until the run or ctx ends, and then releases all memory except the store. The error is that of ctx or
+// of the brokers, a *[ownership.MembershipError], or a *[StoppedError] if the worker can't make the due visit.
 func (w *Worker) Work(ctx context.Context) error {
 	for {
 		if err := w.work(ctx); !errors.Is(err, errDiffers) {
@@ -92,7 +94,7 @@ func (w *Worker) Work(ctx context.Context) error {
 	}
 }
 
-// errDiffers says that the weights topic has other accepted weights than this worker: it begins again from what is there.
+// errDiffers means that the weights topic has other accepted weights than this worker, which then restarts from the topic.
 var errDiffers = errors.New("the weights topic has other accepted weights")
 
 func (w *Worker) work(ctx context.Context) error {
@@ -110,11 +112,11 @@ func (w *Worker) work(ctx context.Context) error {
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, new(*ownership.MembershipError)):
-		return err // others have its partitions
+		return err // other workers have its partitions
 	case errors.Is(err, errDiffers):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
-		return err // it says something about this process, and nothing about the log
+		return err // it concerns this process, not the log
 	}
 	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
 	failure.Expired = errors.As(err, new(*protocol.ExpiredError))
@@ -122,20 +124,20 @@ func (w *Worker) work(ctx context.Context) error {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, p := range w.partitions {
-		w.store.Drop(p.Partition()) // it may be what does not fit the log
+		w.store.Drop(p.Partition()) // the stored data may be what does not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
 }
 
-// StoppedError says that a worker can't make the visit that is due. The role that gets it leaves its partitions to others, which may
-// have in memory what this one can't read, and then calls Report.
+// StoppedError means that a worker can't make the due visit. The role then leaves its partitions to other workers, which
+// may have in memory what this one can't read, and calls Report.
 type StoppedError struct {
 	Err     error
 	worker  *Worker
 	failure *schemas.Failure
 }
 
-// Error returns why the worker can't go on.
+// Error includes the reason.
 func (e *StoppedError) Error() string {
 	return fmt.Sprintf("run %s can't continue here: %v", e.failure.Run, e.Err)
 }
@@ -143,10 +145,10 @@ func (e *StoppedError) Error() string {
 // Unwrap returns Err.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// Report says on the statistics topic why the worker can't make the visit, again and again, as brokers may lose a message. If no other
-// worker makes the visit within the solver's patience, the run fails. Report returns nil when the run has ended, or another visit is
-// due: a worker that was behind may find that it can go on. A worker that had no partitions says nothing, as its trouble is nobody
-// else's concern, and Report returns nil after a while: the worker may be needed.
+// Report writes the reason to the statistics topic, repeatedly, because brokers may lose a message. If no other worker
+// makes the visit within the solver's patience, the run fails. Report returns nil when the run has ended, or another visit
+// is due: an outdated worker may then be able to continue. A worker without partitions reports nothing, because its
+// problem affects no other process, and Report returns nil after a while: the worker may be needed.
 func (e *StoppedError) Report(ctx context.Context) error {
 	w := e.worker
 	next, err := w.chain.Read(ctx, w.Client)
@@ -188,9 +190,9 @@ func (w *Worker) plansPosition() protocol.Position {
 	return protocol.Position{Topic: w.Topics.Plans, Offset: w.watch, Compacted: true}
 }
 
-// visits makes all visits that are due, until the run has ended.
+// visits makes all due visits, until the run has ended.
 func (w *Worker) visits(ctx context.Context) (err error) {
-	next, err := w.chain.Read(ctx, w.Client) // first of all: a failure names the visit that is due
+	next, err := w.chain.Read(ctx, w.Client) // first, because a failure names the due visit
 	if err != nil {
 		return err
 	}
@@ -241,17 +243,17 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	}
 }
 
-// change is what ended a wait.
+// change is the reason why a wait ended.
 type change int
 
 const (
-	nothing       change = iota // the time is over
+	nothing       change = iota // timeout
 	ownersChanged               // the worker may own other partitions
 	chainGrown                  // a record of the weights topic was accepted
 	runEnded
 )
 
-// await waits for something that changes what is due, but no longer than timeout.
+// await waits for an event that may change what is due, but no longer than timeout.
 func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, timeout time.Duration) (change, error) {
 	for deadline := w.Clock.Now().Add(timeout); ; {
 		d, late, err := subscription.Next(ctx, w.Clock.Until(deadline))
@@ -272,7 +274,7 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 	}
 }
 
-// catchUp does what is due now, for the partitions that the worker owns.
+// catchUp does everything that is due for the worker's partitions.
 func (w *Worker) catchUp(ctx context.Context) error {
 	if err := w.adopt(ctx); err != nil {
 		return err
@@ -333,7 +335,7 @@ func (w *Worker) visit(ctx context.Context, v protocol.Visit, partitions []*part
 	return w.withScores(ctx, v.Stage, partitions, func() error { return w.sum(ctx, v, partitions) })
 }
 
-// adopt takes the partitions that the worker owns now, and releases those that it owns no longer.
+// adopt takes over newly owned partitions, and releases those no longer owned.
 func (w *Worker) adopt(ctx context.Context) error {
 	if err := ownership.CheckMembership(w.owner); err != nil {
 		return err
@@ -378,9 +380,9 @@ func (w *Worker) adopt(ctx context.Context) error {
 	return w.findSeals(ctx, adopted)
 }
 
-// state returns the state of a partition with nothing in memory. ordinal is its place among the partitions of the plan.
+// state returns the empty state of a partition. ordinal is its index among the partitions of the plan.
 func (w *Worker) state(number, ordinal int) *partition.State {
-	span := coverage.Span{Partition: number} // empty, if an update has nothing new in the partition
+	span := coverage.Span{Partition: number} // empty, if an update has no new rows in the partition
 	spans := w.plan.Spans.On(number)
 	if len(spans) > 0 {
 		span = spans.Hulls()[0]
@@ -397,7 +399,7 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
 		}
 		if u.Restart || u.Sparse {
-			return p // nothing stays of the sums that rows could leave
+			return p // no sums are kept from which rows could leave
 		}
 		for i, c := range slices.Concat(u.Leave, u.Forget) {
 			p.AddPast(&c, i, true, w.plan.Segment)
@@ -422,7 +424,7 @@ func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *partition.State) 
 	return wire.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: p.Partition(), Parent: v.Parent}
 }
 
-// statisticsOf returns the partition of the statistics topic that the records of a partition of the examples go to.
+// statisticsOf returns the statistics partition for the records of an examples partition.
 func (w *Worker) statisticsOf(number int) int {
 	return protocol.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
 }
@@ -436,7 +438,7 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 	return err
 }
 
-// give is publish for a record whose tensors the worker does not use afterwards.
+// give is publish for a record whose tensors the worker gives up.
 func (w *Worker) give(ctx context.Context, r *wire.Record[float64]) error {
 	written, err := protocol.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
 	if err == nil {
@@ -445,7 +447,7 @@ func (w *Worker) give(ctx context.Context, r *wire.Record[float64]) error {
 	return err
 }
 
-// progress returns a function that adds rows to those that a visit has read, and records how far the visit is.
+// progress returns a function that adds rows to those read in a visit, and records the progress of the visit.
 func (w *Worker) progress(v protocol.Visit, partitions []*partition.State) func(rows int64) {
 	done, of := int64(0), rows(partitions)
 	if v.Stage == wire.Survey && !w.plan.Foreign && len(partitions) == len(w.plan.Spans) {
@@ -459,7 +461,7 @@ func (w *Worker) progress(v protocol.Visit, partitions []*partition.State) func(
 	}
 }
 
-// rows returns how many rows the survey has found in partitions.
+// rows returns the number of rows that the survey has found in partitions.
 func rows(partitions []*partition.State) (n int64) {
 	for _, p := range partitions {
 		n += p.Covered().Rows

@@ -14,14 +14,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// written is where the records are that a solver may still wait for, of the worker's partitions. The zero value has none. Gram matrices are
-// published while another stage is visited, so it is safe for concurrent use.
+// written is the places of the worker's records that a solver may still be waiting for. The zero value is empty. Gram
+// matrices are published while another stage is visited, so it is safe for concurrent use.
 type written struct {
 	mutex sync.Mutex
 	all   map[wire.Identity]*protocol.Written
 }
 
-// add adds a record, or replaces the one of the same identity.
+// add adds a record, or replaces the one with the same identity.
 func (w *written) add(r *protocol.Written) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -31,7 +31,7 @@ func (w *written) add(r *protocol.Written) {
 	w.all[r.Identity] = r
 }
 
-// keep forgets the records for which needed returns false.
+// keep drops the records for which needed returns false.
 func (w *written) keep(needed func(wire.Identity) bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -54,7 +54,7 @@ func (w *written) those(wanted func(wire.Identity) bool) (list []*protocol.Writt
 	return list
 }
 
-// ofVisit reports whether a record is one that the solver needs of a visit. The Gram matrices of an update depend on no
+// ofVisit reports whether a record belongs to the statistics of a visit. The Gram matrices of an update do not depend on
 // weights, so each visit to a stage needs those of the stage.
 func (w *Worker) ofVisit(id wire.Identity, v protocol.Visit) bool {
 	if id.Kind == statistics.KindSeal || id.Stage != v.Stage {
@@ -67,20 +67,20 @@ func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
 	return w.plan.Update() != nil && id.Stage != wire.Survey && (id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave)
 }
 
-// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the visit that is due.
+// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit.
 func ofSeal(id wire.Identity, v protocol.Visit, seal int) bool {
 	return id.Kind == statistics.KindSeal && id.Stage == seal && id.Parent == v.Parent
 }
 
-// forgetWritten forgets the records that a solver does not wait for when a visit and the seals of a stage are due.
+// forgetWritten drops the records that a solver does not wait for when a visit and the seals of a stage are due.
 func (w *Worker) forgetWritten(v protocol.Visit, seal int) {
 	w.written.keep(func(id wire.Identity) bool {
-		return w.ofVisit(id, v) || ofSeal(id, v, seal) || w.isGramOfUpdate(id) && id.Stage > v.Stage // which was published ahead
+		return w.ofVisit(id, v) || ofSeal(id, v, seal) || w.isGramOfUpdate(id) && id.Stage > v.Stage // or published ahead
 	})
 }
 
-// repeat makes the worker compute and publish again, for a solver that still waits for it, what it has published last
-// and the log no longer has. That the solver takes long is no reason: it would get nothing that it does not have.
+// repeat makes the worker compute and publish again its last records that a solver still waits for and the log has lost. A
+// slow solver alone is no reason: it would get no new data.
 func (w *Worker) repeat(ctx context.Context) error {
 	v, seal := w.chain.Due()
 	visits, err := w.lost(ctx, func(id wire.Identity) bool { return w.ofVisit(id, v) })
@@ -106,12 +106,12 @@ func (w *Worker) repeat(ctx context.Context) error {
 func (w *Worker) repeatVisit(p *partition.State, v protocol.Visit) {
 	p.SetVisited(protocol.Visit{})
 	p.SetGrams(0)
-	if v.Stage == wire.Survey { // which reads the log again, as it may have changed
+	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed
 		w.store.Drop(p.Partition())
 	}
 }
 
-// lost returns the partitions of those of the wanted records that the log no longer has where a solver reads them.
+// lost returns the partitions of those wanted records that are no longer on the log where a solver reads them.
 func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
 	lost := map[int]bool{}
 	for _, r := range w.written.those(wanted) {

@@ -1,7 +1,7 @@
-// Package decode reads the rows of examples messages as a run sees them:
+// Package decode decodes the rows of examples messages for a run:
 //
-//	examples message ──▶ features, weights, splits, and what is to be predicted
+//	examples message ──▶ features, weights, splits, targets
 //
-// All follows from the plan, the message and its place on the topic. So the survey, each visit, and a run that is made
-// again see the same rows.
+// Everything is determined by the plan, the message and its position on the topic. So the survey, each visit, and a
+// reproduction of the run see the same rows.
 package decode

@@ -19,18 +19,18 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Shape is what the rows of a run have in common.
+// Shape is the common properties of a run's rows.
 type Shape struct {
 	Sparse  bool
 	Width   int              // of dense rows
-	Columns examples.Columns // that the features are of, with the offsets that the run has; nil: not known
+	Columns examples.Columns // of the features, with the offsets of the run; nil: unknown
 }
 
-// Reader reads the examples messages of a run.
+// Reader decodes the examples messages of a run.
 type Reader struct {
 	codec    codec.Codec
 	plan     *schemas.Plan
-	noLabels value.Missing // words that are no labels
+	noLabels value.Missing // texts that are not labels
 }
 
 // New returns a reader for the runs of a plan.
@@ -38,8 +38,8 @@ func New(plan *schemas.Plan, codec codec.Codec) *Reader {
 	return &Reader{codec: codec, plan: plan, noLabels: layout.MissingLabels(plan)}
 }
 
-// Read reads an accepted examples message of a partition for a run whose rows have that shape; nil if it is not known
-// yet. Of forgotten rows it leaves no value. The caller releases the examples.
+// Read decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
+// yet. It clears the values of forgotten rows. The caller releases the examples.
 func (r *Reader) Read(forgotten coverage.Forgotten, number int, m partition.Message, rows *Shape) (*examples.Batch, error) {
 	examples, err := r.codec.DecodeExamples(m.Value)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Reader) Read(forgotten coverage.Forgotten, number int, m partition.Mess
 	return examples.MissLabels(r.noLabels).Without(forgotten, number, m.Offset), nil
 }
 
-// checkExamples returns why a run can't use examples, or nil.
+// checkExamples returns the reason why a run can't use examples, or nil.
 func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *Shape) error {
 	switch {
 	case batch.Sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
@@ -82,7 +82,7 @@ func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *Shape) error
 	return nil
 }
 
-// ConcernsRun reports whether an error about a message ends the whole run. Other errors put the message into quarantine.
+// ConcernsRun reports whether an error in a message ends the run. On other errors the message is quarantined.
 func ConcernsRun(err error) bool {
 	return errors.As(err, &examples.LabelListError{}) || errors.As(err, &option.Problem{})
 }
@@ -97,7 +97,7 @@ func Features(dst *kernel.Dense, examples *examples.Batch, width int) {
 	examples.Features(dst.Data, width)
 }
 
-// ReadFeatures reads the features of dense examples into dense (n × width), those of sparse ones into sparse.
+// ReadFeatures copies the features of dense examples to dense (n × width), or of sparse ones to sparse.
 func ReadFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *examples.Batch) {
 	if examples.Sparse {
 		examples.SparseFeatures(sparse)
@@ -106,15 +106,15 @@ func ReadFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *ex
 	Features(dense, examples, examples.Width)
 }
 
-// FittedWeights returns the weights with which the rows (n) of a message at an offset of a partition are fitted: 0 for
-// those that are not for training.
+// FittedWeights returns the training weights of the rows (n) of a message at an offset of a partition: 0 for rows outside
+// the training split.
 func FittedWeights(plan *schemas.Plan, partition int, offset int64, batch *examples.Batch) []float32 {
 	_, fitted := Rows(plan, partition, offset, batch)
 	return fitted
 }
 
-// Rows returns the weights and splits of a message's n rows, with memory for their classes, and the weights with which the rows
-// are fitted (n): 0 for those that are not for training. number is the message's partition.
+// Rows returns the weights and splits of a message's n rows, with space for their classes, and the training weights (n): 0
+// for rows outside the training split. number is the message's partition.
 func Rows(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) (rows accumulate.Rows, fitted []float32) {
 	n := batch.Rows
 	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n),
@@ -132,8 +132,8 @@ func Rows(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) (
 	return rows, fitted
 }
 
-// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the fraction that
-// the plan holds out, or in the fold.
+// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the plan's
+// holdout fraction, or in the fold.
 func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
 	if plan.Holdout == 0 {
 		return false
@@ -145,5 +145,5 @@ func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
 	return float64(hash>>11)/(1<<53) < plan.Holdout
 }
 
-// holdoutPurpose keeps the choice of the holdout apart from the survey's sample.
+// holdoutPurpose makes the hashes of the holdout independent of those of the survey's sample.
 const holdoutPurpose = 1

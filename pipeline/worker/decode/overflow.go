@@ -13,27 +13,27 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// A row that overflows would make sums that others share infinite. So it is taken to have no label: its message counts,
-// and nothing is learnt of it. Whether a row overflows depends on the plan, the row and the survey's result, so each
-// visit finds the rows that the survey has found.
+// A row that overflows would make shared sums infinite. So it is treated as unlabelled: its message counts, but the row is
+// not trained on. Whether a row overflows depends on the plan, the row and the survey's result, so each visit finds the
+// same rows as the survey.
 //
-// The survey of a full run sees features alone. If the inputs of a row overflow once they are prepared, each visit
-// leaves the row out. If its features of a stage overflow, they are 0: see [stages.Map.Expand]. If a score does, it
-// stays what it was before the stage: see [sink.TakeBack]. The survey of an update sees all of them.
+// The survey of a full run only checks features. If the inputs of a row overflow during preparation, each visit excludes
+// the row. If its features of a stage overflow, they are set to 0: see [stages.Map.Expand]. If a score overflows, it keeps
+// its value from before the stage: see [sink.TakeBack]. The survey of an update checks all of these.
 
-// maxWeight bounds the weight of a row: a tile of the Gram matrix has its product with the square of an input.
+// maxWeight is the maximum weight of a row: a tile of the Gram matrix has its product with the square of an input.
 const maxWeight = 1 << 63
 
-// OverflowError says which rows of a message overflow. It wraps [wire.ErrDamaged].
+// OverflowError means that rows of a message overflow. It wraps [wire.ErrDamaged].
 type OverflowError struct {
-	What string // overflows, as in "features"
+	What string // overflowing quantity: "features"
 	Rows []int
 }
 
-// maxRowsNamed is how many rows a reason names.
+// maxRowsNamed is the maximum number of rows in a reason.
 const maxRowsNamed = 3
 
-// Error names the first rows.
+// Error includes the first rows.
 func (e *OverflowError) Error() string {
 	var named []string
 	for _, row := range e.Rows[:min(len(e.Rows), maxRowsNamed)] {
@@ -50,7 +50,7 @@ func (e *OverflowError) Error() string {
 		"and"), verb, e.What)
 }
 
-// Unwrap returns ErrDamaged.
+// Unwrap returns [wire.ErrDamaged].
 func (e *OverflowError) Unwrap() error { return wire.ErrDamaged }
 
 // Overflows finds rows that overflow. It keeps its memory between messages. The zero value is ready; it is not safe for concurrent use.
@@ -59,7 +59,7 @@ type Overflows struct {
 	sparse examples.SparseRows
 }
 
-// In returns the rows of a message whose features or weight overflow, prepared as p says.
+// In returns the rows of a message whose features or weight overflow, when prepared with p.
 func (o *Overflows) In(p schemas.Prepare, batch *examples.Batch) []int {
 	if batch.Sparse || batch.Bytes() == nil { // bytes need not be read
 		ReadFeatures(&o.x, &o.sparse, batch)
@@ -67,7 +67,7 @@ func (o *Overflows) In(p schemas.Prepare, batch *examples.Batch) []int {
 	return overflowing(p, batch, o.x, &o.sparse)
 }
 
-// overflowing is [Overflows.In], given the features of dense rows in x, or those of sparse ones in sparse.
+// overflowing is [Overflows.In] for features that are already in x (dense) or in sparse.
 func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) (rows []int) {
 	for i := range examples.Rows {
 		var values []float32 // bytes can't overflow
@@ -84,7 +84,7 @@ func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sp
 	return rows
 }
 
-// LeaveOut takes their labels from the rows of a message that overflow, and returns them. The features are as in overflowing.
+// LeaveOut removes the labels of overflowing rows, and returns the rows. The features are as in overflowing.
 func LeaveOut(plan *schemas.Plan, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) []int {
 	rows := overflowing(plan.Prepare, examples, x, sparse)
 	for _, i := range rows {

@@ -8,8 +8,7 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// Numbers returns the numbers of a message's rows that are to be predicted (n × k), as they are, and marks the rows
-// without any as unlabelled.
+// Numbers returns the raw targets of a message's rows (n × k), and marks rows without targets as unlabelled.
 func Numbers(plan *schemas.Plan, batch *examples.Batch, rows accumulate.Rows) ([]float64, error) {
 	targets, known := make([]float64, batch.Rows*len(plan.Targets)), make([]bool, batch.Rows)
 	if err := batch.Targets(targets, known, plan.Targets); err != nil {
@@ -23,19 +22,19 @@ func Numbers(plan *schemas.Plan, batch *examples.Batch, rows accumulate.Rows) ([
 	return targets, nil
 }
 
-// standardizer is a preparation, or a model, whose numbers are standardised.
+// standardizer is a preparation or a model with standardised targets.
 type standardizer interface {
 	Standardize(dst kernel.Dense, targets []float64)
 }
 
-// Standardized returns numbers (n × k) as the stages of by predict them, and the rows in which they overflow: theirs become 0.
+// Standardized returns targets (n × k) in the units of by's stages, and the rows in which they overflow and are set to 0.
 func Standardized(by standardizer, targets []float64, k int) (dst kernel.Dense, overflowed []int) {
 	dst = kernel.NewDense(len(targets)/k, k)
 	by.Standardize(dst, targets)
 	return dst, sink.TakeBack(dst, kernel.NewDense(dst.Rows, k))
 }
 
-// Sets finds the labels of a message's rows that may have several (n × k). What unknown labels do is as in labelsOf.
+// Sets finds the label sets of a message's rows (n × k). Unknown labels are handled as in Labels.
 func Sets(plan *schemas.Plan, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
 	rows.Targets = kernel.NewDense(batch.Rows, labels.Len())
 	return batch.LabelSets(rows.Targets.Data, rows.Classes, labels, func(row int, label string) error {
@@ -47,8 +46,8 @@ func Sets(plan *schemas.Plan, batch *examples.Batch, rows *accumulate.Rows, labe
 	})
 }
 
-// Labels finds the classes of a message's rows among labels, or marks them as unlabelled. unknown is called with each
-// label that is no class, of a chain that may learn it later. Otherwise such a label is an error.
+// Labels finds the classes of a message's rows, or marks rows as unlabelled. In a chain, which may learn further labels,
+// unknown is called with each label that is not a class. Otherwise such a label is an error.
 func Labels(plan *schemas.Plan, examples *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
 	if plan.Chain != nil && plan.Chain.Open {
 		examples.KnownClasses(rows.Classes, labels, unknown)

@@ -1,2 +1,2 @@
-// Package judge chooses the rows by which the gate of a chain compares two versions.
+// Package judge selects the rows on which the gate of a chain compares two versions.
 package judge

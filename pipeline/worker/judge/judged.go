@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Split returns the split that the gate of the run is about; false if it has none.
+// Split returns the split that the run's gate uses; false if the run has no gate.
 func Split(plan *schemas.Plan) (examples.Split, bool) {
 	if plan.Chain == nil || plan.Chain.Gate == nil {
 		return 0, false
@@ -20,12 +20,12 @@ func Split(plan *schemas.Plan) (examples.Split, bool) {
 	return split, err == nil
 }
 
-// SameLoss reports whether the last stages of two plans measure the same loss: else their losses don't compare.
+// SameLoss reports whether the last stages of two plans have the same loss, so that their losses are comparable.
 func SameLoss(plan, other *schemas.Plan) bool {
 	return model.LinkOf(plan, len(plan.Stages)-1).SameLoss(model.LinkOf(other, len(other.Stages)-1))
 }
 
-// Newest returns the place of the newest increment; 0 for a run of no chain.
+// Newest returns the place of the newest increment; 0 for a run outside a chain.
 func Newest(plan *schemas.Plan) int {
 	if plan.Chain == nil {
 		return 0
@@ -33,9 +33,9 @@ func Newest(plan *schemas.Plan) int {
 	return plan.Chain.Newest()
 }
 
-// Rows are the rows of a message that the gate is about. The zero value has none.
+// Rows are the rows of a message that the gate uses. The zero value has none.
 type Rows struct {
-	Places    []int // their places in the message
+	Places    []int // indices of the rows in the message
 	truth     link.Truth
 	features  kernel.Dense
 	sparse    examples.SparseRows
@@ -43,7 +43,7 @@ type Rows struct {
 	predicted []int32
 }
 
-// Choose takes the rows of a split that have a label and a weight.
+// Choose selects the rows of a split that have a label and a weight.
 func (j *Rows) Choose(rows accumulate.Rows, truth link.Truth, split examples.Split) {
 	j.Places, j.truth.Classes = j.Places[:0], j.truth.Classes[:0]
 	for i, class := range truth.Classes {
@@ -57,10 +57,10 @@ func (j *Rows) Choose(rows accumulate.Rows, truth link.Truth, split examples.Spl
 	}
 }
 
-// Gather takes their features.
+// Gather copies the features of the rows.
 func (j *Rows) Gather(features kernel.Dense) { gatherRows(&j.features, features, j.Places) }
 
-// Codes returns the codes of the rows, which are among prepared rows; nil if those have none.
+// Codes returns the codes of the rows, a subset of the prepared rows; nil if these have none.
 func (j *Rows) Codes(of model.Inputs) (codes []uint8) {
 	if len(of.Codes) == 0 {
 		return nil
@@ -72,14 +72,14 @@ func (j *Rows) Codes(of model.Inputs) (codes []uint8) {
 	return codes
 }
 
-// Measure compares them with what a version predicts, and returns that.
+// Measure computes the losses of a version's predictions for the rows, and returns the predictions.
 func (j *Rows) Measure(by func(kernel.Dense, link.Truth, []float32, []int32) kernel.Dense) kernel.Dense {
 	n := len(j.Places)
 	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
 	return by(j.features, j.truth, j.Loss, j.predicted)
 }
 
-// MeasureSparse is Measure for a version of sparse rows, given all rows of the message.
+// MeasureSparse is Measure for a version on sparse rows. all are the rows of the message.
 func (j *Rows) MeasureSparse(by *model.Predictor, all *examples.SparseRows) kernel.Dense {
 	j.sparse.Reset()
 	for _, i := range j.Places {

@@ -10,42 +10,41 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Batch is the rows of one accepted examples message, and those that the run makes of them, n together. One goroutine
-// at a time works on a batch.
+// Batch is the rows of an accepted examples message and the rows augmented from them, n in total. It may be used by one
+// goroutine at a time.
 type Batch struct {
 	Offset   int64           // of the message
 	Checksum uint64          // see [Message.Checksum]
 	Inputs   kernel.Dense    // n × m, prepared; none if the rows are sparse
-	Codes    []uint8         // n × c: what trees compare of the raw features; none without trees
+	Codes    []uint8         // n × c: what trees compare of the raw features; nil without trees
 	Sparse   kernel.Sparse   // n × m, prepared; none if the rows are dense
-	Examples int             // rows of the message, which come first; the others were made of them
+	Examples int             // number of rows of the message, which come first; the others are augmented
 	Rows     accumulate.Rows // classes, weights and splits
-	Fitted   []float32       // n: weights of the rows that are fitted, 0 for the others
+	Fitted   []float32       // n: training weights, 0 for other rows
 	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
-	After    kernel.Dense    // n × k: after the stage, once its residuals are published; before that as Shown says
-	// the weights record that After is the score with, of a stage that is fitted in blocks; "": After is not of such a
-	// stage
+	After    kernel.Dense    // n × k: after the stage, once its residuals are published; before that see Shown
+	// weights record with which After was computed, for a stage that is fitted in blocks; "" for other stages
 	Shown wire.Digest
 
-	// Votes are what the members before that of the stage have voted (n × k), of a plan that averages; without rows in others.
+	// Votes are the votes of the previous members (n × k), in a plan that averages; empty in others.
 	Votes kernel.Dense
 
-	At int // the stage that Score is before; only an update keeps it
+	At int // stage that Score precedes; only kept in an update
 
-	Overflowed int // rows whose inputs or targets overflow
+	Overflowed int // number of rows whose inputs or targets overflow
 
 	columns      kernel.SparseColumns // of Sparse, if they are kept
 	chosen       kernel.Sparse        // see Choose
 	chosenInputs []int32
-	kept         bool         // in memory between visits, so its block may be too
+	kept         bool         // in memory between visits, like its block if memory allows
 	block        kernel.Dense // n × p
-	blockOf      int          // the stage that block is of, plus 1; 0: of none
+	blockOf      int          // stage of block plus 1; 0: none
 	leaves       tree.Leaves
-	leavesOf     any                  // whose trees the leaves are in: a map
-	aside        map[int]kernel.Dense // blocks of other stages, if the store is one for runs that share
+	leavesOf     any                  // map whose trees the leaves belong to
+	aside        map[int]kernel.Dense // blocks of other stages, in a sharing store
 }
 
-// LeaveOut makes some rows, whose inputs or targets overflow, rows without a label, which are not fitted.
+// LeaveOut removes the labels and training weights of rows whose inputs or targets overflow.
 func (b *Batch) LeaveOut(rows []int) {
 	for _, i := range rows {
 		b.Rows.Classes[i], b.Fitted[i] = examples.Unlabelled, 0
@@ -56,18 +55,18 @@ func (b *Batch) LeaveOut(rows []int) {
 // Len returns n, the number of rows.
 func (b *Batch) Len() int { return b.Inputs.Rows + b.Sparse.Rows }
 
-// Block returns memory for the batch's block of a stage (n × columns), and whether the block is made already. If it is not, the
-// caller makes all of it. The block stays in memory between visits if the batch does and the budget allows. Otherwise it is in
-// shared, which is reshaped.
+// Block returns memory for the batch's block of a stage (n × columns), and whether the block is already computed. If not,
+// the caller computes all of it. The block stays in memory between visits if the batch does and the budget allows.
+// Otherwise it is in shared, which is reshaped.
 func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) (block kernel.Dense, made bool) {
 	n := b.Inputs.Rows
-	if b.blockOf == stage+1 || b.takeUp(stage) {
+	if b.blockOf == stage+1 || b.restore(stage) {
 		return b.block, true
 	}
 	bytes := int64(4 * n * columns)
 	b.setAside(bytes, budget)
 	have := b.blockBytes()
-	if b.kept && (have >= bytes || budget.take(bytes-have)) {
+	if b.kept && (have >= bytes || budget.tryReserve(bytes-have)) {
 		b.block.Reshape(n, columns)
 		b.blockOf = stage + 1
 		return b.block, false
@@ -76,20 +75,20 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 	return *shared, false
 }
 
-// dropBlock drops the block that is kept, and gives its memory back to the budget.
+// dropBlock drops the stored block, and returns its memory to the budget.
 func (b *Batch) dropBlock(budget *Budget) {
 	budget.Give(b.blockBytes())
 	b.block, b.blockOf = kernel.Dense{}, 0
 }
 
-// Leaves returns memory for the leaves of the batch's rows in the trees of a map, and whether they are there already. The leaves stay in
-// memory between visits if the batch does and the budget allows. Otherwise they are in shared.
+// Leaves returns memory for the leaves of the batch's rows in the trees of a map, and whether they are already computed.
+// The leaves stay in memory between visits if the batch does and the budget allows. Otherwise they are in shared.
 func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, budget *Budget) (leaves *tree.Leaves, found bool) {
 	if b.leavesOf == of {
 		return &b.leaves, true
 	}
 	have, bytes := int64(cap(b.leaves.Data)), int64(b.Len()*trees)
-	if !b.kept || have < bytes && !budget.take(bytes-have) {
+	if !b.kept || have < bytes && !budget.tryReserve(bytes-have) {
 		return shared, false
 	}
 	if have < bytes {
@@ -99,8 +98,8 @@ func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, budget *Budget) (
 	return &b.leaves, false
 }
 
-// Choose returns some inputs of the batch's sparse rows (n × their number), which ascend. The result stays in memory
-// until other inputs are chosen, and the values by column for good, if the batch does and the budget allows.
+// Choose returns some inputs of the batch's sparse rows (n × their number), in ascending order. The result stays in memory
+// until other inputs are chosen, and the values by column permanently, if the batch does and the budget allows.
 func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
 	if b.chosenInputs != nil && slices.Equal(b.chosenInputs, inputs) {
 		return b.chosen
@@ -108,7 +107,7 @@ func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
 	columns := b.columns
 	if columns.Bytes() == 0 {
 		columns = kernel.NewSparseColumns(b.Sparse)
-		if b.kept && budget.take(columns.Bytes()) {
+		if b.kept && budget.tryReserve(columns.Bytes()) {
 			b.columns = columns
 		}
 	}
@@ -116,7 +115,7 @@ func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
 	columns.Choose(&b.chosen, inputs)
 	b.chosenInputs = inputs
 	chosen := b.chosen
-	if b.kept && !budget.take(sparseBytes(chosen)-before) {
+	if b.kept && !budget.tryReserve(sparseBytes(chosen)-before) {
 		b.chosen, b.chosenInputs = kernel.Sparse{}, nil
 		budget.Give(before)
 	}
@@ -127,18 +126,19 @@ func sparseBytes(x kernel.Sparse) int64 {
 	return 8*int64(cap(x.Starts)) + 4*int64(cap(x.Columns)+cap(x.Values))
 }
 
-// blockBytes returns what the block that is kept takes of the budget.
+// blockBytes returns the memory of the stored block.
 func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
-// bytes returns what the batch takes of the budget, its block included.
+// bytes returns the memory of the batch, including its block.
 func (b *Batch) bytes() int64 {
 	aside := int64(len(b.Codes)+cap(b.leaves.Data)) + 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
 	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes() + b.columns.Bytes() +
 		sparseBytes(b.chosen)
 }
 
-// values returns how many values a row has beside its inputs: its scores before and after the stage, and its votes.
+// values returns the number of values of a row besides its inputs: its scores before and after the stage, and its votes.
 func (b *Batch) values() int { return 2*b.Score.Cols + b.Votes.Cols }
 
-// rowBytes returns how many bytes a row in memory takes: its inputs, the values of [Batch.values], its class, its weights and its split.
+// rowBytes returns the memory of a row in bytes: its inputs, the values of [Batch.values], its class, its weights and its
+// split.
 func rowBytes(inputs, values int) int64 { return int64(4*inputs + 4*values + 16) }

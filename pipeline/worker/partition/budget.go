@@ -9,22 +9,22 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// Budget is the memory that a worker may use for what it could also read or compute again. The zero value has none. A budget is
-// safe for concurrent use.
+// Budget is a worker's memory limit for data that it could also read or compute again. The zero value is an empty budget.
+// A budget is safe for concurrent use.
 type Budget struct {
 	mutex sync.Mutex
 	left  int64
-	// spare is what goes when a run needs the memory, the first first. It is of type *stretch, and has taken spareBytes.
+	// spare is a queue of *stretch of spareBytes in total that are evicted, oldest first, when a run needs the memory.
 	spare      list.List
 	spareBytes int64
-	sharing    bool // blocks of several stages stay: see NewSharingStore
+	sharing    bool // blocks of several stages are kept: see NewSharingStore
 }
 
-// NewBudget returns a budget with that number of bytes.
+// NewBudget returns a budget of the given number of bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
 
-// Bytes returns how many bytes a worker may keep in memory: as many as are asked for, or if that is 0 half of the
-// memory that is free, of the machine's and of the limit of the container.
+// Bytes returns the memory limit of a worker in bytes: asked, or if that is 0 half of the free memory, of the machine and
+// within the limit of the container.
 func Bytes(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
@@ -36,9 +36,9 @@ func Bytes(asked int64) (int64, error) {
 	return free / 2, nil
 }
 
-// take takes bytes from the budget and returns true. What is spare goes for it. If the budget has fewer, it takes none and returns
-// false.
-func (b *Budget) take(bytes int64) bool {
+// tryReserve reserves bytes and returns true. It evicts spare stretches if needed. If the budget is too small even then,
+// it reserves nothing and returns false.
+func (b *Budget) tryReserve(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if bytes > b.left+b.spareBytes {
@@ -48,7 +48,7 @@ func (b *Budget) take(bytes int64) bool {
 	return true
 }
 
-// spend takes bytes, for which what is spare goes. The caller has locked the mutex.
+// spend reserves bytes, and evicts spare stretches if needed. The caller has locked the mutex.
 func (b *Budget) spend(bytes int64) {
 	for bytes > b.left && b.spare.Len() > 0 {
 		b.drop(b.spare.Front().Value.(*stretch))
@@ -56,8 +56,8 @@ func (b *Budget) spend(bytes int64) {
 	b.left -= bytes
 }
 
-// Reserve takes bytes for what a run can't do without, also if the budget has fewer: nothing else can be taken then.
-// What is spare goes for it. It reports whether the budget had as many.
+// Reserve reserves bytes that a run can't do without, even beyond the budget: further reservations then fail. It evicts
+// spare stretches if needed. It reports whether the budget was sufficient.
 func (b *Budget) Reserve(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -65,15 +65,15 @@ func (b *Budget) Reserve(bytes int64) bool {
 	return b.left >= 0
 }
 
-// Has reports whether the budget has that number of bytes now, if what is spare goes.
+// Has reports whether the budget has the given number of bytes, including spare stretches.
 func (b *Budget) Has(bytes int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return bytes <= b.left+b.spareBytes
 }
 
-// keepSpare keeps a stretch for as long as nobody needs its memory. Nothing else goes for it: the result is false if the budget has
-// too little left.
+// keepSpare adds a spare stretch, which is evicted when its memory is needed. It evicts nothing itself: the result is
+// false if too little memory is left.
 func (b *Budget) keepSpare(s *stretch) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -86,7 +86,7 @@ func (b *Budget) keepSpare(s *stretch) bool {
 	return true
 }
 
-// dropSpare drops a stretch, if it has not gone already.
+// dropSpare drops a stretch that is still spare.
 func (b *Budget) dropSpare(s *stretch) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -95,7 +95,7 @@ func (b *Budget) dropSpare(s *stretch) {
 	}
 }
 
-// drop drops a stretch and takes back its memory. The caller has locked the mutex.
+// drop drops a stretch and returns its memory. The caller has locked the mutex.
 func (b *Budget) drop(s *stretch) {
 	b.spare.Remove(s.spare)
 	b.left += s.bytes
@@ -103,7 +103,7 @@ func (b *Budget) drop(s *stretch) {
 	s.spare, s.messages, s.batches = nil, nil, nil
 }
 
-// makeSpare makes spare what a stretch has taken of the budget.
+// makeSpare makes a stretch with reserved memory spare.
 func (b *Budget) makeSpare(s *stretch) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -111,7 +111,7 @@ func (b *Budget) makeSpare(s *stretch) {
 	s.spare = b.spare.PushBack(s)
 }
 
-// claim returns the batches of a stretch, which are no longer spare; nil if they have gone.
+// claim returns the batches of a stretch, which is no longer spare; nil if they were evicted.
 func (b *Budget) claim(s *stretch) []*Batch {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -124,14 +124,14 @@ func (b *Budget) claim(s *stretch) []*Batch {
 	return batches
 }
 
-// messages returns the messages of a stretch; false if they have gone.
+// messages returns the messages of a stretch; false if they were evicted.
 func (b *Budget) messages(s *stretch) ([]protocol.Message, bool) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return s.messages, s.spare != nil
 }
 
-// Give gives back bytes that were taken, by Reserve too.
+// Give returns reserved bytes to the budget.
 func (b *Budget) Give(bytes int64) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

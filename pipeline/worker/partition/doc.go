@@ -1,8 +1,8 @@
-// Package partition is what a worker holds of one partition of the examples: where its segments are, which of their rows are
-// in memory, and how far the partition's visits and scores are.
+// Package partition is a worker's state of one examples partition: its segments, which of their rows are in memory, and
+// the progress of the partition's visits and scores.
 //
 //	span ──New──▶ State ──segments──▶ messages as read ──Keep──▶ batches, with scores and blocks
 //
-// Everything here could be read or computed again. Memory is taken from a [Budget], and a partition that moves to another
-// worker gives it back.
+// All of the data could be read or computed again. Its memory is reserved in a [Budget], and returned when the partition
+// moves to another worker.
 package partition

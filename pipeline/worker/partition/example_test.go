@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Segments are cut at multiples of their length, so runs over overlapping spans share all but the outermost.
+// Segments are aligned to multiples of their length, so runs over overlapping spans share all except the outermost ones.
 func ExampleNew() {
 	state := partition.New(coverage.Span{Partition: 2, From: 10, To: 40}, 0, 16)
 	for _, segment := range state.Segments() {
@@ -20,7 +20,7 @@ func ExampleNew() {
 	// [2]@32–40
 }
 
-// Messages stay in memory while the budget allows. A partition that moves to another worker gives its memory back.
+// Messages stay in memory while the budget allows. A partition that moves to another worker releases its memory.
 func ExampleState_Release() {
 	budget := partition.NewBudget(1000)
 	state := partition.New(coverage.Span{To: 2}, 0, 1)

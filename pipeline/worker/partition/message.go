@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Message is an accepted examples message as it is on the topic.
+// Message is an accepted examples message as read from the topic.
 type Message struct {
 	Offset int64
 	wire.Message
@@ -14,13 +14,13 @@ type Message struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Checksum returns a hash of where the message is, how many rows it has, and its bytes. A later visit that reads other bytes,
-// or another number of rows, has another checksum.
+// Checksum returns a hash of the message's position, number of rows and bytes. If a later visit reads other bytes or
+// another number of rows, the checksum differs.
 func (m Message) Checksum(partition, rows int) uint64 {
 	return wire.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(crc32.Checksum(m.Value, castagnoli)))
 }
 
-// ValueBytes returns how many bytes the values of messages have.
+// ValueBytes returns the total length of the values of messages.
 func ValueBytes(messages []Message) (bytes int64) {
 	for _, m := range messages {
 		bytes += int64(len(m.Value))

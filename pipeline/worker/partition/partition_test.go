@@ -19,7 +19,7 @@ func newBatch(offset int64, n, inputs, classes int) *Batch {
 	return &Batch{Offset: offset, Inputs: kernel.NewDense(n, inputs), Score: kernel.NewDense(n, classes)}
 }
 
-// left returns what a budget has left.
+// left returns the remaining bytes of a budget.
 func left(b *Budget) (bytes int64) {
 	for step := int64(1) << 40; step > 0; step /= 2 {
 		if b.Has(bytes + step) {
@@ -29,11 +29,11 @@ func left(b *Budget) (bytes int64) {
 	return bytes
 }
 
-// A budget never gives more than it has, whoever asks, and takes back what was taken.
+// A budget never grants more than it has to concurrent callers, and takes returned bytes back.
 func TestBudget(t *testing.T) {
 	const bytes = 1000
 	b := NewBudget(bytes)
-	if b.take(bytes+1) || !b.take(0) || left(b) != bytes {
+	if b.tryReserve(bytes+1) || !b.tryReserve(0) || left(b) != bytes {
 		t.Errorf("%d bytes left of %d", left(b), bytes)
 	}
 	var mutex sync.Mutex
@@ -41,7 +41,7 @@ func TestBudget(t *testing.T) {
 	for n := range int64(8) {
 		taking.Go(func() {
 			for range 1000 {
-				if b.take(n + 1) {
+				if b.tryReserve(n + 1) {
 					mutex.Lock()
 					if taken += n + 1; taken > bytes {
 						t.Errorf("%d bytes of %d are taken", taken, bytes)
@@ -58,12 +58,12 @@ func TestBudget(t *testing.T) {
 	if b.Give(taken); left(b) != bytes {
 		t.Errorf("%d bytes left of %d after all were given back", left(b), bytes)
 	}
-	if zero := (&Budget{}); zero.take(1) || !zero.take(0) {
+	if zero := (&Budget{}); zero.tryReserve(1) || !zero.tryReserve(0) {
 		t.Error("the zero budget gives memory")
 	}
 }
 
-// What a run can't do without is taken from a budget that has too little too, and nothing else is until there is room again.
+// Essential memory is reserved even beyond the budget, and nothing else is until there is room again.
 func TestReserve(t *testing.T) {
 	b := NewBudget(1000)
 	if !b.Reserve(400) || left(b) != 600 {
@@ -76,15 +76,15 @@ func TestReserve(t *testing.T) {
 	if _, any := b.messages(spare); any {
 		t.Error("what was spare is still there")
 	}
-	if b.Reserve(301) || b.take(1) || b.Has(0) {
+	if b.Reserve(301) || b.tryReserve(1) || b.Has(0) {
 		t.Error("a budget gives more than it has")
 	}
-	if b.Give(1001); left(b) != 1000 || !b.take(1000) {
+	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
 		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
 	}
 }
 
-// As much memory as is asked for is kept, otherwise some of the machine's.
+// The memory limit is the requested one, otherwise part of the free memory.
 func TestBytes(t *testing.T) {
 	if n, err := Bytes(7); n != 7 || err != nil {
 		t.Errorf("asked for 7: %d, %v", n, err)
@@ -94,8 +94,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// Whatever a partition keeps, in whatever order, and however little memory there is: it never takes more than there is, what it
-// says that it holds is what it took, and releasing it gives back all.
+// Whatever a partition stores, in any order, with any amount of memory: it never exceeds the budget, its reported memory
+// is what it has reserved, and Release returns everything.
 func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -144,7 +144,8 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 	}
 }
 
-// A block stays in memory for its stage if its batch does and the budget allows. Otherwise it is made in shared memory.
+// A block stays in memory for its stage if its batch does and the budget allows. Otherwise it is computed in shared
+// memory.
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
 	row := rowBytes(3, 2*2)
@@ -173,7 +174,7 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// Visits have all they need if every row and every block fits.
+// Nothing is missing if every row and every block fits.
 func TestMissingBytes(t *testing.T) {
 	const rows, inputs, classes, columns = 6, 3, 2, 4
 	whole := rows * (rowBytes(inputs, 2*classes) + 4*columns)
@@ -202,8 +203,8 @@ func TestMissingBytes(t *testing.T) {
 	}
 }
 
-// kept returns the state of a span of four messages, two a segment, with a batch of two rows and two classes for each message
-// of the segments that are in memory.
+// kept returns the state of a span of four messages, two per segment, with a batch of two rows and two classes for each
+// message of the segments in memory.
 func kept(inMemory ...int) *State {
 	s := New(coverage.Span{Partition: 5, From: 10, To: 14}, 2, 2)
 	for _, i := range inMemory {
@@ -213,7 +214,7 @@ func kept(inMemory ...int) *State {
 	return s
 }
 
-// A state knows what it is of, and its segments cover its span.
+// A state has its properties, and its segments cover its span.
 func TestNew(t *testing.T) {
 	s := kept()
 	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (coverage.Span{Partition: 5, From: 10, To: 14}) || s.Recent() != 2 {
@@ -228,7 +229,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The scores after a stage become those before the next one, in the unit of its link, and back. Then they are no longer after.
+// The scores after a stage become those before the next one, in the unit of its link, and back. Then they are no longer
+// valid after it.
 func TestAdvance(t *testing.T) {
 	softmax, identity := link.Named(link.Softmax), link.Named(link.Identity)
 	s := kept(0, 1)
@@ -260,7 +262,7 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// Scores after a stage count if all of the partition is in memory, and until another publication begins.
+// Scores after a stage are valid if the whole partition is in memory, and until another publication begins.
 func TestPublished(t *testing.T) {
 	s := kept(0)
 	if s.Published(0); s.HasScoresAfter(0) {
@@ -273,8 +275,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// Residuals go to the batches that are in memory. Of the other segments the state notes where theirs begin: at their first
-// part, or if they have none where those of the next segment do.
+// Residuals are copied to the batches in memory. For the other segments the state records start offsets: that of their
+// first message, or if they have none that of the next segment.
 func TestResiduals(t *testing.T) {
 	part := func(offset int64, row int, score ...float32) *residuals.Message {
 		return &residuals.Message{Offset: offset, Row: row, Classes: 2, Score: score}
@@ -307,7 +309,8 @@ func TestResiduals(t *testing.T) {
 	}
 }
 
-// Votes of members come with the residuals after them. Before a member is finished there are none, whatever a batch had before.
+// Votes of members are loaded with the residuals after them. Before a member is finished there are none, whatever a batch
+// had before.
 func TestVotes(t *testing.T) {
 	s := kept(0)
 	first := s.Segments()[0].Batches()[0]
@@ -336,7 +339,7 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// A message with other bytes, rows or place has another checksum.
+// The checksum of a message depends on its bytes, rows and position.
 func TestChecksum(t *testing.T) {
 	m := Message{Offset: 1, Message: wire.Message{Value: []byte("a")}}
 	other := Message{Offset: 2, Message: m.Message}

@@ -6,34 +6,34 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Segment is a fixed range of a partition's offsets whose messages are summed as one. [New] makes segments. One goroutine at a
-// time works on a segment.
+// Segment is a fixed range of a partition's offsets whose messages are summed together. Create segments with [New]. A
+// segment may be used by one goroutine at a time.
 type Segment struct {
-	Span coverage.Span // the offsets
-	// Increment is the place of the segment's increment: among those of the plan if the run is full, and in an update among those that it
-	// visits, of which the new one is the first, or if Leaves is set among those that leave, of which those with forgotten rows are the last.
+	Span coverage.Span // offset range
+	// Increment is the index of the segment's increment: in a full run among those of the plan; in an update among the visited
+	// ones, starting with the new one, or if Leaves is set among the leaving ones, ending with those that have forgotten rows.
 	Increment int
 	Leaves    bool
-	Past      bool // the increment is not of this run's spans
+	Past      bool // the increment is outside the spans of this run
 
-	messages  []Message // as the survey read them, until the first visit has decoded them
-	counted   []Counted // what the survey has counted
-	batches   []*Batch  // nil: they are read again
-	residuals int64     // where the segment's scores begin on the residuals topic
+	messages  []Message // as read by the survey, until the first visit has decoded them
+	counted   []Counted // messages counted by the survey
+	batches   []*Batch  // nil: they must be read again
+	residuals int64     // start offset of the segment's scores on the residuals topic
 }
 
-// Messages returns what is kept of the segment as it was read; nil if nothing is.
+// Messages returns the stored messages of the segment; nil if there are none.
 func (s *Segment) Messages() []Message { return s.messages }
 
-// KeepMessages keeps what was read of the segment, if the budget allows, instead of what was kept before.
+// KeepMessages replaces the stored messages of the segment, if the budget allows.
 func (s *Segment) KeepMessages(messages []Message, budget *Budget) {
 	s.dropMessages(budget)
-	if budget.take(ValueBytes(messages)) {
+	if budget.tryReserve(ValueBytes(messages)) {
 		s.messages = messages
 	}
 }
 
-// dropMessages drops what KeepMessages kept, and gives its memory back to the budget.
+// dropMessages drops the stored messages, and returns their memory to the budget.
 func (s *Segment) dropMessages(budget *Budget) {
 	budget.Give(ValueBytes(s.messages))
 	s.messages = nil
@@ -45,20 +45,20 @@ type Counted struct {
 	Checksum uint64 // see [Message.Checksum]
 }
 
-// SetCounted says which messages of the segment the survey has counted, in the order of their offsets.
+// SetCounted sets the messages of the segment that the survey has counted, in offset order.
 func (s *Segment) SetCounted(messages []Counted) { s.counted = messages }
 
-// has reports whether batches are those of the messages that the survey has counted.
+// has reports whether the batches belong to the messages that the survey has counted.
 func (s *Segment) has(batches []*Batch) bool {
 	return s.counted != nil && slices.EqualFunc(s.counted, batches, func(c Counted, b *Batch) bool {
 		return c.Offset == b.Offset && c.Checksum == b.Checksum
 	})
 }
 
-// Batches returns the batches that stay in memory between visits; nil if they are read again.
+// Batches returns the batches that stay in memory between visits; nil if they must be read again.
 func (s *Segment) Batches() []*Batch { return s.batches }
 
-// KeepBatches keeps the batches of the segment instead of its messages and of other batches, if the budget allows.
+// KeepBatches stores the batches of the segment in place of its messages and of other batches, if the budget allows.
 func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 	s.dropMessages(budget)
 	s.dropBatches(budget)
@@ -66,7 +66,7 @@ func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 	for _, b := range batches {
 		bytes += b.bytes()
 	}
-	if budget.take(bytes) {
+	if budget.tryReserve(bytes) {
 		s.batches = batches
 		for _, b := range batches {
 			b.kept = true
@@ -74,7 +74,7 @@ func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 	}
 }
 
-// dropBatches gives back what the batches took, their blocks included.
+// dropBatches returns the memory of the batches and their blocks.
 func (s *Segment) dropBatches(budget *Budget) {
 	for _, b := range s.batches {
 		budget.Give(b.bytes())
@@ -82,10 +82,10 @@ func (s *Segment) dropBatches(budget *Budget) {
 	s.batches = nil
 }
 
-// Residuals returns the offset on the residuals topic at which the segment's scores begin.
+// Residuals returns the start offset of the segment's scores on the residuals topic.
 func (s *Segment) Residuals() int64 { return s.residuals }
 
-// held returns how many bytes the segment's batches take. Of a block it counts no more than a block with that number of columns needs.
+// held returns the memory of the segment's batches. It counts blocks only up to the given number of columns.
 func (s *Segment) held(columns int) (bytes int64) {
 	for _, b := range s.batches {
 		rows := int64(b.Len())

@@ -5,25 +5,24 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// NewSharingStore returns an empty store for runs that follow one another over the same messages, with the same survey
-// or one of their own: those of a search. As far as the budget allows, the blocks of all stages stay, and the Gram
-// matrices.
+// NewSharingStore returns an empty store for consecutive runs over the same messages, such as those of a search, with a
+// shared survey or one each. Within the budget, it keeps the blocks of all stages, and the Gram matrices.
 func NewSharingStore(bytes int64) *Store {
 	s := NewStore(bytes)
 	s.budget.sharing, s.grams = true, map[GramKey]*wire.Record[float32]{}
 	return s
 }
 
-// GramKey names the Gram matrix of a partition's block: Of is the digest of all that it depends on.
+// GramKey identifies the Gram matrix of a partition's block. Of is the digest of everything that it depends on.
 type GramKey struct {
 	Partition int
 	Of        wire.Digest
 }
 
-// Shares reports whether the store is one for runs over the same messages.
+// Shares reports whether the store is for runs over the same messages.
 func (s *Store) Shares() bool { return s != nil && s.grams != nil }
 
-// Gram returns the record of a Gram matrix of an earlier run; nil if the store has none. The identity is that of the earlier run.
+// Gram returns the record of a Gram matrix of an earlier run, with the identity of that run; nil if the store has none.
 func (s *Store) Gram(key GramKey) *wire.Record[float32] {
 	if !s.Shares() {
 		return nil
@@ -33,19 +32,19 @@ func (s *Store) Gram(key GramKey) *wire.Record[float32] {
 	return s.grams[key]
 }
 
-// trusts reports whether the batches of a segment are those of the messages that the survey has counted, though this
-// process has not counted them in this run: the survey's result is that of an earlier run over the same messages. The
-// checksum of the first visit covers them.
+// trusts reports whether the batches of a segment belong to the messages counted by the survey, although this process has
+// not counted them in this run: the survey's result is that of an earlier run over the same messages. The checksum of the
+// first visit verifies this.
 func (s *Store) trusts(segment *Segment) bool { return s.Shares() && segment.counted == nil }
 
-// KeepGram keeps the record of a Gram matrix for later runs, if the store shares and the budget allows.
+// KeepGram stores the record of a Gram matrix for later runs, if the store is shared and the budget allows.
 func (s *Store) KeepGram(key GramKey, r *wire.Record[float32]) {
 	if !s.Shares() {
 		return
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.grams[key] == nil && s.budget.take(recordBytes(r)) {
+	if s.grams[key] == nil && s.budget.tryReserve(recordBytes(r)) {
 		s.grams[key] = r
 	}
 }
@@ -65,10 +64,10 @@ func recordBytes(r *wire.Record[float32]) (bytes int64) {
 	return bytes
 }
 
-// setAside keeps the block of another stage beside the one that is to be made, with that number of bytes, if the budget is for runs that
-// share and has room for both.
+// setAside keeps the current block, of another stage, when a block with the given number of bytes is to be computed, if
+// the store is shared and the budget has room for both.
 func (b *Batch) setAside(bytes int64, budget *Budget) bool {
-	if !b.kept || b.blockOf == 0 || !budget.sharing || !budget.take(bytes) {
+	if !b.kept || b.blockOf == 0 || !budget.sharing || !budget.tryReserve(bytes) {
 		return false
 	}
 	if b.aside == nil {
@@ -79,8 +78,8 @@ func (b *Batch) setAside(bytes int64, budget *Budget) bool {
 	return true
 }
 
-// takeUp makes a block that was set aside the batch's block; false if that of the stage was not.
-func (b *Batch) takeUp(stage int) bool {
+// restore makes the stored block of a stage the batch's block; false if there is none.
+func (b *Batch) restore(stage int) bool {
 	block, any := b.aside[stage]
 	if !any {
 		return false
@@ -94,7 +93,7 @@ func (b *Batch) takeUp(stage int) bool {
 	return true
 }
 
-// asideBytes returns what the blocks that were set aside take of the budget.
+// asideBytes returns the memory of the blocks that were set aside.
 func (b *Batch) asideBytes() (bytes int64) {
 	for _, block := range b.aside {
 		bytes += int64(4 * cap(block.Data))
@@ -102,7 +101,7 @@ func (b *Batch) asideBytes() (bytes int64) {
 	return bytes
 }
 
-// forget forgets the blocks for which keep returns false, and gives back what those take that were set aside.
+// forget drops the blocks for which keep returns false, and returns the memory of those that were set aside.
 func (b *Batch) forget(keep func(stage int) bool, budget *Budget) {
 	if b.blockOf > 0 && !keep(b.blockOf-1) {
 		b.blockOf = 0

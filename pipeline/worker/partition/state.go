@@ -10,25 +10,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/residuals"
 )
 
-// State is what a worker holds of one partition. [New] makes states. A state belongs to one goroutine, but for its segments, each
-// of which one goroutine at a time may work on, and for what is covered, which doesn't change once it is set.
+// State is a worker's state of one partition. Create states with [New]. A state is not safe for concurrent use, except
+// that each segment may be used by another goroutine, and that the coverage does not change once it is set.
 type State struct {
 	span     coverage.Span
 	ordinal  int
 	segments []*Segment
-	recent   int               // how many segments, the first ones, are of the span
-	staying  int               // how many segments, the first ones, are not of increments that leave
-	grams    int               // the stages before this one have published their Gram matrices, in an update
-	known    bool              // whether the next two are set
-	surveyed coverage.Coverage // by the survey
-	covered  coverage.Coverage // by it, and by the plan of an update
-	visited  protocol.Visit    // the last whose sums are published
-	scores   int               // the stage that the batches have the scores before, or run.NoStage
-	after    int               // the stage whose scores after it the batches have, or run.NoStage
+	recent   int               // number of leading segments in the span
+	staying  int               // number of leading segments outside leaving increments
+	grams    int               // in an update, number of stages with published Gram matrices
+	known    bool              // whether surveyed and covered are set
+	surveyed coverage.Coverage // coverage of the survey
+	covered  coverage.Coverage // coverage of the survey and of an update's plan
+	visited  protocol.Visit    // last visit with published sums
+	scores   int               // stage before which the batches have the scores, or protocol.NoStage
+	after    int               // stage after which the batches have the scores, or protocol.NoStage
 }
 
-// New returns the state of a span with nothing in memory. segment is the number of offsets in a segment. ordinal is the place of the
-// span in the plan, counted from 0.
+// New returns an empty state of a span. segment is the number of offsets of a segment. ordinal is the index of the span in
+// the plan.
 func New(span coverage.Span, ordinal int, segment int64) *State {
 	s := &State{span: span, ordinal: ordinal, scores: protocol.NoStage, after: protocol.NoStage}
 	for _, part := range span.Segments(segment) {
@@ -38,7 +38,7 @@ func New(span coverage.Span, ordinal int, segment int64) *State {
 	return s
 }
 
-// Cut cuts the spans of increments into segments, in the order of their offsets, and notes of which increment each is.
+// Cut divides the spans of increments into segments, in offset order, and records the increment of each.
 func (s *State) Cut(increments []coverage.Increment, segment int64) {
 	s.segments = nil
 	for i := range increments {
@@ -53,8 +53,8 @@ func (s *State) Cut(increments []coverage.Increment, segment int64) {
 	s.recent, s.staying = len(s.segments), len(s.segments)
 }
 
-// AddPast adds the segments of an increment that an update visits again, or that leaves; its place is counted as [Segment] says. Increments
-// that leave come last.
+// AddPast adds the segments of an increment that an update revisits, or that leaves; for place see [Segment]. Leaving
+// increments come last.
 func (s *State) AddPast(increment *coverage.Increment, place int, leaves bool, segment int64) {
 	covered, _ := increment.On(s.span.Partition)
 	for _, span := range covered.Spans {
@@ -67,34 +67,34 @@ func (s *State) AddPast(increment *coverage.Increment, place int, leaves bool, s
 	}
 }
 
-// Recent returns how many segments, the first ones, are of the run's own span: those that the survey reads.
+// Recent returns the number of leading segments in the run's own span, which the survey reads.
 func (s *State) Recent() int { return s.recent }
 
-// Staying returns how many segments, the first ones, are not of increments that leave: those that visits read.
+// Staying returns the number of leading segments outside leaving increments, which visits read.
 func (s *State) Staying() int { return s.staying }
 
-// All returns how many segments there are.
+// All returns the number of segments.
 func (s *State) All() int { return len(s.segments) }
 
 // Partition returns the number of the partition.
 func (s *State) Partition() int { return s.span.Partition }
 
-// Span returns the offsets of the run on the partition.
+// Span returns the offset range of the run on the partition.
 func (s *State) Span() coverage.Span { return s.span }
 
-// Ordinal returns the place of the span in the plan.
+// Ordinal returns the index of the span in the plan.
 func (s *State) Ordinal() int { return s.ordinal }
 
 // Segments returns the segments, in order.
 func (s *State) Segments() []*Segment { return s.segments }
 
-// LastRecent reports whether a segment, given by its index, is the last of the run's own span.
+// LastRecent reports whether a segment, by index, is the last one in the run's own span.
 func (s *State) LastRecent(segment int) bool { return segment == s.recent-1 }
 
-// Covered returns what the survey, and the plan of an update, have covered of the partition: later visits must cover the same.
+// Covered returns the coverage of the survey and of an update's plan: later visits must cover the same messages.
 func (s *State) Covered() coverage.Coverage { return s.covered }
 
-// CoveredOf returns what they have covered of so many segments, the first ones: of the run's own span, or of all that stay.
+// CoveredOf returns this coverage for a number of leading segments: those of the run's own span, or all that stay.
 func (s *State) CoveredOf(segments int) coverage.Coverage {
 	if segments == s.recent {
 		return s.surveyed
@@ -102,34 +102,34 @@ func (s *State) CoveredOf(segments int) coverage.Coverage {
 	return s.covered
 }
 
-// SetCovered says what the survey has covered, and what it and the plan of an update have. All calls but the first do nothing:
-// another goroutine may be comparing the Gram matrix of a later stage with it.
+// SetCovered sets the coverage of the survey, and that of the survey and an update's plan. Only the first call has an
+// effect: another goroutine may be comparing the Gram matrix of a later stage with it.
 func (s *State) SetCovered(surveyed, all coverage.Coverage) {
 	if !s.known {
 		s.known, s.surveyed, s.covered = true, surveyed, all
 	}
 }
 
-// Visited returns the visit whose sums the worker has published last.
+// Visited returns the last visit with published sums.
 func (s *State) Visited() protocol.Visit { return s.visited }
 
-// SetVisited says that the sums of a visit are published. The zero visit says that none are, so they are made and published
-// again.
+// SetVisited records that the sums of a visit are published. The zero visit means that none are, so that they are computed
+// and published again.
 func (s *State) SetVisited(v protocol.Visit) { s.visited = v }
 
-// HasGram reports whether the Gram matrix of a stage of an update is published.
+// HasGram reports whether the Gram matrix of an update's stage is published.
 func (s *State) HasGram(stage int) bool { return stage < s.grams }
 
-// SetGrams says that the Gram matrices of so many stages, the first ones, are published.
+// SetGrams records the number of leading stages with published Gram matrices.
 func (s *State) SetGrams(stages int) { s.grams = stages }
 
 // HasScores reports whether the batches have the scores before a stage.
 func (s *State) HasScores(stage int) bool { return s.scores == stage }
 
-// SetScores says that the batches have the scores before a stage, or none that count if stage is [protocol.NoStage].
+// SetScores records that the batches have the scores before a stage, or no valid ones if stage is [protocol.NoStage].
 func (s *State) SetScores(stage int) { s.scores = stage }
 
-// ZeroScores gives the batches the scores before stage 0, which are all zero. No member has voted.
+// ZeroScores sets the scores before stage 0, which are all zero, and clears the votes.
 func (s *State) ZeroScores() {
 	s.ClearScores()
 	for _, b := range s.batches() {
@@ -139,18 +139,18 @@ func (s *State) ZeroScores() {
 	s.scores = 0
 }
 
-// ClearScores makes the batches' scores those before the first stage of a member, which are all zero.
+// ClearScores sets the scores before the first stage of a member, which are all zero.
 func (s *State) ClearScores() {
 	for _, b := range s.batches() {
 		clear(b.Score.Data)
 	}
 }
 
-// BeginPublication says that the batches' scores after a stage are about to be written: those that they had no longer count.
+// BeginPublication invalidates the batches' scores after a stage before they are overwritten.
 func (s *State) BeginPublication() { s.after = protocol.NoStage }
 
-// Published says that the residuals after a stage are published and sealed. If all of the partition is in memory, its batches
-// have the scores after the stage, and nothing has to be read for the next one.
+// Published records that the residuals after a stage are published and sealed. If the whole partition is in memory, its
+// batches have the scores after the stage, and the next stage need not read them.
 func (s *State) Published(stage int) {
 	if s.inMemory() {
 		s.after = stage
@@ -160,8 +160,8 @@ func (s *State) Published(stage int) {
 // HasScoresAfter reports whether all batches have the scores after a stage.
 func (s *State) HasScoresAfter(stage int) bool { return s.after == stage }
 
-// Advance makes the scores after a stage the scores before the next one, whose link may have another unit. All batches must
-// have the scores after the stage: see [State.HasScoresAfter].
+// Advance turns the scores after a stage into the scores before the next one, whose link may have another unit. All
+// batches must have the scores after the stage: see [State.HasScoresAfter].
 func (s *State) Advance(from, to link.Link) {
 	scratch := link.Scratch{}
 	for _, b := range s.batches() {
@@ -171,7 +171,7 @@ func (s *State) Advance(from, to link.Link) {
 	s.after = protocol.NoStage
 }
 
-// ConvertScores changes the batches' scores from the unit of one link to that of another.
+// ConvertScores converts the batches' scores from the unit of one link to that of another.
 func (s *State) ConvertScores(from, to link.Link) {
 	scratch := link.Scratch{}
 	for _, b := range s.batches() {
@@ -179,8 +179,8 @@ func (s *State) ConvertScores(from, to link.Link) {
 	}
 }
 
-// BeginResiduals starts to note where the residuals of each segment begin, and takes the batches' votes away: the
-// residuals say them, once a member is finished. end is the offset after the partition's last.
+// BeginResiduals starts recording the residuals offset of each segment, and clears the batches' votes: once a member is
+// finished, they are in the residuals. end is the offset after the partition's last residuals.
 func (s *State) BeginResiduals(end int64) {
 	for _, b := range s.batches() {
 		clear(b.Votes.Data)
@@ -190,9 +190,9 @@ func (s *State) BeginResiduals(end int64) {
 	}
 }
 
-// AddResiduals copies a part of a message's scores and votes to its batch, if that is in memory, and notes where the residuals of the
-// segment begin. at is the part's offset on the residuals topic. Parts come in the order of the examples. The result is false if
-// the examples message is not of the run.
+// AddResiduals copies the scores and votes of a residuals message to its batch, if that is in memory, and records the
+// residuals offset of the segment. at is the message's offset on the residuals topic. The messages must be in the order of
+// the examples. The result is false if the examples message does not belong to the run.
 func (s *State) AddResiduals(part *residuals.Message, at int64) bool {
 	i, _ := slices.BinarySearchFunc(s.segments, part.Offset, func(s *Segment, offset int64) int {
 		if s.Span.To <= offset {
@@ -217,21 +217,21 @@ func (s *State) AddResiduals(part *residuals.Message, at int64) bool {
 	return true
 }
 
-// EndResiduals says that all parts were added. The residuals of a segment that has none begin where those of the next do.
+// EndResiduals completes the offsets: for a segment without residuals, it records the offset of the next segment.
 func (s *State) EndResiduals() {
 	for i := len(s.segments) - 2; i >= 0; i-- {
 		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
 	}
 }
 
-// inMemory reports whether nothing of the partition has to be read again.
+// inMemory reports whether the whole partition is in memory.
 func (s *State) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
-// MissingBytes returns how many more bytes of the budget are needed to have in memory all rows, each of which becomes as many as each
-// says, and their blocks, given the numbers of inputs, of values of [Batch.values] and of columns of the block. ok is
-// false if a part of the partition would have to be read first.
+// MissingBytes returns the additional memory needed to keep all rows, each augmented to the given number of rows, and
+// their blocks, from the numbers of inputs, of [Batch.values] and of columns of the block. ok is false if a part of the
+// partition would have to be read first.
 func (s *State) MissingBytes(each, inputs, values, columns int) (bytes int64, ok bool) {
 	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, values) + int64(4*columns))
 	for _, segment := range s.segments {
@@ -243,21 +243,21 @@ func (s *State) MissingBytes(each, inputs, values, columns int) (bytes int64, ok
 	return bytes, true
 }
 
-// DropMessages drops what was read and not yet decoded, and gives its memory back to the budget.
+// DropMessages drops the undecoded messages, and returns their memory to the budget.
 func (s *State) DropMessages(budget *Budget) {
 	for _, segment := range s.segments {
 		segment.dropMessages(budget)
 	}
 }
 
-// DropBlocks drops the blocks of rows in memory, and gives their memory back to the budget. The rows stay.
+// DropBlocks drops the blocks of rows in memory, and returns their memory to the budget. The rows are kept.
 func (s *State) DropBlocks(budget *Budget) {
 	for _, b := range s.batches() {
 		b.dropBlock(budget)
 	}
 }
 
-// Release gives back to the budget all that the partition took. The state must not be used afterwards.
+// Release returns all memory of the partition to the budget. The state must not be used afterwards.
 func (s *State) Release(budget *Budget) {
 	for _, segment := range s.segments {
 		segment.dropMessages(budget)

@@ -14,43 +14,43 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Store is what a process keeps in memory from one run of a pipeline to the next: the examples' messages as they were read, all of
-// them, so that the next run decides anew which count; and the batches, with their blocks, for a run with the same preparation. It has
-// a [Budget], and keeps all this in what the current run does not need of it. [NewStore] makes stores. A nil store has
-// and keeps nothing. A store is safe for concurrent use by one worker.
+// Store is a process's memory between runs of a pipeline: all examples messages as read, so that the next run decides
+// again which of them count, and the batches with their blocks, for a run with the same preparation. It has a [Budget],
+// and uses the part that the current run does not need. Create stores with [NewStore]. A nil store stores nothing. A store
+// is safe for concurrent use by one worker.
 type Store struct {
 	budget *Budget
 
 	mutex     sync.Mutex
-	topic     string             // that the messages are of
-	stretches map[int][]*stretch // of messages, by partition, in the order of their offsets
+	topic     string             // topic of the messages
+	stretches map[int][]*stretch // by partition, in offset order
 	batches   map[coverage.Span]*stretch
-	made      Made                              // how the batches were made
+	made      Made                              // properties of the batches
 	grams     map[GramKey]*wire.Record[float32] // nil: see NewSharingStore
 }
 
-// stretch is what is kept of a range of offsets: all messages, or batches. The mutex of the budget guards both, and its place among
-// what is spare.
+// stretch is the stored messages or batches of an offset range. The mutex of the budget guards both, and the position
+// among the spare stretches.
 type stretch struct {
 	from, to int64
 	bytes    int64
 	messages []protocol.Message
 	batches  []*Batch
-	spare    *list.Element // nil: messages and batches have gone, or are no longer spare
+	spare    *list.Element // nil: evicted, or no longer spare
 }
 
-// Made is what batches depend on, beside their messages.
+// Made is the dependencies of batches other than their messages.
 type Made struct {
-	Rows   wire.Digest // of what inputs, classes, weights and splits depend on
-	Blocks wire.Digest // of what blocks depend on beside that
+	Rows   wire.Digest // of inputs, classes, weights and splits
+	Blocks wire.Digest // of blocks, in addition to Rows
 }
 
-// NewStore returns an empty store with a budget of that number of bytes.
+// NewStore returns an empty store with a budget of the given number of bytes.
 func NewStore(bytes int64) *Store {
 	return &Store{budget: NewBudget(bytes), stretches: map[int][]*stretch{}, batches: map[coverage.Span]*stretch{}}
 }
 
-// Budget returns the memory that the store and the worker share; nil if the store is nil.
+// Budget returns the budget shared by the store and the worker; nil if the store is nil.
 func (s *Store) Budget() *Budget {
 	if s == nil {
 		return nil
@@ -58,8 +58,8 @@ func (s *Store) Budget() *Budget {
 	return s.budget
 }
 
-// Begin drops what a run over a span of a topic can't use. It reads the last message that is left from the log. If it is no longer
-// what it was, the log was truncated or the topic made anew, and nothing stays. So at most one message is read.
+// Begin drops data that a run over a span of a topic can't use. It reads the last stored message again from the log. If it
+// differs, the log was truncated or the topic recreated, and Begin drops everything. So at most one message is read.
 func (s *Store) Begin(ctx context.Context, log protocol.Log, topic string, span coverage.Span) error {
 	if s == nil {
 		return nil
@@ -101,13 +101,13 @@ func (s *Store) Begin(ctx context.Context, log protocol.Log, topic string, span 
 	return nil
 }
 
-// same reports whether two messages are one. The time tells apart two that a producer has written with the same content.
+// same reports whether two messages are the same. The timestamp distinguishes messages with the same content.
 func same(a, b *protocol.Message) bool {
 	return a.Offset == b.Offset && a.Time.Equal(b.Time) && a.Key == b.Key && (a.Value == nil) == (b.Value == nil) &&
 		slices.Equal(a.Value, b.Value) && slices.Equal(a.Headers, b.Headers)
 }
 
-// Drop drops what the store has of a partition.
+// Drop drops the data of a partition.
 func (s *Store) Drop(number int) {
 	if s == nil {
 		return
@@ -134,7 +134,7 @@ func (s *Store) dropBatches(span coverage.Span) {
 	delete(s.batches, span)
 }
 
-// Retain drops what the store has of other partitions than those of the list, which is sorted.
+// Retain drops the data of all partitions except those in the sorted list.
 func (s *Store) Retain(numbers []int) {
 	if s == nil {
 		return
@@ -157,8 +157,8 @@ func (s *Store) retain(numbers []int) {
 	}
 }
 
-// Leave takes the batches of a partition at the end of a run. hasBlock says of which stages the blocks depend on nothing but how they
-// were made. All that a store has is made in one way: what was made in another goes.
+// Leave stores the batches of a partition at the end of a run. hasBlock reports whether the blocks of a stage depend only
+// on made. All data in a store has the same dependencies: data with others is dropped.
 func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 	if s == nil {
 		return
@@ -190,9 +190,9 @@ func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 	}
 }
 
-// Return gives a partition the batches that a run has left, where they are those of the messages that the survey has counted. The
-// other batches of the partition go, unless the run is of a chain (chained), of which a later one may visit them. made is how the run makes
-// its batches.
+// Return restores the batches of an earlier run to a partition if they belong to the messages that the survey has counted.
+// It drops the other batches of the partition, except in a chain (chained), where a later run may visit them. made is the
+// dependencies of the run's batches.
 func (s *Store) Return(p *State, made Made, chained bool) {
 	if s == nil {
 		return
@@ -210,7 +210,7 @@ func (s *Store) Return(p *State, made Made, chained bool) {
 			continue
 		}
 		segment.batches = batches
-		if !segment.Past && !s.trusts(segment) && !segment.has(batches) { // the checksum of a visit covers those of the past
+		if !segment.Past && !s.trusts(segment) && !segment.has(batches) { // for past segments, the checksum of a visit verifies it
 			segment.dropBatches(s.budget)
 			continue
 		}
@@ -228,7 +228,7 @@ func (s *Store) Return(p *State, made Made, chained bool) {
 	}
 }
 
-// Keep keeps all messages of a span, as they were read, if the budget has room for them beside all that it holds.
+// Keep stores all messages of a span, as read, if the budget has room for them.
 func (s *Store) Keep(span coverage.Span, messages []protocol.Message) {
 	if s == nil {
 		return
@@ -254,7 +254,7 @@ func (s *Store) Keep(span coverage.Span, messages []protocol.Message) {
 	s.stretches[span.Partition] = slices.Replace(stretches, from, to, kept...)
 }
 
-// storedBytes returns how much memory messages take: their content, and about what Go needs for each message and header.
+// storedBytes returns the memory of messages: their content, and about the overhead of Go for each message and header.
 func storedBytes(messages []protocol.Message) (bytes int64) {
 	const perMessage, perHeader = 112, 32
 	for _, m := range messages {
@@ -266,8 +266,8 @@ func storedBytes(messages []protocol.Message) (bytes int64) {
 	return bytes
 }
 
-// Range reads the messages of a span of the topic that the store began with. What the store has it reads from memory, the rest from
-// the log. The caller closes the reader.
+// Range reads the messages of a span of the store's topic: from memory if stored, otherwise from the log. The caller
+// closes the reader.
 func (s *Store) Range(log protocol.Log, topic string, span coverage.Span) protocol.Reader {
 	if s == nil {
 		return log.Range(topic, span.Partition, span.From, span.To)
@@ -275,16 +275,16 @@ func (s *Store) Range(log protocol.Log, topic string, span coverage.Span) protoc
 	return &storeReader{store: s, log: log, topic: topic, span: span, at: span.From}
 }
 
-// storeReader reads a span piece by piece: each is from memory or from the log.
+// storeReader reads a span in pieces, each from memory or from the log.
 type storeReader struct {
 	store *Store
 	log   protocol.Log
 	topic string
 	span  coverage.Span
-	at    int64 // the offset after the piece
+	at    int64 // offset after the piece
 
-	messages []protocol.Message // of the piece, if it is from memory
-	piece    protocol.Reader    // if it is from the log
+	messages []protocol.Message // of a piece in memory
+	piece    protocol.Reader    // of a piece in the log
 }
 
 // Next returns the next message; io.EOF at the end of the span.
@@ -316,7 +316,7 @@ func (r *storeReader) Next(ctx context.Context) (protocol.Message, error) {
 	}
 }
 
-// Close ends the reading.
+// Close closes the reader.
 func (r *storeReader) Close() (err error) {
 	if r.piece != nil {
 		err = r.piece.Close()
@@ -325,7 +325,8 @@ func (r *storeReader) Close() (err error) {
 	return err
 }
 
-// piece returns what begins at an offset of a span, and the offset after it: messages in memory, or what is to be read from the log.
+// piece returns the piece at an offset of a span, and the offset after it: messages in memory, or a range to read from the
+// log.
 func (s *Store) piece(span coverage.Span, from int64) (messages []protocol.Message, to int64, inMemory bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

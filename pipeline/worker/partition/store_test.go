@@ -9,17 +9,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Batches come back to a run that counts the same messages and makes its batches in the same way, and their blocks if it makes those
-// in the same way too. Otherwise their memory does.
+// Batches are restored in a run that counts the same messages and has the same dependencies, and their blocks if these
+// have the same dependencies. Otherwise their memory is released.
 func TestBatchesComeBack(t *testing.T) {
 	const budget = 1 << 20
 	made := Made{Rows: "rows", Blocks: "blocks"}
 	counted := func(offset int64, checksum uint64) []Counted { return []Counted{{offset, checksum}} }
 	for name, test := range map[string]struct {
 		made    Made
-		own     bool // the blocks depend on nothing but how they were made
+		own     bool // the blocks depend only on Made
 		counted []Counted
-		rows    bool // come back
+		rows    bool // restored
 		block   bool
 	}{
 		"the same":            {made, true, counted(3, 7), true, true},
@@ -63,7 +63,7 @@ func TestBatchesComeBack(t *testing.T) {
 	}
 }
 
-// What is spare goes when a run needs the memory, the first first, and nothing goes for what would be spare.
+// Spare stretches are evicted when a run needs the memory, oldest first, but not for other spare ones.
 func TestSpareGoes(t *testing.T) {
 	store := NewStore(3000)
 	span := func(from int64) coverage.Span { return coverage.Span{From: from, To: from + 1} }
@@ -80,13 +80,13 @@ func TestSpareGoes(t *testing.T) {
 	if got := has(); !got[0] || !got[1] || !got[2] || got[3] {
 		t.Errorf("in memory: %v, expected the first three", got)
 	}
-	if !store.Budget().take(1000) {
+	if !store.Budget().tryReserve(1000) {
 		t.Error("the memory is not given")
 	}
 	if got := has(); got[0] || !got[2] {
 		t.Errorf("in memory: %v, expected that the first goes", got)
 	}
-	if store.Budget().take(2001) || !store.Budget().Has(2000) {
+	if store.Budget().tryReserve(2001) || !store.Budget().Has(2000) {
 		t.Error("the budget has another size")
 	}
 	store.Drop(0)

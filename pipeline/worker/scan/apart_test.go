@@ -10,12 +10,13 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 )
 
-// No segment of a partition is processed before all of the partition before are collected, and all are collected in order.
+// No segment of a partition is processed before all of the previous partition are collected, and all are collected in
+// order.
 func TestPartitionsApart(t *testing.T) {
 	partitions := []*partition.State{inMemory(7), inMemory(0), inMemory(1), inMemory(30)}
 	place := map[*partition.State]int{}
 	segments := 0
-	begin := make([]int64, len(partitions)) // how many segments the partitions before have
+	begin := make([]int64, len(partitions)) // number of segments in the previous partitions
 	for i, p := range partitions {
 		place[p], begin[i] = i, int64(segments)
 		segments += len(p.Segments())

@@ -13,28 +13,28 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 )
 
-// Concurrent is the executor that uses all cores, reads ahead, and writes while further outcomes are computed. It is safe for
-// concurrent use.
+// Concurrent is the executor that uses all cores, reads ahead, and writes while it computes further outcomes. It is safe
+// for concurrent use.
 type Concurrent struct {
-	readAhead int64 // bytes of messages that may be read ahead, beside one segment; 0: defaultReadAhead
+	readAhead int64 // read-ahead in bytes, besides one segment; 0: defaultReadAhead
 }
 
-// defaultReadAhead is enough for 64 segments of 16 messages, each as large as brokers take by default. Topics may allow far
-// larger messages, of which it bounds the number.
+// defaultReadAhead is sufficient for 64 segments of 16 messages, each of the brokers' default maximum size. Topics may
+// allow far larger messages, whose number it limits.
 const defaultReadAhead = 1 << 30
 
-// Begin does it in a goroutine.
+// Begin calls do in a goroutine.
 func (Concurrent) Begin(do func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	return func() error { return <-done }
 }
 
-// Run goes through a pass.
+// Run executes a pass.
 func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 	writing, ctx := errgroup.WithContext(ctx)
 	writing.SetLimit(p.MaxWrites)
-	last := map[*partition.State]chan struct{}{} // closed when the last write of a partition is done
+	last := map[*partition.State]chan struct{}{} // closed after the last write of a partition
 	err := c.compute(ctx, p, func(of *partition.State, write Write) {
 		before, done := last[of], make(chan struct{})
 		last[of] = done
@@ -47,12 +47,12 @@ func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 		})
 	})
 	if unwritten := writing.Wait(); unwritten != nil {
-		return unwritten // a write that fails cancels the pass, so err only says that it was cancelled
+		return unwritten // a failed write cancels the pass, and err only reports the cancellation
 	}
 	return err
 }
 
-// compute returns when all outcomes are collected. It starts writes with background, and they may go on.
+// compute returns when all outcomes are collected. It starts writes with background; they may still be running.
 func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*partition.State, Write)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	processors := runtime.GOMAXPROCS(0)
@@ -85,18 +85,18 @@ func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*parti
 	return group.Wait()
 }
 
-// running is a pass that is under way.
+// running is a pass in progress.
 type running struct {
 	*Pass
 	loaded   chan *Load
 	again    chan *Load // of the second round, in order; never full
 	outcomes chan *finished
-	// A segment takes a token before it is read, or enters the second round, and returns it when its outcome is collected. That
-	// bounds how many outcomes wait for an earlier one. As segments take tokens in order, the first segment that is not collected
-	// always has one.
+	// A segment acquires a token before it is read, or enters the second round, and releases it when its outcome is collected.
+	// That limits the number of outcomes that wait for an earlier one. As segments acquire tokens in order, the first segment
+	// that is not collected always has one.
 	tokens     chan struct{}
 	readAhead  int64
-	ahead      *semaphore.Weighted // of bytes that may be read ahead
+	ahead      *semaphore.Weighted // read-ahead bytes
 	background func(*partition.State, Write)
 }
 
@@ -106,7 +106,7 @@ type finished struct {
 	collect Collector
 }
 
-// token waits for a token.
+// token acquires a token.
 func (r *running) token(ctx context.Context) error {
 	select {
 	case r.tokens <- struct{}{}:
@@ -116,9 +116,9 @@ func (r *running) token(ctx context.Context) error {
 	}
 }
 
-// read sends the segments of one partition after the other. The last partitions, as many as there are processors, take turns.
-// Their last segments, which are short, then come at the end, so no processor works on a long segment while the others have
-// nothing to do.
+// read sends the segments of one partition after the other. The last partitions, as many as there are processors, are
+// interleaved. Their last segments, which are short, then come at the end, so that no processor works on a long segment
+// while the others are idle.
 func (r *running) read(ctx context.Context) error {
 	defer close(r.loaded)
 	partitions := r.Partitions
@@ -137,7 +137,7 @@ func (r *running) read(ctx context.Context) error {
 			}
 		}
 	}
-	return r.takeTurns(ctx, partitions)
+	return r.interleave(ctx, partitions)
 }
 
 // collected waits until the outcomes of all segments that were read are collected: then all tokens are free.
@@ -153,8 +153,8 @@ func (r *running) collected(ctx context.Context) error {
 	return nil
 }
 
-// takeTurns sends a segment of each partition in turn.
-func (r *running) takeTurns(ctx context.Context, partitions []*partition.State) error {
+// interleave sends segments of the partitions in round-robin order.
+func (r *running) interleave(ctx context.Context, partitions []*partition.State) error {
 	var reading []func() (*Load, error, bool)
 	for _, p := range partitions {
 		next, stop := iter.Pull2(r.Loads(ctx, p, func() error { return r.token(ctx) }))
@@ -181,7 +181,7 @@ func (r *running) takeTurns(ctx context.Context, partitions []*partition.State) 
 	return nil
 }
 
-// send waits until a load may be read ahead, and gives it to the next processor that is free.
+// send waits until the read-ahead limit allows a load, and sends it to the next free processor.
 func (r *running) send(ctx context.Context, l *Load) error {
 	if l.Segment().Messages() == nil {
 		l.bytes = min(partition.ValueBytes(l.Messages), r.readAhead)
@@ -197,7 +197,7 @@ func (r *running) send(ctx context.Context, l *Load) error {
 	}
 }
 
-// process processes segments in one goroutine, until none is left in either round.
+// process processes segments in one goroutine, until both rounds are complete.
 func (r *running) process(ctx context.Context, process Processor) error {
 	one := func(l *Load) error {
 		collect, err := process(ctx, l)
@@ -236,7 +236,7 @@ func (r *running) process(ctx context.Context, process Processor) error {
 	return nil
 }
 
-// collectInOrder collects the outcomes of all segments, those of each partition and round in the order of its segments.
+// collectInOrder collects the outcomes of all segments, by partition and round in segment order.
 func (r *running) collectInOrder(segments int) error {
 	type sequence struct {
 		partition *partition.State

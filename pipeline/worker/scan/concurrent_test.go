@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Segments are read one partition after the other, those of the last partitions in turn, and each partition's in order.
+// Segments are read one partition after the other, interleaved for the last partitions, and in order within a partition.
 func TestOrderOfSegments(t *testing.T) {
 	partitions := func(segments ...int64) (all []*partition.State) {
 		for n, length := range segments {
@@ -58,7 +58,7 @@ func TestOrderOfSegments(t *testing.T) {
 			t.Errorf("%d processors: %d tokens for %d segments", test.processors, held, len(got))
 		}
 	}
-	// A scan that is cancelled stops reading, wherever it is.
+	// A cancelled scan stops reading, at any point.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c := &running{Pass: inOrder(partitions(2, 2, 2)), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load),
@@ -68,7 +68,7 @@ func TestOrderOfSegments(t *testing.T) {
 	}
 }
 
-// inOrder is a pass over partitions, as a scan has it.
+// inOrder is a pass over partitions, like that of a scan.
 func inOrder(partitions []*partition.State) *Pass {
 	s := &Scan[int]{Source: &Source{Counting: counting.New(&schemas.Plan{})}}
 	return &Pass{Partitions: partitions, Segments: s.segments, Loads: s.loads}

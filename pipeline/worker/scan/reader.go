@@ -11,18 +11,18 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// reader reads what the segments of one partition need, one after the other.
+// reader reads the data for the segments of one partition, in order.
 type reader struct {
 	*Source
 	partition *partition.State
-	examples  protocol.Reader   // nil until a segment needs it
-	next      int               // the segment that is read next
-	ahead     *protocol.Message // an example that was read too early
-	replay    *counting.Replay  // nil until a segment needs it
-	residuals *residualsReader  // nil until a segment needs it
+	examples  protocol.Reader   // nil until first needed
+	next      int               // next segment to read
+	ahead     *protocol.Message // example read too early
+	replay    *counting.Replay  // nil until first needed
+	residuals *residualsReader  // nil until first needed
 }
 
-// replayed returns which messages of the partition count, as far as they were read.
+// replayed returns the messages of the partition that count, as far as read.
 func (r *reader) replayed() *counting.Replay {
 	if r.replay == nil {
 		r.replay = r.Counting.Replay(r.partition.Span())
@@ -39,7 +39,7 @@ func (r *reader) close() {
 	}
 }
 
-// read reads what a load needs that is not in memory.
+// read reads the data of a load that is not in memory.
 func (r *reader) read(ctx context.Context, l *Load) error {
 	segment := l.Segment()
 	if l.Messages = segment.Messages(); segment.Batches() != nil {
@@ -52,8 +52,8 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		}
 	}
 	if l.Messages == nil && !segment.Past {
-		// Whether a message is a repetition depends on all messages before it, so reading begins with the span, even if the
-		// first segments are in memory.
+		// Whether a message is a duplicate depends on all messages before it, so reading starts with the span, even if the first
+		// segments are in memory.
 		for ; r.next <= l.Index; r.next++ {
 			*l = Load{Partition: l.Partition, Index: l.Index}
 			read, err := r.readMessages(ctx, l, r.partition.Segments()[r.next].Span)
@@ -77,8 +77,8 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// readMessages reads the messages of the next segment, whose span is given, and returns them. Those that count become the messages of the
-// load. What is between segments is not of the run.
+// readMessages reads the messages of the next segment, with the given span, and returns them. Those that count become the
+// messages of the load. Messages between segments do not belong to the run.
 func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) (read []protocol.Message, err error) {
 	if r.examples == nil || r.next > 0 && span.From-r.partition.Segments()[r.next-1].Span.To >= wideGap {
 		if r.examples != nil {
@@ -116,10 +116,11 @@ func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) 
 	}
 }
 
-// wideGap is how many messages between two segments are read and dropped at most; beyond a wider gap reading begins anew.
+// wideGap is the maximum number of messages between two segments that are read and discarded. Across a wider gap, the
+// reader seeks.
 const wideGap = 64
 
-// readPast reads the messages of a segment of the past: those that counted when its increment came.
+// readPast reads the messages of a past segment: those that counted when its increment was added.
 func (r *reader) readPast(ctx context.Context, l *Load) error {
 	span, increment := l.Segment().Span, r.Increment(l.Segment())
 	past := r.Client.Log.Range(r.Client.Topics.Examples, span.Partition, span.From, span.To)

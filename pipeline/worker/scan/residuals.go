@@ -17,38 +17,38 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// Residuals reads the residuals that a stage published, for the next stage.
+// Residuals reads the published residuals of a stage for the next stage.
 type Residuals struct {
 	Client   *protocol.Client
 	Run      string
 	Stage    int
-	Parent   wire.Digest // of the stage's final weights
+	Parent   wire.Digest // the stage's final weights
 	Classes  int
 	Seal     func(partition int) *statistics.Seal // returns nil if the partition is not sealed
-	From, To link.Link                            // of the stage and of the next one
-	Begins   bool                                 // the next stage is the first of a member, whose scores begin at 0
-	Votes    bool                                 // members are finished after the stage
+	From, To link.Link                            // links of the stage and of the next one
+	Begins   bool                                 // the next stage is the first of a member, whose scores start at 0
+	Votes    bool                                 // the residuals have votes of finished members
 }
 
-// ErrUnsealed says that residuals are not what their seal says, are gone, or have no seal. Then they are computed and published
-// again.
+// ErrUnsealed means that residuals do not match their seal, are gone, or have no seal. They are then computed and
+// published again.
 var ErrUnsealed = errors.New("the residuals do not match their seal")
 
-// residualsReader reads the parts of a partition's residuals in the order of its examples. It skips repetitions, and
-// residuals that other workers have written between them.
+// residualsReader reads a partition's residuals messages in the order of its examples. It skips duplicates, and residuals
+// that other workers have written in between.
 type residualsReader struct {
 	*Residuals
 	messages protocol.Reader
 	attempt  string
-	ahead    *residuals.Message // a part that was read too early
-	at       int64              // offset on the residuals topic of the last part
-	offset   int64              // of the last part's examples message
-	row      int                // first row of that message that is not yet read
+	ahead    *residuals.Message // message read too early
+	at       int64              // offset of the last message on the residuals topic
+	offset   int64              // offset of its examples message
+	row      int                // first row of that message that is not read yet
 	scratch  link.Scratch
 }
 
-// reader returns a reader of a partition's residuals, which must be sealed. It begins at offset from of the residuals topic, or at
-// the beginning of the sealed range if that is later.
+// reader returns a reader of a partition's residuals, which must be sealed. It starts at offset from of the residuals
+// topic, or at the start of the sealed range if that is later.
 func (r *Residuals) reader(partition int, from int64) *residualsReader {
 	seal := r.Seal(partition)
 	return &residualsReader{
@@ -59,7 +59,7 @@ func (r *Residuals) reader(partition int, from int64) *residualsReader {
 
 func (r *residualsReader) close() { r.messages.Close() }
 
-// next returns the next part; io.EOF at the end of the sealed range.
+// next returns the next message; io.EOF at the end of the sealed range.
 func (r *residualsReader) next(ctx context.Context) (*residuals.Message, error) {
 	if part := r.ahead; part != nil {
 		r.ahead = nil
@@ -75,10 +75,10 @@ func (r *residualsReader) next(ctx context.Context) (*residuals.Message, error) 
 		}
 		head, err := residuals.Header(m.Message)
 		if err != nil || head.Run != r.Run || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
-			continue // of another worker, or of weights that were not accepted
+			continue // of another worker, or for weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
-			continue // a repetition
+			continue // a duplicate
 		}
 		part, err := r.Client.Codec.DecodeResiduals(m.Message, r.Classes)
 		if err != nil {
@@ -136,15 +136,15 @@ func (r *residualsReader) load(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// Restore reads the sealed residuals of a partition and checks them against the seal. It copies the scores to the batches that are
-// in memory, and notes where those of the other segments begin. The error wraps errUnsealed if the residuals must be computed
-// again. Some batches then have wrong scores.
+// Restore reads the sealed residuals of a partition and verifies them against the seal. It copies the scores to the
+// batches in memory, and records the start offsets of the other segments. The error wraps ErrUnsealed if the residuals
+// must be computed again. Some batches then have wrong scores.
 func (r *Residuals) Restore(ctx context.Context, p *partition.State) error {
 	seal := r.Seal(p.Partition())
 	if seal == nil || seal.Parent != r.Parent {
 		return ErrUnsealed
 	}
-	if p.HasScoresAfter(r.Stage) { // this worker has published them, and still has them
+	if p.HasScoresAfter(r.Stage) { // published by this worker, and still in memory
 		p.Advance(r.From, r.To)
 		return nil
 	}

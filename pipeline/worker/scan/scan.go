@@ -12,70 +12,70 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Scan goes once, or twice, through the segments of partitions:
+// Scan processes the segments of partitions in one or two rounds:
 //
 //	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
 //
-// A reader reads the segments of a partition in order, ahead of the processors. Each processor turns one segment at a time
-// into an outcome. collect takes the outcomes of each partition in the order of its segments, whatever order they were made
-// in.
+// A reader reads the segments of a partition in order, ahead of the processors. Each processor computes the outcome of one
+// segment at a time. The outcomes of each partition are collected in segment order, whatever the order in which they were
+// computed.
 type Scan[T any] struct {
 	*Source
-	// Extent returns how many segments of a partition, the first ones, the scan goes through; nil: all.
+	// Extent returns the number of leading segments of a partition to scan; nil: all.
 	Extent func(*partition.State) int
-	// Process is called once for each goroutine that processes segments. The goroutine calls the function that it returns for
-	// each of its segments.
+	// Process is called once for each goroutine that processes segments. The goroutine calls the returned function for each of
+	// its segments.
 	Process func() func(ctx context.Context, l *Load) (T, error)
-	// Twice says that the processors go through the segments again, in a second round that a segment enters when its first
-	// outcome is collected.
+	// Twice means that the segments are processed again in a second round, which a segment enters when its first outcome is
+	// collected.
 	Twice bool
-	// Collect is called for each outcome, for those of a partition and round in order. If it returns a write, that runs while
+	// Collect is called for each outcome, in order within a partition and round. If it returns a write, that runs while
 	// further outcomes are computed.
 	Collect func(at Place, outcome T) (Write, error)
-	// Apart says that no segment of a partition is read before all outcomes of the partition before it are collected: sums of both at the
-	// same time would take too much memory. Not with Twice.
+	// Apart means that no segment of a partition is read before all outcomes of the previous partition are collected, because
+	// the sums of both would need too much memory. It can't be combined with Twice.
 	Apart bool
-	// MaxWrites is how many writes may run at once; 0 is 1.
+	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
 	MaxWrites int
-	// InOrder says that the writes of a partition run one after the other, in the order of collect.
+	// InOrder means that the writes of a partition run sequentially, in the order of collection.
 	InOrder bool
 }
 
-// Source is where a scan reads what is not in memory.
+// Source reads data that is not in memory.
 type Source struct {
 	Client *protocol.Client
-	// Store has messages that need not be read from the log; nil: it has none.
+	// Store has messages that need not be read from the log; nil: none.
 	Store *partition.Store
-	// Counting says which messages count.
+	// Counting decides which messages count.
 	Counting *counting.Counting
 	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
 	Scores *Residuals
-	// Increment returns the increment of a segment of the past; nil if the run has none.
+	// Increment returns the increment of a past segment; nil if the run has none.
 	Increment func(*partition.Segment) *coverage.Increment
-	// Whole says that no segment is in memory, so that the scan can check that every message of the plan's sources is there.
+	// Whole means that no segment is in memory, so that the scan can check that every message of the plan's sources exists.
 	Whole bool
 }
 
-// Load is a segment with what was read for it.
+// Load is a segment with the data read for it.
 type Load struct {
 	Partition *partition.State
 	Index     int // of the segment in its partition
 	Round     int
 	Messages  []partition.Message
-	// PassedOver counts the messages that were read and do not count; in a whole scan also those that are not there.
+	// PassedOver counts the messages that were read and do not count; in a whole scan also missing ones.
 	PassedOver coverage.PassedOver
-	Skipped    []int64                        // their offsets
+	Skipped    []int64                        // offsets of these messages
 	Progress   []statistics.PartitionProgress // of the sources, after the last segment of a whole scan
 	Scores     []kernel.Dense                 // of the messages, if the scan reads scores
-	Votes      []kernel.Dense                 // as scores; without rows before a member is finished
-	bytes      int64                          // that were read ahead, until the outcome is collected
+	Votes      []kernel.Dense                 // of the messages, if the scan reads scores; empty before a member is finished
+	bytes      int64                          // read ahead, until the outcome is collected
 }
 
-// Place says of which segment an outcome is.
+// Place is the segment of an outcome.
 type Place struct {
 	Partition *partition.State
 	Segment   int // index in its partition
-	Round     int // counted from 0
+	Round     int // 0 or 1
 }
 
 func (l *Load) place() Place { return Place{l.Partition, l.Index, l.Round} }
@@ -92,7 +92,8 @@ func (l *Load) Again() *Load {
 	return next
 }
 
-// Run has an executor do the scan of partitions. It returns when all outcomes are collected and all writes are done.
+// Run executes the scan of partitions with an executor. It returns when all outcomes are collected and all writes are
+// done.
 func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.State) error {
 	return e.Run(ctx, &Pass{
 		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
@@ -107,8 +108,8 @@ func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.S
 	})
 }
 
-// loads yields the segments of a partition in order, with what was read for those that are not in memory. It calls turn, which
-// may wait, before each.
+// loads yields the segments of a partition in order, with the data read for those that are not in memory. It calls turn,
+// which may wait, before each.
 func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*Load, error] {
 	return func(yield func(*Load, error) bool) {
 		r := &reader{Source: s.Source, partition: p}
@@ -132,7 +133,7 @@ func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() err
 	}
 }
 
-// segments returns how many segments of a partition, the first ones, the scan goes through.
+// segments returns the number of leading segments of a partition to scan.
 func (s *Scan[T]) segments(p *partition.State) int {
 	if s.Extent == nil {
 		return p.All()

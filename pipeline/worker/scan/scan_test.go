@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// openEmbedded is a log of its own for one test.
+// openEmbedded opens a log for one test.
 func openEmbedded(t testing.TB) *kafkalog.Log {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
@@ -55,7 +55,7 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 	}
 }
 
-// Both rounds of a scan are collected in order, and while one segment takes its time few others wait for it.
+// Both rounds of a scan are collected in order, and while one segment is slow few others wait for it.
 func TestScanInTwoRounds(t *testing.T) {
 	const segments = 200
 	limit := int64(2 * runtime.GOMAXPROCS(0))
@@ -63,7 +63,7 @@ func TestScanInTwoRounds(t *testing.T) {
 		var ahead [2]atomic.Int64
 		s := twoRounds(func(_ context.Context, l *Load) (int, error) {
 			if l.Round == slow && l.Index == 3 {
-				for ahead[slow].Load() < limit-1 { // as many as there may be
+				for ahead[slow].Load() < limit-1 { // the maximum number
 					runtime.Gosched()
 				}
 			}
@@ -108,7 +108,7 @@ func inMemory(segments int64) *partition.State {
 	return p
 }
 
-// However large messages are, what is read ahead of the processors is bounded.
+// The read-ahead is limited for messages of any size.
 func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	const messages, size = 40, 100_000
 	log := openEmbedded(t)

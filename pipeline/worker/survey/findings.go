@@ -12,31 +12,31 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// Findings are what the survey found in a segment, or in the segments of a partition that were merged.
+// Findings are the results of the survey in a segment, or in the merged segments of a partition.
 type Findings struct {
-	// Quarantined are the messages of a segment that were put into quarantine. Of merged segments only the number is kept.
+	// Quarantined are the quarantined messages of a segment. For merged segments only their number is kept.
 	Quarantined []event.Quarantined
 	sum         *accumulate.Sum
 	sample      *accumulate.Sample
 	labels      accumulate.LabelSet
 	columns     accumulate.ColumnRows // of training rows, if they are sparse
-	bad         int                   // how many messages of merged segments are in quarantine
+	bad         int                   // number of quarantined messages in merged segments
 	passedOver  coverage.PassedOver
 	skipped     coverage.Spans                 // of a chain: messages that do not count
 	messages    []statistics.MessageLosses     // of an update
 	served      []statistics.ServedLosses      // of an update
 	progress    []statistics.PartitionProgress // of a chain
-	unknown     map[string]int64               // rows of labels that are no class
-	untrained   map[string]int64               // rows that are not fitted, by their label
+	unknown     map[string]int64               // numbers of rows with labels that are not classes
+	untrained   map[string]int64               // numbers of rows outside the training split, by label
 	unusable    coverage.BadMessages           // of the newest increment of a chain
-	increments  []coverage.Coverage            // of a full run of a chain: what counts of each
+	increments  []coverage.Coverage            // of a full run of a chain: coverage of each increment
 }
 
-// Rows returns how many rows were found.
+// Rows returns the number of rows.
 func (f *Findings) Rows() int64 { return f.sum.Rows }
 
-// Merge adds what was found in the next segment to what was found in those before it, if any. It returns an error if there are too
-// many classes.
+// Merge adds the findings of the next segment to those of the segments before it, if any. It returns an error if there are
+// too many classes.
 func (f *Findings) Merge(next *Findings) error {
 	bad := f.bad + len(next.Quarantined)
 	if f.sum == nil {
@@ -76,14 +76,14 @@ func (f *Findings) add(next *Findings) error {
 	return nil
 }
 
-// Records are the records of what was found in a partition.
+// Records are the survey's records of a partition.
 type Records struct {
 	Sample *wire.Record[float32] // nil: the run keeps the preparation of a version
 	Visit  *wire.Record[float64]
-	Gram   *wire.Record[float64] // nil: the plan asks for no principal components
+	Gram   *wire.Record[float64] // nil: the plan has no principal components
 }
 
-// Records returns the records of what was found in a partition. identity returns the identity of the record of a kind.
+// Records returns the records of a partition's findings. identity returns the identity of the record of a kind.
 func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r Records) {
 	sums := s.Sums(f)
 	if sums.Sample != nil {
@@ -97,14 +97,14 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 	return r
 }
 
-// Sums are what merges in order.
+// Sums are the findings that are merged in order.
 type Sums struct {
 	Sum    *accumulate.Sum
 	Sample *accumulate.Sample // nil: the run keeps the preparation of a version
-	Gram   []float64          // nil: the plan asks for no principal components
+	Gram   []float64          // nil: the plan has no principal components
 }
 
-// Sums takes the sums out of what was found in a partition.
+// Sums removes the sums from the findings of a partition, and returns them.
 func (s *Survey) Sums(f *Findings) (sums Sums) {
 	first := s.first
 	if s.Plan.Prepares() {
@@ -120,7 +120,7 @@ func (s *Survey) Sums(f *Findings) (sums Sums) {
 	return sums
 }
 
-// Join adds what was found in another partition, whose sums are taken, but for what only the run of a chain finds.
+// Join adds the findings of another partition after its sums were removed, except those of a chain.
 func (f *Findings) Join(o *Findings) {
 	if f.labels == nil {
 		f.labels, f.untrained = accumulate.LabelSet{}, map[string]int64{}
@@ -134,7 +134,8 @@ func (f *Findings) Join(o *Findings) {
 	}
 }
 
-// Visit returns the record of what was found in a partition, given its sum, or in merged ones, given what it covers of each.
+// Visit returns the record of a partition's findings with the given sum, or of merged findings, with the coverage of each
+// partition.
 func (s *Survey) Visit(f *Findings, id wire.Identity, sum *accumulate.Sum, parts ...coverage.Coverage) *wire.Record[float64] {
 	first := s.first
 	visit := statistics.SurveyVisit{
@@ -150,7 +151,7 @@ func (s *Survey) Visit(f *Findings, id wire.Identity, sum *accumulate.Sum, parts
 	return visit.Record()
 }
 
-// skippedSpans returns the messages of a segment that do not count: those that were passed over, and those in quarantine.
+// skippedSpans returns the messages of a segment that do not count: those passed over, and those in quarantine.
 func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans coverage.Spans) {
 	offsets = slices.Clone(offsets)
 	for _, q := range bad {

@@ -18,40 +18,41 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// first is what the survey takes from the plan's first usable message, and the shift from the first that has a row that weighs anything.
+// first is the properties that the survey takes from the plan's first usable message, and the shift, from the first with
+// weighted rows.
 type first struct {
-	shape *decode.Shape // nil: no message can be used
-	// the means of the features (d) of rows that weigh anything: the point that the moments are taken about; nil: the rows
-	// are sparse
+	shape *decode.Shape // nil: no message is usable
+	// the means of the features (d) of weighted rows, about which moments are taken; nil: the rows are sparse
 	shift []float32
-	// the same point (k) of the numbers to predict, from the first message that has some; nil: labels are predicted
+	// the same (k) for the targets, from the first message that has some; nil: classification
 	targets     []float64
-	columns     examples.Columns // nil: the message doesn't say
+	columns     examples.Columns // nil: not in the message
 	columnsText string           // Columns.Text of columns
-	image       examples.Image   // zero: the message doesn't say
-	read        []readMessage    // what all of this was taken from
+	image       examples.Image   // zero: not in the message
+	read        []readMessage    // messages from which these were read
 }
 
-// readMessage is a message that the survey has read before it reads all of them.
+// readMessage is a message that the survey has read in advance.
 type readMessage struct {
 	partition int
 	offset    int64
 	checksum  uint64
 }
 
-// ReplacedError says that a message that the survey has taken its shift from is another one now, so the topic has changed during the run.
+// ReplacedError means that a message from which the survey has taken its shift was replaced: the topic has changed during
+// the run.
 type ReplacedError struct {
 	Topic     string
 	Partition int
 	Offset    int64
 }
 
-// Error says which message was replaced.
+// Error includes the message.
 func (e *ReplacedError) Error() string {
 	return fmt.Sprintf("examples %s[%d]@%d: another message was there when the survey began", e.Topic, e.Partition, e.Offset)
 }
 
-// checkRead returns a *[ReplacedError] if messages of the segment that the survey has read before are no longer there.
+// checkRead returns a *[ReplacedError] if messages of the segment that the survey has read in advance were replaced.
 func (s *Survey) checkRead(l *scan.Load) error {
 	number, span := l.Partition.Partition(), l.Segment().Span
 	for _, read := range s.first.read {
@@ -67,8 +68,9 @@ func (s *Survey) checkRead(l *scan.Load) error {
 	return nil
 }
 
-// findFirst finds the plan's first usable message. If no message can be used, it returns an empty first and a *protocol.NoExamplesError.
-// The survey of an update, which keeps the preparation of the version before it, needs no usable message.
+// findFirst finds the plan's first usable message. If there is none, it returns an empty first and a
+// *protocol.NoExamplesError. The survey of an update, which keeps the preparation of the previous version, needs no usable
+// message.
 func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	if s.Plan.Update() != nil {
 		columns := s.Earlier.Columns()
@@ -89,7 +91,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	if found.shape == nil {
 		return found, none
 	}
-	// No row weighs anything, or none has numbers.
+	// No row has a weight, or none has targets.
 	if found.shift == nil && !found.shape.Sparse {
 		found.shift = make([]float32, found.shape.Width)
 	} else if found.shift == nil {
@@ -101,8 +103,8 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	return found, nil
 }
 
-// firstOf looks in a span for what found does not have yet, and adds the messages that can't be used to none. It
-// reports whether found has all.
+// firstOf searches a span for the properties that found lacks, and adds unusable messages to none. It reports whether
+// found is complete.
 func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
 	replay := s.Counting.Replay(span)
 	r := s.Store.Range(s.Client.Log, s.Client.Topics.Examples, span)
@@ -146,7 +148,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 	}
 }
 
-// firstIn is firstOf of the rows of a message.
+// firstIn is firstOf for the rows of a message.
 func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err error) {
 	columns, err := columnsOf(batch)
 	if err != nil || batch.Rows == 0 {
@@ -195,7 +197,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 	}
 	for _, i := range left {
 		for j := range x.Row(i) {
-			x.Row(i)[j] = float32(math.NaN()) // which no mean counts
+			x.Row(i)[j] = float32(math.NaN()) // excluded from the means
 		}
 	}
 	if !batch.Sparse {
@@ -205,8 +207,8 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 	return hasTargets, nil
 }
 
-// meanTargets returns the mean of each number to predict over the rows that count; nil if labels are predicted, or if
-// no such row has numbers.
+// meanTargets returns the mean of each target over the rows for which counts returns true; nil for classification, or if
+// no such row has targets.
 func (s *Survey) meanTargets(examples *examples.Batch, counts func(row int) bool) ([]float64, error) {
 	k := len(s.Plan.Targets)
 	if k == 0 || !s.Plan.Prepares() {
@@ -232,12 +234,12 @@ func (s *Survey) meanTargets(examples *examples.Batch, counts func(row int) bool
 	return mean, nil
 }
 
-// isOfRun reports whether an error says that the plan does not fit its examples.
+// isOfRun reports whether an error means that the plan does not fit its examples.
 func isOfRun(err error) bool {
 	return errors.As(err, new(*prepare.DenseError)) || errors.As(err, new(*prepare.SparseError))
 }
 
-// means returns the mean of each column over the rows that weigh anything. A missing value (NaN) does not count.
+// means returns the mean of each column over the weighted rows. Missing values (NaN) are ignored.
 func means(x kernel.Dense, weight func(row int) float32) []float32 {
 	sums, counts := make([]float64, x.Cols), make([]int, x.Cols)
 	for i := range x.Rows {

@@ -15,11 +15,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// judge adds the losses of the version that subscribers have, of the rows of a message that the gate is about. A row of
-// a class that the version does not have is left out. numbers are those of the rows if the run predicts numbers; their
-// losses are added apart, each in its own unit, as the version may have standardised them otherwise than the run does.
-// A version with another task or loss, or of other labels where a row may have several, judges nothing: its losses
-// don't compare.
+// judge adds the losses of the version for subscribers on the rows of a message that the gate uses. It skips rows of
+// classes that the version does not have. numbers are the targets in regression; their losses are added separately, each
+// in its own unit, because the version may have standardised them differently. A version with another task or loss, or
+// with other labels in a multi-label task, is not evaluated: its losses are not comparable.
 func (p *processor) judge(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows, numbers []float64) {
 	split, _ := judge.Split(p.Plan)
 	m := p.offered.Model()
@@ -63,7 +62,7 @@ func (p *processor) judge(found *Findings, offset int64, batch *examples.Batch, 
 		p.judged.Gather(p.x)
 		prediction = p.judged.Measure(p.offered.Measure)
 	}
-	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for numbers of each
+	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
 	offered := found.sum.Field(statistics.FieldOffered, fields)
 	groups := found.sum.Field(schemas.FieldOfferedGroups, schemas.GateGroups, fields)
 	losses := make([]float64, fields)

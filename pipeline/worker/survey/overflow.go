@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// leaveOut makes rows of the message that is surveyed, which overflow, rows without a label, and notes them. The error
-// is that of noteOverflow.
+// leaveOut treats overflowing rows of the current message as unlabelled, and records them. The error is that of
+// noteOverflow.
 func (p *processor) leaveOut(found *Findings, what string, overflowing []int, rows accumulate.Rows) error {
 	for _, i := range overflowing {
 		rows.Classes[i] = examples.Unlabelled
@@ -19,7 +19,8 @@ func (p *processor) leaveOut(found *Findings, what string, overflowing []int, ro
 	return p.noteOverflow(found, what, overflowing)
 }
 
-// noteOverflow notes that rows of the message that is surveyed overflow. It returns an error if the run stops at them.
+// noteOverflow records overflowing rows of the current message. It returns an error if the run is configured to stop at
+// them.
 func (p *processor) noteOverflow(found *Findings, what string, rows []int) error {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row int) bool { return slices.Contains(p.leftOut, row) })
 	if len(rows) == 0 {

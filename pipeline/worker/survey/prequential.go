@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// score predicts the rows of a message with the version before, and adds how well it did: each row is scored before it
-// is learnt. The error says that the run stops at rows that overflow.
+// score predicts the rows of a message with the previous version, and adds the losses: each row is scored before it is
+// trained on. The error means that the run is configured to stop at rows that overflow.
 func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows) error {
 	n := batch.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
@@ -37,7 +37,7 @@ func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, 
 		message.Rows++
 		message.Weight += w
 		message.Loss += w * float64(p.loss[i])
-		message.Errors += w * min(rows.Wrong(i, p.predicted, probabilities), 1) // a number may be wrong by more
+		message.Errors += w * min(rows.Wrong(i, p.predicted, probabilities), 1) // the error of a target may be larger
 		if served, ok := batch.Served(i); ok && p.Plan.Task() == examples.OneLabel {
 			one := statistics.ServedLosses{Version: served.Version, Weight: w, Rows: 1}
 			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {

@@ -23,7 +23,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// processor surveys segments, in one goroutine.
+// processor surveys segments in one goroutine.
 type processor struct {
 	*Survey
 	*first
@@ -34,13 +34,13 @@ type processor struct {
 	indices     []int32              // of all training rows of a segment whose rows may be sent
 	occurring   accumulate.Occurring // their columns
 	predictor   *model.Predictor     // of the version before an update; nil in a full run
-	offered     *model.Predictor     // of the version that subscribers have; nil: there is no gate
+	offered     *model.Predictor     // of the version for subscribers; nil: there is no gate
 	loss        []float32
 	predicted   []int32
 	judged      judge.Rows
-	newest      bool     // the segment is of the newest increment
-	leftOut     []int    // rows of a message that overflow
-	reasons     []string // why rows of a message are in quarantine
+	newest      bool     // the segment belongs to the newest increment
+	leftOut     []int    // overflowing rows of a message
+	reasons     []string // reasons why rows of a message are quarantined
 }
 
 // segment surveys one segment.
@@ -54,7 +54,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
 	found.sum = p.accumulator.Sum()
 	p.newest, p.indices = l.Segment().Increment == judge.Newest(p.Plan), p.indices[:0]
-	var bad, some []schemas.Quarantined // messages of which no row can be used, and of which some rows can't
+	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
 	good, counted := l.Messages[:0], make([]partition.Counted, 0, len(l.Messages))
 	for _, m := range l.Messages {
 		if ctx.Err() != nil {
@@ -65,7 +65,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 		checksum, err := p.message(found, number, m)
 		switch {
 		case err == nil:
-			if len(found.unknown) > before { // the first rows of a label show where it comes from
+			if len(found.unknown) > before { // the first rows of a label show its origin
 				p.reasons = append(p.reasons, unknownReason(found.unknown))
 			}
 			if len(p.reasons) > 0 {
@@ -108,12 +108,12 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
 	}
 	l.Segment().SetCounted(counted)
-	l.Segment().KeepMessages(l.Messages, p.Budget) // the first visit needs the same messages
+	l.Segment().KeepMessages(l.Messages, p.Budget) // for the first visit
 	return found, nil
 }
 
-// message adds one message to the findings, and returns its checksum. The error says why the message can't be used. Then
-// nothing is added.
+// message adds a message to the findings, and returns its checksum. The error is the reason why the message is unusable;
+// nothing is added then.
 func (p *processor) message(found *Findings, number int, m partition.Message) (checksum uint64, err error) {
 	batch, err := p.Rows.Read(p.Plan.Forgotten, number, m, p.shape)
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *processor) message(found *Findings, number int, m partition.Message) (c
 		}
 		if !batch.Labelled(i) || p.labels != nil && rows.Classes[i] == examples.Unlabelled {
 			rows.Classes[i], fitted[i] = examples.Unlabelled, 0
-		} else if p.labels == nil || p.Plan.ClassWeight.Balanced && p.Plan.Prepares() { // a version keeps its weights of classes
+		} else if p.labels == nil || p.Plan.ClassWeight.Balanced && p.Plan.Prepares() { // a version keeps its class weights
 			rows := int64(0)
 			if fitted[i] > 0 {
 				rows = 1
@@ -221,7 +221,7 @@ func (p *processor) message(found *Findings, number int, m partition.Message) (c
 	return checksum, nil
 }
 
-// moments adds what a preparation is made of: the sample of rows, the moments of columns, and the Gram matrix if the plan asks for
+// moments adds the data for a preparation: the sample of rows, the moments of columns, and the Gram matrix if the plan has
 // principal components.
 func (p *processor) moments(found *Findings, number int, offset int64, fitted []float32) {
 	for i, w := range fitted {
@@ -236,8 +236,8 @@ func (p *processor) moments(found *Findings, number int, offset int64, fitted []
 	}
 }
 
-// sampleRows returns how many rows of a span to sample: its share of the rows of the whole survey's sample, by its offsets, and
-// six standard deviations more. If every partition sent a whole sample, a thousand partitions would send gigabytes.
+// sampleRows returns the number of rows to sample from a span: its share of the survey's sample by offsets, plus six
+// standard deviations. If every partition sent a full sample, a thousand partitions would send gigabytes.
 func sampleRows(all coverage.Spans, span coverage.Span) int {
 	offsets := int64(0)
 	for _, s := range all {
@@ -247,7 +247,7 @@ func sampleRows(all coverage.Spans, span coverage.Span) int {
 	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
 }
 
-// countColumns counts in which training rows the columns are not 0.
+// countColumns counts, for each column, the training rows in which it is not 0.
 func (p *processor) countColumns(found *Findings, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
@@ -255,7 +255,7 @@ func (p *processor) countColumns(found *Findings, fitted []float32) {
 			if u := p.Plan.Update(); u != nil && u.Rows {
 				p.indices = append(p.indices, indices...)
 			}
-			if p.predictor != nil { // those that the version before lacks
+			if p.predictor != nil { // columns that the previous version lacks
 				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
 				indices = p.lacking
 			}
@@ -264,7 +264,7 @@ func (p *processor) countColumns(found *Findings, fitted []float32) {
 	}
 }
 
-// addSizes adds how large the training rows of a segment are, and the sums over them.
+// addSizes adds the sizes of the training rows of a segment, and of the sums over them.
 func (p *processor) addSizes(sum *accumulate.Sum) {
 	if len(p.indices) == 0 {
 		return

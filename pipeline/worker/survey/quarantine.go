@@ -17,15 +17,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// quarantine puts the messages that one survey can't use onto the quarantine topic. It is safe for concurrent use.
+// quarantine writes unusable messages of a survey to the quarantine topic. It is safe for concurrent use.
 //
-// It does not put a message there that an earlier survey has put there. The runs of a chain know that of each other:
-// what an increment of an earlier run skips, that run has put there, see [quarantine.choose]. So a run need know only
-// what was put there since its plan was made. It reads that at the first bad message, whatever came before it. A run
-// that no version of a chain is behind reads the whole topic instead. It keeps one bit for each offset. The topic is
-// not compacted, because people read the reasons on it, so each must stay until retention deletes it. If two workers
-// survey a partition at the same time, as one does not know yet that it has lost the partition, a message may come
-// there twice, under the same key.
+// It does not write messages again that an earlier survey has written. The runs of a chain need not check each other's:
+// the messages that an earlier increment skips were written by its run, see [quarantine.choose]. So a run only needs to
+// know the messages written since its plan was made. It reads these at the first unusable message, regardless of earlier
+// ones. A run not preceded by a version of a chain reads the whole topic instead. It keeps one bit for each offset. The
+// topic is not compacted, because people read the reasons on it, so each must stay until retention deletes it. If two
+// workers survey a partition concurrently, because one has not noticed yet that it has lost the partition, a message may
+// be written twice, with the same key.
 type quarantine struct {
 	client *protocol.Client
 	plan   *schemas.Plan
@@ -34,9 +34,8 @@ type quarantine struct {
 	there map[int]offsets // by partition; nil: the topic is not read yet
 }
 
-// choose returns those messages of a segment that belong onto the topic: bad ones, and usable ones with labels that are
-// no class. In a full run of a chain most increments are of earlier runs, which have put there what they skip, and what
-// had such labels.
+// choose returns the messages of a segment that belong on the topic: unusable ones, and usable ones with unknown labels.
+// In a full run of a chain most increments belong to earlier runs, which have already written theirs.
 func (q *quarantine) choose(s *partition.Segment, bad, unknown []schemas.Quarantined) []schemas.Quarantined {
 	chain := q.plan.Chain
 	if chain == nil || chain.Update != nil || len(chain.Increments) == 0 {
@@ -49,8 +48,8 @@ func (q *quarantine) choose(s *partition.Segment, bad, unknown []schemas.Quarant
 	return slices.DeleteFunc(bad, func(m schemas.Quarantined) bool { return of.Skips(m.Partition, m.Offset) })
 }
 
-// put puts the bad messages of a segment onto the topic, and returns when all are there. So memory holds the bad messages of no
-// more segments than there are processors.
+// put writes the unusable messages of a segment to the topic, and returns when all are acknowledged. So memory holds the
+// unusable messages of at most as many segments as there are processors.
 func (q *quarantine) put(ctx context.Context, number int, bad []schemas.Quarantined) error {
 	if len(bad) == 0 {
 		return nil
@@ -70,14 +69,14 @@ func (q *quarantine) put(ctx context.Context, number int, bad []schemas.Quaranti
 	return nil
 }
 
-// missing returns which of the messages are not on the topic yet.
+// missing returns the messages that are not on the topic yet.
 func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quarantined) (missing []schemas.Quarantined, err error) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	for q.there == nil {
 		err := q.read(ctx)
 		if errors.As(err, new(*kafkalog.DeletedError)) {
-			continue // retention has deleted messages meanwhile: these are not there
+			continue // retention has deleted messages in the meantime: these are not there
 		}
 		if err != nil {
 			return nil, err
@@ -91,7 +90,7 @@ func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quar
 	return missing, nil
 }
 
-// read notes which messages of the plan's spans were put onto the topic since the plan was made.
+// read records the messages of the plan's spans that were written to the topic since the plan was made.
 func (q *quarantine) read(ctx context.Context) error {
 	there, spans := map[int]offsets{}, map[int]coverage.Span{}
 	for _, span := range q.plan.Spans.Hulls() {
@@ -102,7 +101,7 @@ func (q *quarantine) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if end < from { // the topic was made anew
+	if end < from { // the topic was recreated
 		from = 0
 	}
 	err = q.client.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64, func(m protocol.Message) error {
@@ -119,8 +118,8 @@ func (q *quarantine) read(ctx context.Context) error {
 	return nil
 }
 
-// quarantined returns a message of the examples as it is put into quarantine: without its key and its bytes if some of
-// its rows were forgotten.
+// quarantined returns an examples message in its quarantine format: without key and bytes if some of its rows were
+// forgotten.
 func (s *Survey) quarantined(number int, m partition.Message, reason string) schemas.Quarantined {
 	q := schemas.Quarantined{Topic: s.Client.Topics.Examples, Partition: number, Offset: m.Offset, Reason: reason, Key: m.Key,
 		Bytes: len(m.Value), Value: m.Value}
@@ -130,7 +129,7 @@ func (s *Survey) quarantined(number int, m partition.Message, reason string) sch
 	return q
 }
 
-// causeOf returns why a message can't be used as all may read it: errForgotten if some of its rows were forgotten.
+// causeOf returns the publishable reason why a message is unusable: errForgotten if some of its rows were forgotten.
 func (s *Survey) causeOf(number int, offset int64, err error) error {
 	if err != nil && !decode.ConcernsRun(err) && s.hasForgotten(number, offset) {
 		return errForgotten
@@ -138,7 +137,7 @@ func (s *Survey) causeOf(number int, offset int64, err error) error {
 	return err
 }
 
-// errForgotten says why a message can't be used of which nothing may be published: what is wrong with a message often has a value of it.
+// errForgotten replaces the reason for messages with forgotten rows, because reasons often include values of the message.
 var errForgotten = errors.New("the message can't be used, and rows of it were forgotten: its bytes, its key and the cause are left out")
 
 // hasForgotten reports whether rows of a message were forgotten.
@@ -147,7 +146,7 @@ func (s *Survey) hasForgotten(number int, offset int64) (has bool) {
 	return has
 }
 
-// offsets is a set of offsets. It has a bit for each offset of every page of 4096 that is not empty.
+// offsets is a set of offsets: a bitmap for each non-empty page of 4096 offsets.
 type offsets map[int64]*[64]uint64
 
 func (o offsets) add(offset int64) {

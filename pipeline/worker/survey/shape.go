@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// checkColumns returns an error if a message has other columns than the run's first: as a model knows a feature by its place, its
-// features can't be used. A message that does not say its columns is taken to have the same.
+// checkColumns returns an error if the columns of a message differ from those of the run's first message: a model
+// identifies features by position. A message without column names is assumed to have the same columns.
 func (p *processor) checkColumns(examples *examples.Batch) error {
 	if text := examples.Columns(); text == "" || text == p.columnsText {
 		return nil
@@ -23,7 +23,7 @@ func (p *processor) checkColumns(examples *examples.Batch) error {
 	return nil
 }
 
-// columnsOf returns the columns that a message says; nil if it says none.
+// columnsOf returns the columns in a message; nil if it has none.
 func columnsOf(batch *examples.Batch) (examples.Columns, error) {
 	columns, err := examples.ParseColumns(batch.Columns())
 	if n := columns.Features(); err == nil && columns != nil && n != batch.Width && !batch.Sparse {
@@ -32,8 +32,8 @@ func columnsOf(batch *examples.Batch) (examples.Columns, error) {
 	return columns, err
 }
 
-// checkImage returns an error if a message has images of another shape than the run's first. A message that does not say their shape is
-// taken to have the same.
+// checkImage returns an error if the image shape of a message differs from that of the run's first message. A message
+// without an image shape is assumed to have the same.
 func (p *processor) checkImage(batch *examples.Batch) error {
 	text := batch.Image()
 	if text == "" || text == p.image.Text() {
@@ -46,7 +46,7 @@ func (p *processor) checkImage(batch *examples.Batch) error {
 	return err
 }
 
-// imageOf returns the shape of images that a message says; zero if it says none.
+// imageOf returns the image shape in a message; zero if it has none.
 func imageOf(batch *examples.Batch) (examples.Image, error) {
 	image, err := examples.ParseImage(batch.Image())
 	if n := image.Size(); err == nil && n > 0 && n != batch.Width {

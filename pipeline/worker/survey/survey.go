@@ -16,29 +16,29 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// Run is what a survey needs of its run.
+// Run is the properties of a run that its survey needs.
 type Run struct {
 	*scan.Source
 	Plan    *schemas.Plan
 	Rows    *decode.Reader
 	BLAS    *kernel.BLAS
-	Budget  *partition.Budget // of what stays in memory
+	Budget  *partition.Budget // for data kept in memory
 	Earlier *model.Model      // the version that the run starts from; nil: none
-	Offered *model.Model      // the version that subscribers have, if the run has a gate; nil: none
+	Offered *model.Model      // the version for subscribers, if the run has a gate; nil: none
 	Buffers *accumulate.BufferPool
 }
 
-// Survey is the survey of a run: what its goroutines share. It does not change while they work.
+// Survey is the survey of a run, shared by its goroutines. It is immutable while they run.
 type Survey struct {
 	*Run
 	first      *first
-	none       *protocol.NoExamplesError // nil: some message can be used
-	labels     *examples.Labels          // the plan's classes; nil: any label is a class
+	none       *protocol.NoExamplesError // nil: some message is usable
+	labels     *examples.Labels          // classes of the plan; nil: any label is a class
 	quarantine *quarantine
 }
 
-// New begins a survey: it finds what all messages must have in common. The error is a *[protocol.NoExamplesError] if no message can
-// be used, unless some are to be put into quarantine: then [Survey.Err] has it.
+// New starts a survey: it determines the common properties of all messages. The error is a *[protocol.NoExamplesError] if
+// no message is usable, unless there are messages to quarantine: then [Survey.Err] returns it.
 func New(ctx context.Context, run *Run) (*Survey, error) {
 	s := &Survey{Run: run, quarantine: &quarantine{client: run.Client, plan: run.Plan}}
 	var err error
@@ -59,8 +59,8 @@ func New(ctx context.Context, run *Run) (*Survey, error) {
 	return s, err
 }
 
-// Err returns a *[protocol.NoExamplesError] if no message can be used: the survey then finds nothing, but puts all messages into
-// quarantine.
+// Err returns a *[protocol.NoExamplesError] if no message is usable: the survey then finds nothing, but quarantines all
+// messages.
 func (s *Survey) Err() error {
 	if s.none == nil {
 		return nil
@@ -68,7 +68,7 @@ func (s *Survey) Err() error {
 	return s.none
 }
 
-// Processor returns what surveys segments in one goroutine.
+// Processor returns a function that surveys segments in one goroutine.
 func (s *Survey) Processor() func(context.Context, *scan.Load) (*Findings, error) {
 	p := &processor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS, Buffers: s.Buffers}}
 	if s.Plan.Update() != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// labelRows returns how many rows have labels that are no class, in the order of the labels; nil if none has.
+// labelRows returns the numbers of rows with labels that are not classes, in label order; nil if there are none.
 func labelRows(unknown map[string]int64) (list []examples.LabelRows) {
 	for _, label := range slices.Sorted(maps.Keys(unknown)) {
 		list = append(list, examples.LabelRows{Label: label, Rows: unknown[label]})
@@ -18,16 +18,16 @@ func labelRows(unknown map[string]int64) (list []examples.LabelRows) {
 	return list
 }
 
-// withoutTraining returns the rows of the labels of which no row is fitted.
+// withoutTraining returns the numbers of rows of the labels without training rows.
 func (f *Findings) withoutTraining() []examples.LabelRows {
 	maps.DeleteFunc(f.untrained, func(label string, rows int64) bool { return rows == 0 || f.labels[label] > 0 })
 	return labelRows(f.untrained)
 }
 
-// maxUnknownNamed is how many labels a reason names.
+// maxUnknownNamed is the maximum number of labels in a reason.
 const maxUnknownNamed = 3
 
-// unknownReason says which labels are no class, of rows that a chain leaves out until they are enough.
+// unknownReason returns the reason for rows with unknown labels, which a chain excludes until there are enough of them.
 func unknownReason(unknown map[string]int64) string {
 	labels := slices.Sorted(maps.Keys(unknown))
 	var named []string

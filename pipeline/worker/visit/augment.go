@@ -6,9 +6,8 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// augment adds to a batch the rows that the plan makes of those that are fitted, after the rows of the message, and to
-// the raw features theirs. A row and those made of it share its weight, so that sums over the rows are means over the
-// variants of an image.
+// augment adds the plan's augmented training rows to a batch, after the rows of the message, and their raw features to
+// raw. A row and its variants share its weight, so that sums over the rows are means over the variants of an image.
 func (p *Processor) augment(b *partition.Batch, raw *kernel.Dense) {
 	variants, image := stages.Variants(p.Plan.Augment), p.Prepared.Image
 	if len(variants) == 0 {

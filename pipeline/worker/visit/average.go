@@ -9,13 +9,13 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// EndsMember reports whether a stage is the last of a member, of a plan that averages several.
+// EndsMember reports whether a stage is the last of a member, in a plan that averages several.
 func EndsMember(plan *schemas.Plan, stage int) bool {
 	return plan.Members() > 1 && plan.EndsMember(stage)
 }
 
-// votesAfter returns the votes of a batch's rows (n × k) after the stage, for [Processor.vote] to write if the stage ends a member; without
-// rows if no member is finished. They stay valid until they are written to the log.
+// votesAfter returns the votes of a batch's rows (n × k) after the stage, for [Processor.vote] to fill if the stage ends a
+// member; empty if no member is finished. They stay valid until they are written to the log.
 func (p *Processor) votesAfter(b *partition.Batch) kernel.Dense {
 	switch {
 	case !p.Plan.Votes(p.visit.Stage):
@@ -26,8 +26,8 @@ func (p *Processor) votesAfter(b *partition.Batch) kernel.Dense {
 	return kernel.NewDense(b.Len(), p.visit.Of.Classes)
 }
 
-// vote writes the votes of some rows after the last stage of a member, whose predictions are in p.score, and adds the
-// metrics of those rows that are examples, the first ones, to average: those of the mean of the members so far.
+// vote computes the votes of some rows after the last stage of a member, with predictions in p.score, and adds the metrics
+// of the leading rows, those of the message, to average: the metrics of the mean of the members so far.
 func (p *Processor) vote(average *accumulate.Sum, rows accumulate.Rows, examples int, votes, before kernel.Dense) {
 	copy(votes.Data, before.Data)
 	sink.Vote(votes, p.score)
@@ -38,8 +38,8 @@ func (p *Processor) vote(average *accumulate.Sum, rows accumulate.Rows, examples
 	p.measureQuality(average, measured, prediction)
 }
 
-// measureQuality adds the quality of the predictions of some rows after the stage. Sums that are large are those of the last
-// stage alone.
+// measureQuality adds the quality of the predictions of some rows after the stage. Large sums are kept only for the last
+// stage.
 func (p *Processor) measureQuality(sum *accumulate.Sum, rows accumulate.Rows, probabilities kernel.Dense) {
 	predicted, last := p.predicted[:len(rows.Classes)], p.visit.Stage == len(p.Plan.Stages)-1
 	if last || p.Plan.Task() != examples.SeveralLabels {

@@ -13,17 +13,17 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// blockVisit is a visit to a stage that is fitted in blocks. Batches in memory keep their scores, to which the next
-// visit adds what has changed. Other scores begin with the last weights that were published whole, and add each change
-// since in its turn. So they have the same bits.
+// blockVisit is a visit to a stage that is fitted in blocks. Batches in memory keep their scores, to which the next visit
+// adds the changes. Other scores are computed from the last full weights, with each later change added in order. So they
+// have the same bits.
 type blockVisit struct {
 	protocol.Changes
-	by    []solve.Step // what changed with each
-	block []int32      // the inputs that the visit is about; nil: all
-	size  int          // of the sums of the block, the intercept included
+	by    []solve.Step // changes, in order
+	block []int32      // inputs of the visit; nil: all
+	size  int          // size of the sums of the block, including the intercept
 }
 
-// readBlocks finds the weights of the visit, and the inputs that it is about if it is not about all.
+// readBlocks determines the weights of the visit, and its inputs if these are not all.
 func (v *Visit) readBlocks(chain *protocol.Chain) error {
 	features := v.Of.Features
 	shape := solve.Shape{Columns: features.Size(), Penalised: features.Penalised(), Classes: v.Of.Classes, Basis: v.Of.Basis}
@@ -49,7 +49,7 @@ func (v *Visit) readBlocks(chain *protocol.Chain) error {
 	return nil
 }
 
-// scoresInBlocks writes the scores of a batch, whose block is given, with the weights of the visit into dst.
+// scoresInBlocks computes the scores of a batch with the given block, with the weights of the visit, into dst.
 func (p *Processor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, block kernel.Sparse) {
 	v := p.visit.blocks
 	next := slices.Index(v.Names, b.Shown) + 1
@@ -72,7 +72,7 @@ func (p *Processor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, block k
 	copy(dst.Data, b.After.Data)
 }
 
-// addBlock adds the Gram matrix of the inputs that the visit is about, and their cross moment with the residuals.
+// addBlock adds the Gram matrix of the visit's inputs, and their cross moment with the residuals.
 func (p *Processor) addBlock(sum *accumulate.Sum, b *partition.Batch, residual kernel.Dense, ones bool) {
 	v := p.visit.blocks
 	chosen := b.Choose(v.block, p.Budget)

@@ -10,9 +10,8 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// countSparse sums what the weights of a stage are counted from, of batches of sparse rows: in the first visit the
-// counts of each class, in the second, whose weights are counted, how well holdout rows are predicted with a part of
-// them.
+// countSparse computes the sums of a counted stage, over batches of sparse rows: in the first visit the counts of each
+// class, in the second, with the counted weights, the losses of holdout rows at several multiples of the weights.
 func (p *Processor) countSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes, columns := &accumulate.Sum{}, p.visit.Of.Classes, p.visit.Of.Features.Size()
 	for _, b := range batches {
@@ -37,10 +36,10 @@ func (p *Processor) countSparse(ctx context.Context, batches []*partition.Batch)
 	return sum
 }
 
-// try measures the holdout rows of a batch with each of the weights. p.score are the scores with the weight 1.
+// try measures the holdout rows of a batch with each multiple. p.score has the scores with the multiple 1.
 func (p *Processor) try(sum *accumulate.Sum, b *partition.Batch) {
 	weights := solve.CountWeights()
-	held := kernel.NewDense(len(weights), p.visit.Of.Classes) // scores of a row with each weight
+	held := kernel.NewDense(len(weights), p.visit.Of.Classes) // scores of a row with each multiple
 	trials := sum.Field(statistics.FieldTrials, len(weights), solve.TrialFields)
 	rows := b.Rows
 	for i, w := range heldOut(rows) {

@@ -1,8 +1,8 @@
-// Package visit makes a visit to a stage, a segment at a time:
+// Package visit executes a visit to a stage, segment by segment:
 //
 //	load ──decode, stages──▶ blocks and scores ──accumulate──▶ sums
 //	                                           ──sink──▶ residuals, once the stage is final
 //
-// A [Visit] is a value that its goroutines share, each with a [Processor] of its own. None of them knows the worker,
-// its partitions or the log: what they need is in the [Run].
+// A [Visit] is shared by its goroutines, each with a [Processor] of its own. The package does not depend on the worker,
+// its partitions or the log: its inputs are in [Run].
 package visit

@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// Residuals computes the residuals of one segment after the stage, and measures the final predictions.
+// Residuals computes the residuals of a segment after the stage, and measures the final predictions.
 func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string) (*Outcome, error) {
 	batches, err := p.batches(ctx, l)
 	if err != nil {
@@ -80,8 +80,8 @@ func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string)
 	return o, nil
 }
 
-// finishDense measures the final predictions of a batch of dense rows, and writes b.After, p.residual and, at the end
-// of a member, votes. Of a chain it sums the terms of the increment too.
+// finishDense measures the final predictions of a batch of dense rows, and fills b.After, p.residual and, at the end of a
+// member, votes. In a chain it also sums the terms of the increment.
 func (p *Processor) finishDense(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense, chained bool) {
 	block, made := p.blockOf(b)
 	for from, to := range model.Tiles(b.Len()) {
@@ -102,8 +102,8 @@ func (p *Processor) finishDense(sum, average *accumulate.Sum, b *partition.Batch
 	}
 }
 
-// finish measures the final predictions of some rows, of which the first are examples and the others were made of them.
-// It writes their scores after the stage into score, and their residuals into residual.
+// finish measures the final predictions of some rows, of which the leading ones are examples and the others are augmented.
+// It writes their scores after the stage to score, and their residuals to residual.
 func (p *Processor) finish(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual, before, block kernel.Dense) {
 	stage := p.visit.Of
 	p.visit.fitted.Scores(p.BLAS, score, before, block)
@@ -116,14 +116,14 @@ func (p *Processor) finish(sum *accumulate.Sum, rows accumulate.Rows, examples i
 	p.conclude(sum, rows, examples, score, residual)
 }
 
-// conclude measures the final predictions of those rows that are examples, of the scores in p.score, and writes the
-// rows' residuals. score is what the next stage begins at.
+// conclude measures the final predictions of the leading rows, from the scores in p.score, and writes the rows' residuals.
+// score is the score from which the next stage starts.
 func (p *Processor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual kernel.Dense) {
 	stage := p.visit.Of
 	p.predict(rows, p.score)
 	measured := rows.Slice(0, examples)
 	sum.AddLosses(measured, p.loss[:examples], p.predicted[:examples], p.score.Slice(0, examples))
-	if stage.Link.Learnt { // the next stage begins at the score, which is never clipped
+	if stage.Link.Learnt { // the next stage starts from the score, which is never clipped
 		copy(residual.Data, score.Data)
 	} else {
 		copy(residual.Data, p.score.Data)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever the ratio, the sample has about that share of the messages of each partition and of all partitions together, and the first
-// message of the plan.
+// For any ratio, the sample has about that fraction of the messages of each partition and of all partitions together, and
+// includes the first message of the plan.
 func TestGramSample(t *testing.T) {
 	for _, ratio := range []struct{ want, total int64 }{{1, 2}, {10_000, 60_000}, {59_999, 60_000}, {1, 60_000}, {7, 1 << 40},
 		{1 << 39, 1 << 40}} {

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// judgeOwn adds the losses of the version that the run makes, of the rows that the gate is about: the losses of rows of
-// a message, of which first is the first, are in p.loss.
+// judgeOwn adds the losses of the run's version on the rows of a message that the gate uses. p.loss has the losses of the
+// message's rows; first is the index of its first row.
 func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset int64, first int) {
 	split, gated := judge.Split(p.Plan)
 	if !gated || !p.newest || p.visit.Stage < len(p.Plan.Stages)-1 || !slices.Contains(rows.Splits, split) {
@@ -30,8 +30,8 @@ func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset i
 	}
 }
 
-// judgeAgain adds the losses of both versions, of the rows that the gate is about in an increment that is visited
-// again: rows of a batch, of which first is the first. Their losses with the version that the run makes are in p.loss.
+// judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the
+// losses of the run's version on the rows of a batch, starting at row first.
 func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
 	split, _ := judge.Split(p.Plan)
 	if p.judged.Choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
@@ -54,7 +54,7 @@ func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs
 	}
 }
 
-// preparedRows returns the rows from (included) to to (excluded) of a batch.
+// preparedRows returns the rows [from, to) of a batch.
 func preparedRows(b *partition.Batch, from, to int) model.Inputs {
 	columns := len(b.Codes) / b.Len()
 	return model.Inputs{Prepared: b.Inputs.Slice(from, to), Codes: b.Codes[from*columns : to*columns]}

@@ -20,8 +20,8 @@ import (
 	"github.com/stagewise/stagewise/solve/bayes"
 )
 
-// readOccurring reads the weights that a visit of an update on sparse rows is made with. A visit to the last stage can tell how the new
-// version predicts, after all stages: own has the weights of those before it.
+// readOccurring reads the weights for a visit of an update on sparse rows. A visit to the last stage can evaluate the
+// predictions of the new version, after all stages: own has the weights of the stages before.
 func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
 	published, _ := chain.WeightsFor(v.Visit)
 	k := v.Of.Classes
@@ -40,8 +40,8 @@ func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
 	return err
 }
 
-// passedBefore returns the stages before one of an update on sparse rows, with the weights of the version before: rows are scored before
-// they are counted.
+// passedBefore returns the stages before a stage of an update on sparse rows, with the weights of the previous version:
+// rows are scored before they are counted.
 func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
 	for t := range v.Stage {
 		s, err := chain.Stage(t)
@@ -57,7 +57,7 @@ func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
 	return list, nil
 }
 
-// updateSparse sums what an update on sparse rows needs of them, or takes the rows themselves, if those are sent.
+// updateSparse computes the sums of an update on sparse rows, or copies the rows if they are sent.
 func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
 	sum, of := &accumulate.Sum{}, rowsums.Segment{Partition: l.Partition.Partition(), Number: l.Index}
 	counts := p.visit.Of.Features.Counted()
@@ -74,7 +74,7 @@ func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*p
 	judged := p.judgesSparse()
 	if p.visit.sendsRows {
 		rowsums.Write(sum, of, p.visit.Stage > 0)
-		judged = judged && counts // else a visit with the final weights follows
+		judged = judged && counts // otherwise a visit with the final weights follows
 	}
 	if !p.visit.sendsRows || judged {
 		p.summer.Begin(of.Batches)
@@ -91,7 +91,7 @@ func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*p
 	return sum
 }
 
-// advanceSparse makes the scores of a batch those before the stage of the visit, as the version before has them.
+// advanceSparse computes the scores of a batch before the stage of the visit with the previous version.
 func (p *Processor) advanceSparse(b *partition.Batch) {
 	for b.At < p.visit.Stage {
 		before := p.visit.passed[b.At]
@@ -103,13 +103,13 @@ func (p *Processor) advanceSparse(b *partition.Batch) {
 	}
 }
 
-// judgesSparse reports whether a segment has rows that the gate may be about, in a visit that judges them.
+// judgesSparse reports whether the visit evaluates for the gate, and the segment may have rows for it.
 func (p *Processor) judgesSparse() bool {
 	_, gated := judge.Split(p.Plan)
 	return gated && p.newest && p.visit.Stage == len(p.Plan.Stages)-1
 }
 
-// judgeSparse adds the losses of the version that the run makes, of the rows of batch i that the gate is about.
+// judgeSparse adds the losses of the run's version on the rows of batch i that the gate uses.
 func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) {
 	if split, _ := judge.Split(p.Plan); !slices.Contains(b.Rows.Splits, split) {
 		return
@@ -126,8 +126,8 @@ func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) 
 	p.judgeOwn(sum, b.Rows.Slice(0, b.Examples), b.Offset, 0)
 }
 
-// occurringTerms sums what a chain keeps of an increment on sparse rows, in a full run: the curvature at the final weights, or the counts.
-// Predictions are those after the stage.
+// occurringTerms computes the terms of an increment on sparse rows, in a full run: the curvature at the final weights, or
+// the counts. predicted returns the predictions after the stage.
 func (p *Processor) occurringTerms(batches []*partition.Batch, predicted func(*partition.Batch) kernel.Dense) *accumulate.Sum {
 	sum, k := &accumulate.Sum{}, p.visit.Of.Classes
 	p.blocks = p.blocks[:0]
@@ -152,7 +152,7 @@ func (p *Processor) occurringTerms(batches []*partition.Batch, predicted func(*p
 	return sum
 }
 
-// predictedAfter returns what the scores of a batch after the stage predict.
+// predictedAfter returns the predictions for the scores of a batch after the stage.
 func (p *Processor) predictedAfter(b *partition.Batch) kernel.Dense {
 	p.residual.Reshape(b.After.Rows, b.After.Cols)
 	copy(p.residual.Data, b.After.Data)
@@ -160,8 +160,8 @@ func (p *Processor) predictedAfter(b *partition.Batch) kernel.Dense {
 	return p.residual
 }
 
-// leaveSelfOut takes a row's own counts away from the scores that a counted stage of a full run of a chain gives it: an update scores rows
-// before it counts them, and the stage after this one must not be fitted to what rows tell of themselves.
+// leaveSelfOut removes a row's own counts from its scores in a counted stage of a full run of a chain: an update scores
+// rows before it counts them, and the next stage must not be fitted to scores that include the row's own label.
 func (p *Processor) leaveSelfOut(b *partition.Batch, counts []float32, totals []float64) {
 	stage := p.visit.Of
 	shape := bayes.Shape{Columns: stage.Features.Size(), Inputs: stage.Features.Penalised(), Classes: stage.Classes}
@@ -184,7 +184,7 @@ func (p *Processor) leaveSelfOut(b *partition.Batch, counts []float32, totals []
 	}
 }
 
-// readCounts reads the counts that the weights of a counted stage of a full run of a chain were made of, and their sums over the inputs.
+// readCounts reads the counts of the weights of a counted stage of a full run of a chain, and their sums over the inputs.
 func (v *Visit) readCounts(final *schemas.Weights) (err error) {
 	k := v.Of.Classes
 	if v.counts, err = final.Tensors.Shaped(statistics.TensorCounts, v.Of.Features.Size(), k); err != nil {

@@ -6,12 +6,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Outcome is what a visit makes of a segment.
+// Outcome is the result of a visit to a segment.
 type Outcome struct {
 	Rows     int64
 	Sum      *accumulate.Sum
-	Sample   *accumulate.Sample // that trees are grown on
-	Left     *coverage.Coverage // of rows that leave the window of a chain
+	Sample   *accumulate.Sample // for growing trees
+	Left     *coverage.Coverage // coverage of the rows that leave the window of a chain
 	Terms    *accumulate.Sum    // of a chain's increment, when a stage of a full run is published
 	Messages []wire.Message     // residuals, when a stage is published
 	Scores   []scored

@@ -22,12 +22,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Processor takes segments through a stage, in one goroutine. It uses its memory again for every message; one of sparse
-// rows also in the next visit.
+// Processor processes segments of a visit in one goroutine. It reuses its memory for every message; one for sparse rows
+// also in the next visit.
 type Processor struct {
 	*Run
 	visit *Visit
-	// newest says that the segment is of the newest increment, again that it is of one that an update visits again.
+	// newest means that the segment belongs to the newest increment, again to one that an update revisits.
 	newest, again bool
 
 	accumulator     accumulate.Accumulator
@@ -52,18 +52,18 @@ type Processor struct {
 	leaves    tree.Leaves
 	curvature []float32
 
-	offered *model.Predictor // of the version that subscribers have
+	offered *model.Predictor // of the version for subscribers
 	judged  judge.Rows
 }
 
-// Idle are those that no visit uses. The zero value has none. It is safe for concurrent use: a worker sums the Gram
+// Idle is a pool of idle processors. The zero value is empty. It is safe for concurrent use: a worker sums the Gram
 // matrices of the next stage while it visits this one.
 type Idle struct {
 	mutex sync.Mutex
 	all   []*Processor
 }
 
-// last returns one of them; nil if there is none.
+// last removes and returns the last one; nil if there is none.
 func (i *Idle) last() *Processor {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
@@ -76,14 +76,14 @@ func (i *Idle) last() *Processor {
 	return p
 }
 
-// Keep keeps the processors of a visit that has ended, and no others.
+// Keep replaces the pool with the processors of a visit that has ended.
 func (i *Idle) Keep(all []*Processor) {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
 	i.all = all
 }
 
-// Take returns a processor for the segments of a visit, idle ones first.
+// Take returns a processor for the segments of a visit, an idle one if there is one.
 func (i *Idle) Take(v *Visit) *Processor {
 	p := i.last()
 	if p == nil {
@@ -96,8 +96,8 @@ func (i *Idle) Take(v *Visit) *Processor {
 	return p
 }
 
-// batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows. The error wraps
-// errUnsealed if the scores that were read are not of these rows.
+// batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows. The error
+// wraps scan.ErrUnsealed if the scores do not belong to these rows.
 func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Batch, error) {
 	segment := l.Segment()
 	if kept := segment.Batches(); kept != nil {
@@ -110,7 +110,7 @@ func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Bat
 		}
 		b, err := p.prepare(l.Partition.Partition(), m, p.weightOf(segment), p.forgottenOf(segment))
 		if err != nil {
-			continue // the survey has put the message into quarantine and has not counted it
+			continue // quarantined by the survey, and not counted
 		}
 		rows := b.Len()
 		if l.Scores == nil {
@@ -132,7 +132,8 @@ func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Bat
 	return batches, nil
 }
 
-// prepare decodes and prepares one message, whose rows' weights it multiplies by weight. Its error says why the message can't be used.
+// prepare decodes and prepares a message, and multiplies the rows' weights by weight. The error is the reason why the
+// message is unusable.
 func (p *Processor) prepare(number int, m partition.Message, weight float64, forgotten coverage.Forgotten) (*partition.Batch, error) {
 	prepared := p.Prepared
 	batch, err := p.Rows.Read(forgotten, number, m, &decode.Shape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
@@ -196,7 +197,7 @@ func (p *Processor) prepare(number int, m partition.Message, weight float64, for
 	return b, nil
 }
 
-// blockOf returns memory for the block of a batch, and whether the block is made already.
+// blockOf returns memory for the block of a batch, and whether the block is already computed.
 func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) {
 	if p.visit.ownBlocks {
 		p.block.Reshape(b.Inputs.Rows, p.visit.Of.Features.Size())
@@ -205,7 +206,7 @@ func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) 
 	return b.Block(p.visit.Stage, p.visit.Of.Features.Size(), &p.block, p.Budget)
 }
 
-// expand makes the rows from (included) to to (excluded) of a batch's block of a stage.
+// expand computes the rows [from, to) of a batch's block of a stage.
 func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Batch, from, to int) {
 	tile := block.Slice(from, to)
 	if of.Features.Leaves() > 0 {
@@ -216,7 +217,7 @@ func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Bat
 	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), b.Score.Slice(from, to))
 }
 
-// Sum returns the sums of one segment for the visit.
+// Sum returns the sums of a segment for the visit.
 func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
 	batches, err := p.batches(ctx, l)
 	if err != nil {
@@ -246,7 +247,7 @@ func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
 		return nil, ctx.Err()
 	}
 	o := &Outcome{Rows: sum.Rows, Sum: sum, Sample: sample}
-	if l.Segment().Leaves { // which is no part of what the sums cover
+	if l.Segment().Leaves { // not part of the coverage of the sums
 		o.Left = &coverage.Coverage{}
 		for _, b := range batches {
 			o.Left.Count(b.Examples, b.Checksum)
@@ -264,7 +265,7 @@ func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
 	return o, nil
 }
 
-// fit sums what a gradient needs, and in the first visit of a stage the Gram matrix.
+// fit computes the sums of a gradient, and in the first visit to a stage the Gram matrix.
 func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
 	gram, rest := p.visit.Parts(l.Round)
 	classes := p.visit.Of.Classes
@@ -289,7 +290,7 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 		if update && rest {
 			p.advance(b)
 		}
-		if !l.Segment().Leaves { // also a batch that is not in the sample of a Gram matrix: all must be those of the survey
+		if !l.Segment().Leaves { // also outside the sample: all must match the survey
 			sum.Count(b.Examples, b.Checksum)
 		}
 		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
@@ -362,7 +363,7 @@ func (p *Processor) gradient(sum *accumulate.Sum, b *partition.Batch, tile kerne
 	p.accumulator.Add(tile, p.score, b.Fitted[from:to])
 }
 
-// calibrate sums the moments of G(ỹ). Line 5 of Algorithm 2, the second visit of its pass, is fitted to them.
+// calibrate sums the moments of G(ỹ), to which line 5 of Algorithm 2 is fitted in the second visit of its pass.
 func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes := &accumulate.Sum{}, p.visit.Of.Classes
 	p.exact.Begin(p.visit.Of.Basis.Len()*classes, classes)
@@ -381,7 +382,7 @@ func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *
 		p.visit.Of.Basis.Expand(&p.basis, p.score)
 		b.Rows.Write(p.score)
 		weights := b.Fitted
-		if p.Plan.Task() == examples.SeveralLabels { // those of rows that the weights have not seen
+		if p.Plan.Task() == examples.SeveralLabels { // rows that the weights were not fitted to
 			weights = heldOut(b.Rows)
 			addCalibrated(sum, p.score, weights)
 		}
@@ -392,7 +393,7 @@ func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *
 	return sum
 }
 
-// heldOut returns the weights of the labelled holdout rows, and 0 for the others.
+// heldOut returns the weights of the labelled holdout rows, and 0 for other rows.
 func heldOut(rows accumulate.Rows) []float32 {
 	weights := make([]float32, len(rows.Weights))
 	for i, w := range rows.Weights {
@@ -414,25 +415,25 @@ func addCalibrated(sum *accumulate.Sum, targets kernel.Dense, weights []float32)
 	}
 }
 
-// shown writes into dst the score that the predictions of some rows are made of.
+// shown computes the scores of some rows from which predictions are made, into dst.
 func (p *Processor) shown(dst, before, block kernel.Dense) {
 	p.visit.Of.Shown(p.BLAS, &p.workspace, p.visit.fitted, dst, before, block)
 }
 
-// measure adds the losses of scores and the classes that they predict, and turns the scores into predictions.
+// measure adds the losses and errors of scores, and turns the scores into predictions.
 func (p *Processor) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
 	p.predict(rows, score)
 	sum.AddLosses(rows, p.loss, p.predicted, score)
 }
 
-// predict turns scores into predictions, and finds the loss of each row and the class that it predicts.
+// predict turns scores into predictions, and computes the loss and the predicted class of each row.
 func (p *Processor) predict(rows accumulate.Rows, score kernel.Dense) {
 	n := score.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
 	p.visit.Of.Link.Measure(score, rows.Truth, p.loss, p.predicted, p.workspace.Link())
 }
 
-// countOverflowed adds rows that the first visit of a stage leaves out.
+// countOverflowed adds the number of rows that the first visit to a stage excludes.
 func (p *Processor) countOverflowed(sum *accumulate.Sum, rows int) {
 	if rows > 0 && p.visit.Number == 0 {
 		sum.Field(statistics.FieldOverflow, 1)[0] += float64(rows)

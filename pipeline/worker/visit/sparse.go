@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// fitSparse sums what a gradient needs of batches of sparse rows, and in the first visit of a stage what stands in the place of the Gram
-// matrix. Sums are of double precision from the first row on: the rows of a tile have few columns in common.
+// fitSparse computes the sums of a gradient over batches of sparse rows, and in the first visit to a stage the substitute
+// of the Gram matrix. Sums are in double precision from the first row on: the rows of a tile have few columns in common.
 func (p *Processor) fitSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
 	sum, classes, columns := &accumulate.Sum{}, p.visit.Of.Classes, p.visit.Of.Features.Size()
 	values := 0
@@ -61,8 +61,8 @@ func (p *Processor) fitSparse(ctx context.Context, batches []*partition.Batch) *
 	return sum
 }
 
-// finishSparse measures the final predictions of a batch of sparse rows. It writes their scores after the stage into b.After, their
-// residuals into p.residual and, at the end of a member, their votes.
+// finishSparse measures the final predictions of a batch of sparse rows. It writes their scores after the stage to
+// b.After, their residuals to p.residual and, at the end of a member, their votes.
 func (p *Processor) finishSparse(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
 	p.visit.fitted.ScoresSparse(b.After, b.Score, p.visit.Of.Features.ExpandSparse(b.Sparse))
 	if p.visit.counts != nil {

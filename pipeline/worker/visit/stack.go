@@ -9,9 +9,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// StackTerms makes of the sums of the increments that a partition has two tensors; of a full run, whose terms are in
-// records of their own, one. A visit whose terms do not stay has the sum of all terms, each times the weight of its
-// increment. The memory of the terms goes to crosses, which may be nil.
+// StackTerms stacks the sums of a partition's increments into two tensors; in a full run, whose terms are separate
+// records, into one. In a visit whose terms are not kept, they are summed, weighted by increment. The memory of the terms
+// is returned to crosses, which may be nil.
 func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.Sum, crosses *accumulate.CrossPool) {
 	if s.Link.Learnt {
 		return
@@ -59,7 +59,7 @@ func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.S
 	}
 }
 
-// visitedWeights returns the weight of each increment that a visit has, and whether the terms of each are sent apart.
+// visitedWeights returns the weight of each increment of a visit, and whether the terms of each are sent separately.
 func visitedWeights(plan *schemas.Plan, visit int) (weights []float64, apart bool) {
 	u := plan.Update()
 	if u == nil {
@@ -75,10 +75,10 @@ func visitedWeights(plan *schemas.Plan, visit int) (weights []float64, apart boo
 	return weights, schemas.KeepsTerms(visit, u.Passes)
 }
 
-// LeavingGram takes the Gram matrices of the rows that leave the window out of the sums of a partition, and returns
-// their sum, each times its weight, and the weight of the rows. Each is rounded as it was when the rows came, so that
-// what was added is what goes. Of an increment with forgotten rows all goes that was added, less what comes back: that
-// is rounded as if the forgotten rows had never come.
+// LeavingGram removes the Gram matrices of the rows that leave the window from the sums of a partition, and returns their
+// weighted sum, and the weight of the rows. Each is rounded as it was when the rows were added, so that exactly the added
+// values are subtracted. For an increment with forgotten rows, the whole increment is subtracted and the rest added again,
+// rounded as if the forgotten rows had never been added.
 func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64, weight float64) {
 	add := func(weight float64, gram, rowsOf string) (rows float64) {
 		if field, any := sum.Take(rowsOf); any {

@@ -11,16 +11,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// IncrementTerms sums the terms of a partition's increments, at the end of a stage of a full run of a chain. Those of
-// an increment, and of the ones that the run merges it with, leave memory with the last of the partition's segments
-// that has rows of them. As an increment is a range of offsets, or a few, there are seldom those of more than one.
+// IncrementTerms sums the terms of a partition's increments, at the end of a stage of a full run of a chain. The memory of
+// an increment's terms, and of those merged with it, is released after the last of the partition's segments with rows of
+// them. As an increment is one or a few ranges of offsets, memory seldom holds the terms of more than one.
 type IncrementTerms struct {
-	places []int // of each increment: see [schemas.Chain.TermsPlaces]
+	places []int // by increment: see [schemas.Chain.TermsPlaces]
 	left   map[int]int
 	sums   map[int]*accumulate.Sum
 }
 
-// NewIncrementTerms returns the terms of a partition, none of whose segments is there yet.
+// NewIncrementTerms returns the empty terms of a partition.
 func NewIncrementTerms(chain *schemas.Chain, p *partition.State) *IncrementTerms {
 	t := &IncrementTerms{places: chain.TermsPlaces(), left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
 	for _, segment := range p.Segments() {
@@ -29,7 +29,8 @@ func NewIncrementTerms(chain *schemas.Chain, p *partition.State) *IncrementTerms
 	return t
 }
 
-// Add adds the terms of the partition's next segment. It returns the sum of its increment once it is whole, with its place; otherwise nil.
+// Add adds the terms of the partition's next segment. It returns the sum of its increment once it is complete, with its
+// place; otherwise nil.
 func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, place int, err error) {
 	place = t.places[segment.Increment]
 	if t.sums[place] == nil {

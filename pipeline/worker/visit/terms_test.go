@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// However many increments a full run has, a worker holds the terms of one, or of those that are merged with it. What it
-// sends are their sums.
+// For any number of increments in a full run, a worker holds the terms of one, or of those merged with it. It sends their
+// sums.
 func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 	const increments, perIncrement, segment = 1000, 6, 2
 	chain := &schemas.Chain{Number: increments + 1}
@@ -20,7 +20,7 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 		span := coverage.Span{From: int64(i * perIncrement), To: int64((i + 1) * perIncrement)}
 		chain.Increments = append(chain.Increments, coverage.Increment{Number: i + 1, Weight: 1,
 			Covered: []coverage.Coverage{{Spans: coverage.Spans{span}}}})
-		if i%10 > 0 && i < 500 { // tens of the older half are merged
+		if i%10 > 0 && i < 500 { // groups of ten in the older half are merged
 			chain.Merge = append(chain.Merge, [2]int{i + 1 - i%10, i + 1})
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// ByLeaves reports whether the visit's sums are made of the leaves of rows: a row has one in each tree, so sums of them take a fraction
-// of those of a dense block. Sums of a chain are of a block, as its increments need terms, and so are those of Algorithm 2.
+// ByLeaves reports whether the visit's sums are computed from the leaves of rows: a row has one leaf in each tree, so such
+// sums take a fraction of the time of a dense block. Sums of a chain use a block, because its increments need terms, and
+// so do those of Algorithm 2.
 func (v *Visit) ByLeaves() bool {
 	return v.Of.Features.Leaves() > 0 && v.Plan.Chain == nil && !v.Of.Link.Learnt
 }
@@ -28,8 +29,9 @@ func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
 	return *leaves
 }
 
-// sumLeaves sums what a gradient needs, and in the first visit of a stage the Gram matrix: Σ h x xᵀ, where h is the mean curvature of the
-// loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and few passes find the minimum.
+// sumLeaves computes the sums of a gradient, and in the first visit to a stage the Gram matrix: Σ h x xᵀ, where h is the
+// mean curvature of the loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and
+// few passes find the minimum.
 func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
 	gram, rest := p.visit.Parts(l.Round)
 	sum := &accumulate.Sum{}
@@ -38,7 +40,7 @@ func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*part
 		if ctx.Err() != nil {
 			break // the visit is abandoned
 		}
-		sum.Count(b.Examples, b.Checksum) // also if it is not in the sample of the Gram matrix: all must be those of the survey
+		sum.Count(b.Examples, b.Checksum) // also outside the sample: all must match the survey
 		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
 		if !sampled && !rest {
 			continue
@@ -65,8 +67,8 @@ func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*part
 	return sum
 }
 
-// countsPairs reports whether a Gram matrix of batches, that of unweighted leaves, is counted by pairs of them: the rows' weights are 0 or
-// 1, so each number is that of a product of blocks, in float32, to the bit.
+// countsPairs reports whether the Gram matrix of batches, of unweighted leaves, can be counted by pairs of leaves: the
+// rows' weights are 0 or 1, so each number is identical to that of a product of blocks in float32.
 func (p *Processor) countsPairs(batches []*partition.Batch) bool {
 	if p.visit.Of.Features.Leaves() == 0 || p.visit.ByLeaves() {
 		return false
@@ -76,7 +78,8 @@ func (p *Processor) countsPairs(batches []*partition.Batch) bool {
 	})
 }
 
-// countPairs counts the pairs of leaves of a batch's rows into a packed Gram matrix, which it makes of the first rows that count.
+// countPairs counts the pairs of leaves of a batch's rows into a packed Gram matrix, which it allocates for the first rows
+// that count.
 func (p *Processor) countPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch) []float64 {
 	sum.Field(statistics.FieldGramRows, 1)
 	if n := p.visit.Of.Features.Size(); matrix == nil && slices.Contains(b.Fitted, 1) {
@@ -91,8 +94,8 @@ func (p *Processor) countPairs(sum *accumulate.Sum, matrix []float64, b *partiti
 	return matrix
 }
 
-// gradientOfLeaves sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace of that of all
-// rows. Then the batch's curvature is in p.curvature.
+// gradientOfLeaves sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace
+// of that of all rows. Afterwards p.curvature has the batch's curvature.
 func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, leaves tree.Leaves) {
 	p.countOverflowed(sum, b.Overflowed)
 	if p.visit.Sample != nil {
@@ -119,7 +122,7 @@ func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, le
 	}
 }
 
-// addPairs adds the products of a batch's rows, whose curvature is in p.curvature, to a packed Gram matrix.
+// addPairs adds the products of a batch's rows, with their curvature in p.curvature, to a packed Gram matrix.
 func (p *Processor) addPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch, leaves tree.Leaves) {
 	features := p.visit.Of.Features
 	n := leaves.Trees * features.Leaves()
@@ -137,7 +140,7 @@ func (p *Processor) addPairs(sum *accumulate.Sum, matrix []float64, b *partition
 	}
 }
 
-// curvatureBefore writes the curvature of each row of a batch at its score before the stage, times its weight, into p.curvature.
+// curvatureBefore writes the weighted curvature of each row of a batch at its score before the stage to p.curvature.
 func (p *Processor) curvatureBefore(b *partition.Batch) {
 	p.residual.Reshape(b.Len(), p.visit.Of.Classes)
 	copy(p.residual.Data, b.Score.Data)
@@ -145,7 +148,7 @@ func (p *Processor) curvatureBefore(b *partition.Batch) {
 	p.curvatureAt(b, p.residual)
 }
 
-// curvatureAt is curvatureBefore, given what the scores predict.
+// curvatureAt is curvatureBefore for given predictions of the scores.
 func (p *Processor) curvatureAt(b *partition.Batch, predictions kernel.Dense) {
 	p.curvature = p.visit.Of.Link.Curvature(p.curvature[:0], predictions)
 	for i, w := range b.Fitted {
@@ -157,7 +160,8 @@ func (p *Processor) curvatureAt(b *partition.Batch, predictions kernel.Dense) {
 	}
 }
 
-// weighted multiplies the residuals of rows by their weights. Those of rows with weight 0 may be anything before.
+// weighted multiplies the residuals of rows by their weights. The residuals of rows with weight 0 may have any value
+// before.
 func weighted(residuals kernel.Dense, weights []float32) {
 	for i, w := range weights {
 		switch row := residuals.Row(i); w {
@@ -172,7 +176,8 @@ func weighted(residuals kernel.Dense, weights []float32) {
 	}
 }
 
-// finishLeaves measures the final predictions of a batch, and writes b.After, p.residual and, at the end of a member, votes.
+// finishLeaves measures the final predictions of a batch, and fills b.After, p.residual and, at the end of a member,
+// votes.
 func (p *Processor) finishLeaves(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
 	p.visit.fitted.ScoresOfLeaves(b.After, b.Score, p.leavesOf(b), p.visit.Of.Features.Leaves())
 	p.score.Reshape(b.After.Rows, b.After.Cols)
@@ -183,8 +188,8 @@ func (p *Processor) finishLeaves(sum, average *accumulate.Sum, b *partition.Batc
 	}
 }
 
-// sumGrowth sums what trees are grown from: for each word of each column the residuals and the curvature of all training rows before the
-// stage, and a sample of these rows, drawn anew for the stage.
+// sumGrowth computes the sums for growing trees: for each word of each column the residuals and the curvature of all
+// training rows before the stage, and a sample of these rows, drawn again for the stage.
 func (p *Processor) sumGrowth(ctx context.Context, l *scan.Load, batches []*partition.Batch) (*accumulate.Sum, *accumulate.Sample) {
 	coder, k := p.Prepared.Coder, p.visit.Of.Classes
 	sum, sample := &accumulate.Sum{}, &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
@@ -220,7 +225,7 @@ func (p *Processor) sumGrowth(ctx context.Context, l *scan.Load, batches []*part
 	return sum, sample
 }
 
-// growthRow writes a row of a sample that trees are grown on: its codes, its residuals and its weight.
+// growthRow writes a row of a sample for growing trees: its codes, its residuals and its weight.
 func growthRow(row []float32, codes []uint8, residuals []float32, weight float32) {
 	for j, code := range codes {
 		row[j] = float32(code)

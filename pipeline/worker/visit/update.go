@@ -16,12 +16,13 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// An update publishes no residuals: its rows are few, and whoever visits them computes the scores before a stage from the accepted
-// weights of the stages before it. A full run does not: of 60,000 rows, 784 columns, 1,024 features and 10 classes, the scores after one
-// stage take 8.3 s to compute again (Go, one core) and 0.03 to 0.09 s to read and check, and each stage would compute those of all before
-// it. To seal a stage takes a round of all workers and the solver, though, which costs more than the features of a few hundred rows.
+// An update publishes no residuals: its rows are few, and each visit computes the scores before a stage from the accepted
+// weights of the earlier stages. A full run does publish them: for 60,000 rows, 784 columns, 1,024 features and 10
+// classes, the scores after one stage take 8.3 s to compute again (Go, one core) and 0.03 to 0.09 s to read and verify,
+// and each stage would compute those of all earlier ones. But sealing a stage takes a round trip between all workers and
+// the solver, which costs more than the features of a few hundred rows.
 
-// passed is a stage whose weights are final.
+// passed is a stage with final weights.
 type passed struct {
 	stage  *model.Stage
 	fitted *sink.Fitted
@@ -44,7 +45,7 @@ func passedStages(plan *schemas.Plan, chain *protocol.Chain, stage int) (list []
 	return list, nil
 }
 
-// advance makes the scores of a batch those before the stage of the visit.
+// advance computes the scores of a batch before the stage of the visit.
 func (p *Processor) advance(b *partition.Batch) {
 	for b.At < p.visit.Stage {
 		before := p.visit.passed[b.At]
@@ -63,8 +64,8 @@ func (p *Processor) advance(b *partition.Batch) {
 	}
 }
 
-// weightOf returns what the weights of a segment's rows are multiplied by: what decay has made of 1, in a full run of a chain. An update
-// multiplies sums.
+// weightOf returns the factor of the weights of a segment's rows: the decayed weight in a full run of a chain, otherwise
+// 1. An update multiplies sums instead.
 func (r *Run) weightOf(s *partition.Segment) float64 {
 	if r.Plan.Chain == nil || len(r.Plan.Chain.Increments) == 0 {
 		return 1
@@ -72,8 +73,8 @@ func (r *Run) weightOf(s *partition.Segment) float64 {
 	return r.Plan.Chain.Increments[s.Increment].Weight
 }
 
-// forgottenOf returns which rows of a segment have weight 0. Rows that leave have the weights that they had when they
-// came: those of the version before.
+// forgottenOf returns the rows of a segment with weight 0. Leaving rows have the weights with which they were added: those
+// of the previous version.
 func (r *Run) forgottenOf(s *partition.Segment) coverage.Forgotten {
 	if s.Leaves {
 		return r.Earlier.Manifest.Plan.Forgotten
@@ -81,7 +82,7 @@ func (r *Run) forgottenOf(s *partition.Segment) coverage.Forgotten {
 	return r.Plan.Forgotten
 }
 
-// Increment returns the increment of a segment of the past.
+// Increment returns the increment of a past segment.
 func (r *Run) Increment(s *partition.Segment) *coverage.Increment {
 	u := r.Plan.Update()
 	switch {
@@ -93,8 +94,8 @@ func (r *Run) Increment(s *partition.Segment) *coverage.Increment {
 	return &u.Refresh[s.Increment-1]
 }
 
-// partsOf reports what a round of an update sums of a segment: the Gram matrix of new rows, of those that leave, and of what is left of
-// increments with forgotten rows; the rest of new rows and of those that are visited again.
+// partsOf reports what a round of an update sums in a segment: the Gram matrix, for new rows, leaving rows, and the rest
+// of increments with forgotten rows; and the rest, for new and revisited rows.
 func (p *Processor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) {
 	switch {
 	case s.Leaves:
@@ -106,7 +107,7 @@ func (p *Processor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) 
 	return gram, rest
 }
 
-// beginTerms begins to sum the terms of a segment's increment.
+// beginTerms starts summing the terms of a segment's increment.
 func (p *Processor) beginTerms() {
 	columns, classes := p.visit.Of.Features.Size(), p.visit.Of.Classes
 	p.terms.Begin(columns, classes, false)
@@ -115,7 +116,7 @@ func (p *Processor) beginTerms() {
 	}
 }
 
-// addScores adds the products of rows with what the stage adds to their scores.
+// addScores adds the products of rows with the stage's contribution to their scores.
 func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float32) {
 	p.own.Reshape(after.Rows, after.Cols)
 	for i, v := range after.Data {
@@ -124,7 +125,7 @@ func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float3
 	p.terms.Add(tile, p.own, weights)
 }
 
-// nameSums gives what was summed of a segment the names of its increment.
+// nameSums renames the sums of a segment to the names of its increment.
 func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest bool) {
 	increment, gram, rows := statistics.Increment(s.Increment), "", ""
 	switch {
@@ -144,7 +145,7 @@ func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest boo
 	}
 }
 
-// countVisited notes the losses of a segment as those of its increment.
+// countVisited records the losses of a segment as those of its increment.
 func (p *Processor) countVisited(sum *accumulate.Sum, increment statistics.Increment) {
 	losses := statistics.LossesOf(sum.Tensors())
 	visited := sum.Field(increment.Visited(), 4)
@@ -154,7 +155,7 @@ func (p *Processor) countVisited(sum *accumulate.Sum, increment statistics.Incre
 	}
 }
 
-// countForgotten counts the forgotten rows of a segment of the past. Those of new rows the survey has counted.
+// countForgotten counts the forgotten rows of a past segment. Those of new rows are counted by the survey.
 func (p *Processor) countForgotten(sum *accumulate.Sum, l *scan.Load, batches []*partition.Batch) {
 	if !l.Segment().Past {
 		return

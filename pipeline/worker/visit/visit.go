@@ -18,46 +18,46 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Run is what the visits of a run share. Nothing of it changes once the survey's result is accepted.
+// Run is the shared state of a run's visits. It is immutable once the survey's result is accepted.
 type Run struct {
 	ID       string
 	Plan     *schemas.Plan
 	Prepared *prepare.Preparation
-	Columns  examples.Columns // of the features, with the offsets that the run has
+	Columns  examples.Columns // of the features, with the offsets of the run
 	Earlier  *model.Model     // the version that the run starts from; nil: none
 	Rows     *decode.Reader
 	Codec    codec.Codec
 	BLAS     *kernel.BLAS
-	Budget   *partition.Budget // of what stays in memory
+	Budget   *partition.Budget // for data kept in memory
 	Buffers  *accumulate.BufferPool
 	Crosses  *accumulate.CrossPool
 }
 
-// Visit is a visit to a stage: what its goroutines share. It does not change while they work.
+// Visit is a visit to a stage, shared by its goroutines. It is immutable while they run.
 type Visit struct {
 	*Run
 	protocol.Visit
 	Of     *model.Stage
 	fitted *sink.Fitted
-	passed []passed    // of an update: the stages before
-	Sample *gramSample // the messages that the Gram matrix is made of in visit 0; nil: all
-	rounds []parts     // what each round sums: one, or two
-	// ownBlocks says that the blocks of batches are of another stage, as this one is not yet due, so each processor makes
-	// the block of a batch in memory of its own.
+	passed []passed    // of an update: the earlier stages
+	Sample *gramSample // messages for the Gram matrix in visit 0; nil: all
+	rounds []parts     // parts of each round: one or two rounds
+	// ownBlocks means that the blocks of batches belong to another stage, because this one is not yet due, so each processor
+	// computes blocks in memory of its own.
 	ownBlocks bool
 	blocks    *blockVisit      // of a stage that is fitted in blocks
 	occurring *rowsums.Weights // of an update on sparse rows
-	sendsRows bool             // of such an update: the visit sends the rows in place of their sums
+	sendsRows bool             // in such an update: the visit sends rows rather than sums
 	own       []passed         // of an update on sparse rows: the stages before the last with their new weights
-	counts    []float32        // p × k, of a counted stage of a full run of a chain that has ended: what its weights are made of
+	counts    []float32        // p × k, of a counted stage of a full run of a chain that has ended: the counts of its weights
 	totals    []float64        // k: their sums over the inputs
-	Offered   *model.Model     // of an update: the version that subscribers have, if the visit judges increments that are visited again
+	Offered   *model.Model     // of an update: the version for subscribers, if the visit evaluates revisited increments
 }
 
-// parts says what is summed: the Gram matrix, the rest, or both.
+// parts are the sums of a round: the Gram matrix, the rest, or both.
 type parts struct{ gram, rest bool }
 
-// New returns a visit to a stage with the weights that it is made with. It has one round.
+// New returns a visit to a stage with its weights. It has one round.
 func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	stage, err := chain.Stage(v.Stage)
 	if err != nil {
@@ -65,7 +65,7 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	}
 	s := &Visit{Run: run, Visit: v, Of: stage}
 	sums, update, sparse := parts{rest: true}, run.Plan.Update() != nil, stage.Features.Sparse()
-	if !sparse && !update { // an update sums its Gram matrices in visits of their own
+	if !sparse && !update { // an update sums its Gram matrices in separate visits
 		sums.gram = v.Number == 0 || s.Calibrates()
 	}
 	s.rounds = []parts{sums}
@@ -85,7 +85,7 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 			return nil, err
 		}
 	}
-	if v.Number == 0 && run.Plan.Chain == nil && !sparse { // a chain adds to the Gram matrix, so it is that of all rows
+	if v.Number == 0 && run.Plan.Chain == nil && !sparse { // a chain adds to the Gram matrix, so it covers all rows
 		all := chain.Survey.Rows[examples.Train]
 		if n := solve.GramRows(run.Plan.Stages[v.Stage], stage.Features.Size(), s.ByLeaves(), all); n < all {
 			s.Sample = newGramSample(n, all)
@@ -98,7 +98,8 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	return s, err
 }
 
-// NewGram returns the visit that sums the Gram matrices of a stage of an update alone. ahead says that the stage is not yet due.
+// NewGram returns the visit that only sums the Gram matrices of an update's stage. ahead means that the stage is not yet
+// due.
 func NewGram(run *Run, chain *protocol.Chain, stage int, ahead bool) (*Visit, error) {
 	s, err := chain.Stage(stage)
 	if err != nil {
@@ -125,7 +126,7 @@ func (v *Visit) Twice() bool { return len(v.rounds) == 2 }
 // Calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.
 func (v *Visit) Calibrates() bool { return !v.Of.Link.HasGradient(v.Number) }
 
-// Kind returns the kind of the records that the visit sends beside Gram matrices and samples.
+// Kind returns the kind of the visit's records other than Gram matrices and samples.
 func (v *Visit) Kind() wire.Kind {
 	if v.sendsRows {
 		return statistics.KindRows
