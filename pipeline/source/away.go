@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	firstWait = time.Second      // before a schema registry that did not answer is asked again; each time after that waits twice as long
-	maxWait   = 30 * time.Second // but no longer than this
-	saidAfter = 20               // so many waits after an operator was told, it is told again
+	firstWait = time.Second      // first wait before a request to an unavailable schema registry is retried; doubled each time
+	maxWait   = 30 * time.Second // maximum wait
+	saidAfter = 20               // number of waits after which the operator is notified again
 )
 
-// whileAway calls read, again and again as long as a schema registry does not answer: no message is to blame for that. before is called
-// before the first wait.
+// whileAway calls read, and retries it while the schema registry is unavailable, since no message is at fault. before is
+// called before the first wait.
 func (f *Following) whileAway(ctx context.Context, before func() error, read func() error) error {
 	err := read()
 	if _, away := ingest.Unusable(err); err == nil || !away {
@@ -24,7 +24,7 @@ func (f *Following) whileAway(ctx context.Context, before func() error, read fun
 	if err := before(); err != nil {
 		return err
 	}
-	said := f.away.Add(1) == 1 // of all that wait, one says so
+	said := f.away.Add(1) == 1 // only the first of all waiting feeds reports it
 	defer f.away.Add(-1)
 	for pause, waits := firstWait, 0; ; pause, waits = min(2*pause, maxWait), waits+1 {
 		_, away := ingest.Unusable(err)
@@ -46,7 +46,7 @@ func (f *Following) whileAway(ctx context.Context, before func() error, read fun
 	}
 }
 
-// pause waits until a time has passed, or the context ends.
+// pause waits for a duration, or until the context ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

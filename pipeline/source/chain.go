@@ -14,8 +14,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// AfterChain returns the options of files whose rows a chain of versions learns after others: they are laid out like those. Without a
-// chain, or without files, it returns the options as they are. No row of a chain may be on the topic twice, as a chain learns all of it.
+// AfterChain returns the options for files whose rows extend a chain of versions: with the layout of the earlier rows.
+// Without a chain or without files, it returns the options unchanged. No row of a chain may be on the topic twice, because
+// a chain trains on all of it.
 func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
 	if len(o.Train)+len(o.Test) == 0 {
 		return o, nil
@@ -29,16 +30,16 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 	case m.Manifest.Plan.Chain == nil:
 		return o, nil
 	}
-	p.Remember(m) // the next run goes on from it, if it is the newest of the chain
+	p.Remember(m) // the next run continues from it, if it is the newest of the chain
 	o = o.CountingOnce()
 	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
 		First: m.Manifest.Plan.Input.FirstIndex})
 	return o, nil
 }
 
-// AfterIngested returns the options of files whose rows the first version of a chain learns beside those of sources that were ingested
-// before, as by `ingest`: they are laid out like those. With options of AfterChain that know what a version has learnt, and without such
-// sources, it returns the options as they are.
+// AfterIngested returns the options for files from which the first version of a chain is trained together with earlier
+// sources, such as those of `ingest`: with the layout of these. If the options already have the layout of a version, or
+// there are no such sources, it returns the options unchanged.
 func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
 	if len(o.Train)+len(o.Test) == 0 || o.Learnt() != nil {
 		return o, nil
@@ -49,7 +50,7 @@ func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (i
 	}
 	batch, err := examples.Decode(first.Value, memory.DefaultAllocator)
 	if err != nil {
-		return o, nil // the run says what is wrong with it, and where
+		return o, nil // the run reports the error, with its position
 	}
 	defer batch.Release()
 	columns, err := examples.ParseColumns(batch.Columns())
@@ -60,7 +61,7 @@ func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (i
 	return o, nil
 }
 
-// firstIngested returns the first message of one of the sources that were ingested from files; nil: there is none on the topic.
+// firstIngested returns the first message of a source ingested from files; nil: there is none on the topic.
 func firstIngested(ctx context.Context, p *topics.Pipeline) (first *protocol.Message, err error) {
 	l, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// ChangedTopicError means that a followed topic no longer has the message read last. It has lost messages, as after the
-// election of a leader that lacked them, or was recreated. Only the operator knows which.
+// ChangedTopicError means that a followed topic no longer has the last message that was read. It has lost messages, as in
+// an unclean leader election, or was recreated. Only the operator knows which.
 type ChangedTopicError struct {
 	Topic     string
 	Partition int
-	Last      int64  // the offset that was read last
-	Why       string // how the topic shows it
+	Last      int64  // last offset read
+	Why       string // evidence of the change
 }
 
-// Error names the choice.
+// Error includes the options of the operator.
 func (e *ChangedTopicError) Error() string {
 	return fmt.Sprintf("%s[%d] no longer has the message read last, at offset %d: %s. It has lost messages, or was recreated. "+
 		"Set examples.on_changed_topic to %s to continue after that offset, or to %s to read it from its beginning as another "+
@@ -30,13 +30,13 @@ func (e *ChangedTopicError) Error() string {
 		e.Topic, e.Partition, e.Last, e.Why, ingest.ChangedTopicBehind, ingest.ChangedTopicAnew)
 }
 
-// decided reports whether the operator has said what to do if the topic has changed.
+// decided reports whether the operator has configured what to do if the topic has changed.
 func (f *Following) decided() bool {
 	return f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind || f.Job.Examples.OnChangedTopic == ingest.ChangedTopicAnew
 }
 
-// checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the message that was read last. That retention has
-// deleted it is no change.
+// checkUnchanged returns a *ChangedTopicError if a partition of the topic does not have the last message that was read.
+// Its deletion by retention is no change.
 func (f *Following) checkUnchanged(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) error {
 	if read.Next == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (f *Following) checkUnchanged(ctx context.Context, topic string, bounds []c
 	}
 	if end := bounds[read.Partition].To; end < read.Next {
 		changed.Why = fmt.Sprintf("it ends at offset %d", end)
-		if f.decided() { // then it must be certain: a leader that was elected just now may not yet say all that it has, and a read waits for it
+		if f.decided() { // make certain: a leader that was just elected may report too low an end; a read waits for it
 			err := f.Between(ctx, topic, read.Partition, read.Next-1, read.Next, func(protocol.Message) error { return nil })
 			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
 				return err
@@ -62,7 +62,7 @@ func (f *Following) checkUnchanged(ctx context.Context, topic string, bounds []c
 	return f.checkLast(ctx, topic, read)
 }
 
-// checkLast is checkUnchanged for a partition that has more than what was read last, or has lost that by retention.
+// checkLast is checkUnchanged for a partition that has later messages, or has lost the last one to retention.
 func (f *Following) checkLast(ctx context.Context, topic string, read schemas.TopicPosition) error {
 	if read.Next == 0 || read.Last == "" {
 		return nil
@@ -74,7 +74,7 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 	return err
 }
 
-// digestAt returns a digest of the message of the topic at an offset, to recognise it by; "" if there is none: it has
+// digestAt returns a digest that identifies the message of the topic at an offset; "" if there is none, because it has
 // expired or was compacted.
 func (f *Following) digestAt(ctx context.Context, topic string, partition int, offset int64) (digest wire.Digest, err error) {
 	err = f.Between(ctx, topic, partition, offset, offset+1, func(m protocol.Message) error {
@@ -92,10 +92,10 @@ func DigestOf(m protocol.Message) wire.Digest {
 	return wire.Digest(wire.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
 }
 
-// behind returns from where a partition of the topic is read that has changed: no offset that was read is read again.
+// behind returns the position from which to read a changed partition of the topic, so that no offset is read twice.
 func (f *Following) behind(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) (_ schemas.TopicPosition,
 	err error) {
-	end := int64(0) // of a partition that is gone
+	end := int64(0) // the partition no longer exists
 	if read.Partition < len(bounds) {
 		end = bounds[read.Partition].To
 	}

@@ -18,37 +18,37 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Feed writes one partition of the examples. It knows of the topic what this partition says. Each message that it writes begins where the
-// last that counts ended. After each write it looks at what others have written before it: if that counts, its own does not, and it
-// goes on from there.
+// Feed writes one partition of the examples. Its state on the followed topic is stored in this partition. Each message
+// starts where the last valid one ended. After each write, the feed checks which messages other processes have written
+// before it: if one of these is valid, its own is not, and it continues from there.
 type Feed struct {
 	*Following
-	partition int            // of the examples
-	Seen      progress.State // what the partition says up to end
-	state     progress.State // what the next message begins with: what was seen, or an attempt that has written nothing here
-	end       int64          // of what was seen
+	partition int            // examples partition
+	Seen      progress.State // state of the partition up to end
+	state     progress.State // state before the next message: Seen, or that of an attempt that has not written to this partition
+	end       int64          // end offset of Seen
 	values    *ingest.Values
-	read      map[int]protocol.Message // by partition of the topic: the message that was read last since the state
+	read      map[int]protocol.Message // by partition of the topic: last message read since the state
 	bad       []schemas.Quarantined
-	since     time.Time // when the first message was read that is not written
-	joining   *joining  // nil: rows have their labels
+	since     time.Time // time of the first message read and not yet written
+	joining   *joining  // nil: the rows have labels
 }
 
 var (
-	// errOvertaken says that another process has read the same messages and written them first.
+	// errOvertaken means that another process has read the same messages and written them first.
 	errOvertaken = errors.New("another process was faster")
-	// errNoLongerFirst says that an attempt can't begin here: a process has gone on with the one before it.
+	// errNoLongerFirst means that an attempt can't start: a process has continued the previous one.
 	errNoLongerFirst = errors.New("another process also ingests the topic, and has not noticed yet that it changed: looking " +
 		"again how far it was read")
 )
 
-// waitForRows is how long an example waits for others, to be in a message with them.
+// waitForRows is the maximum time that an example waits to be batched with others.
 const waitForRows = time.Second
 
-// maxBad is how many messages wait to be put into quarantine together.
+// maxBad is the maximum number of messages that are quarantined in one batch.
 const maxBad = 100
 
-// Run feeds the examples until the context ends, or until the end of the topic if the feed has one.
+// Run feeds the examples until the context ends, or until the end of the topic if one is set.
 func (f *Feed) Run(ctx context.Context) error {
 	for {
 		err := f.feed(ctx)
@@ -64,13 +64,13 @@ func (f *Feed) Run(ctx context.Context) error {
 		case deleted.Topic != f.Topic:
 			bound := &f.joining.bounds[deleted.Partition]
 			bound.To = max(bound.To, deleted.End)
-		default: // before they were read: what there is now is read again
+		default: // deleted before they were read: continue with the remaining messages
 			f.Bounds[deleted.Partition].To = max(f.Bounds[deleted.Partition].To, deleted.End)
 		}
 	}
 }
 
-// feed reads from where the state says. It returns errOvertaken if that is not where it should read.
+// feed reads from the position in the state. It returns errOvertaken if that position is outdated.
 func (f *Feed) feed(ctx context.Context) error {
 	f.values.Take()
 	f.read, f.bad, f.since = map[int]protocol.Message{}, nil, time.Time{}
@@ -83,7 +83,7 @@ func (f *Feed) feed(ctx context.Context) error {
 		follow = f.followOutcomes()
 	}
 	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		f.next[q].Store(max(f.next[q].Load(), f.state.Position(q).Next)) // as others have written it
+		f.next[q].Store(max(f.next[q].Load(), f.state.Position(q).Next)) // written by another process
 		if f.joining == nil {
 			if err := f.catchUp(ctx, q); err != nil {
 				return err
@@ -95,7 +95,7 @@ func (f *Feed) feed(ctx context.Context) error {
 		return err
 	}
 	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		f.next[q].Store(max(f.next[q].Load(), f.Bounds[q].To)) // the last offsets may have no message
+		f.next[q].Store(max(f.next[q].Load(), f.Bounds[q].To)) // the last offsets may hold no message
 	}
 	select {
 	case f.caughtUp <- struct{}{}:
@@ -107,7 +107,7 @@ func (f *Feed) feed(ctx context.Context) error {
 		topic     string
 		partition int
 	}
-	heard := map[place]time.Time{} // when the last message came
+	heard := map[place]time.Time{} // time of the last message
 	for {
 		timeout := time.Hour
 		if !f.since.IsZero() {
@@ -119,19 +119,19 @@ func (f *Feed) feed(ctx context.Context) error {
 		d, late, err := subscription.Next(ctx, timeout)
 		switch {
 		case errors.As(err, new(*kafkalog.DeletedError)):
-			return errors.Join(f.flush(ctx), err) // what was read may be gone too
+			return errors.Join(f.flush(ctx), err) // the messages that were read may also be lost
 		case err != nil:
 			return err
 		case late && f.joining == nil:
 			err = f.flush(ctx)
 		case d != nil:
-			// A topic takes a while to be made anew, and its readers hear nothing meanwhile.
+			// Recreating a topic takes a while, in which its readers receive nothing.
 			at := place{d.Topic, d.Partition}
 			if f.Clock.Since(heard[at]) >= waitForRows {
 				err = f.checkLast(ctx, d.Topic, f.lastOf(d.Topic, d.Partition))
 			}
 			if err == nil {
-				err = f.take(ctx, d)
+				err = f.handle(ctx, d)
 			}
 			heard[at] = f.Clock.Now()
 		}
@@ -147,8 +147,8 @@ func (f *Feed) feed(ctx context.Context) error {
 	}
 }
 
-// take takes a message into account that was heard.
-func (f *Feed) take(ctx context.Context, d *protocol.Delivery) error {
+// handle processes a delivery of the subscription.
+func (f *Feed) handle(ctx context.Context, d *protocol.Delivery) error {
 	switch {
 	case f.joining == nil:
 		return f.add(ctx, d.Partition, d.Message)
@@ -158,7 +158,7 @@ func (f *Feed) take(ctx context.Context, d *protocol.Delivery) error {
 	return f.joinOutcome(ctx, d.Partition, d.Message)
 }
 
-// catchUp reads what a partition of the topic had when following began.
+// catchUp reads the messages that a partition of the topic had when following started.
 func (f *Feed) catchUp(ctx context.Context, partition int) error {
 	for next := f.state.Position(partition).Next; next < f.Bounds[partition].To; {
 		first, _, err := f.Log.Bounds(ctx, f.Topic, partition)
@@ -181,12 +181,12 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 	return nil
 }
 
-// messageOf returns a message of the topic as ingest has it.
+// messageOf converts a message of the topic for ingest.
 func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
 	return ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, SchemaID: m.Get(ingest.SchemaHeader), Value: m.Value}
 }
 
-// add takes a message of the topic into the batch.
+// add adds a message of the topic to the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
 	value := messageOf(partition, m)
 	if err := f.put(ctx, value, func() (bool, error) { return f.values.Add(ctx, value) }); err != nil {
@@ -199,8 +199,8 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 	return nil
 }
 
-// put takes the rows of a message into the batch, as add does that, or puts the message into quarantine. If the batch has no room for them,
-// as add reports, it is written first.
+// put adds the rows of a message to the batch with add, or quarantines the message. If the batch is full, as add reports,
+// it is written first.
 func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (full bool, err error)) error {
 	full, flush := false, func() error { return f.flush(ctx) }
 	again := func() (err error) {
@@ -228,10 +228,10 @@ func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (f
 	return nil
 }
 
-// full reports whether the batch is to be written.
+// full reports whether the batch must be written.
 func (f *Feed) full() bool { return f.values.Full() || len(f.bad) >= maxBad }
 
-// refuse puts a message into quarantine for a reason, or returns that if it ends ingest.
+// refuse quarantines a message with a reason, or returns the reason if it ends ingest.
 func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, reason error) error {
 	if unusable, _ := ingest.Unusable(reason); !unusable || f.Job.OnBadMessage == schemas.StopOnBadMessage {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", topic, m.Partition, m.Offset, reason))
@@ -243,7 +243,7 @@ func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, 
 	return nil
 }
 
-// flush writes the batch. Before, it puts into quarantine what can't be used: once the batch is written, that is not read again.
+// flush writes the batch. It quarantines unusable messages first: once the batch is written, they are not read again.
 func (f *Feed) flush(ctx context.Context) error {
 	if err := f.quarantine(ctx); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (f *Feed) flush(ctx context.Context) error {
 	rows := f.values.Take()
 	if rows == nil {
 		f.done()
-		return nil // what was read has no examples, and is read again if this process ends before there are some
+		return nil // the messages have no examples, and are read again if this process ends before the next ones
 	}
 	f.noticeColumns()
 	after := f.state
@@ -296,14 +296,14 @@ func (f *Feed) flush(ctx context.Context) error {
 	return nil
 }
 
-// done notes that nothing waits of what was read.
+// done records that all messages that were read are processed.
 func (f *Feed) done() {
 	for q, m := range f.read {
 		f.next[q].Store(max(f.next[q].Load(), m.Offset+1))
 	}
 }
 
-// see takes into account what the partition has up to our message at an offset.
+// see updates the state with the messages of the partition up to our message at an offset.
 func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 	switch {
 	case at < f.end:
@@ -326,7 +326,7 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 	return nil
 }
 
-// quarantine puts the messages of the topic that can't be used onto the quarantine topic.
+// quarantine writes the unusable messages of the topic to the quarantine topic.
 func (f *Feed) quarantine(ctx context.Context) error {
 	messages := make([]wire.Message, len(f.bad))
 	for i := range f.bad {
@@ -347,7 +347,7 @@ func (f *Feed) quarantine(ctx context.Context) error {
 	return nil
 }
 
-// noticeColumns names the columns that need an offset, and those that may be misspelt, each once.
+// noticeColumns reports columns that need an offset, and columns that may be misspelt, each once.
 func (f *Feed) noticeColumns() {
 	for _, name := range f.values.Absent() {
 		if _, said := f.absent.LoadOrStore(name, true); said {

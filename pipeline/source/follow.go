@@ -22,12 +22,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Follow writes the examples in the messages of the topic examples.from_topic to the examples topic of the job, and creates topics that
-// are missing. It goes on where the examples topic says that the topic was read last, until ctx ends; with untilEnd until the end that
-// the topic has now. If the topic no longer has what was read last, the job says what to do, and the error may be a *[ChangedTopicError].
+// Follow writes the examples from the topic examples.from_topic to the examples topic of the job, and creates missing
+// topics. It continues from the position stored on the examples topic, until ctx ends, or with untilEnd to the current end
+// of the topic. If the topic no longer has the last message that was read, the job configures what to do, and the error
+// may be a *[ChangedTopicError].
 //
-// Partition q of the topic goes to partition q mod P of the examples, of which there were P when the topic was followed first. Several
-// processes may follow a topic: what one has written the others don't count again.
+// Partition q of the topic is written to partition q mod P of the examples, where P is the number of partitions when the
+// topic was first followed. Several processes may follow a topic: messages written by several count once.
 func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd bool, rec event.Recorder) error {
 	p, rec := topics.Open(log, job.Name, nil), event.Serialised(rec)
 	if err := CheckSource(ctx, p, job); err != nil {
@@ -42,19 +43,19 @@ func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd boo
 	return FollowInTurn(ctx, p, job, rec)
 }
 
-// OwnTopicError says that a pipeline is to follow one of its own topics.
+// OwnTopicError means that a pipeline is configured to follow one of its own topics.
 type OwnTopicError struct {
 	Topic string
-	Key   string // of the configuration, under examples
+	Key   string // configuration key under examples
 }
 
-// Error returns what to do.
+// Error includes the remedy.
 func (e *OwnTopicError) Error() string {
 	return fmt.Sprintf("examples.%s: %s is a topic of this pipeline: expected one that others write. Examples in Arrow "+
 		"that are on the examples topic need no ingest", e.Key, e.Topic)
 }
 
-// CheckSource returns an error if the job's examples come from a topic that can't be followed.
+// CheckSource returns an error if the job's source topic can't be followed.
 func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 	if job.Examples.FromTopic == "" {
 		return nil
@@ -77,12 +78,12 @@ func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error 
 	return nil
 }
 
-// FollowTopic is [Follow] when the topics are there.
+// FollowTopic is [Follow] for existing topics.
 func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) error {
 	return NewFollow(p, job, untilEnd, rec).Run(ctx)
 }
 
-// NewFollow returns what follows the topic of a job.
+// NewFollow returns the follower of a job's topic.
 func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
 	topic := job.Examples.FromTopic
 	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: progress.NewWaiting(p.Log, topic),
@@ -91,7 +92,7 @@ func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Reco
 	return f
 }
 
-// inGoroutines runs feeds until all have ended, or one has an error.
+// inGoroutines runs feeds until all have ended, or one returns an error.
 func (f *Following) inGoroutines(ctx context.Context, feeds []*Feed) error {
 	group, running := errgroup.WithContext(ctx)
 	for _, feed := range feeds {
@@ -103,7 +104,7 @@ func (f *Following) inGoroutines(ctx context.Context, feeds []*Feed) error {
 	return group.Wait()
 }
 
-// Run follows the topic, and begins again where the operator has said what to do.
+// Run follows the topic, and restarts after a change if the operator has configured it.
 func (f *Following) Run(ctx context.Context) error {
 	for following := false; ; {
 		feeds, err := f.begin(ctx)
@@ -128,38 +129,38 @@ func (f *Following) Run(ctx context.Context) error {
 	}
 }
 
-// Following is a topic whose messages become examples.
+// Following is a followed topic.
 type Following struct {
 	*topics.Pipeline
 	Topic      string
-	Bounds     []coverage.Span // of the topic, when following began
+	Bounds     []coverage.Span // of the topic, when following started
 	Job        topics.Job
-	Partitions int // partition q of the topic goes to partition q mod partitions of the examples
+	Partitions int // partition q of the topic is written to partition q mod Partitions of the examples
 	untilEnd   bool
 	Recorder   event.Recorder
-	rows       atomic.Int64   // that were written
-	next       []atomic.Int64 // by partition of the topic: before which offset nothing waits
+	rows       atomic.Int64   // number of rows written
+	next       []atomic.Int64 // by partition of the topic: offset up to which all messages are processed
 	waiting    *progress.Waiting
-	caughtUp   chan struct{}                        // receives a value when a feed has read what the topic had when it began; has room for one
-	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one has an error
-	// Pause waits until a time has passed, or the context ends.
+	caughtUp   chan struct{}                        // signals that a feed has read the initial messages; has room for one value
+	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one returns an error
+	// Pause waits for a duration, or until the context ends.
 	Pause func(ctx context.Context, d time.Duration) error
-	away  atomic.Int32 // how many feeds wait for a schema registry
-	// earlier says that the examples have had rows of the topic before.
+	away  atomic.Int32 // number of feeds waiting for a schema registry
+	// earlier means that the examples already have rows of the topic.
 	earlier     bool
-	ofRows      usage    // of the messages of the topic
-	ofOutcomes  usage    // of those of the topic of the outcomes
-	needOffsets sync.Map // the columns that were said to need an offset
-	absent      sync.Map // the columns that were said to have no values
+	ofRows      usage    // of the topic's messages
+	ofOutcomes  usage    // of the messages of the outcomes topic
+	needOffsets sync.Map // columns reported as needing an offset
+	absent      sync.Map // columns reported as having no values
 
-	outcomes    []coverage.Span // of the topic of the outcomes, when following began; nil: the rows have their labels
+	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool            // rows have their outcomes in the same partition
-	silent      atomic.Bool     // it was said that the topic of the outcomes is silent
-	waits       []atomic.Int64  // by partition of the examples: rows that wait for their outcomes at the end
+	silent      atomic.Bool     // the silence of the outcomes topic was reported
+	waits       []atomic.Int64  // by examples partition: number of rows that still wait for their outcomes at the end
 }
 
-// checkUsable returns a *NothingUsableError if the topic, or that of the outcomes, has had messages, and neither now nor earlier one that
-// could be used.
+// checkUsable returns a *NothingUsableError if the topic, or that of the outcomes, has had messages, but never a usable
+// one.
 func (f *Following) checkUsable() error {
 	if f.rows.Load() > 0 || f.earlier {
 		return nil
@@ -174,7 +175,7 @@ func (f *Following) ingested(done bool) event.Ingested {
 	return event.Ingested{Files: []string{"topic " + f.Topic}, Split: examples.Train, Rows: f.rows.Load(), Done: done}
 }
 
-// begin returns a feed for each partition of the examples to which partitions of the topic go.
+// begin returns a feed for each examples partition to which partitions of the topic are assigned.
 func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	if f.Bounds, err = f.Log.Spans(ctx, f.Topic); err != nil {
 		return nil, fmt.Errorf("examples.from_topic: %w", err)
@@ -190,7 +191,7 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 		}
 		f.earlier = f.earlier || states[n].Attempt > 0
 	}
-	attempt := progress.Merge(states) // the last one, and how far it has read each partition of the topic, whichever of the examples has it
+	attempt := progress.Merge(states) // the last attempt, with its position in each partition of the topic, from all examples partitions
 	if err := f.raiseEarlier(ctx, &attempt, states); err != nil {
 		return nil, err
 	}
@@ -206,10 +207,10 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 		switch all, err := f.Log.Partitions(ctx, f.Topics.Examples); {
 		case err != nil:
 			return nil, err
-		case all > len(examples): // added since they were listed: another process has counted them
+		case all > len(examples): // added since they were listed, and counted by another process
 			return f.begin(ctx)
 		}
-		f.Partitions = len(examples) // they were made anew
+		f.Partitions = len(examples) // recreated
 	}
 	if f.Partitions < len(examples) {
 		event.Notice(f.Recorder, "%s is ingested into the first %d of %d partitions of %s, the number when it was first "+
@@ -235,7 +236,7 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 			}
 		}
 		for q := range f.Bounds {
-			// The first messages of a later attempt say where it begins everywhere: partitions that get no rows for a while have only that.
+			// The first messages of a later attempt record its start everywhere: partitions without rows for a while have only these.
 			if q%f.Partitions == n || attempt.Attempt > 1 {
 				from.Raise(attempt.Position(q))
 			}
@@ -253,9 +254,8 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	return feeds, nil
 }
 
-// decideDivision returns to how many partitions of the examples the topic goes in an attempt to read it that has no
-// rows yet: as the first process has said on the plans topic. If none has, this one says that it goes to all that there
-// are.
+// decideDivision returns the number of examples partitions that an attempt without rows writes to: the number that the
+// first process has recorded on the plans topic. If there is none, this process records the current number of partitions.
 func (f *Following) decideDivision(ctx context.Context, attempt, all int) (partitions int, err error) {
 	l, err := f.ReadLedger(ctx)
 	if err != nil {
@@ -274,8 +274,8 @@ func (f *Following) decideDivision(ctx context.Context, attempt, all int) (parti
 	return cmp.Or(l.Division(f.Topic, attempt), all), nil
 }
 
-// raiseEarlier takes over from states of earlier attempts what a process has read that did not know of the last one: it
-// counts, if that goes on behind what was read, and the topic still has it.
+// raiseEarlier adopts positions from states of earlier attempts, by processes that did not know of the last one: such a
+// position is valid if it continues from the last one, and the topic still has its message.
 func (f *Following) raiseEarlier(ctx context.Context, last *progress.State, states []progress.State) error {
 	for _, earlier := range states {
 		if earlier.Attempt == last.Attempt {
@@ -298,10 +298,11 @@ func (f *Following) raiseEarlier(ctx context.Context, last *progress.State, stat
 	return nil
 }
 
-// unlessChanged returns what reading goes on from: what was read last, if the topic still has it, or what the job says.
+// unlessChanged returns the position from which to read: the last one if the topic still has its message, otherwise as the
+// job configures.
 func (f *Following) unlessChanged(ctx context.Context, last progress.State) (progress.State, error) {
-	from := progress.State{Attempt: last.Attempt + 1, Partitions: last.Partitions} // behind what has changed
-	var changed *ChangedTopicError                                                 // the first
+	from := progress.State{Attempt: last.Attempt + 1, Partitions: last.Partitions} // after the change
+	var changed *ChangedTopicError                                                 // the first one
 	for _, read := range last.Positions {
 		err := f.checkUnchanged(ctx, f.Topic, f.Bounds, read)
 		different, ok := errors.AsType[*ChangedTopicError](err)
@@ -334,6 +335,6 @@ func (f *Following) unlessChanged(ctx context.Context, last progress.State) (pro
 	return from, changed
 }
 
-// lookBack is how many messages of a source in a partition of the examples are read to find the last that counts. Behind it are at most the
-// repetitions of some writes, and those of processes that have not seen it yet.
+// lookBack is the number of messages of a source in an examples partition that are searched for the last valid one. After
+// it there are at most the duplicates of some writes, and messages by processes that have not seen it yet.
 const lookBack = 16

@@ -10,13 +10,13 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
-// errGrown says that the topic has more partitions than when following began.
+// errGrown means that partitions were added to the topic.
 var errGrown = errors.New("partitions were added to the followed topic: reading them too")
 
-// watchEvery is how often it is counted what waits on the topic.
+// watchEvery is the interval at which the lag of the topic is measured.
 const watchEvery = 5 * time.Second
 
-// watch says how many messages wait on the topic, until ctx ends or the topic has more partitions.
+// watch reports the lag of the topic, until ctx ends or partitions are added to the topic.
 func (f *Following) watch(ctx context.Context) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -51,11 +51,11 @@ func (f *Following) watch(ctx context.Context) error {
 	}
 }
 
-// errOtherIngests says that another process ingests the topic.
+// errOtherIngests means that another process ingests the topic.
 var errOtherIngests = errors.New("another process ingests the topic")
 
-// FollowInTurn follows the job's topic while this process is the active one of those that do. If brokers do not let it be a member of their
-// group, it follows beside the others: what two have written counts once.
+// FollowInTurn follows the job's topic while this process is the active member of the consumer group. If the brokers deny
+// access to the group, it follows concurrently with others: messages written by several processes count once.
 func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) error {
 	if p.Admin.Embedded() {
 		return FollowTopic(ctx, p, job, false, rec)
@@ -102,7 +102,7 @@ func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owne
 		}
 		stop(err)
 		<-ended
-		rec.Record(event.SourceLag{Topic: job.Examples.FromTopic}) // what waits is for the other process to say
+		rec.Record(event.SourceLag{Topic: job.Examples.FromTopic}) // the other process reports the lag
 		return err
 	}
 }

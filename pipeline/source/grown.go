@@ -13,25 +13,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// TwiceError says that the examples topic has rows of files, or their first ones, as another source too, which was read in another way: a
-// chain learns all of the topic, and would learn them twice.
+// TwiceError means that the examples topic has rows of files, or their first rows, also as part of another source, which
+// was read differently: a chain trains on the whole topic, and so twice on these rows.
 type TwiceError struct {
-	Files      []string // that were to be ingested
-	Topic      string   // the examples topic
-	Source     string   // the id of the other source
-	KnownFiles []string // what it was called
+	Files      []string // files to ingest
+	Topic      string   // examples topic
+	Source     string   // id of the other source
+	KnownFiles []string // its file names
 }
 
-// Error names both, and what to do.
+// Error includes both sources and the remedy.
 func (e *TwiceError) Error() string {
 	return fmt.Sprintf("%s: its rows, or the first of them, are already on %s as source %s (%s), ingested with other keys, and a "+
 		"chain would learn them twice: restore the keys under examples, or exclude one of the sources with `stagewise sources remove`",
 		strings.Join(e.Files, ", "), e.Topic, wire.Digest(e.Source).Short(), strings.Join(e.KnownFiles, ", "))
 }
 
-// grown returns the seals of the sources that a source consists of, of which its own may be one: of a log file that has grown, those that
-// its first rows have, as it was when they were ingested: its parts. If something was added since, it ingests that. It returns no seals,
-// and ingests nothing, if there are no parts.
+// grown returns the seals of the sources that make up a source, possibly including its own: for a log file that has grown,
+// the seals of its parts, the file at earlier times. It ingests rows that were added since. Without parts, it returns no
+// seals and ingests nothing.
 func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.SourceSeal) (seals []*schemas.SourceSeal, err error) {
 	if parts == nil {
 		return nil, nil
@@ -39,7 +39,7 @@ func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.S
 	for _, part := range parts {
 		seal, err := f.present(ctx, ingest.Source{ID: part.ID, Split: s.Split, Files: part.Files})
 		if err != nil || seal == nil {
-			return nil, err // without it the file is ingested again, as one that has not grown
+			return nil, err // without it, the file is ingested as one that has not grown
 		}
 		seals = append(seals, seal)
 	}
@@ -56,8 +56,8 @@ func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.S
 	return append(seals, seal), nil
 }
 
-// begun returns the seals, on the topic or removed, whose rows a source's file begins with. The error is a *[heed.ForgottenError] if one of
-// them is forgotten.
+// begun returns the seals, current or removed, of sources whose rows are the first rows of a source's file. The error is a
+// *[heed.ForgottenError] if one of them is forgotten.
 func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.SourceSeal, error) {
 	begun, err := s.Begun(ctx, f.sealed())
 	for _, seal := range begun {
@@ -68,8 +68,8 @@ func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.Source
 	return begun, err
 }
 
-// checkOnce returns a *[TwiceError] if the topic has rows of a source in another one too. begun are those that its file begins with, and
-// parts those that it consists of.
+// checkOnce returns a *[TwiceError] if the topic has rows of a source in another one too. begun are the sources whose rows
+// its file starts with, and parts those that it consists of.
 func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts []*schemas.SourceSeal) error {
 	for _, other := range begun {
 		if other.ID == s.ID || slices.ContainsFunc(parts, func(part *schemas.SourceSeal) bool { return part.ID == other.ID }) {
@@ -92,7 +92,7 @@ func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts [
 	return nil
 }
 
-// sealed returns the seals of all sources, removed ones too.
+// sealed returns the seals of all sources, including removed ones.
 func (f *filesOf) sealed() (seals []*schemas.SourceSeal) {
 	for id := range f.last.ledger.Sources() {
 		seals = append(seals, f.last.ledger.Seals(id)...)

@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Ingest writes the job's files to the examples topic, and creates topics that are missing. It skips a source that is on the topic
+// Ingest writes the job's files to the examples topic, and creates missing topics. It skips a source that is on the topic
 // and sealed. It completes a source that an earlier attempt left unsealed, or writes it again: no run trains on examples
 // without a seal.
 func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder) error {
@@ -34,7 +34,7 @@ func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Re
 	return err
 }
 
-// Files ingests the job's files. A source that retention may delete before a run has ended is ingested again.
+// Files ingests the job's files. A source that retention may delete before the end of a run is ingested again.
 func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.ExamplesRetention, rec event.Recorder) (*Ingested, error) {
 	sources, err := ingest.Sources(ctx, job.Examples)
 	if err != nil {
@@ -44,7 +44,7 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	if len(sources) == 0 {
 		return files, nil
 	}
-	files.Vocabulary, files.Extent = sources[0].Vocabulary, sources[0].Extent // of all
+	files.Vocabulary, files.Extent = sources[0].Vocabulary, sources[0].Extent // shared by all
 	files.Sparse = sources[0].Width == 0
 	for _, c := range sources[0].Columns {
 		if c.Offset != 0 && c.Time == "" {
@@ -87,7 +87,8 @@ type filesOf struct {
 	last      *lastMessages
 }
 
-// ingest returns the seals of a source: one, or of a file that has grown several. known says that all its rows are on the topic already.
+// ingest returns the seals of a source: one, or several for a file that has grown. known means that all its rows are
+// already on the topic.
 func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas.SourceSeal, known bool, err error) {
 	if f.forgotten.Sources[s.ID] {
 		return nil, false, &heed.ForgottenError{Files: s.Files, Source: s.ID, Topic: f.Topics.Forget}
@@ -122,7 +123,8 @@ func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas
 	return []*schemas.SourceSeal{seal}, false, nil
 }
 
-// present returns the seal of a source whose messages are on the topic, and brings back one that was removed; nil: it is neither.
+// present returns the seal of a source whose messages are on the topic, and restores it if it was removed; nil if there is
+// neither.
 func (f *filesOf) present(ctx context.Context, s ingest.Source) (*schemas.SourceSeal, error) {
 	seal, err := SealOf(ctx, f.Pipeline, f.last.ledger, f.staying, s.ID)
 	switch {
@@ -147,16 +149,16 @@ func (f *filesOf) publish(ctx context.Context, s ingest.Source) (*schemas.Source
 	return seal, err
 }
 
-// SplitError says that files are on the topic already, but for another split. An example is in one split only.
+// SplitError means that files are already on the topic with another split. An example belongs to one split only.
 type SplitError struct {
-	Topic      string   // the examples topic
-	Files      []string // that were to be ingested
-	Split      string   // as which they were to be ingested
-	KnownFiles []string // what they were called when they were ingested
-	KnownSplit string   // as which they were
+	Topic      string   // examples topic
+	Files      []string // files to ingest
+	Split      string   // split to ingest them for
+	KnownFiles []string // names of the ingested files
+	KnownSplit string   // split of the ingested files
 }
 
-// Error returns both splits, and both names.
+// Error includes both splits and both names.
 func (e *SplitError) Error() string {
 	return fmt.Sprintf("%s is in examples.%s, but the same bytes are already on %s as %s in examples.%s: an example can't be in "+
 		"both; move it to examples.%[5]s",
@@ -185,21 +187,21 @@ func publishSource(ctx context.Context, p *topics.Pipeline, s ingest.Source, o i
 	return seal, nil
 }
 
-// lastMessages are the origins of the last messages of all partitions, as an interrupted ingest left them. They are read once, when the
-// first source is published: what comes after them is our own.
+// lastMessages are the origins of the last messages of all partitions, as left by an interrupted ingest. They are read
+// once, before the first source is published: later messages are our own.
 type lastMessages struct {
 	*topics.Pipeline
 	ledger  *protocol.Ledger
 	bounds  []coverage.Span
-	origins []schemas.Origin // of the partitions that were read; the zero origin: another producer wrote the last message, or there is none
+	origins []schemas.Origin // by partition read so far; zero: no last message, or one of another producer
 }
 
-// attempt returns the attempt to write a source in messages of that many rows. If the partitions end with messages of an
-// interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have had without the
-// interruption. If other messages follow, a message is missing, a write was repeated, the messages had another number of rows, or the
-// attempt was sealed, a new attempt begins, and the earlier messages never count.
+// attempt returns the attempt at writing a source with the given number of rows per message. If the partitions end with
+// messages of an interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have
+// had without the interruption. If other messages follow, a message is missing, a write was duplicated, the messages had
+// another number of rows, or the attempt was sealed, a new attempt starts, and the earlier messages never count.
 func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
-	for n := len(t.origins); n < len(t.bounds); n++ { // all, or those that were added since the source before
+	for n := len(t.origins); n < len(t.bounds); n++ { // all, or those added since the previous source
 		last, _, err := origin(ctx, t.Pipeline, n, t.bounds[n].To-1, t.bounds[n].From)
 		if err != nil {
 			return ingest.Attempt{}, err
@@ -224,7 +226,7 @@ func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (i
 		}
 		whole = whole && head == schemas.Origin{Source: id, Attempt: last.Attempt, Sequence: int64(n)}
 	}
-	clear(t.origins) // of the next source, nothing is at the ends any more
+	clear(t.origins) // the next source has nothing at the ends
 	name := schemas.SourceName(id, begun.ID)
 	whole = whole && !t.ledger.Incomplete(name) && !t.ledger.Sealed(name)
 	if whole && begun.ID != "" && begun.ID == attemptID(begun.Spans, batchRows) {
@@ -234,8 +236,8 @@ func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (i
 	return fresh, nil
 }
 
-// attemptID returns the id of an attempt that begins where the spans begin. Every earlier attempt that has written a message began
-// at other offsets. Attempts that cut a source into other messages have another id too.
+// attemptID returns the id of an attempt that starts at the spans. Every earlier attempt with messages started at other
+// offsets. Attempts with other message sizes also have other ids.
 func attemptID(spans []coverage.Span, batchRows int) string {
 	begins := []string{strconv.Itoa(batchRows)}
 	for _, s := range spans {
@@ -244,8 +246,8 @@ func attemptID(spans []coverage.Span, batchRows int) string {
 	return wire.DigestJSON(begins).Short()
 }
 
-// origin returns the origin of the message at an offset. ok is false if the message was not ingested, or if the offset is before
-// the partition's first.
+// origin returns the origin of the message at an offset. ok is false if the message was not ingested, or if the offset is
+// before the partition's first.
 func origin(ctx context.Context, p *topics.Pipeline, partition int, at, first int64) (found schemas.Origin, ok bool, err error) {
 	if at < first {
 		return found, false, nil
@@ -257,8 +259,8 @@ func origin(ctx context.Context, p *topics.Pipeline, partition int, at, first in
 	return found, ok, err
 }
 
-// SealOf returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same seal, even
-// if two have ingested the source at the same time. bounds are those of the examples topic.
+// SealOf returns the first seal of a source whose messages are still on the topic, or nil. All processes find the same
+// seal, even if two have ingested the source concurrently. bounds are those of the examples topic.
 func SealOf(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span, id string) (*schemas.SourceSeal, error) {
 	for _, seal := range l.Seals(id) {
 		present, err := present(ctx, p, seal, bounds)
@@ -272,8 +274,8 @@ func SealOf(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds 
 	return nil, nil
 }
 
-// bringBack brings back a source that was removed, if its messages are still on the topic and have the split that it is ingested for: it
-// writes the seal again, and returns it. It returns nil if there is no such source. bounds are those of the examples topic.
+// bringBack restores a removed source if its messages are still on the topic with the requested split: it writes the seal
+// again, and returns it. It returns nil if there is no such source. bounds are those of the examples topic.
 func bringBack(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span, s ingest.Source,
 	rec event.Recorder) (*schemas.SourceSeal, error) {
 	for _, seal := range l.Removed() {
@@ -296,9 +298,9 @@ func bringBack(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, boun
 	return nil, nil
 }
 
-// present reports whether the messages of a sealed source are still on the topic. They are if the topic has their offsets, and the
-// source's last message is where its seal says: it is of another source if the topic was made anew. The survey finds out if a
-// message between is missing.
+// present reports whether the messages of a sealed source are still on the topic: whether the topic has their offsets, and
+// the source's last message is at the offset in its seal. If the topic was recreated, that message belongs to another
+// source. The survey detects missing messages in between.
 func present(ctx context.Context, p *topics.Pipeline, seal *schemas.SourceSeal, bounds []coverage.Span) (bool, error) {
 	if seal.Held(bounds) != schemas.HeldWhole {
 		return false, nil

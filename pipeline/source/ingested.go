@@ -12,26 +12,25 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Ingested is what a job's files are on the examples topic.
+// Ingested is the job's files on the examples topic.
 type Ingested struct {
 	Seals      []schemas.SourceSeal
-	Vocabulary []string                 // of their texts, if it is counted
-	Sparse     bool                     // their rows are sparse
-	Extent     layout.Extent            // of their sparse rows, if they were made dense
+	Vocabulary []string                 // of text columns, if words are counted
+	Sparse     bool                     // the rows are sparse
+	Extent     layout.Extent            // of sparse rows that were converted to dense ones
 	Retention  topics.ExamplesRetention // of the examples topic
 	Took       time.Duration
 }
 
-// Reading returns the options with what the files say of how they were read.
+// Reading returns the options with the properties detected in the files.
 func (i *Ingested) Reading(o ingest.Options) ingest.Options {
 	o.Words = o.Words.Counting(i.Vocabulary)
 	o.Options = o.WithExtent(i.Extent)
 	return o
 }
 
-// IngestExamples ingests the job's files, or what the topic has now that its examples come from. If the topic no longer
-// has what was read last, the operator is told the choice, and nothing more is ingested: a run learns what was read
-// before.
+// IngestExamples ingests the job's files, or the current messages of its source topic. If the topic no longer has the last
+// message that was read, it notifies the operator and ingests nothing more: a run trains on the rows read before.
 func IngestExamples(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) (*Ingested, error) {
 	began := time.Now()
 	files, err := IngestFiles(ctx, p, job, rec)

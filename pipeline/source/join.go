@@ -20,35 +20,35 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// joining is what a feed has of rows that wait for their outcomes: see package outcome. What waits is a function of the state of the feed,
-// and is made of both topics when it begins.
+// joining is a feed's state of rows that wait for their outcomes: see package outcome. It is a function of the feed's
+// state, and is rebuilt from both topics at the start.
 type joining struct {
 	keys     *ingest.RowKeys
 	outcomes *ingest.Outcomes
 	bounds   []coverage.Span          // of the outcomes: what is read before the feed waits for more
-	from     *examples.Joined         // of the state; where reading begins if that has none
+	from     *examples.Joined         // of the state; without inputs, the start offsets
 	joins    []*outcome.Join          // one for each partition of the rows, or one for all
 	pairs    []int                    // the partitions, or -1
-	came     map[int]protocol.Message // by partition of the outcomes: the message that was read last
-	readTo   map[int]int64            // by partition of the outcomes: the offset before which all is read
-	absent   string                   // what is said of rows without an outcome
-	skips    bool                     // they are no examples
-	full     bool                     // the batch is to be written before the next row
-	passed   time.Time                // when silent partitions were looked at
+	came     map[int]protocol.Message // by outcomes partition: last message read
+	readTo   map[int]int64            // by outcomes partition: offset up to which everything is read
+	absent   string                   // label of rows without an outcome
+	skips    bool                     // rows without an outcome are skipped
+	full     bool                     // the batch must be written before the next row
+	passed   time.Time                // last check for silent partitions
 	rows     map[int]*outcome.Join    // by partition
-	of       map[int]*outcome.Join    // by partition of the outcomes
+	of       map[int]*outcome.Join    // by outcomes partition
 }
 
-// RuleChangedError says that rows wait by another rule than that of the configuration.
+// RuleChangedError means that rows wait under another rule than the configured one.
 type RuleChangedError struct{ Topic string }
 
-// Error returns what to do.
+// Error includes the remedy.
 func (e *RuleChangedError) Error() string {
 	return fmt.Sprintf("examples.outcome: rows of %s were joined with other keys, times or partitions, which determine the waiting "+
 		"rows: restore examples.key, examples.outcome and the numbers of partitions, or give the pipeline another name", e.Topic)
 }
 
-// beginJoins finds what the topic of the outcomes has.
+// beginJoins reads the offset ranges of the outcomes topic.
 func (f *Following) beginJoins(ctx context.Context) (err error) {
 	topic := f.Job.Examples.Outcome.Topic
 	if topic == "" {
@@ -62,8 +62,8 @@ func (f *Following) beginJoins(ctx context.Context) (err error) {
 	return nil
 }
 
-// beginJoining makes the state of a feed one of rows that wait. last is the state of the messages that it goes on behind, which may be of
-// an earlier attempt to read the topic.
+// beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
+// earlier attempt to read the topic.
 func (f *Feed) beginJoining(ctx context.Context, last progress.State) (err error) {
 	if f.outcomes == nil {
 		return nil
@@ -88,7 +88,7 @@ func (f *Feed) beginJoining(ctx context.Context, last progress.State) (err error
 	joined.Rows = append([]examples.JoinInput(nil), joined.Rows...)
 	joined.Outcomes = append([]examples.JoinInput(nil), joined.Outcomes...)
 	anew := f.state.Attempt > last.Attempt
-	for i := range joined.Rows { // of a topic that has changed nothing waits
+	for i := range joined.Rows { // no row of a changed topic waits
 		in := &joined.Rows[i]
 		if now, was := f.state.Position(in.Partition), last.Position(in.Partition); now != was {
 			anew = anew && now.Next == 0
@@ -97,7 +97,7 @@ func (f *Feed) beginJoining(ctx context.Context, last progress.State) (err error
 			anew = false
 		}
 	}
-	if anew { // it is read from its beginning
+	if anew { // read from the start
 		f.state.Joined = nil
 		return nil
 	}
@@ -125,7 +125,7 @@ func (f *Feed) reads(topic string) bool {
 	return topic == f.Topic || f.joining != nil && topic == f.Job.Examples.Outcome.Topic
 }
 
-// start makes joins in which nothing waits, where the state begins to read.
+// start creates empty joins at the start offsets of the state.
 func (f *Feed) start() {
 	j := f.joining
 	j.from = f.state.Joined
@@ -174,7 +174,7 @@ func (f *Feed) start() {
 	add(-1, f.partition, rows, outcomes)
 }
 
-// inputOf returns where a partition is read; its beginning if that is not among the inputs.
+// inputOf returns the position in a partition; its start if it is not among the inputs.
 func inputOf(inputs []examples.JoinInput, partition int) examples.JoinInput {
 	for _, in := range inputs {
 		if in.Partition == partition {
@@ -191,15 +191,15 @@ func inputsOf(inputs []examples.JoinInput, partitions []int) (of []examples.Join
 	return of
 }
 
-// close removes what waits.
+// close deletes the waiting rows.
 func (j *joining) close() {
 	for _, join := range j.joins {
-		_ = join.Close() // what stays is removed when the next one begins
+		_ = join.Close() // leftover files are deleted at the next start
 	}
 	j.joins = nil
 }
 
-// catchUpJoined makes what waits from the topics, and reads what they had when following began, in the order of the times.
+// catchUpJoined rebuilds the waiting rows, and reads the initial messages of both topics, in timestamp order.
 func (f *Feed) catchUpJoined(ctx context.Context) error {
 	j := f.joining
 	f.start()
@@ -243,7 +243,7 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		return err
 	}
 	for o := range j.of {
-		j.readTo[o] = max(j.readTo[o], j.bounds[o].To) // the last offsets may have no message
+		j.readTo[o] = max(j.readTo[o], j.bounds[o].To) // the last offsets may hold no message
 	}
 	if err := f.pass(ctx); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 	return nil
 }
 
-// followOutcomes returns where the feed follows the outcomes.
+// followOutcomes returns the positions from which the feed follows the outcomes.
 func (f *Feed) followOutcomes() (follow []protocol.Position) {
 	for o := range f.joining.bounds {
 		if f.joining.of[o] != nil {
@@ -268,10 +268,10 @@ func (f *Feed) followOutcomes() (follow []protocol.Position) {
 	return follow
 }
 
-// maxTime is a time that no message has: a clock that counts in other units is to blame.
+// maxTime is a timestamp beyond all valid ones: larger values are due to a clock in other units.
 const maxTime = 32503680000000 // the year 3000
 
-// timeOf returns the time of a message in milliseconds since 1970; outcome.Never if it has none.
+// timeOf returns the timestamp of a message in milliseconds since 1970; outcome.Never if it has none.
 func timeOf(m protocol.Message) int64 {
 	if t := m.Time.UnixMilli(); t > 0 && t < maxTime {
 		return t
@@ -279,11 +279,11 @@ func timeOf(m protocol.Message) int64 {
 	return outcome.Never
 }
 
-// errNoTime is the reason of a message without a time at the beginning of its partition.
+// errNoTime is the reason for a message without a timestamp at the start of its partition.
 var errNoTime = errors.New("neither the message nor an earlier one in its partition has a timestamp, which examples.outcome.within " +
 	"needs: configure the producer to write timestamps")
 
-// waitAgain adds a row that was read before: it waits if it was not decided.
+// waitAgain adds a row that was read before, unless it was decided.
 func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message) error {
 	join, value := f.joining.rows[partition], messageOf(partition, m)
 	join.See(partition, m.Offset, timeOf(m))
@@ -294,7 +294,7 @@ func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message)
 	return join.AddRow(outcome.Message{Partition: partition, Offset: m.Offset, Time: timeOf(m), Key: key, Value: pack(value)})
 }
 
-// usable reports whether the error of reading a message is nil. It returns one that is not of the message.
+// usable reports whether the error of reading a message is nil. It returns errors that are not due to the message.
 func (f *Feed) usable(ctx context.Context, err error) (bool, error) {
 	if err == nil {
 		return true, nil
@@ -314,7 +314,7 @@ func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string
 	return key, ok, err
 }
 
-// labelsOf returns what an outcome says. reason is why it can't be used.
+// labelsOf returns the labels of an outcome. reason is why it is unusable.
 func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
 	err = f.whileAway(ctx, func() error { return f.flush(ctx) }, func() (err error) {
 		labels, err = f.joining.outcomes.Read(ctx, messageOf(partition, m))
@@ -329,7 +329,7 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 	return nil, err, nil
 }
 
-// joinRow reads a row.
+// joinRow processes a row.
 func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) error {
 	join, value := f.joining.rows[partition], messageOf(partition, m)
 	key, ok, err := f.keyOf(ctx, value)
@@ -355,7 +355,7 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	return f.afterEvent(ctx)
 }
 
-// joinOutcome reads an outcome.
+// joinOutcome processes an outcome.
 func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Message) error {
 	labels, reason, err := f.labelsOf(ctx, partition, m)
 	if err != nil {
@@ -377,7 +377,7 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 	return f.afterEvent(ctx)
 }
 
-// answersFor reports whether the feed puts outcomes of a partition into quarantine: one of those that read them does.
+// answersFor reports whether the feed quarantines outcomes of a partition: exactly one of the feeds that read them does.
 func (f *Feed) answersFor(partition int) bool {
 	return f.byPartition || partition%min(f.Partitions, len(f.Bounds)) == f.partition
 }
@@ -401,8 +401,8 @@ func (f *Feed) flushJoined(ctx context.Context) error {
 	return f.flush(ctx)
 }
 
-// decide returns what takes rows that no longer wait into the batch. It is called before the join takes them for decided, so it may write
-// what was decided before.
+// decide returns a function that adds decided rows to the batch. The join calls it before it marks the rows as decided, so
+// it may write rows decided earlier.
 func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 	return func(d outcome.Decided) error {
 		said := d.Label
@@ -426,7 +426,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 	}
 }
 
-// pack returns what waits of a message.
+// pack encodes a waiting message.
 func pack(m ingest.TopicMessage) []byte {
 	packed := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Value)+2*binary.MaxVarintLen32)
 	for _, text := range []string{m.Key, m.SchemaID} {
@@ -435,7 +435,7 @@ func pack(m ingest.TopicMessage) []byte {
 	return append(packed, m.Value...)
 }
 
-// unpack returns the message that was packed.
+// unpack decodes a packed message.
 func unpack(d outcome.Decided) ingest.TopicMessage {
 	m, rest := ingest.TopicMessage{Partition: d.Partition, Offset: d.Offset}, d.Value
 	for _, text := range []*string{&m.Key, &m.SchemaID} {
@@ -446,7 +446,7 @@ func unpack(d outcome.Decided) ingest.TopicMessage {
 	return m
 }
 
-// lastOf returns how far a partition was read, as it was written, or as it is.
+// lastOf returns the position in a partition: as written, or as read since.
 func (f *Feed) lastOf(topic string, partition int) schemas.TopicPosition {
 	if topic == f.Topic {
 		return f.state.Position(partition)
@@ -455,7 +455,7 @@ func (f *Feed) lastOf(topic string, partition int) schemas.TopicPosition {
 	return schemas.TopicPosition{Partition: partition, Next: in.Next, Last: in.Last}
 }
 
-// outcomeNow returns how far a partition of the outcomes is read.
+// outcomeNow returns the position in an outcomes partition.
 func (f *Feed) outcomeNow(partition int) examples.JoinInput {
 	in := inputOf(f.joining.from.Outcomes, partition)
 	if m, ok := f.joining.came[partition]; ok {
@@ -464,7 +464,7 @@ func (f *Feed) outcomeNow(partition int) examples.JoinInput {
 	return in
 }
 
-// joinedNow returns how far rows are joined.
+// joinedNow returns the current positions of the join.
 func (f *Feed) joinedNow() *examples.Joined {
 	j := f.joining
 	now := &examples.Joined{Rule: f.Job.Examples.JoinRule(f.byPartition)}

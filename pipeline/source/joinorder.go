@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// partitionReader reads a part of a partition.
+// partitionReader reads a range of a partition.
 type partitionReader struct {
 	topic     string
 	partition int
@@ -18,15 +18,15 @@ type partitionReader struct {
 	next, to  int64
 	reader    protocol.Reader
 	head      protocol.Message
-	time      int64 // the latest of the messages
+	time      int64 // latest timestamp so far
 }
 
-// inOrder calls with for the messages of partitions in the order of their times.
+// inOrder calls with for the messages of partitions in timestamp order.
 func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with func(*partitionReader, protocol.Message) error) error {
 	defer func() {
 		for _, r := range readers {
 			if r.reader != nil {
-				_ = r.reader.Close() // it was read
+				_ = r.reader.Close() // only read from
 			}
 		}
 	}()
@@ -62,7 +62,7 @@ func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with fun
 	return nil
 }
 
-// before reports whether the message of a partition comes before that of another one.
+// before reports whether the next message of a partition precedes that of another one.
 func (r *partitionReader) before(other *partitionReader) bool {
 	switch {
 	case r.time != other.time:
@@ -102,7 +102,7 @@ func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
 		if !ok || deleted.Wanted >= deleted.First {
 			return false, err
 		}
-		_ = r.reader.Close() // it has ended
+		_ = r.reader.Close() // at its end
 		r.reader = nil
 	}
 	return false, nil

@@ -15,10 +15,10 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// passEvery is how often silent partitions are looked at.
+// passEvery is the interval of checks for silent partitions.
 const passEvery = 5 * time.Second
 
-// pass takes silent partitions to be past what the others are past: see package outcome.
+// pass advances silent partitions to the time that the others have passed: see package outcome.
 func (f *Feed) pass(ctx context.Context) error {
 	j := f.joining
 	j.passed = f.Clock.Now()
@@ -31,7 +31,7 @@ func (f *Feed) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What is read to its end is looked at after the times of the others: what came before them was read.
+	// Whether a partition is read to its end is checked after the times of the others: earlier messages were then read.
 	for _, o := range slices.Sorted(maps.Keys(j.of)) {
 		join := j.of[o]
 		if latest == outcome.Never || latest-idle <= join.OutcomeTime(o) {
@@ -78,10 +78,10 @@ func (f *Feed) pass(ctx context.Context) error {
 	return f.afterEvent(ctx)
 }
 
-// lastOffsets is how many offsets at the end of a partition are looked at for a message.
+// lastOffsets is the number of offsets at the end of a partition that are searched for a message.
 const lastOffsets = 16
 
-// latest returns the time of the newest messages of a topic's partitions.
+// latest returns the newest timestamp in a topic's partitions.
 func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error) {
 	time = outcome.Never
 	spans, err := f.Log.Spans(ctx, topic)
@@ -100,7 +100,7 @@ func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error)
 	return time, nil
 }
 
-// ended reports whether a partition has no message from an offset on.
+// ended reports whether a partition has no messages from an offset on.
 func (f *Feed) ended(ctx context.Context, topic string, partition int, from int64) (bool, error) {
 	_, end, err := f.Log.Bounds(ctx, topic, partition)
 	if err != nil || from >= end {
@@ -117,7 +117,7 @@ func (f *Feed) ended(ctx context.Context, topic string, partition int, from int6
 	return false, err
 }
 
-// noticeWaiting says how many rows wait at the end.
+// noticeWaiting reports the number of rows that still wait at the end.
 func (f *Following) noticeWaiting() {
 	waits := int64(0)
 	for n := range f.waits {

@@ -18,35 +18,35 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// States of a source. A run that names no files trains on those that are sealed.
+// States of a source. A run without files trains on all sealed sources.
 const (
 	Sealed     = "sealed"
 	Removed    = "removed"
-	Unfinished = "unfinished" // its ingest was interrupted, or goes on
-	Followed   = "followed"   // it is a topic, which has no end
-	Forgotten  = "forgotten"  // its rows have weight 0
+	Unfinished = "unfinished" // the ingest was interrupted, or is still running
+	Followed   = "followed"   // a topic, which has no end
+	Forgotten  = "forgotten"  // the rows have weight 0
 )
 
-// SourceState is a source that was ingested: files, and what the topics have of them; or a topic that ingest follows.
+// SourceState is the state of a source: files, and their messages on the topics, or a followed topic.
 type SourceState struct {
-	ID    string   // 64 hexadecimal digits, or "topic:" and the name of the topic
-	Files []string // as they were called, without their folders. Unknown if the source is unfinished
-	Split string   // of its rows. Unknown if the source is unfinished
+	ID    string   // 64 hexadecimal digits, or "topic:" and the topic name
+	Files []string // file names without directories; unknown for an unfinished source
+	Split string   // split of the rows; unknown for an unfinished source
 	State string
-	// Since is when it was sealed or removed, or when its last message was written, by the clock of who wrote that.
+	// Since is the time of the seal, the removal, or the last message, by the writer's clock.
 	Since time.Time
-	// Rows is how many it has; −1 if it is unfinished, as they are not known.
+	// Rows is the number of rows; −1 if the source is unfinished, because it is unknown.
 	Rows     int64
-	Messages int64 // that it has
-	// Left is how many of the messages are still on the examples topic at most. There may be fewer if messages of others stand between
-	// them and retention has deleted some.
+	Messages int64 // number of messages
+	// Left is the maximum number of the messages that are still on the examples topic. There may be fewer if other messages
+	// are interleaved and retention has deleted some.
 	Left int64
-	// Read is how far a topic was read: messages of its partitions up to these offsets count, as of all examples that are written now.
-	// Of such a source Rows, Messages and Left are −1: they are not known.
+	// Read is the position in a followed topic: messages up to these offsets count, as of the current examples. For such a
+	// source Rows, Messages and Left are −1: unknown.
 	Read []schemas.TopicPosition
 }
 
-// readTopics returns what the topics say of sources: the ledger, the offsets that the examples have, and what is forgotten.
+// readTopics reads the state of sources: the ledger, the offset ranges of the examples, and the forgotten rows.
 func readTopics(ctx context.Context, p *topics.Pipeline) (l *protocol.Ledger, bounds []coverage.Span, forgotten *heed.Forgotten,
 	err error) {
 	if l, err = p.ReadLedger(ctx); err != nil {
@@ -59,9 +59,9 @@ func readTopics(ctx context.Context, p *topics.Pipeline) (l *protocol.Ledger, bo
 	return l, bounds, forgotten, err
 }
 
-// Sources returns the sources of a pipeline by the time since when they are in their states. Of one that was ingested several times it
-// returns the ingest that counts. It knows an unfinished source only if nothing follows it on a partition, and a topic
-// only if it is among the last messages of one.
+// Sources returns the sources of a pipeline, ordered by the time of their last state change. For one that was ingested
+// several times it returns the valid ingest. It finds an unfinished source only if no other follows it on a partition, and
+// a topic only if one of the last messages of a partition is from it.
 func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 	l, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {
@@ -99,13 +99,13 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 	return states, nil
 }
 
-// KnownSource is a source with a seal. All seals of a source that is removed were removed.
+// KnownSource is a source with seals. If it is removed, all of its seals are.
 type KnownSource struct {
 	state string // Sealed or Removed
 	seals []*schemas.SourceSeal
 }
 
-// Known returns the sources of a ledger that have seals, by their ids.
+// Known returns the sources with seals in a ledger, by id.
 func Known(l *protocol.Ledger) map[string]KnownSource {
 	sources := map[string]KnownSource{}
 	for id := range l.Sources() {
@@ -121,8 +121,8 @@ func Known(l *protocol.Ledger) map[string]KnownSource {
 	return sources
 }
 
-// sealTimes returns when the seals of sources, or their removals, were written, by the names of the sources: the last before an offset of
-// the plans topic.
+// sealTimes returns the timestamps of the last seals or removals of sources before an offset of the plans topic, by source
+// name.
 func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[string]time.Time, error) {
 	times := map[string]time.Time{}
 	err := p.Remaining(ctx, p.Topics.Plans, 0, 0, before, func(m protocol.Message) error {
@@ -137,9 +137,9 @@ func sealTimes(ctx context.Context, p *topics.Pipeline, before int64) (map[strin
 	return times, nil
 }
 
-// unfinished returns the sources that partitions of the examples topic end with, and that have no seal.
+// unfinished returns the sources at the ends of examples partitions that have no seal.
 func unfinished(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span) (states []SourceState, err error) {
-	at := map[string]int{} // index in states, by name
+	at := map[string]int{} // name to index in states
 	for n, span := range bounds {
 		if span.Empty() {
 			continue
@@ -171,7 +171,7 @@ func unfinished(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bou
 	return states, nil
 }
 
-// followed returns the topics that ingest has read for the last messages of the partitions of the examples topic.
+// followed returns the followed topics of the last messages of the examples partitions.
 func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (states []SourceState, err error) {
 	for n, span := range bounds {
 		byTopic := map[string]*progress.State{}
@@ -210,20 +210,20 @@ func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (
 	return states, nil
 }
 
-// FollowedError says that a topic can't be removed as files can.
+// FollowedError means that a topic can't be removed as files can.
 type FollowedError struct{ Topic string }
 
-// Error returns what to do.
+// Error includes the remedy.
 func (e *FollowedError) Error() string {
 	return fmt.Sprintf("%s is a topic that ingest follows: expected files. To train without its examples, end the ingest, and "+
 		"name another examples topic or files under examples. No source is removed", e.Topic)
 }
 
-// UnknownSourcesError says that texts are not the beginning of the id of exactly one source.
+// UnknownSourcesError means that texts are not prefixes of exactly one source id.
 type UnknownSourcesError struct {
-	Topic     string              // the plans topic
-	Unknown   []string            // begin no id
-	Ambiguous map[string][]string // begin several: these
+	Topic     string              // plans topic
+	Unknown   []string            // prefixes of no id
+	Ambiguous map[string][]string // prefixes of several ids
 }
 
 // Error returns a sentence for each text.
@@ -239,18 +239,18 @@ func (e *UnknownSourcesError) Error() string {
 		"removed"
 }
 
-// RemovedSource is what [RemoveSources] has done for a source.
+// RemovedSource is the result of [RemoveSources] for a source.
 type RemovedSource struct {
 	ID    string
-	Files []string // as they were called
-	// Before reports whether the source had been removed already.
+	Files []string // file names
+	// Before reports whether the source had already been removed.
 	Before bool
 }
 
-// RemoveSources removes sources, given by their ids or the beginnings of them: no run that is planned later counts them, until they are
-// ingested again. Runs that are planned are not changed, and the messages stay on the examples topic. It returns the sources in the order
-// of the ids. Before it removes any, it returns an *[UnknownSourcesError] if one is not known, and a
-// *[FollowedError] if one is a topic.
+// RemoveSources removes sources, by id or id prefix: no run planned later counts them, until they are ingested again.
+// Planned runs are not affected, and the messages stay on the examples topic. It returns the sources in the order of the
+// ids. Before it removes any, it returns an *[UnknownSourcesError] if one is unknown, and a *[FollowedError] if one is a
+// topic.
 func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (removed []RemovedSource, err error) {
 	for _, id := range ids {
 		if schemas.IsTopicSource(id) {
@@ -282,7 +282,7 @@ func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (remov
 	return removed, nil
 }
 
-// FindSources returns the ids that begin with the texts, each once.
+// FindSources returns the ids that start with the texts, each once.
 func FindSources(p *topics.Pipeline, sources map[string]KnownSource, texts []string) (found []string, err error) {
 	wrong := &UnknownSourcesError{Topic: p.Topics.Plans, Ambiguous: map[string][]string{}}
 	for _, text := range texts {
@@ -308,8 +308,8 @@ func FindSources(p *topics.Pipeline, sources map[string]KnownSource, texts []str
 	return found, nil
 }
 
-// Largest returns the seal of which a topic with those bounds has most: of several that it has whole, in part, or not at all, the latest.
-// It returns nil if there are no seals.
+// Largest returns the seal of which a topic with those bounds holds the most: the latest of those held whole, otherwise of those held
+// in part, otherwise of all. It returns nil if there are no seals.
 func Largest(seals []*schemas.SourceSeal, bounds []coverage.Span) (best *schemas.SourceSeal) {
 	for _, seal := range seals {
 		if best == nil || seal.Held(bounds) >= best.Held(bounds) {
@@ -319,7 +319,7 @@ func Largest(seals []*schemas.SourceSeal, bounds []coverage.Span) (best *schemas
 	return best
 }
 
-// RowsIn returns how many rows a message of the examples has; 0 if it can't be used.
+// RowsIn returns the number of rows of an examples message; 0 if it is unusable.
 func RowsIn(p *topics.Pipeline, m protocol.Message) int {
 	examples, err := p.Codec.DecodeExamples(m.Value)
 	if err != nil {

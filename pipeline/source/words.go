@@ -11,10 +11,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// withWords returns the options of the job with the words of the categorical columns: those that rows of the topic have
-// on the examples already, or else those that the topic has now. Processes that begin to follow a topic before it has
-// any rows on the examples may find other words: then the rows of one of them have other columns, and go to quarantine.
-// So one process should begin before the others.
+// withWords returns the options of the job with the words of the categorical columns: those of the topic's existing
+// examples, or else those that the topic has now. Processes that start following a topic before it has any examples may
+// find different words: then the rows of one of them have other columns, and are quarantined. So one process should start
+// before the others.
 func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (ingest.Options, error) {
 	o := f.Job.Examples
 	if len(o.Categorical) == 0 || o.Mixed() {
@@ -54,7 +54,7 @@ func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (inges
 	return o, nil
 }
 
-// lastColumns returns the columns of a message that has rows of the topic, one of the last of a partition of the examples.
+// lastColumns returns the columns of a message with rows of the topic, one of the last in an examples partition.
 func (f *Following) lastColumns(ctx context.Context, spans []coverage.Span) (columns examples.Columns, err error) {
 	for _, span := range spans {
 		for count := int64(lookBack); columns == nil; count *= 2 {
@@ -65,7 +65,7 @@ func (f *Following) lastColumns(ctx context.Context, spans []coverage.Span) (col
 				}
 				batch, err := examples.Decode(m.Value, f.Memory)
 				if err != nil {
-					return nil // whoever reads its rows says so
+					return nil // the reader of the rows reports it
 				}
 				defer batch.Release()
 				columns, err = examples.ParseColumns(batch.Columns())
