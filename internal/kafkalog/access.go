@@ -14,9 +14,9 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
-// These names are of package secure, so that the flow imports only this package.
+// Aliases of package secure, so that the pipeline imports only this package.
 type (
-	// Security is how brokers are reached and who we are to them. The zero value is plain text without a user.
+	// Security is how to authenticate brokers, and ourselves to them. The zero value is plain text without a user.
 	Security = secure.Options
 	// Secret is a string that is never printed.
 	Secret = secure.Secret
@@ -57,7 +57,7 @@ func (l *Log) connect(ctx context.Context, network, address string) (net.Conn, e
 // connection is a connection that closes when a context ends.
 type connection struct {
 	net.Conn
-	forget func() bool // ends the watch on the context
+	forget func() bool // stops watching the context
 }
 
 func closeWith(ctx context.Context, conn net.Conn) *connection {
@@ -69,8 +69,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// mismatch returns an *AccessError if a broker closed the connection because only one side speaks TLS, because it requires a
-// user and we have none, or, before Kafka 1.0, because the password is wrong. The protocol has no error code for these, so
+// mismatch returns an *AccessError if a broker closed the connection because only one side uses TLS, because it requires
+// authentication, or, before Kafka 1.0, because the password is wrong. The protocol has no error codes for these, so
 // mismatch tries the other ways to connect.
 func (l *Log) mismatch(ctx context.Context, err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -86,7 +86,7 @@ func (l *Log) mismatch(ctx context.Context, err error) error {
 		case l.isController(ctx, address):
 			return &AccessError{Err: err, Check: "brokers: " + address + " is the port of a KRaft controller: expected the port of a broker, " +
 				"as in its listeners"}
-		case answers(ctx, address, l.dial): // it answers before the login and closes the connection at the login
+		case answers(ctx, address, l.dial): // it responds before the login and closes the connection at the login
 			return &AccessError{Err: err, Check: fmt.Sprintf("security.sasl: %s does not accept %s by mechanism %s",
 				address, l.identity.Principal(), l.identity.Mechanism())}
 		}
@@ -101,7 +101,7 @@ func (l *Log) speaksTLS(ctx context.Context, address string) bool {
 	return err == nil && secure.SpeaksTLS(ctx, conn, address)
 }
 
-// isController reports whether the listener at an address is one for controllers alone: it answers no request for metadata.
+// isController reports whether the listener at an address is for controllers only: it does not answer metadata requests.
 func (l *Log) isController(ctx context.Context, address string) bool {
 	const metadata = 3 // https://kafka.apache.org/protocol#protocol_api_keys
 	requests := requestsOf(ctx, address, l.dial)
@@ -113,7 +113,7 @@ func answers(ctx context.Context, address string, dial func(context.Context, str
 	return requestsOf(ctx, address, dial) != nil
 }
 
-// requestsOf returns which requests a broker answers; nil if it does not say.
+// requestsOf returns the requests that a broker supports; nil if it does not say.
 func requestsOf(ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error)) []kafka.ApiVersion {
 	ctx, cancel := context.WithTimeout(ctx, mismatchTimeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// AddPartitions makes sure that a topic has at least that many partitions, and waits until those that it adds can be used. Other
-// processes may do the same at the same time. It needs no permission to change a topic that has as many.
+// AddPartitions makes sure that a topic has at least the given number of partitions, and waits until added ones can be
+// used. It may be called concurrently. It needs no permission to alter a topic that has enough partitions.
 func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) error {
 	what := fmt.Sprintf("add partitions to %s, up to %d", topic, partitions)
 	asked := false
@@ -37,14 +37,14 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 		if err != nil {
 			return err
 		}
-		// A topic that has as many or more by now is an invalid number of partitions. The next look decides.
+		// A topic that already has as many or more gives InvalidPartitionNumber. The next check decides.
 		if err := response.Errors[topic]; err != nil && !errors.Is(err, kafka.InvalidPartitionNumber) {
 			return err
 		}
 		return errPending
 	})
 	if asked {
-		l.cluster.Forget(topic) // its layout lacks the partitions
+		l.cluster.Forget(topic) // its cached metadata lacks the partitions
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)

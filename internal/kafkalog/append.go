@@ -16,11 +16,11 @@ import (
 // 1,048,588 bytes by default (message.max.bytes), and a message of 900 KB must fit with its headers.
 const maxAppendBytes = 1_000_000
 
-// Append writes messages to the end of a partition, in order. It returns the offset of the first once all in-sync replicas
-// have all of them; without messages it returns -1. A long list takes several requests, and other writers may write between
-// them. Append retries transient errors of the brokers until ctx ends; after an error the first of the messages may be
-// written. A request that the broker applied but answered with an error is sent again, so messages may be written twice,
-// but never out of order. Nobody may change messages afterwards: those who follow the partition may get the same bytes.
+// Append appends messages to a partition, in order. It returns the offset of the first once all in-sync replicas have all
+// of them; without messages it returns -1. A long list takes several requests, and other producers may write in between.
+// Append retries transient errors until ctx ends; after an error, the leading messages may be written. A request that the
+// broker applied but answered with an error is sent again, so messages may be duplicated, but never reordered. The
+// messages must not be modified afterwards: followers of the partition may share their bytes.
 func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
 	base = -1
 	for limit := maxAppendBytes; len(messages) > 0; {
@@ -41,7 +41,8 @@ func (l *Log) Append(ctx context.Context, topic string, partition int, messages 
 	return base, nil
 }
 
-// fit returns how many of the first messages fit into a record batch of limit bytes, at least one, and the batch's size.
+// fit returns the number of leading messages that fit into a record batch of limit bytes, at least one, and the batch's
+// size.
 func fit(messages []Message, limit int) (n, size int) {
 	const (
 		batchOverhead  = 61 // the header of a record batch
@@ -64,7 +65,7 @@ func fit(messages []Message, limit int) (n, size int) {
 
 // produce writes messages as one record batch.
 func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
-	doubtful := false // brokers may have the messages of the attempt before
+	doubtful := false // brokers may have the messages of the previous attempt
 	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) (err error) {
 		if doubtful && l.repeated != nil {
 			l.repeated(topic)
@@ -101,8 +102,8 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 	return base, err
 }
 
-// mayBeWritten reports whether brokers may have the messages of a request that failed. A broker that says why it refuses a request has
-// not appended them, but for the errors below; a connection that could not be opened sent nothing.
+// mayBeWritten reports whether brokers may have the messages of a failed request. A broker that rejects a request has not
+// appended them, except with the errors below; a connection that could not be opened has sent nothing.
 func mayBeWritten(err error) bool {
 	if code, ok := errors.AsType[kafka.Error](err); ok {
 		return slices.Contains([]kafka.Error{kafka.RequestTimedOut, kafka.NotEnoughReplicasAfterAppend, kafka.NetworkException,

@@ -61,7 +61,7 @@ func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
 	}
 }
 
-// A process that is killed while it appends loses no acknowledged message, and its lock is released.
+// A process killed during an append loses no acknowledged message, and its lock is released.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
@@ -102,14 +102,14 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	}
 }
 
-// A log that lost any part of its end still holds all before that, and can be written, closed and opened again.
+// A log that lost any part of its end still has everything before that, and can be written, closed and reopened.
 func TestTornLog(t *testing.T) {
 	const n, size = 8, 1000
 	ctx := testContext(t)
 	whole := t.TempDir()
 	l := openDir(t, whole)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	// The files are copied while the broker runs, without the snapshot that Close writes, as a killed process leaves them.
+	// The files are copied while the broker runs, without the snapshot that Close writes, like those of a killed process.
 	for i := range n {
 		must(l.Append(ctx, "t", 0, numbered(i, size)))(t)
 	}
@@ -155,7 +155,7 @@ func TestTornLog(t *testing.T) {
 	}
 }
 
-// Messages that were deleted from the middle of a segment do not come back if the broker is killed.
+// Messages deleted from the middle of a segment do not reappear if the broker is killed.
 func TestDeletedStaysDeleted(t *testing.T) {
 	ctx, dir, killed := testContext(t), t.TempDir(), t.TempDir()
 	l := openDir(t, dir)

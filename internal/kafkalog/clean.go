@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// cleanInterval is how often a log with an embedded broker cleans itself. The broker stops for as long as what has come since takes: a
-	// second with 1,000 rows/s and updates of 4 × 1024, where ten minutes took five.
+	// cleanInterval is the interval at which a log with an embedded broker cleans itself. The broker pauses in proportion to
+	// the data written since: a second with 1,000 rows/s and updates of 4 × 1024, where an interval of ten minutes took five.
 	cleanInterval = time.Minute
-	// maxCleanInterval is the longest time until the next attempt, if cleaning fails.
+	// maxCleanInterval is the maximum retry interval after errors.
 	maxCleanInterval = 24 * time.Hour
 )
 
-// Clean deletes from the embedded broker's log what the topics' own settings allow, by Kafka's names: cleanup.policy,
-// retention.ms, retention.bytes, segment.bytes, segment.ms, min.compaction.lag.ms and delete.retention.ms. Without a setting for
-// retention, messages stay. On other brokers, which clean their logs themselves, Clean does nothing.
+// Clean deletes messages from the embedded broker's log according to the topics' settings: cleanup.policy, retention.ms,
+// retention.bytes, segment.bytes, segment.ms, min.compaction.lag.ms and delete.retention.ms. Without a retention setting,
+// messages are kept. On other brokers, which clean their logs themselves, Clean does nothing.
 //
-// Open and a goroutine of the Log, every minute, do the same. A call is only needed to free space at once.
+// Open, and every minute a goroutine of the Log, do the same. A call is only needed to free space at once.
 //
-// Segments that have expired are deleted while the broker runs. Compaction, and retention within the segment that is written to,
-// need the broker to restart, which takes about a second and a half for each GB of the log. Readers and writers wait meanwhile. So that
-// this is rare, the broker restarts when that frees a sixteenth of the log, or when a message is older than retention.ms and
-// segment.ms together. If it does not start again, the error is that of this and all later calls of the Log.
+// Expired segments are deleted while the broker runs. Compaction, and retention within the active segment, require a
+// restart of the broker, which takes about a second and a half for each GB of the log, and blocks readers and writers. To
+// make this rare, the broker restarts when that frees a sixteenth of the log, or when a message is older than retention.ms
+// and segment.ms together. If the broker does not start again, the error is returned by this and all later calls of the
+// Log.
 func (l *Log) Clean(ctx context.Context) error {
 	if l.broker == nil {
 		return nil
@@ -41,9 +42,9 @@ func (l *Log) Clean(ctx context.Context) error {
 	return nil
 }
 
-// Compact removes from the files of the embedded broker what later messages of compacted topics have replaced, and what
-// tombstones have removed, also from the file that is written to. Readers and writers wait, as with [Log.Clean]. On
-// other brokers, which compact by themselves, it does nothing.
+// Compact removes superseded and tombstoned messages of compacted topics from the embedded broker's files, including the
+// active segment. It blocks readers and writers like [Log.Clean]. On other brokers, which compact their logs themselves,
+// it does nothing.
 func (l *Log) Compact(ctx context.Context, topics ...string) error {
 	if l.broker == nil {
 		return nil
@@ -69,12 +70,12 @@ func (l *Log) clean(ctx context.Context) error {
 	found, failure := l.broker.Survey(l.now())
 	for _, e := range found.Expired {
 		err := l.broker.Cut(e.Topic, e.Partition, e.Before)
-		// Others may delete topics and messages too.
+		// Other processes may also delete topics and messages.
 		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.OffsetOutOfRange) {
 			failure = errors.Join(failure, fmt.Errorf("delete the messages of %s[%d] before %d: %w", e.Topic, e.Partition, e.Before, err))
 		}
 	}
-	if failure != nil || !found.Pays() { // with files that can't be read the broker might not start again
+	if failure != nil || !found.Pays() { // with unreadable files the broker might not start again
 		return failure
 	}
 	dead, err := l.broker.Restart(ctx, l.now())
@@ -84,15 +85,15 @@ func (l *Log) clean(ctx context.Context) error {
 	return err
 }
 
-// keepClean cleans the log again and again until the log is closed. After an error, the first of which may have happened before the
-// call, it reports a wait, and waits longer.
+// keepClean cleans the log periodically until the log is closed. After an error, the first of which may be passed in, it
+// reports a wait, and backs off.
 func (l *Log) keepClean(every time.Duration, err error) {
 	report := func(w Wait) {
 		if w.What = "clean the log"; l.waiting != nil {
 			l.waiting(w)
 		}
 	}
-	var failing time.Time // when the first of the latest attempts failed; zero if the latest has not
+	var failing time.Time // start of the current failures; zero if the last attempt succeeded
 	for interval := every; ; {
 		switch {
 		case err != nil:

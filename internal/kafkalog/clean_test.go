@@ -24,13 +24,14 @@ type clock struct{ ahead atomic.Int64 }
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// openClocked opens an embedded broker whose cleaner goes by a clock, and cleans when it is told to.
+// openClocked opens an embedded broker whose cleaner uses a test clock, and only cleans on request.
 func openClocked(t testing.TB, dir string) (*Log, *clock) {
 	c := &clock{}
 	return open(t, Options{DataDir: dir, Listen: "127.0.0.1:0", now: c.now, cleanEvery: time.Hour}), c
 }
 
-// logBytes returns the size of all messages on disk. The log may clean itself meanwhile: if a file goes, all are counted again.
+// logBytes returns the size of all messages on disk. The log may clean itself in the meantime: if a file disappears, it
+// starts again.
 func logBytes(t testing.TB, dir string) (bytes int64) {
 	t.Helper()
 	for {
@@ -83,7 +84,7 @@ func all(t testing.TB, l *Log) []Message {
 	return messages
 }
 
-// latest returns the value of each key of t[0] after all its messages, without those whose last message is a tombstone.
+// latest returns the last value of each key of t[0], without keys whose last message is a tombstone.
 func latest(t testing.TB, l *Log) map[string]string {
 	t.Helper()
 	values := map[string]string{}
@@ -97,7 +98,8 @@ func latest(t testing.TB, l *Log) map[string]string {
 	return values
 }
 
-// Retention by size deletes the oldest segments while the broker runs: what stays is the newest messages, of about retention.bytes.
+// Retention by size deletes the oldest segments while the broker runs: about retention.bytes of the newest messages
+// remain.
 func TestRetentionBySize(t *testing.T) {
 	const n, size = 500, 100_000
 	dir := t.TempDir()
@@ -133,8 +135,8 @@ func TestRetentionBySize(t *testing.T) {
 	}
 }
 
-// Retention by time deletes the messages that are too old, the last of a partition too. Offsets go on from where they were, also
-// if the broker is killed.
+// Retention by time deletes old messages, including the last of a partition. Offsets continue, even if the broker is
+// killed.
 func TestRetentionByTime(t *testing.T) {
 	dir := t.TempDir()
 	l, clock := openClocked(t, dir)
@@ -142,7 +144,7 @@ func TestRetentionByTime(t *testing.T) {
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{
 		"retention.ms": "3600000", "segment.ms": "600000", "segment.bytes": "50000",
 	}}, Topic{Name: "other", Partitions: 1}))
-	must(l.Append(ctx, "t", 0, numberedUpTo(25, 10_000)...))(t) // as one batch, so as one segment
+	must(l.Append(ctx, "t", 0, numberedUpTo(25, 10_000)...))(t) // one batch, so one segment
 	for i := 25; i < 48; i++ {
 		must(l.Append(ctx, "t", 0, numbered(i, 10_000)))(t)
 	}
@@ -163,7 +165,7 @@ func TestRetentionByTime(t *testing.T) {
 	}
 	clock.forward(59 * time.Minute)
 	check(Bounds{0, 48})
-	clock.forward(2 * time.Minute) // the segment that is written to stays for segment.ms longer
+	clock.forward(2 * time.Minute) // the active segment is kept for segment.ms longer
 	check(Bounds{45, 48})
 	clock.forward(10 * time.Minute)
 	check(Bounds{48, 48})
@@ -172,13 +174,13 @@ func TestRetentionByTime(t *testing.T) {
 	}
 	killed := t.TempDir()
 	noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
-	l = openDir(t, killed) // by its clock they are new
+	l = openDir(t, killed) // new according to its clock
 	if got := bounds(t, l); got != (Bounds{48, 51}) || !slices.Equal(texts(all(t, l)), numbers(48, 51)) {
 		t.Errorf("messages %v in %v", texts(all(t, l)), got)
 	}
 }
 
-// A partition whose messages have all expired keeps its end when its broker is closed, or killed.
+// A partition whose messages have all expired keeps its end when its broker is closed or killed.
 func TestExpiredPartitionKeepsItsEnd(t *testing.T) {
 	dir, killed := t.TempDir(), t.TempDir()
 	l, clock := openClocked(t, dir)
@@ -211,8 +213,8 @@ func TestExpiredPartitionKeepsItsEnd(t *testing.T) {
 	}
 }
 
-// A compacted topic holds the last message of each key, at its offset. Its size depends on the keys and not on how often they were
-// written.
+// A compacted topic has the last message of each key, at its offset. Its size depends on the number of keys, not of
+// writes.
 func TestCompaction(t *testing.T) {
 	const keys, writes, size = 20, 10_000, 1000
 	dir := t.TempDir()
@@ -241,7 +243,7 @@ func TestCompaction(t *testing.T) {
 	if bytes := logBytes(t, dir); bytes > 2*(keys+1)*size {
 		t.Errorf("%d bytes are left", bytes)
 	}
-	// While it is written to, at most half of it is waste after a cleaning.
+	// During writes, at most half of it is waste after cleaning.
 	for i := range 10 {
 		for k := range keys {
 			must(l.Append(ctx, "t", 0, keyed(fmt.Sprint(k), writes+i, size)))(t)
@@ -256,7 +258,7 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// A tombstone stays for delete.retention.ms. After that the topic is empty, and goes on at its end.
+// A tombstone is kept for delete.retention.ms. Afterwards the topic is empty, and continues at its end.
 func TestTombstones(t *testing.T) {
 	dir := t.TempDir()
 	l, clock := openClocked(t, dir)
@@ -286,7 +288,7 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// Messages that are younger than min.compaction.lag.ms stay, all of them, and so do those that only they replace.
+// Messages younger than min.compaction.lag.ms are kept, and so are messages that only those supersede.
 func TestCompactionLag(t *testing.T) {
 	dir := t.TempDir()
 	l, clock := openClocked(t, dir)
@@ -297,7 +299,7 @@ func TestCompactionLag(t *testing.T) {
 		t.Helper()
 		for i := from; i < to; i++ {
 			m := keyed(fmt.Sprint(i%2), i, 1000)
-			// Of another client, as Append takes the time from the system's clock.
+			// From another client, because Append uses the system clock.
 			record := &kgo.Record{Topic: "t", Key: m.Key, Value: m.Value, Timestamp: at}
 			noError(t, client.ProduceSync(ctx, record).FirstErr())
 		}
@@ -320,7 +322,7 @@ func TestCompactionLag(t *testing.T) {
 	}
 }
 
-// Who writes and reads while the broker restarts waits. Nothing is lost, doubled or in another order.
+// Clients that write and read during a restart of the broker wait. Nothing is lost, duplicated or reordered.
 func TestCleanWhileInUse(t *testing.T) {
 	const n, keys = 600, 3
 	dir := t.TempDir()
@@ -387,7 +389,7 @@ func TestCleanWhileInUse(t *testing.T) {
 	t.Logf("%d restarts", restarts)
 }
 
-// A small part of a large log is not worth a restart of the broker. It goes when the log is opened.
+// Removing a small part of a large log does not justify a restart of the broker. It is removed when the log is opened.
 func TestCleanThatDoesNotPay(t *testing.T) {
 	dir := t.TempDir()
 	l, clock := openClocked(t, dir)
@@ -409,7 +411,7 @@ func TestCleanThatDoesNotPay(t *testing.T) {
 	}
 }
 
-// Batches that other programs compressed, or wrote in transactions, are not compacted, nor is anything else of their partition.
+// Batches compressed by other programs, or written in transactions, are not compacted, nor is the rest of their partition.
 func TestNotCompacted(t *testing.T) {
 	for name, options := range map[string][]kgo.Opt{
 		"compressed":    {kgo.ProducerBatchCompression(kgo.GzipCompression())},
@@ -457,7 +459,7 @@ func TestLogCleansItself(t *testing.T) {
 	}
 }
 
-// If cleaning fails it is reported, and the log works on. Once it succeeds the wait is over.
+// A failed cleaning is reported, and the log stays usable. Once cleaning succeeds the wait is over.
 func TestFailingCleanIsReported(t *testing.T) {
 	dir := t.TempDir()
 	waits := make(chan Wait, 100)
@@ -480,7 +482,7 @@ func TestFailingCleanIsReported(t *testing.T) {
 	}
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
 	must(l.Append(ctx, "t", 0, keyed("k", 0, 10)))(t)
-	obstacle := filepath.Join(dir, "log", "partitions", "t-0", "5.dat") // a folder where a segment should be
+	obstacle := filepath.Join(dir, "log", "partitions", "t-0", "5.dat") // a directory in place of a segment
 	noError(t, os.Mkdir(obstacle, 0o755))
 	if w := next(); w.What != "clean the log" || w.Err == nil || w.Over || !strings.Contains(w.Err.Error(), "t[0]") {
 		t.Errorf("%+v", w)
@@ -498,7 +500,7 @@ func TestFailingCleanIsReported(t *testing.T) {
 	}
 }
 
-// If the broker does not start again, whoever waits for it gets the error, and the log can be closed.
+// If the broker does not start again, waiting callers get the error, and the log can be closed.
 func TestBrokerDoesNotStartAgain(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := openClocked(t, dir)
@@ -523,7 +525,8 @@ func TestBrokerDoesNotStartAgain(t *testing.T) {
 	}
 }
 
-// With a file that can't be read the broker is not restarted, as it might not start. What has expired goes all the same.
+// With an unreadable file the broker is not restarted, because it might not start. Expired segments are deleted
+// nevertheless.
 func TestCleanWithADamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := openClocked(t, dir)
@@ -557,7 +560,7 @@ func TestCleanElsewhere(t *testing.T) {
 	noError(t, connect(t, addresses).Clean(context.Background()))
 }
 
-// Compact removes from the disk what tombstones have removed, however little that is, and keeps the rest.
+// Compact removes tombstoned messages from disk, however few they are, and keeps the rest.
 func TestCompact(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := openClocked(t, dir)

@@ -18,8 +18,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 )
 
-// history is what the killed processes write, step by step: to topic t, compacted, the numbers of a few keys and tombstones, and to
-// topic r, with a limit of its size, all numbers.
+// history is the topics that the killed processes write, step by step: to topic t, compacted, the numbers of a few keys
+// and tombstones, and to topic r, with a size limit, all numbers.
 var history = []Topic{
 	{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"delete.retention.ms": "0", "segment.bytes": "20000"}},
 	{Name: "r", Partitions: 1, Config: map[string]string{"retention.bytes": "30000", "segment.bytes": "5000"}},
@@ -36,7 +36,7 @@ func historyStep(i int) Message {
 	return keyed(key, i, historySize)
 }
 
-// historyState is what topic t holds after n steps.
+// historyState is the contents of topic t after n steps.
 func historyState(n int) map[string]string {
 	state := map[string]string{}
 	for i := range n {
@@ -57,7 +57,7 @@ func writeHistory(ctx context.Context, l *Log, i int) error {
 	return err
 }
 
-// checkHistory checks a log in which at least n steps are acknowledged, and at most one more is written. It returns how many are.
+// checkHistory checks a log with at least n acknowledged steps, and at most one more. It returns the number of steps.
 func checkHistory(t *testing.T, l *Log, n int) int {
 	t.Helper()
 	b := bounds(t, l)
@@ -84,7 +84,7 @@ func checkHistory(t *testing.T, l *Log, n int) int {
 	return steps
 }
 
-// runCleanForever continues the history, cleans as often as it can, and prints the number of steps after each acknowledgement.
+// runCleanForever continues the history, cleans continuously, and prints the number of steps after each acknowledgement.
 func runCleanForever(dir string) {
 	ctx := context.Background()
 	l, err := Open(ctx, Options{DataDir: dir})
@@ -119,7 +119,7 @@ func runCleanForever(dir string) {
 	os.Exit(1)
 }
 
-// A process that is killed at any time while it writes and cleans loses no message that was to stay, and brings none back.
+// A process killed at any time during writes and cleaning loses no message that must be kept, and restores none.
 func TestKilledWhileCleaning(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestKilledWhileCleaning(t *testing.T) {
 	t.Logf("%d steps; killed %d times while a partition was written again", steps, cleaned)
 }
 
-// Whatever a process leaves on disk when it is killed between two changes of cleaning, is a log that holds all that was to stay.
+// A log left by a process that is killed between any two changes of cleaning has everything that must be kept.
 func TestEachStepOfCleaning(t *testing.T) {
 	t.Parallel()
 	const n = 60

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// startCluster starts brokers that no log embeds.
+// startCluster starts brokers that are not embedded.
 func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(options...)
@@ -50,21 +50,21 @@ func TestThreeBrokers(t *testing.T) {
 		t.Errorf("%d replicas", n)
 	}
 
-	// The leader moves. A client learns it from an error.
+	// The leader moves. A client learns of it from an error.
 	f := l.Follow("t", 0, 0)
 	defer f.Close()
 	for i := range 6 {
 		noError(t, cluster.MoveTopicPartition("t", 0, int32(i%3)))
 		appendAndFollow(t, l, f, 5*i, 5*i+5)
 	}
-	// The leader leaves the cluster. A client learns it from a broken connection.
+	// The leader leaves the cluster. A client learns of it from a broken connection.
 	noError(t, cluster.MoveTopicPartition("t", 0, 2))
 	appendAndFollow(t, l, f, 30, 31)
 	noError(t, cluster.RemoveNode(2))
 	appendAndFollow(t, l, f, 31, 40)
 }
 
-// While no broker can be reached, a topic is not reported as unknown.
+// While no broker is reachable, a topic is not reported as unknown.
 func TestBrokersComeBack(t *testing.T) {
 	dir := t.TempDir()
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(dir))

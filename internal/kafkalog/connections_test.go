@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// counting counts the connections that brokers accept.
+// counting counts the connections accepted by brokers.
 type counting struct {
 	net.Listener
 	accepted *atomic.Int64
@@ -22,7 +22,7 @@ func (c counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// startCounting starts three brokers and returns the number of connections that they have accepted.
+// startCounting starts three brokers and returns the number of accepted connections.
 func startCounting(t *testing.T) (*kfake.Cluster, []string, *atomic.Int64) {
 	t.Helper()
 	accepted := new(atomic.Int64)
@@ -33,7 +33,7 @@ func startCounting(t *testing.T) (*kfake.Cluster, []string, *atomic.Int64) {
 	return cluster, addresses, accepted
 }
 
-// everyday calls what processes call again and again while nothing fails.
+// everyday makes the calls that processes make repeatedly in normal operation.
 func everyday(t *testing.T, l *Log, f *Follower, m *Member) {
 	t.Helper()
 	ctx := testContext(t)
@@ -58,7 +58,7 @@ func everyday(t *testing.T, l *Log, f *Follower, m *Member) {
 	noError(t, <-committed)
 }
 
-// While nothing fails no connection is opened, whatever is called again and again.
+// Repeated calls in normal operation open no connections.
 func TestSteadyStateOpensNoConnections(t *testing.T) {
 	cluster, addresses, accepted := startCounting(t)
 	l := connect(t, addresses[:1])
@@ -73,7 +73,7 @@ func TestSteadyStateOpensNoConnections(t *testing.T) {
 	}
 	steady := func() {
 		t.Helper()
-		// A connection is opened when more requests are under way at once than ever before, which happens less and less.
+		// A connection is opened when more requests are in flight than ever before, which becomes rare.
 		before, quiet := accepted.Load(), 0
 		for rounds := 0; quiet < 50; rounds++ {
 			everyday(t, l, f, m)
@@ -94,7 +94,7 @@ func TestSteadyStateOpensNoConnections(t *testing.T) {
 	steady()
 }
 
-// A follower that is closed leaves a long poll behind. Once that is over, its connection is used again.
+// A closed follower leaves a long poll behind. Once that has ended, its connection is reused.
 func TestAbandonedPollKeepsItsConnection(t *testing.T) {
 	_, addresses, accepted := startCounting(t)
 	l := connect(t, addresses[:1])

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
 )
 
-// cursor is a position in a partition that moves with every fetch. Not every offset holds a message: compaction, markers and aborted
-// transactions leave gaps. A fetch crosses them, as each batch says which offsets it covers.
+// cursor is a position in a partition that moves with every fetch. Not every offset holds a message: compaction, markers
+// and aborted transactions leave gaps. A fetch crosses them, since each batch has its range of offsets.
 type cursor struct {
 	position int64 // the next offset to fetch
 	to       int64 // the end of the range
@@ -23,7 +23,7 @@ type cursor struct {
 // unbounded is the end of a range without end.
 const unbounded = math.MaxInt64
 
-// move advances the cursor by the answer to a fetch at its position, and returns the messages in it.
+// move advances the cursor by a fetch response at its position, and returns the messages in it.
 func (c *cursor) move(batches []batch) []Message {
 	var messages []Message
 	for _, b := range batches {
@@ -44,12 +44,12 @@ type source struct {
 	partition int
 	cursor
 	skipDeleted bool
-	stalled     time.Time // when a range first met the end of the log before its own; zero if it has not
+	stalled     time.Time // when a range first reached the end of the log early; zero if it has not
 
-	tail   *tail // for a follower of an embedded broker that listens nowhere; otherwise nil
-	alone  bool  // the next fetch is not by the shared long poll, as that has failed: it is retried, and reported
-	behind bool  // there may be messages at the position that were written before it followed
-	lost   int   // that of the partition's tail when the last fetch began
+	tail   *tail // for a follower of an embedded broker without a listener; otherwise nil
+	alone  bool  // the shared long poll has failed: the next fetch is separate, retried, and reported
+	behind bool  // there may be messages at the position that were written before following started
+	lost   int   // value of the partition's tail when the last fetch started
 }
 
 // next returns the messages of one fetch, which may be none, or io.EOF at the end of the range.
@@ -104,7 +104,7 @@ func (s *source) next(ctx context.Context) ([]Message, error) {
 	return messages, nil
 }
 
-// wait returns the messages of one fetch by the long poll that is shared by all who follow partitions of a broker: none if it has failed.
+// wait returns the messages of one fetch by the shared long poll of a broker: none if it has failed.
 func (s *source) wait(ctx context.Context) ([]Message, error) {
 	wanted := s.wanted(fetchBytes)
 	batches, err := s.poll(ctx, wanted)
@@ -130,13 +130,13 @@ func (s *source) wanted(maxBytes int32) longpoll.Wanted {
 	return longpoll.Wanted{Place: longpoll.Place{Topic: s.topic, Partition: s.partition}, Offset: s.position, MaxBytes: maxBytes}
 }
 
-// leads reports whether a broker leads partitions, as far as is known.
+// leads reports whether a broker leads partitions, according to the cached metadata.
 func (l *Log) leads(ctx context.Context, address string, wanted []longpoll.Wanted) bool {
 	topics := map[string]map[int]string{}
 	for _, w := range wanted {
 		leaders, asked := topics[w.Topic]
 		if !asked {
-			leaders, _ = l.cluster.Leaders(ctx, w.Topic) // none are known while brokers do not answer
+			leaders, _ = l.cluster.Leaders(ctx, w.Topic) // nil while brokers do not answer
 			topics[w.Topic] = leaders
 		}
 		if leader, known := leaders[w.Partition]; known && leader != address {
@@ -146,7 +146,7 @@ func (l *Log) leads(ctx context.Context, address string, wanted []longpoll.Wante
 	return true
 }
 
-// short finds out why the broker has nothing at the position, which is before the end of the range.
+// short determines why the broker has nothing at the position, which is before the end of the range.
 func (s *source) short(ctx context.Context) error {
 	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
 	switch {
@@ -155,10 +155,10 @@ func (s *source) short(ctx context.Context) error {
 	case s.position < first || s.position >= end:
 		return s.deleted(first, end)
 	}
-	return kafka.OffsetNotAvailable // the log has the position, but the broker that answers fetches is behind
+	return kafka.OffsetNotAvailable // the log has the position, but the broker that served the fetch is behind
 }
 
-// outOfRange finds out why the broker does not have the position. It returns nil if it has moved the position.
+// outOfRange determines why the broker does not have the position. It returns nil if it has moved the position.
 func (s *source) outOfRange(ctx context.Context) error {
 	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
 	switch {
@@ -170,7 +170,7 @@ func (s *source) outOfRange(ctx context.Context) error {
 	case s.position < first || s.position > end:
 		return s.deleted(first, end)
 	}
-	return kafka.OffsetNotAvailable // the leader that answered the fetch was behind
+	return kafka.OffsetNotAvailable // the leader that served the fetch was behind
 }
 
 func (s *source) deleted(first, end int64) error {

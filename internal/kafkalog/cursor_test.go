@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// fakeLog is a partition after compaction: its batches cover offsets up to end, and some offsets hold no record.
+// fakeLog is a compacted partition: its batches cover offsets up to end, and some offsets hold no record.
 type fakeLog struct {
 	batches []fakeBatch
 	end     int64
 }
 
 type fakeBatch struct {
-	base, end int64   // the offsets that it covers
-	records   []int64 // the offsets that hold a record
-	closes    bool    // a segment ends after this batch, and so does the answer to a fetch
+	base, end int64   // offset range
+	records   []int64 // offsets with a record
+	closes    bool    // the segment, and so the fetch response, ends after this batch
 }
 
 func randomLog(random *rand.Rand) fakeLog {
@@ -35,7 +35,7 @@ func randomLog(random *rand.Rand) fakeLog {
 	return l
 }
 
-// fetch answers like a broker, from the batch that covers the offset or the next one.
+// fetch responds like a broker, from the batch that covers the offset or the next one.
 func (l fakeLog) fetch(from int64) (batches []batch) {
 	for _, b := range l.batches {
 		if b.end <= from {
@@ -55,7 +55,8 @@ func (l fakeLog) fetch(from int64) (batches []batch) {
 	return batches
 }
 
-// After any compaction, a cursor returns each record of its range once and reaches the end. Gaps take no fetch of their own.
+// After any compaction, a cursor returns each record of its range once and reaches the end. Gaps need no additional
+// fetches.
 func TestCursorCrossesGaps(t *testing.T) {
 	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 0))

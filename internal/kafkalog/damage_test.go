@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// flip changes a bit of a byte of a file, as a disk does: the file has the time that it had.
+// flip flips a bit of a file like a disk fault: without a change of the modification time.
 func flip(t *testing.T, path string, at int64) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -20,8 +20,8 @@ func flip(t *testing.T, path string, at int64) {
 	noError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-// A wrong byte in any batch of any file, after a stop in order or a kill: the log does not open, and says where it is damaged. After a
-// repair all other messages are there with their offsets, and no offset is used again.
+// A wrong byte in any batch of any file, after a clean shutdown or a kill: the log does not open, and reports the
+// position. After a repair all other messages are there with their offsets, and no offset is reused.
 func TestDamagedLog(t *testing.T) {
 	const n, size = 9, 1000
 	ctx := testContext(t)
@@ -82,7 +82,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// A damaged file with settings, after a stop in order, is an error too, and is as it was after a repair.
+// A damaged settings file, after a clean shutdown, is also an error, and is restored by a repair.
 func TestDamagedSettings(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l := openDir(t, dir)
@@ -102,7 +102,7 @@ func TestDamagedSettings(t *testing.T) {
 	}
 }
 
-// Repair needs the directory for itself, and a log that is whole stays as it is.
+// Repair needs exclusive access to the directory, and does not change an intact log.
 func TestRepairOfAWholeLog(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l := openDir(t, dir)
@@ -120,7 +120,7 @@ func TestRepairOfAWholeLog(t *testing.T) {
 	}
 }
 
-// A file that is damaged while the broker runs does not lose what comes after it when the log is cleaned: the log stops.
+// Cleaning with a file that was damaged while the broker runs does not lose later messages: the log stops.
 func TestDamageBeforeCleaning(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := openClocked(t, dir)
@@ -143,7 +143,7 @@ func TestDamageBeforeCleaning(t *testing.T) {
 	}
 }
 
-// A partition from which all messages were deleted goes on where it ended, if the broker is killed and if it is stopped.
+// A partition from which all messages were deleted continues at its end, after a kill and after a clean shutdown.
 func TestDeletedToTheEnd(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l := openDir(t, dir)
@@ -174,7 +174,7 @@ func TestDeletedToTheEnd(t *testing.T) {
 	}
 }
 
-// So does one whose messages are all deleted several times while the broker runs.
+// The same for repeated deletions of all messages while the broker runs.
 func TestDeletedToTheEndAgain(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l := openDir(t, dir)

@@ -8,10 +8,10 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// kafka-go lets its users add requests that it does not have. It finds them in a table of its own, which is filled when programs start.
+// kafka-go's table of requests, which is filled by init functions, is extensible.
 func init() { protocol.Register(&deleteRecords{}, &deletedRecords{}) }
 
-// deleteRecords is Kafka's request DeleteRecords, versions 0 and 1, for one partition.
+// deleteRecords is Kafka's DeleteRecords request, versions 0 and 1, for one partition.
 type deleteRecords struct {
 	Topics    []deleteRecordsTopic `kafka:"min=v0,max=v1"`
 	TimeoutMs int32                `kafka:"min=v0,max=v1"`
@@ -24,13 +24,13 @@ type deleteRecordsTopic struct {
 
 type deleteRecordsPartition struct {
 	Index  int32 `kafka:"min=v0,max=v1"`
-	Offset int64 `kafka:"min=v0,max=v1"` // that the partition begins at afterwards
+	Offset int64 `kafka:"min=v0,max=v1"` // the new start of the partition
 }
 
 //lint:ignore ST1003 the name is that of kafka-go's interface
 func (*deleteRecords) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
 
-// Broker returns the leader of the partition, which alone takes the request.
+// Broker returns the leader of the partition, which must handle the request.
 func (r *deleteRecords) Broker(cluster protocol.Cluster) (protocol.Broker, error) {
 	name, number := r.Topics[0].Name, r.Topics[0].Partitions[0].Index
 	partition, ok := cluster.Topics[name].Partitions[number]
@@ -40,7 +40,7 @@ func (r *deleteRecords) Broker(cluster protocol.Cluster) (protocol.Broker, error
 	return cluster.Brokers[partition.Leader], nil
 }
 
-// deletedRecords is the answer.
+// deletedRecords is the response.
 type deletedRecords struct {
 	ThrottleTimeMs int32                 `kafka:"min=v0,max=v1"`
 	Topics         []deletedRecordsTopic `kafka:"min=v0,max=v1"`
@@ -53,15 +53,15 @@ type deletedRecordsTopic struct {
 
 type deletedRecordsPartition struct {
 	Index        int32 `kafka:"min=v0,max=v1"`
-	LowWatermark int64 `kafka:"min=v0,max=v1"` // the first offset that the partition has now
+	LowWatermark int64 `kafka:"min=v0,max=v1"` // the new first offset of the partition
 	ErrorCode    int16 `kafka:"min=v0,max=v1"`
 }
 
 //lint:ignore ST1003 the name is that of kafka-go's interface
 func (*deletedRecords) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
 
-// DeleteBefore deletes the messages of a partition before an offset. Kafka refuses that for compacted topics. What is already deleted is no
-// error.
+// DeleteBefore deletes the messages of a partition before an offset. Kafka rejects this for compacted topics. Offsets that
+// are already deleted are no error.
 func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, offset int64) error {
 	what := fmt.Sprintf("delete the messages of %s[%d] before offset %d", topic, partition, offset)
 	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {

@@ -54,7 +54,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// Bounds sends two requests. If the connection breaks during either, it retries.
+// Bounds sends two requests, and retries if the connection breaks during either.
 func TestBoundsOutliveAConnection(t *testing.T) {
 	for lost := range 2 {
 		l := openTopic(t)
@@ -72,8 +72,7 @@ func TestBoundsOutliveAConnection(t *testing.T) {
 	}
 }
 
-// A broker that answers fetches with nothing, although the log's bounds say that the messages are there, is asked again. They
-// are not reported as deleted.
+// An empty fetch response below the end of the log is retried. The messages are not reported as deleted.
 func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	l := openTopic(t)
 	l.stall = 0
@@ -98,7 +97,7 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	}
 }
 
-// Open retries if a broker accepts a connection and breaks it. If no broker accepts a connection it fails at once.
+// Open retries if a broker accepts a connection and closes it. If no broker accepts a connection it fails at once.
 func TestOpenOutlivesAConnection(t *testing.T) {
 	broker := openListening(t).Addr()[0]
 	front, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,7 +144,7 @@ func TestOpenOutlivesAConnection(t *testing.T) {
 	}
 }
 
-// A write that the broker applied but answered with an error is written twice, and later messages come after both.
+// A write that the broker applied but answered with an error is duplicated, and later messages come after both.
 func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	for _, failure := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend} {
 		l := openTopic(t)
@@ -167,7 +166,7 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	}
 }
 
-// A write after an error with which no broker has it is not called repeated; one after a connection that broke is.
+// A write is reported as repeated after a broken connection, but not after an error with which no broker has appended it.
 func TestRepeatedWrites(t *testing.T) {
 	l := openTopic(t)
 	repeated := 0
@@ -205,7 +204,7 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 	}
 }
 
-// A permanent refusal is returned after one request, and the error names the partition.
+// A permanent error is returned after one request, and includes the partition.
 func TestRefusedWriteIsAnError(t *testing.T) {
 	l := openTopic(t)
 	for _, failure := range []*kerr.Error{
@@ -221,7 +220,7 @@ func TestRefusedWriteIsAnError(t *testing.T) {
 	}
 }
 
-// A broker that throttles answers late, which is no error, or refuses for a while, which is retried.
+// A throttling broker responds late, which is no error, or rejects temporarily, which is retried.
 func TestThrottling(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
@@ -246,7 +245,7 @@ func TestThrottling(t *testing.T) {
 	}
 }
 
-// Each operation that waits for the end of an outage reports that it waits and that it succeeded.
+// Each operation during an outage reports that it waits and that it succeeded.
 func TestOutageIsReported(t *testing.T) {
 	t.Parallel()
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
@@ -344,7 +343,7 @@ func TestCloseEndsRetries(t *testing.T) {
 	noError(t, r.Close())
 }
 
-// A follower's long poll has a connection of its own, so it delays no other call.
+// A follower's long poll has its own connection, so it delays no other call.
 func TestLongPollDelaysNobody(t *testing.T) {
 	l := openEmbedded(t)
 	ctx := testContext(t)
@@ -390,10 +389,10 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// breaking is a broker's listener. Some of its connections break in the middle of an answer.
+// breaking is a broker's listener. Some of its connections break during a response.
 type breaking struct {
 	net.Listener
-	answers *atomic.Int64 // answers sent; while it is negative, no connection breaks
+	answers *atomic.Int64 // number of responses sent; while it is negative, no connection breaks
 }
 
 func (b breaking) Accept() (net.Conn, error) {
@@ -414,7 +413,7 @@ func (c breakingConn) Write(answer []byte) (int, error) {
 	return n, errors.Join(io.ErrClosedPipe, c.Conn.Close())
 }
 
-// A request is sent again if its answer breaks off, so no message is missing or out of order.
+// A request is sent again if its response is incomplete, so no message is missing or reordered.
 func TestAnswersThatBreakOff(t *testing.T) {
 	var answers atomic.Int64
 	answers.Store(-1 << 60)
@@ -437,7 +436,7 @@ func TestAnswersThatBreakOff(t *testing.T) {
 		switch m := must(f.Next(ctx))(t); number(m) {
 		case strconv.Itoa(want):
 			want++
-		case strconv.Itoa(want - 1): // written twice
+		case strconv.Itoa(want - 1): // duplicated
 		default:
 			t.Fatalf("%s, want %d", number(m), want)
 		}
@@ -464,7 +463,7 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	}
 }
 
-// A topic that another process has just created is found, although our copy of the cluster's layout is older.
+// A topic that another process has just created is found, although the cached metadata is older.
 func TestTopicCreatedElsewhere(t *testing.T) {
 	l := openListening(t)
 	ctx := testContext(t)
@@ -505,7 +504,7 @@ func TestFitFillsRequests(t *testing.T) {
 	}
 }
 
-// Brokers learn of a new topic one by one. One that does not know it yet is asked again for its settings.
+// Brokers learn of a new topic one by one. A request for its settings is retried at a broker that does not know it yet.
 func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 	l := openListening(t)
 	ctx := testContext(t)

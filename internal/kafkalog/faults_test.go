@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// The error of a write that the broker's files refuse has their error, and no number of Kafka's. When the cause is gone, writes succeed
-// again, and nothing is missing.
+// A failed write returns the file error, not a Kafka error code. When the cause is gone, writes succeed again, and nothing
+// is missing.
 func TestRefusedWrite(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	l, err := Open(ctx, Options{DataDir: dir})
 	noError(t, err)
 	defer func() { noError(t, l.Close()) }()
 	noError(t, l.Create(ctx, Topic{Name: "x", Partitions: 1}))
-	// A file is where the partition's folder should be.
+	// A file in place of the partition's directory.
 	folder := filepath.Join(dir, "log", "partitions", "x-0")
 	noError(t, os.RemoveAll(folder))
 	noError(t, os.MkdirAll(filepath.Dir(folder), 0o755))

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// fetchBytes and embeddedFetchBytes limit the answer to a fetch, unless its first batch is larger. A reader holds up to two
-	// answers. Measured with messages of 800 KB: Apache Kafka reads 700 MB/s in fetches of 4 MiB, 450 in fetches of 2, and no
-	// more in larger ones; kfake, which grows its answers batch by batch, 280 in fetches of 4 MiB and 350 in fetches of 2.
+	// fetchBytes and embeddedFetchBytes limit a fetch response, unless its first batch is larger. A reader holds up to two
+	// responses. Measured with messages of 800 KB: Apache Kafka reads 700 MB/s in fetches of 4 MiB, 450 in fetches of 2, and
+	// no more in larger ones; kfake, which grows its responses batch by batch, 280 in fetches of 4 MiB and 350 in fetches of
+	// 2.
 	fetchBytes         = 4 << 20
 	embeddedFetchBytes = 2 << 20
 	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch whatever its size.
@@ -26,14 +27,14 @@ const (
 	pollTime      = longpoll.PollTime
 )
 
-// batch is a record batch as a reader sees it: the messages from the wanted offset on, and the offset after those that it covers.
+// batch is a decoded record batch: the messages from the requested offset on, and the offset after its range.
 type batch struct {
 	next     int64
 	messages []Message
 }
 
-// fetch reads batches from the one that covers offset on: at least one, and as many as fit into maxBytes. If there is
-// none it waits for one, no longer than poll. It does not use kafka.Client.Fetch, which drops the list of aborted
+// fetch reads batches starting with the one that covers offset: at least one, and as many as fit into maxBytes. If there
+// is none it waits for one, at most for poll. It does not use kafka.Client.Fetch, which drops the list of aborted
 // transactions.
 func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) ([]batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -53,7 +54,7 @@ func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int
 	return found(&response.Topics[0].Partitions[0], offset)
 }
 
-// found returns what an answer has of a partition, from an offset on.
+// found decodes one partition of a fetch response, from an offset on.
 func found(p *longpoll.Partition, from int64) ([]batch, error) {
 	if p.ErrorCode != 0 {
 		return nil, kafka.Error(p.ErrorCode)
@@ -61,11 +62,11 @@ func found(p *longpoll.Partition, from int64) ([]batch, error) {
 	return decode(p.RecordSet, p.AbortedTransactions, int(p.Partition), from)
 }
 
-// decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's own consumer it drops a
-// producer's records from the first offset of its aborted transaction to its abort marker. After an error in a batch the next fetch begins
-// with that batch.
+// decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's consumer it drops a
+// producer's records from the first offset of its aborted transaction to its abort marker. After an error in a batch the
+// next fetch starts with that batch.
 func decode(set recordbatch.Set, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
-	aborted = slices.SortedFunc(slices.Values(aborted), func(a, b fetchapi.ResponseTransaction) int { // others may read the same list
+	aborted = slices.SortedFunc(slices.Values(aborted), func(a, b fetchapi.ResponseTransaction) int { // the list is shared
 		return cmp.Compare(a.FirstOffset, b.FirstOffset)
 	})
 	aborting := map[int64]bool{} // by producer id
@@ -111,7 +112,7 @@ func decode(set recordbatch.Set, aborted []fetchapi.ResponseTransaction, partiti
 	return nil, err
 }
 
-// read reads the messages of a batch from an offset on by kafka-go. It sets next to the offset after the last of its records.
+// read decodes the messages of a batch from an offset on with kafka-go. It sets next to the offset after its last record.
 func (b *batch) read(e recordbatch.Batch, partition int, from int64) error {
 	records, err := e.Records()
 	if err != nil {

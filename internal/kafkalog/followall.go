@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
-// Start says where to follow a partition from, as [Log.Follow] does.
+// Start is a partition to follow with its start offset, as for [Log.Follow].
 type Start struct {
 	Topic       string
 	Partition   int
@@ -21,21 +21,21 @@ type Start struct {
 	SkipDeleted bool // continue at the first remaining offset, or at the end if messages were lost, as is right for a compacted topic
 }
 
-// followed is a partition that is followed with others.
+// followed is a partition followed together with others.
 type followed struct {
 	source
-	at int // among the starts
+	at int // index in the starts
 }
 
-// minShare is how many bytes a fetch asks for of a partition at least. Brokers send a larger batch if it is that of the first partition
-// that has any.
+// minShare is the minimum number of bytes that a fetch requests for a partition. Brokers return a larger batch for the
+// first partition that has any.
 const minShare = 64 << 10
 
-// FollowAll follows many partitions with one request at a time to each broker, where [Log.Follow] takes one for each partition that has
-// messages. It calls deliver for each message, given the place of its partition among the starts; without a message and an error if the
-// partition has lost messages that were read, and SkipDeleted is set; and with the errors of [Follower.Next], which end what is followed of
-// the partition. deliver is called from several goroutines, for the messages of a partition in order. FollowAll returns when ctx or the log
-// ends, or deliver returns false.
+// FollowAll follows many partitions with one request at a time to each broker, whereas [Log.Follow] sends one for each
+// partition with messages. It calls deliver for each message, with the index of its partition in starts; without a message
+// and an error if the partition has lost messages that were read, and SkipDeleted is set; and with the errors of
+// [Follower.Next], which end the partition. deliver is called concurrently, but in order for the messages of a partition.
+// FollowAll returns when ctx or the log ends, or deliver returns false.
 func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, m *Message, err error) (more bool)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -64,7 +64,7 @@ func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int
 		var polling sync.WaitGroup
 		for address, of := range leaders {
 			polling.Go(func() {
-				defer end() // who leads may have changed for others too
+				defer end() // leaders of other partitions may also have changed
 				f.poll(round, address, of)
 			})
 		}
@@ -88,13 +88,13 @@ func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int
 	}
 }
 
-// following is what a call of FollowAll works with.
+// following is the state of a call of FollowAll.
 type following struct {
 	log     *Log
 	deliver func(at int, m *Message, err error)
 }
 
-// leaders divides partitions by the addresses of the brokers that lead them.
+// leaders groups partitions by the addresses of their leaders.
 func (f *following) leaders(ctx context.Context, all []*followed) (of map[string][]*followed, err error) {
 	topics := map[string]map[int]string{}
 	for _, s := range all {
@@ -112,19 +112,19 @@ func (f *following) leaders(ctx context.Context, all []*followed) (of map[string
 	of = map[string][]*followed{}
 	for _, s := range all {
 		address := topics[s.topic][s.partition]
-		of[address] = append(of[address], s) // of a partition without a leader none: the request fails, and is tried again
+		of[address] = append(of[address], s) // without a leader, the request fails and is retried
 	}
 	return of, nil
 }
 
-// end ends what is followed of a partition with an error.
+// end ends a partition with an error.
 func (f *following) end(s *followed, err error) {
 	position := s.position
 	s.position = s.to
 	f.deliver(s.at, nil, fmt.Errorf("read %s[%d]@%d: %w", s.topic, s.partition, position, f.log.identity.Explain(err)))
 }
 
-// poll follows partitions that a broker leads, until it does not answer, or no longer leads one of them.
+// poll follows partitions led by a broker, until the broker fails, or no longer leads one of them.
 func (f *following) poll(ctx context.Context, address string, all []*followed) {
 	wait := waits.Reporter{Report: f.log.waiting, What: fmt.Sprintf("read %d partitions, as %s[%d]", len(all), all[0].topic, all[0].partition)}
 	defer func() { wait.Over(nil) }()
@@ -135,7 +135,7 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 		}
 		answer, err := f.log.polls.Wait(ctx, address, wanted)
 		again := err != nil
-		var idle, busy []*followed // those that had nothing go first the next time, as the first one's batch may be large
+		var idle, busy []*followed // idle partitions come first in the next request, since the first one's batch may be large
 		for i, s := range all {
 			var p *longpoll.Partition
 			if err == nil {
@@ -169,7 +169,7 @@ func (f *following) poll(ctx context.Context, address string, all []*followed) {
 	}
 }
 
-// accept delivers what a partition has, and reports whether it has anything.
+// accept delivers the messages of a partition, and reports whether there were any.
 func (f *following) accept(ctx context.Context, s *followed, p *longpoll.Partition) (moved bool, err error) {
 	if kafka.Error(p.ErrorCode) == kafka.OffsetOutOfRange {
 		err := s.outOfRange(ctx)

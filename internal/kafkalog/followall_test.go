@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// received is what FollowAll has delivered.
+// received collects the deliveries of FollowAll.
 type received struct {
 	mutex    sync.Mutex
 	messages map[int][]Message // by partition
@@ -39,8 +39,8 @@ func (r *received) count() (n int) {
 	return n
 }
 
-// Whoever follows many partitions gets each message once, in order, those that were there and those that come, large ones too, and of a
-// topic that has lost messages what is left.
+// FollowAll delivers each message of many partitions once, in order, existing and later ones, including large ones, and
+// the remaining ones of a topic that has lost messages.
 func TestFollowAll(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	const partitions, each = 40, 6
@@ -58,7 +58,7 @@ func TestFollowAll(t *testing.T) {
 	}
 	noError(t, l.DeleteBefore(ctx, "t", 7, 2))
 	starts[7].SkipDeleted = true
-	noError(t, l.DeleteBefore(ctx, "t", 8, 2)) // which is an error for who needs the messages
+	noError(t, l.DeleteBefore(ctx, "t", 8, 2)) // an error without SkipDeleted
 	starts[9].SkipDeleted, starts[9].Offset = true, 5
 	r := &received{messages: map[int][]Message{}}
 	r.until = func(r *received) bool {
@@ -90,7 +90,8 @@ func TestFollowAll(t *testing.T) {
 	}
 }
 
-// An idle follower of a thousand partitions takes two requests a second, over one connection; one of a topic that does not exist ends.
+// An idle follower of a thousand partitions sends two requests a second, over one connection; one of a topic that does not
+// exist ends.
 func TestFollowAllIsIdle(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 300}))

@@ -16,14 +16,15 @@ import (
 	"testing"
 )
 
-// fullDisk is an environment variable with the data directory of a process whose files can't grow beyond fullSize.
+// fullDisk is an environment variable with the data directory of a process whose files are limited to fullSize.
 const fullDisk = "KAFKALOG_TEST_FULL_DISK"
 
 const fullSize = 40_000
 
-// runOnFullDisk appends messages, and prints the number of each after its acknowledgement, or "full" as long as the disk refuses it.
+// runOnFullDisk appends messages, and prints the number of each after its acknowledgement, or "full" while the disk is
+// full.
 func runOnFullDisk(dir string) {
-	signal.Ignore(syscall.SIGXFSZ) // then the write returns an error
+	signal.Ignore(syscall.SIGXFSZ) // so that the write returns an error
 	err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: fullSize, Max: fullSize})
 	ctx := context.Background()
 	var l *Log
@@ -54,8 +55,8 @@ func runOnFullDisk(dir string) {
 	os.Exit(1)
 }
 
-// A broker that is killed while its disk is full has all that it acknowledged when there is room again, and the next offset is free. It
-// starts while the disk is still full, too. A byte that is wrong afterwards is an error, and a repair takes one message.
+// A broker killed while its disk is full has all acknowledged messages when there is room again, and the next offset is
+// free. It also starts while the disk is still full. A wrong byte afterwards is an error, and a repair loses one message.
 func TestKilledOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()

@@ -14,8 +14,8 @@ import (
 
 const gapRecords = 200_000
 
-// testGaps reads over 200,000 records of aborted transactions in the middle of a partition, and as many at its end,
-// where markers come last. That takes no fetch for each of them, and a range ends where it is to end.
+// testGaps reads over 200,000 records of aborted transactions in the middle of a partition, and as many at its end, where
+// markers come last. Their number does not determine the number of fetches, and a range ends at its end.
 func testGaps(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
@@ -39,7 +39,7 @@ func testGaps(t *testing.T, l *Log, topic string) {
 	abort(gapRecords)
 	middle := must(l.Append(ctx, topic, 0, numbered(2, 0)))(t)
 	abort(gapRecords)
-	for range 100 { // markers, one after the other
+	for range 100 { // consecutive markers
 		abort(1)
 	}
 	noError(t, client.BeginTransaction())
@@ -71,7 +71,7 @@ func testGaps(t *testing.T, l *Log, topic string) {
 		err = nil
 		t.Logf("[%d, %d): %v", c.from, c.to, time.Since(began))
 
-		// The same by hand, to count the fetches: they are as many as the bytes need, and one more.
+		// The same manually, to count the fetches: as many as the bytes require, and one more.
 		cur := cursor{position: c.from, to: c.to}
 		for cur.position < cur.to {
 			before := cur.position

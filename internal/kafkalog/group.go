@@ -19,54 +19,53 @@ import (
 )
 
 const (
-	// sessionTime is how long a group's coordinator waits for a heartbeat before it gives the member's partitions to others.
-	// Brokers accept 6 s to 30 min (group.min.session.timeout.ms, group.max.session.timeout.ms).
+	// sessionTime is the session timeout of members. Brokers accept 6 s to 30 min (group.min.session.timeout.ms,
+	// group.max.session.timeout.ms).
 	sessionTime = 10 * time.Second
-	// heartbeatTime is the time between two heartbeats. It is also how late a member learns that others joined or left. Kafka
-	// advises at most a third of the session.
+	// heartbeatTime is the heartbeat interval, and the maximum delay with which a member learns of a rebalance. Kafka
+	// recommends at most a third of the session timeout.
 	heartbeatTime = time.Second
-	// watchTime is the time between two checks whether the topic's number of partitions has changed.
+	// watchTime is the interval of checks for added partitions.
 	watchTime = 30 * time.Second
-	// leaveTime limits how long a leaving member waits for a rebalance under way, or for a coordinator that does not answer.
+	// leaveTime limits the time that a leaving member waits for a rebalance in progress, or for an unavailable coordinator.
 	leaveTime = 3 * time.Second
 )
 
-// Member is a member of a consumer group, which divides the partitions of one topic among its members. Its methods may be
-// called from any goroutine. Made by [Log.Join].
+// Member is a member of a consumer group, which divides the partitions of one topic among its members. It is safe for
+// concurrent use. Create it with [Log.Join].
 type Member struct {
 	log          *Log
 	group, topic string
-	size         int // partitions that one member should have together: see JoinGroups
+	size         int // number of partitions to assign together: see JoinGroups
 	changed      chan struct{}
 	leave        func() error
-	commits      sync.WaitGroup // that are under way
+	commits      sync.WaitGroup // commits in flight
 	expiry       *time.Timer    // fires when the session may have expired
 
 	mu         sync.Mutex
-	assigned   []int     // the partitions of the latest generation
+	assigned   []int     // partitions of the latest generation
 	generation int32     // the latest generation
 	id         string    // of this member in it
-	heard      time.Time // when the last accepted heartbeat was sent; zero: the coordinator does not know this member
-	divided    int       // how many partitions this member divided as leader of the latest generation, or notLeader
+	heard      time.Time // send time of the last successful heartbeat; zero: the coordinator does not know this member
+	divided    int       // number of partitions that this member assigned as leader of the latest generation, or notLeader
 	announced  []int     // Owned at the last signal on changed
 	leaving    bool
 	ended      bool
 	err        error
 }
 
-// protocolName differs from the name of Kafka's own sticky assignor, whose claims have another format. The coordinator refuses members
-// that bring only that one.
+// protocolName differs from the name of Kafka's sticky assignor, whose user data has another format. The coordinator
+// rejects members that only support that one.
 const protocolName = "stagewise-sticky"
 
-// notLeader is the value of Member.divided in members that are not the leader.
+// notLeader is the value of Member.divided for members other than the leader.
 const notLeader = -1
 
-// Join starts a membership in a consumer group for the partitions of one topic, and returns without waiting. The membership
-// lasts until Leave, or until Err returns an error; transient errors of the brokers are retried. All members of a group must
-// name the same topic.
+// Join joins a consumer group for the partitions of one topic, and returns without waiting. The membership lasts until
+// Leave, or until Err returns an error; transient errors are retried. All members of a group must specify the same topic.
 func (l *Log) Join(group, topic string) *Member { return l.JoinGroups(group, topic, 1) }
 
-// JoinGroups is Join for members of which each should have whole groups of that many partitions, in the order of their numbers.
+// JoinGroups is Join for members that should own whole groups of the given number of consecutive partitions.
 func (l *Log) JoinGroups(group, topic string, size int) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
 	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1), divided: notLeader}
@@ -87,8 +86,9 @@ func (l *Log) JoinGroups(group, topic string, size int) *Member {
 	return m
 }
 
-// Owned returns this member's partitions, ascending. It is empty before the first assignment, and when the session may have
-// expired, because others may own the partitions then. During a rebalance the member still owns its earlier partitions.
+// Owned returns this member's partitions, in ascending order. It is empty before the first assignment, and when the
+// session may have expired, because the partitions may then have other owners. During a rebalance the member keeps its
+// partitions.
 func (m *Member) Owned() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,8 +102,8 @@ func (m *Member) owned() []int {
 	return m.assigned
 }
 
-// Changed returns a channel that receives a value after Owned has changed and after the membership has ended. Changes close
-// together may give one value.
+// Changed returns a channel that receives a value after Owned has changed and after the membership has ended. Several
+// changes may be signalled once.
 func (m *Member) Changed() <-chan struct{} { return m.changed }
 
 // Err returns the error that ended the membership: an *AccessError, ErrUnknownTopic, ErrClosed, or another permanent error of
@@ -114,9 +114,9 @@ func (m *Member) Err() error {
 	return m.err
 }
 
-// Commit commits offsets of this member's partitions, given as the offset of the next message by partition, for people's tools that show
-// how far a group is behind: nothing here reads them. It returns at once, and calls done with the result, from another goroutine. It
-// tries once: the next offsets say more than these.
+// Commit commits offsets of this member's partitions, by partition, each that of the next message. They are for monitoring
+// tools that show consumer lag; nothing here reads them. It returns at once, and calls done with the result in another
+// goroutine. It does not retry, because the next commit supersedes this one.
 func (m *Member) Commit(offsets map[int]int64, done func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,11 +147,11 @@ func (m *Member) commit(request *kafka.OffsetCommitRequest) error {
 	return nil
 }
 
-// Leave leaves the group, so that others take over at once, and ends the member's goroutines. It takes a few seconds at most. An
-// error means that the coordinator did not answer: others take over when the session expires.
+// Leave leaves the group, so that others take over at once, and stops the member's goroutines. It takes a few seconds at
+// most. An error means that the coordinator did not respond: others take over when the session expires.
 func (m *Member) Leave() error { return m.leave() }
 
-// update changes the state of the membership, and signals on changed if that changes Owned.
+// update changes the state of the membership, and signals on changed if Owned has changed.
 func (m *Member) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,17 +169,17 @@ func (m *Member) signal() {
 	}
 }
 
-// run runs the membership until ctx ends or a permanent error. It returns an error only if leaving the group failed.
+// run maintains the membership until ctx ends or a permanent error. It returns an error only if leaving the group failed.
 func (m *Member) run(ctx context.Context) error {
 	defer m.expiry.Stop()
 	err := m.belong(ctx)
-	m.end(ctx, err) // before others can own the partitions
+	m.end(ctx, err) // before the partitions can have other owners
 	if m.id == "" || m.log.ctx.Err() != nil {
 		return nil
 	}
 	leaving, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
 	defer cancel()
-	// If it is refused, the coordinator has no such member. The deadline of the connection may come before that of the context.
+	// An error means that the coordinator has no such member. The deadline of the connection may precede that of the context.
 	err = m.protocol().Leave(leaving, m.id)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("leave group %s: no answer within %v", m.group, m.log.leave)
@@ -187,8 +187,8 @@ func (m *Member) run(ctx context.Context) error {
 	return nil
 }
 
-// protocol returns how the member joins and leaves. A request to join is answered when the other members have joined, and has a connection
-// for that time.
+// protocol returns the group protocol of the member. A JoinGroup request is answered after the other members have joined,
+// and uses its own connection during that time.
 func (m *Member) protocol() classic.Group {
 	return classic.Group{ID: m.group, Topic: m.topic, Protocol: protocolName, Session: m.log.session,
 		Send: func(ctx context.Context, request kafka.Request) (kafka.Response, error) {
@@ -202,7 +202,7 @@ func (m *Member) end(ctx context.Context, err error) {
 	switch {
 	case m.log.ctx.Err() != nil:
 		err = context.Cause(m.log.ctx)
-	case ctx.Err() != nil: // left
+	case ctx.Err() != nil: // left the group
 		err = nil
 	}
 	if err != nil {
@@ -212,7 +212,7 @@ func (m *Member) end(ctx context.Context, err error) {
 	m.signal()
 }
 
-// belong joins generation after generation, until ctx ends or a permanent error.
+// belong joins one generation after the other, until ctx ends or a permanent error.
 func (m *Member) belong(ctx context.Context) error {
 	if _, err := m.partitions(ctx); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (m *Member) belong(ctx context.Context) error {
 	return nil
 }
 
-// stay returns when the group has a rebalance, or needs one.
+// stay returns when the group rebalances, or must rebalance.
 func (m *Member) stay(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -243,7 +243,7 @@ func (m *Member) stay(ctx context.Context) error {
 	return errors.Join(err, <-watched)
 }
 
-// join joins the next generation of the group. Only this goroutine uses m.id, but for Commit.
+// join joins the next generation of the group. Apart from Commit, only this goroutine uses m.id.
 func (m *Member) join(ctx context.Context) error {
 	m.mu.Lock()
 	m.divided = notLeader
@@ -265,7 +265,7 @@ func (m *Member) join(ctx context.Context) error {
 	return err
 }
 
-// divide divides the partitions of the topic among the members, given their claims.
+// divide assigns the partitions of the topic to the members, according to their claims.
 func (m *Member) divide(ctx context.Context, claims map[string][]byte) (map[string][]int, error) {
 	n, err := m.partitions(ctx)
 	if err != nil {
@@ -309,7 +309,7 @@ func (m *Member) beat(ctx context.Context) error {
 	}
 }
 
-// heartbeat sends one heartbeat and reports whether to join again.
+// heartbeat sends one heartbeat and reports whether to rejoin.
 func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
 	sent := time.Now()
 	err = m.sendHeartbeat(ctx)
@@ -325,8 +325,8 @@ func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
 	return err != nil, nil
 }
 
-// sendHeartbeat finds the coordinator each time, as is done for the other group requests. kafka-go itself would send a heartbeat to any
-// broker.
+// sendHeartbeat looks up the coordinator each time, like the other group requests. kafka-go itself would send a heartbeat
+// to any broker.
 func (m *Member) sendHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
 	defer cancel()
@@ -351,7 +351,8 @@ func (m *Member) sendHeartbeat(ctx context.Context) error {
 	return nil
 }
 
-// watch returns when the topic's number of partitions is no longer the one that this member divided as leader, or when ctx ends.
+// watch returns when the topic's number of partitions differs from the one that this member assigned as leader, or when
+// ctx ends.
 func (m *Member) watch(ctx context.Context) error {
 	m.mu.Lock()
 	divided := m.divided
@@ -376,7 +377,7 @@ func (m *Member) watch(ctx context.Context) error {
 	}
 }
 
-// partitions counts the partitions of the topic, with and without a leader. It waits for a topic that was created just now.
+// partitions counts the partitions of the topic, including leaderless ones. It waits for a topic that was just created.
 func (m *Member) partitions(ctx context.Context) (n int, err error) {
 	err = m.log.retryOn(ctx, m.topic, "find topic "+m.topic, func(ctx context.Context) error {
 		found, err := m.log.metadata(ctx, []string{m.topic})

@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/sticky"
 )
 
-// until waits for a condition on what the members own. It checks the condition only after a member has signalled a change.
+// until waits for a condition on the owned partitions. It checks the condition only after a member has signalled a change.
 func until(t *testing.T, what string, holds func() bool, members ...*Member) {
 	t.Helper()
 	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(testContext(t).Done())}}
@@ -137,7 +137,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// committedOffset returns what tools read: the offset that a group has committed for a partition, or -1.
+// committedOffset returns a group's committed offset of a partition, or -1.
 func committedOffset(t *testing.T, l *Log, group, topic string, partition int) int64 {
 	t.Helper()
 	response, err := l.client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group,
@@ -147,7 +147,7 @@ func committedOffset(t *testing.T, l *Log, group, topic string, partition int) i
 	return response.Topics[topic][0].CommittedOffset
 }
 
-// A commit that the brokers refuse is an error for whoever asks, and no more: the membership goes on.
+// A rejected commit is only an error for its caller: the membership continues.
 func TestCommitThatIsRefused(t *testing.T) {
 	cluster, l := openGroup(t, kfake.NumBrokers(1))
 	a := join(t, l, "g", "t")
@@ -176,7 +176,7 @@ func TestCommitThatIsRefused(t *testing.T) {
 	}
 }
 
-// openGroup connects to brokers that accept short sessions, and creates topic t with six partitions.
+// openGroup connects to brokers with short session timeouts, and creates topic t with six partitions.
 func openGroup(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, *Log) {
 	t.Helper()
 	cluster, addresses := startCluster(t, append(options, kfake.GroupMinSessionTimeout(time.Millisecond))...)
@@ -192,7 +192,7 @@ func TestDeadMemberLosesItsPartitions(t *testing.T) {
 	testDeadMember(t, l, "t")
 }
 
-// A process that dies without leaving loses its partitions to the others when its session expires.
+// A process that dies without leaving loses its partitions when its session expires.
 func testDeadMember(t *testing.T, l *Log, topic string) {
 	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 6}))
 	a := join(t, l, topic, topic)
@@ -220,7 +220,7 @@ func testDeadMember(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// A member whose session may have expired owns nothing until the coordinator answers again.
+// A member whose session may have expired owns nothing until the coordinator responds again.
 func TestSilentCoordinator(t *testing.T) {
 	cluster, l := openGroup(t, kfake.NumBrokers(1))
 	l.session, l.leave = 300*time.Millisecond, 100*time.Millisecond
@@ -343,8 +343,8 @@ func TestCoordinatorMoves(t *testing.T) {
 	until(t, "three share", divided(6, a, b, c), a, b, c)
 }
 
-// A restarted broker remembers no members. While it is down the members keep their partitions, and afterwards they share
-// them again.
+// A restarted broker has no members. During the outage the members keep their partitions, and afterwards they share them
+// again.
 func TestGroupOutlivesItsBroker(t *testing.T) {
 	dir := t.TempDir()
 	cluster, l := openGroup(t, kfake.NumBrokers(1), kfake.DataDir(dir))
@@ -376,7 +376,7 @@ func TestLeaveAtAnyTime(t *testing.T) {
 		case <-ctx.Done():
 		}
 		cancel()
-		_ = m.Leave() // during a rebalance the coordinator may not answer in time
+		_ = m.Leave() // during a rebalance the coordinator may not respond in time
 		if m.Err() != nil || len(m.Owned()) > 0 {
 			t.Errorf("after leaving: %v, %v", m.Owned(), m.Err())
 		}
@@ -390,7 +390,7 @@ func TestLeaveAtAnyTime(t *testing.T) {
 	}
 }
 
-// ofKafkaGo divides partitions as the members of earlier releases did, whose leader was kafka-go's.
+// ofKafkaGo assigns partitions like the members of earlier releases, whose leader was kafka-go's.
 type ofKafkaGo struct{}
 
 func (ofKafkaGo) ProtocolName() string { return protocolName }
@@ -409,7 +409,7 @@ func (ofKafkaGo) AssignGroups(members []kafka.GroupMember, partitions []kafka.Pa
 	return assignments
 }
 
-// Members of earlier releases, which were kafka-go's, share a group with those of this one, whichever divides the partitions.
+// Members of earlier releases, which used kafka-go, share a group with current ones, with either as leader.
 func TestGroupWithMembersOfKafkaGo(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		_, l := openGroup(t, kfake.NumBrokers(1))

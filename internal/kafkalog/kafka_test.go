@@ -21,8 +21,8 @@ import (
 // TestKafka runs the tests of every log against real brokers.
 func TestKafka(t *testing.T) {
 	testLog(t, openKafka, func(t *testing.T, l *Log, topic string) {
-		// Brokers compact only closed segments, and close a segment when a message arrives after segment.ms. The partition is
-		// compacted when it holds fewer messages than the test wrote.
+		// Brokers only compact closed segments, and roll a segment when a message arrives after segment.ms. The partition is
+		// compacted when it has fewer messages than the test wrote.
 		ctx := testContext(t)
 		tick := time.NewTicker(300 * time.Millisecond)
 		defer tick.Stop()
@@ -43,7 +43,7 @@ func TestKafka(t *testing.T) {
 	})
 }
 
-// With message.timestamp.type=LogAppendTime messages have the times at which the brokers got them, as franz-go has them too.
+// With message.timestamp.type=LogAppendTime messages have the brokers' timestamps, as with franz-go.
 func TestKafkaLogAppendTime(t *testing.T) {
 	ctx, l := testContext(t), openKafka(t)
 	topic := fmt.Sprintf("test-%x", rand.Uint64())
@@ -76,7 +76,7 @@ func TestKafkaLogAppendTime(t *testing.T) {
 
 func TestKafkaDeadMember(t *testing.T) {
 	l := openKafka(t)
-	l.session, l.heartbeat = 6*time.Second, 500*time.Millisecond // the shortest session that brokers accept
+	l.session, l.heartbeat = 6*time.Second, 500*time.Millisecond // the minimum session timeout of brokers
 	topic := fmt.Sprintf("test-%x", rand.Uint64())
 	t.Cleanup(func() { noError(t, l.Delete(testContext(t), topic)) })
 	testDeadMember(t, l, topic)
@@ -94,8 +94,8 @@ func openKafka(t testing.TB) *Log {
 	return l
 }
 
-// TestKafkaSecurity connects by each mechanism, and checks that nothing less is accepted. Package pipeline tests the ACLs of
-// topics.
+// TestKafkaSecurity connects with each mechanism, and checks that nothing less is accepted. Package pipeline tests topic
+// ACLs.
 func TestKafkaSecurity(t *testing.T) {
 	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
 	if dir == "" {
@@ -113,11 +113,11 @@ func TestKafkaSecurity(t *testing.T) {
 			t.Errorf("wrong password: %v", denied)
 		}
 	}
-	// The brokers' validator takes tokens without a signature, and checks their user and their time.
+	// The brokers' validator accepts unsigned tokens, and checks their user and expiry.
 	for _, from := range []func(*testing.T, time.Time) secure.SASL{tokenFile, tokenEndpoint} {
 		l := openSecured(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(time.Hour))})
 		topic := fmt.Sprintf("test-%x", rand.Uint64())
-		noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1})) // as only admin may
+		noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1})) // only allowed for admin
 		noError(t, l.Delete(testContext(t), topic))
 		denied := access(t, brokers, Security{TLS: trust, SASL: from(t, time.Now().Add(-time.Hour))})
 		if !errors.Is(denied, kafka.SASLAuthenticationFailed) || !strings.Contains(denied.Check, "OAUTHBEARER") {

@@ -1,12 +1,12 @@
-// Package kafkalog is a log on a Kafka cluster, or on a broker inside this process: it reads exact ranges of offsets, follows
-// partitions with little delay, appends messages in order, creates and deletes topics, and divides partitions among
+// Package kafkalog is a log on a Kafka cluster, or on a broker inside this process: it reads exact ranges of offsets,
+// follows partitions with low latency, appends messages in order, creates and deletes topics, and assigns partitions to
 // processes.
 //
-// It does not use kafka-go's Reader and Writer. The Reader returns the records of aborted transactions and transaction markers
-// as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package sends one
-// request at a time through package cluster, which uses a connection for one call at a time: a long poll blocks its own
-// connection and delays no other call. All who follow partitions share a long poll to each broker while nothing comes: see package
-// longpoll. So a process that is idle uses two connections to a broker. Package classic joins and leaves groups.
+// It does not use kafka-go's Reader and Writer. The Reader returns the records of aborted transactions and transaction
+// markers as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package
+// sends one request at a time through package cluster, which uses a connection for one call at a time: a long poll blocks
+// its own connection and delays no other call. Idle followers share a long poll to each broker: see package longpoll. So
+// an idle process uses two connections to a broker. Package classic implements group membership.
 //
 // Delivery is at least once and ordered: a write that the broker applied but answered with an error is sent again.
 package kafkalog
@@ -31,22 +31,22 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
-// Header is a key and a value beside a message's content.
+// Header is a message header.
 type Header struct {
-	// Key is the header's name. A message may have several headers with one key.
+	// Key is the header's name. A message may have several headers with the same key.
 	Key string
 	// Value may be nil.
 	Value []byte
 }
 
-// Message is one record of a partition. Readers share memory with each other and with the writer, so callers may keep
-// messages, and change none.
+// Message is a record of a partition. Readers share memory with each other and with the writer, so callers may keep
+// messages, but must not modify them.
 type Message struct {
-	// Partition and Offset are where the message is. Append ignores them.
+	// Partition and Offset are the position of the message. Append ignores them.
 	Partition int
 	Offset    int64
-	// Time is when its producer wrote it, or if message.timestamp.type of the topic is LogAppendTime when the brokers got
-	// it. It is zero if the producer gave none, as those of old clients do. Append ignores it.
+	// Time is the message timestamp: the time of the producer, or of the broker if the topic's message.timestamp.type is
+	// LogAppendTime. It is zero if the producer set none, like old clients. Append ignores it.
 	Time time.Time
 	// Key and Value are the content. A nil Value is a tombstone.
 	Key, Value []byte
@@ -54,24 +54,24 @@ type Message struct {
 	Headers []Header
 }
 
-// Options say where the log is and how to reach it.
+// Options are the location of the log and how to reach it.
 type Options struct {
 	// Brokers are host:port addresses, at least one of which must answer. Empty: a broker inside this process.
 	Brokers []string
-	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. See [Log.Clean] for what is
-	// deleted from it.
+	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. See [Log.Clean] for
+	// retention.
 	DataDir string
-	// Listen is a host:port of the loopback interface at which other programs reach the embedded broker, which has no
-	// authentication; with port 0 it is any free port. Empty: the broker listens nowhere, and only this Log reaches it.
+	// Listen is a host:port of the loopback interface for other programs that use the embedded broker, without authentication;
+	// with port 0 it is any free port. Empty: no listener, and only this Log reaches the broker.
 	Listen string
-	// Sync makes the embedded broker acknowledge a message only when the disk has it, so that a loss of power takes none that is
-	// acknowledged. Without it the operating system writes within seconds, and a process that is killed loses none.
+	// Sync makes the embedded broker acknowledge a message only after it is synced to disk, so that a power failure loses no
+	// acknowledged message. Without it the operating system writes within seconds, and a killed process loses none.
 	Sync bool
 	// Waiting is called when an operation has been retried for longer than a second, then at growing intervals, and when it
-	// ends. Many goroutines call it, and each waits for it to return. nil: no reports.
+	// ends. It is called concurrently, and blocks the operation. nil: no reports.
 	Waiting func(Wait)
-	// Repeated is called when messages are written to a topic again because of an error after which brokers may have them: see
-	// [Log.Append]. Many goroutines call it. nil: nobody asks.
+	// Repeated is called when messages are written to a topic again after an error with which the brokers may have appended
+	// them: see [Log.Append]. It is called concurrently. nil: no reports.
 	Repeated func(topic string)
 	// Security is TLS and SASL for Brokers. The embedded broker ignores it.
 	Security Security
@@ -81,29 +81,30 @@ type Options struct {
 }
 
 const (
-	// clientID is our name in the brokers' logs and quotas.
+	// clientID identifies us in the brokers' logs and quotas.
 	clientID = "stagewise"
-	// requestTimeout ends a request to a broker that no longer answers.
+	// requestTimeout is the timeout of a request to a broker.
 	requestTimeout = 30 * time.Second
-	// unknownTimeout is how long a topic may be unknown before that is an error. Brokers learn of a new topic one by one.
+	// unknownTimeout is the time for which a topic may be unknown before that is an error. Brokers learn of a new topic one by
+	// one.
 	unknownTimeout = 2 * time.Second
-	// stallTime is how long a Range waits if the log ends before the range does. A new leader can lag for a moment; a topic that
-	// was deleted and created again stays short.
+	// stallTime is the maximum time that a Range waits if the log ends before the range. A new leader can lag for a moment; a
+	// recreated topic stays short.
 	stallTime = 10 * time.Second
-	// mismatchTimeout limits each attempt to find out why a broker closed a connection.
+	// mismatchTimeout limits each attempt to determine why a broker closed a connection.
 	mismatchTimeout = 2 * time.Second
 )
 
-// Log is a connection to the brokers. Its methods may be called from any goroutine. Made by [Open].
+// Log is a client of the brokers. It is safe for concurrent use. Create it with [Open].
 type Log struct {
 	addresses []string
 	identity  secure.Identity
 	cluster   *cluster.Cluster // all connections
-	client    *kafka.Client    // kafka-go's requests, sent by cluster
-	polls     *longpoll.Polls  // of those who follow partitions
+	client    *kafka.Client    // kafka-go's requests, sent through cluster
+	polls     *longpoll.Polls  // of followers
 	broker    *embedded.Broker // nil if the brokers are not embedded
 
-	ctx   context.Context         // ends with Close, or when the embedded broker has failed for good
+	ctx   context.Context         // ends with Close, or when the embedded broker has failed permanently
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
 	close func() error
 
@@ -112,17 +113,18 @@ type Log struct {
 	now      func() time.Time // for Clean
 	cleaning sync.Mutex       // held by Clean
 
-	found sync.Map // the topics of successful requests
-	tail  *tail    // nil unless the broker is embedded and listens nowhere
+	found sync.Map // topics of successful requests
+	tail  *tail    // nil unless the broker is embedded and has no listener
 
-	// The constants of these names, which tests shorten.
+	// The constants with these names, which tests shorten.
 	unknownTimeout, stall            time.Duration
 	session, heartbeat, watch, leave time.Duration
 }
 
-// Open connects to the brokers and waits up to 30 s until one answers. Without Brokers it starts the embedded broker on DataDir,
-// or returns a *LockedError if another process has it open, or an error that wraps a *DamagedError if one of its files is damaged:
-// see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an *AccessError if the brokers refuse us.
+// Open connects to the brokers and waits up to 30 s for a response. Without Brokers it starts the embedded broker on
+// DataDir, or returns a *LockedError if another process has it open, or an error that wraps a *DamagedError if one of its
+// files is damaged: see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an
+// *AccessError if the brokers deny access.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	recordbatch.BoundCompression()
 	l := &Log{
@@ -178,9 +180,9 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	return l, nil
 }
 
-// reach makes sure that a broker answers. A broker that accepts a connection and breaks it may be stopping or starting, so
-// reach retries for unknownTimeout. If no broker accepts a connection, no broker runs or the addresses are wrong, and reach fails
-// at once.
+// reach makes sure that a broker responds. A broker that accepts a connection and closes it may be stopping or starting,
+// so reach retries for unknownTimeout. If no broker accepts a connection, no broker runs or the addresses are wrong, and
+// reach fails at once.
 func (l *Log) reach(ctx context.Context) error {
 	began := time.Now()
 	var permanent error
@@ -197,12 +199,12 @@ func (l *Log) reach(ctx context.Context) error {
 	return err
 }
 
-// Close ends every reader, every membership and every waiting call, and stops the embedded broker. The directory of its log can
-// then be opened again. A second Close does nothing and returns the same error.
+// Close ends all readers, memberships and blocked calls, and stops the embedded broker. Its data directory can then be
+// opened again. A second Close does nothing and returns the same error.
 func (l *Log) Close() error { return l.close() }
 
-// Discard is Close for a caller that has failed. If Open made the data directory of the embedded broker, and no message was written
-// since, it removes the directory again: nothing is left of a mistake.
+// Discard is Close for a caller that has failed. If Open created the data directory of the embedded broker, and no message
+// was written since, it removes the directory again.
 func (l *Log) Discard() error {
 	if l.broker != nil {
 		l.broker.DiscardUnused()
@@ -213,8 +215,8 @@ func (l *Log) Discard() error {
 // Embedded reports whether the broker runs inside this process.
 func (l *Log) Embedded() bool { return l.broker != nil }
 
-// Addr returns the addresses of the brokers that the log was opened with, or the one at which the embedded broker listens: none
-// if it listens nowhere.
+// Addr returns the addresses of the brokers with which the log was opened, or that of the embedded broker's listener, if
+// it has one.
 func (l *Log) Addr() []string {
 	if l.broker != nil && !l.broker.Listens() {
 		return nil
@@ -222,7 +224,7 @@ func (l *Log) Addr() []string {
 	return slices.Clone(l.addresses)
 }
 
-// metadata asks the brokers for the cluster's layout and that of the topics; nil means all topics.
+// metadata requests the metadata of the cluster and of topics; nil means all topics.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
 	return l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Without an address to listen on, no TCP port of this process is open while the embedded broker is in use. With one, one is.
+// Without a listen address, the process with an embedded broker has no open TCP port. With one, it has one.
 func TestListensOnlyIfToldTo(t *testing.T) {
 	before := listening(t)
 	for address, want := range map[string]int{"": 0, "127.0.0.1:0": 1} {
@@ -25,7 +25,7 @@ func TestListensOnlyIfToldTo(t *testing.T) {
 	}
 }
 
-// listening returns the number of TCP ports on which this process listens, by the tables of proc(5).
+// listening returns the number of TCP ports on which this process listens, from the tables of proc(5).
 func listening(t *testing.T) int {
 	t.Helper()
 	const listen = "0A" // TCP_LISTEN in the kernel's include/net/tcp_states.h
@@ -46,7 +46,7 @@ func listening(t *testing.T) int {
 	noError(t, err)
 	n := 0
 	for _, file := range files {
-		if target, err := os.Readlink(file); err == nil && sockets[target] { // the folder's own handle is closed by now
+		if target, err := os.Readlink(file); err == nil && sockets[target] { // the directory's own handle is already closed
 			n++
 		}
 	}

@@ -39,7 +39,7 @@ func TestPipeAndPort(t *testing.T) {
 	}
 }
 
-// An address that cannot be listened on, or that other machines could reach, is refused. The directory is free again then.
+// An unusable or non-loopback address is rejected, and the directory is released.
 func TestListenRefuses(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// These are environment variables with the data directories of the processes that TestKilledProcessLosesNothing and
-// TestKilledWhileCleaning kill. TestKilledOnAFullDisk has its own.
+// Environment variables with the data directories of the processes killed by TestKilledProcessLosesNothing and
+// TestKilledWhileCleaning. TestKilledOnAFullDisk has its own.
 const (
 	appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
 	cleanForever  = "KAFKALOG_TEST_CLEAN_FOREVER"
@@ -90,7 +90,7 @@ func openEmbedded(t testing.TB) *Log { return openDir(t, t.TempDir()) }
 
 func openDir(t testing.TB, dir string) *Log { return open(t, Options{DataDir: dir}) }
 
-// openListening opens an embedded broker that other clients can reach.
+// openListening opens an embedded broker with a listener.
 func openListening(t testing.TB) *Log {
 	return open(t, Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
-// IsEmbedded reports whether the broker is the embedded one of a process: of this one, or of another that listens.
+// IsEmbedded reports whether the broker is embedded in a process: this one, or another one with a listener.
 func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	if l.Embedded() {
 		return true, nil
@@ -25,15 +25,15 @@ func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	return is, err
 }
 
-// Owner is a member of a consumer group, and the partitions that it owns.
+// Owner is a member of a consumer group with its partitions.
 type Owner struct {
-	ID         string // of the member, which the coordinator has chosen
+	ID         string // member id assigned by the coordinator
 	Host       string
-	Partitions []int // ascending; none before the first assignment
+	Partitions []int // ascending; nil before the first assignment
 }
 
-// Owners returns the members of a consumer group as its coordinator knows them, in the order of their hosts. A group
-// that does not exist has none.
+// Owners returns the members of a consumer group from its coordinator, ordered by host. A group that does not exist has
+// none.
 func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err error) {
 	err = l.retry(ctx, "describe group "+group, func(ctx context.Context) error {
 		owners = nil

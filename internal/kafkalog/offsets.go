@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 )
 
-// Bounds is the range of offsets that a partition holds for readers: [First, End).
+// Bounds is the range of readable offsets of a partition: [First, End).
 type Bounds struct {
 	// First is the first offset that is not deleted.
 	First int64
@@ -18,8 +18,8 @@ type Bounds struct {
 	End int64
 }
 
-// Bounds returns the first offset that a partition still holds, and its end: the offset after the last that a reader may see,
-// or the first offset of an open transaction.
+// Bounds returns the first offset of a partition, and its end: the offset after the last message, or the first offset of
+// an open transaction.
 func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
 	b, err := l.bounds(ctx, fmt.Sprintf("find the bounds of %s[%d]", topic, partition), topic, partition)
 	if err != nil {
@@ -28,8 +28,8 @@ func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, e
 	return b[0].First, b[0].End, nil
 }
 
-// AllBounds returns the bounds of all partitions of a topic, in their order. It takes two requests to each broker that leads some
-// of them. Not all bounds are of the same moment.
+// AllBounds returns the bounds of all partitions of a topic, in order. It sends two requests to each leader. The bounds
+// are not a consistent snapshot.
 func (l *Log) AllBounds(ctx context.Context, topic string) ([]Bounds, error) {
 	what := "find the bounds of " + topic
 	partitions, err := l.partitions(ctx, what, topic)
@@ -39,21 +39,21 @@ func (l *Log) AllBounds(ctx context.Context, topic string) ([]Bounds, error) {
 	return l.bounds(ctx, what, topic, partitions...)
 }
 
-// OffsetsAt returns for each partition of a topic, in their order, the first offset whose message has the given time or a later
-// one, or the end of the partition if there is none. Times of messages are in milliseconds and set by who writes them, so
-// later offsets may have earlier times.
+// OffsetsAt returns, for each partition of a topic, the first offset whose message has the given timestamp or a later one,
+// or the end of the partition if there is none. Timestamps are in milliseconds and set by producers, so later offsets may
+// have earlier timestamps.
 func (l *Log) OffsetsAt(ctx context.Context, topic string, t time.Time) ([]int64, error) {
 	what := fmt.Sprintf("find the offsets of %s at %s", topic, t.Format(time.RFC3339))
 	partitions, err := l.partitions(ctx, what, topic)
 	if err != nil {
 		return nil, err
 	}
-	// The ends come first. Otherwise messages that are written between the requests would be before the end and after the time.
+	// The ends come first. Otherwise messages written between the requests would be before the end and after the time.
 	ends, err := l.offsets(ctx, what, topic, kafka.LastOffset, partitions)
 	if err != nil {
 		return nil, err
 	}
-	milliseconds := max(0, t.Add(time.Millisecond-1).UnixMilli()) // rounded up; negative numbers have other meanings
+	milliseconds := max(0, t.Add(time.Millisecond-1).UnixMilli()) // rounded up; negative numbers have special meanings
 	offsets, err := l.offsets(ctx, what, topic, milliseconds, partitions)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (l *Log) partitions(ctx context.Context, what, topic string) ([]int, error)
 }
 
 func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int) ([]Bounds, error) {
-	// Brokers answer one question about a partition in a request.
+	// Brokers answer one query per partition in a request.
 	first, err := l.offsets(ctx, what, topic, kafka.FirstOffset, partitions)
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int)
 	return all, nil
 }
 
-// offsets returns an offset of each partition: the first at or after a time in milliseconds, or -1 if there is none; or the one
-// that kafka.FirstOffset or kafka.LastOffset means. what describes the operation.
+// offsets returns an offset of each partition: the first at or after a timestamp in milliseconds, or -1 if there is none;
+// or that of kafka.FirstOffset or kafka.LastOffset. what describes the operation.
 func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, partitions []int) ([]int64, error) {
 	offsets := make([]int64, len(partitions))
 	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
@@ -131,8 +131,8 @@ func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, 
 	return offsets, nil
 }
 
-// byLeader is a request for one offset of each of a topic's partitions, which goes to each of their leaders once. kafka-go would
-// split it into a request for each partition, and report only kafka.Unknown if one of them finds no broker.
+// byLeader is a request for one offset of each partition of a topic, sent once to each leader. kafka-go would split it
+// into a request for each partition, and report only kafka.Unknown if one of them has no leader.
 type byLeader struct{ listoffsets.Request }
 
 func newByLeader(topic string, timestamp int64, partitions []int) *byLeader {
@@ -168,7 +168,7 @@ func (r *byLeader) Split(cluster protocol.Cluster) ([]protocol.Message, protocol
 	return messages, r, nil
 }
 
-// Merge joins the answers of the leaders. If one has failed, its error is that of all.
+// Merge merges the responses of the leaders. If one has failed, it returns its error.
 func (*byLeader) Merge(_ []protocol.Message, results []any) (protocol.Message, error) {
 	all := &listoffsets.Response{}
 	for _, result := range results {

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// All bounds are those of the partitions one by one: of an empty partition, of one whose first messages are deleted, and of one
-// with an open transaction.
+// AllBounds matches the bounds of the individual partitions: of an empty one, of one whose first messages are deleted, and
+// of one with an open transaction.
 func testAllBounds(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	l.unknownTimeout = 0
@@ -45,14 +45,14 @@ func testAllBounds(t *testing.T, l *Log, topic string) {
 	noError(t, open.EndTransaction(ctx, kgo.TryAbort))
 }
 
-// The offset at a time is that of the first message at or after it, or the end.
+// The offset at a time is that of the first message with that timestamp or a later one, or the end.
 func testOffsetsAt(t *testing.T, l *Log, topic string) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
 	writer := foreign(t, l)
 	start := time.Now().Add(-time.Hour).Truncate(time.Second)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
-	for p, seconds := range [][]float64{{0, 1, 1, 2, 10}, {}, {5, 3, 7}} { // the times of the messages of each partition
+	for p, seconds := range [][]float64{{0, 1, 1, 2, 10}, {}, {5, 3, 7}} { // timestamps of the messages of each partition
 		for i, s := range seconds {
 			r := record(topic, i)
 			r.Partition, r.Timestamp = int32(p), at(s)
@@ -83,7 +83,7 @@ func testOffsetsAt(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// The number of requests for offsets grows with the leaders, not with the partitions.
+// The number of requests for offsets grows with the number of leaders, not of partitions.
 func TestOffsetsOfManyPartitions(t *testing.T) {
 	const partitions = 100
 	cluster, addresses := startCluster(t, kfake.NumBrokers(3))
@@ -121,7 +121,7 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 	}
 }
 
-// An error of a single partition is one of all: transient errors are retried, others are returned.
+// An error of a single partition is an error of all: transient errors are retried, others are returned.
 func TestOffsetsOfAFailingPartition(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(2))
 	l, ctx := connect(t, addresses), testContext(t)
@@ -140,7 +140,7 @@ func TestOffsetsOfAFailingPartition(t *testing.T) {
 	if got, err := l.AllBounds(ctx, "t"); !errors.As(err, new(*AccessError)) {
 		t.Errorf("denied: %v, %v", got, err)
 	}
-	// Whoever may not describe a topic is not told who leads its partitions.
+	// Without permission to describe a topic, its leaders are unknown.
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
 	if first, end, err := connect(t, addresses).Bounds(ctx, "t", 3); !errors.As(err, new(*AccessError)) {
 		t.Errorf("not in the layout: [%d, %d), %v", first, end, err)

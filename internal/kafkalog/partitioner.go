@@ -2,8 +2,8 @@ package kafkalog
 
 import "github.com/segmentio/kafka-go"
 
-// Partitioner returns which of so many partitions a key belongs to, as Kafka's own clients for Java choose it: so topics with the same
-// keys and numbers of partitions have them in the same partitions.
+// Partitioner returns a function from a key to one of the partitions, the default partitioner of Kafka's Java client:
+// topics with the same keys and numbers of partitions are co-partitioned.
 func Partitioner(partitions int) func(key []byte) int {
 	all := make([]int, partitions)
 	for p := range all {

@@ -7,14 +7,14 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// plain returns the messages of a batch from an offset on, if it is not compressed. A message that is more than half of
-// a batch shares its bytes. Others are copied: each would keep all of the batch in memory.
+// plain decodes the messages of an uncompressed batch from an offset on. A message that is more than half of a batch
+// shares its bytes. Others are copied, since each would keep the whole batch in memory.
 func plain(e recordbatch.Batch, partition int, from int64) ([]Message, error) {
 	var messages []Message
 	d := recordbatch.Decoder{Rest: e[recordbatch.HeaderBytes:], OK: true}
 	for range e.Int32(recordbatch.AtCount) {
 		r := recordbatch.Decoder{Rest: d.Bytes(), OK: true}
-		r.Take(1) // attributes, of which there are none
+		r.Take(1) // attributes, which are unused
 		milliseconds := e.Int64(recordbatch.AtFirstTime) + r.Varint()
 		m := Message{Partition: partition, Offset: e.Base() + r.Varint(), Time: e.Time(milliseconds), Key: r.Bytes(), Value: r.Bytes()}
 		for headers := r.Varint(); headers > 0 && r.OK; headers-- {

@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// Range reads the messages of a range of offsets, in order. Only one goroutine at a time may use it. Made by [Log.Range].
+// Range reads the messages of an offset range, in order. It is not safe for concurrent use. Create it with [Log.Range].
 type Range struct{ stream stream }
 
-// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only a moment for offsets
-// that are not written yet, so to must not be greater than the end that Bounds returned.
+// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only briefly for offsets
+// that are not written yet, so to must not exceed the end returned by Bounds.
 func (l *Log) Range(topic string, partition int, from, to int64) *Range {
 	return &Range{stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: to}}}}
 }
@@ -21,13 +21,13 @@ func (l *Log) Range(topic string, partition int, from, to int64) *Range {
 // any other error is final.
 func (r *Range) Next(ctx context.Context) (Message, error) { return r.stream.next(ctx) }
 
-// Close stops the fetching. It always returns nil.
+// Close stops fetching. It always returns nil.
 func (r *Range) Close() error { return r.stream.close() }
 
-// Follower reads a partition as it grows. Only one goroutine at a time may use it. Made by [Log.Follow].
+// Follower reads a partition as it grows. It is not safe for concurrent use. Create it with [Log.Follow].
 type Follower struct {
-	// SkipDeleted makes the Follower continue at the first remaining offset if the next ones were deleted, which is right for a
-	// compacted topic. Set it before the first Next.
+	// SkipDeleted makes the Follower continue at the first remaining offset if the next ones were deleted, which is right for
+	// a compacted topic. Set it before the first Next.
 	SkipDeleted bool
 
 	stream stream
@@ -40,15 +40,15 @@ func (l *Log) Follow(topic string, partition int, from int64) *Follower {
 	}}}
 }
 
-// Next waits for the next message, and retries transient errors of the brokers until ctx ends. A fetch is always under way, so
-// calling Next repeatedly with a short ctx costs no time. If offsets were deleted it returns a *DeletedError, unless
-// SkipDeleted is set; if the topic is gone, ErrUnknownTopic. Both are final.
+// Next waits for the next message, and retries transient errors until ctx ends. A fetch is always in flight, so calling
+// Next repeatedly with a short ctx costs no time. If offsets were deleted it returns a *DeletedError, unless SkipDeleted
+// is set; if the topic is gone, ErrUnknownTopic. Both are final.
 func (f *Follower) Next(ctx context.Context) (Message, error) {
 	f.stream.source.skipDeleted = f.SkipDeleted
 	return f.stream.next(ctx)
 }
 
-// Close stops the fetching. It always returns nil.
+// Close stops fetching. It always returns nil.
 func (f *Follower) Close() error { return f.stream.close() }
 
 // stream fetches one page ahead of its user, in a goroutine that starts with the first next and ends with close, with the log,

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// encodedSet returns a record set as it is sent, as kafka-go writes it.
+// encodedSet returns a record set encoded by kafka-go.
 func encodedSet(t testing.TB, version int8, codec kafka.Compression, messages ...Message) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -23,7 +23,7 @@ func encodedSet(t testing.TB, version int8, codec kafka.Compression, messages ..
 	return b.Bytes()
 }
 
-// Sets of each format and compression are read as kafka-go reads them.
+// Sets of each format and compression are decoded as by kafka-go.
 func TestRecordSets(t *testing.T) {
 	sent := []Message{{Key: []byte("k"), Value: []byte("v")}, {Value: []byte{}}, {Key: []byte{}}, {Value: make([]byte, 3000)}}
 	for _, version := range []int8{1, 2} {
@@ -53,7 +53,7 @@ func TestRecordSets(t *testing.T) {
 					}
 				}
 			}
-			// A batch that is cut off is left out, and so is one that is damaged, until it is the first.
+			// A truncated batch is omitted, and so is a damaged one, until it is the first.
 			next := encodedSet(t, version, codec, sent...)[4:]
 			for _, second := range [][]byte{next[:len(next)-1], next[:len(next)/2], next[:5], nil} {
 				both := slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(raw)-4+len(second))), raw[4:], second)
@@ -83,7 +83,7 @@ func TestRecordSets(t *testing.T) {
 	}
 }
 
-// Whatever a broker sends, reading it ends, with messages or an error. What is compressed or old is read by kafka-go.
+// For any input, reading ends, with messages or an error. Compressed and old formats are read by kafka-go.
 func FuzzRecordSet(f *testing.F) {
 	f.Add(encodedSet(f, 2, 0, Message{Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"a", nil}}}), int64(0))
 	f.Add(encodedSet(f, 2, 0, Message{Value: []byte("v")}, Message{Key: []byte{}}), int64(1))
@@ -95,7 +95,7 @@ func FuzzRecordSet(f *testing.F) {
 		if _, err := set.ReadFrom(bytes.NewReader(sent)); err != nil {
 			return
 		}
-		for _, e := range set.Batches { // what is damaged is found by its checksum, so let it be right
+		for _, e := range set.Batches { // set valid checksums, so that damage is not always detected by them
 			if e[recordbatch.AtMagic] = max(e[recordbatch.AtMagic], 2); len(e) >= recordbatch.HeaderBytes {
 				e[recordbatch.AtAttributes+1] &^= recordbatch.Compressed
 				binary.BigEndian.PutUint32(e[recordbatch.AtChecksum:], recordbatch.Checksum(e))

@@ -11,14 +11,14 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 )
 
-// usualReplicas is how many replicas each message has in a cluster that has so many brokers: one broker can fail, and another be restarted.
+// usualReplicas is the default replication factor: with it, one broker can fail while another is restarted.
 const usualReplicas = 3
 
-// ReplicationError means that topics can't have their replicas, as too few brokers are up.
+// ReplicationError means that too few brokers are up for the replication factor of topics.
 type ReplicationError = cluster.ReplicationError
 
-// missing returns those of the topics that do not exist, with the number of their replicas, or a *ReplicationError. Brokers that have just
-// started may know neither the topics nor each other, so it waits for a moment before that is an error.
+// missing returns the topics that do not exist, with their replication factors, or a *ReplicationError. Brokers that have
+// just started may know neither the topics nor each other, so it waits briefly before it returns that error.
 func (l *Log) missing(ctx context.Context, topics []Topic) (missing []Topic, err error) {
 	var short *ReplicationError
 	began := time.Now()
@@ -30,7 +30,7 @@ func (l *Log) missing(ctx context.Context, topics []Topic) (missing []Topic, err
 		}
 		absent := map[string]bool{}
 		for _, t := range m.Topics {
-			// Whoever may not describe a topic is not told whether it exists.
+			// Without permission to describe a topic, one can't tell whether it exists.
 			absent[t.Name] = unknown(t.Error) || errors.Is(t.Error, kafka.TopicAuthorizationFailed)
 		}
 		for _, t := range topics {
@@ -49,7 +49,8 @@ func (l *Log) missing(ctx context.Context, topics []Topic) (missing []Topic, err
 	return missing, err
 }
 
-// replicate sets the number of replicas of topics that are created. It returns a *ReplicationError if there are too few brokers for one.
+// replicate sets the replication factor of topics to create. It returns a *ReplicationError if there are too few brokers
+// for one.
 func (l *Log) replicate(ctx context.Context, topics []Topic) (short *ReplicationError, err error) {
 	if len(topics) == 0 {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// down makes brokers say that there is one more, which is down.
+// down makes brokers report an additional broker that is down.
 func down(cluster *kfake.Cluster, addresses []string) {
 	cluster.ControlKey(int16(kmsg.DescribeCluster), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
@@ -28,7 +28,7 @@ func down(cluster *kfake.Cluster, addresses []string) {
 	})
 }
 
-// replicasOf returns how many replicas a topic has; 0 if it does not exist.
+// replicasOf returns the replication factor of a topic; 0 if it does not exist.
 func replicasOf(t *testing.T, l *Log, topic string) int {
 	t.Helper()
 	for _, found := range must(l.Topics(testContext(t), topic))(t) {
@@ -37,13 +37,13 @@ func replicasOf(t *testing.T, l *Log, topic string) int {
 	return 0
 }
 
-// A topic never has fewer replicas than it is to have: the number that was asked for, or the one that follows from the brokers that the
-// cluster has, whether or not they are up.
+// A topic never gets fewer replicas than specified: the configured replication factor, or the default for the number of
+// brokers in the cluster, whether or not they are up.
 func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 	for name, c := range map[string]struct {
 		up, replication int
-		down            bool // whether one more broker is registered
-		want            int  // replicas; 0: an error
+		down            bool // whether an additional broker is registered
+		want            int  // replication factor; 0: an error
 		says            string
 	}{
 		"one broker":    {up: 1, want: 1},
@@ -81,7 +81,7 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 	}
 }
 
-// Brokers before Kafka 4.0 do not name those that are down, but the replicas of topics do.
+// Before Kafka 4.0, brokers do not report those that are down, but the replicas of topics do.
 func TestReplicasNameBrokersThatAreDown(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "other"))
 	l := connect(t, addresses)
@@ -113,7 +113,7 @@ func TestReplicasNameBrokersThatAreDown(t *testing.T) {
 	}
 }
 
-// Topics that exist are used as they are while brokers are down.
+// Existing topics are used unchanged while brokers are down.
 func TestTopicsThatExistNeedNoBrokersMore(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(2))
 	l := connect(t, addresses)
@@ -122,7 +122,7 @@ func TestTopicsThatExistNeedNoBrokersMore(t *testing.T) {
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 }
 
-// Brokers learn of a topic some time after it was made. Create waits for them for longer than for a topic that may not exist.
+// Brokers learn of a topic with a delay. Create waits for them longer than for a topic that may not exist.
 func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
 	l := connect(t, addresses)

@@ -25,8 +25,8 @@ const (
 // errPending means that the brokers have accepted a request but not completed it.
 var errPending = errors.New("not done yet")
 
-// retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation, for Options.Waiting.
-// Before each further attempt it forgets which brokers lead: that of a moment ago may be the reason.
+// retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation for Options.Waiting.
+// Before each retry it invalidates the metadata, since outdated leaders may be the cause.
 func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) error {
 	return l.retryOn(ctx, "", what, do)
 }
@@ -81,8 +81,8 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 	}
 }
 
-// unknownTimeoutOf returns how long a topic may be unknown before retryOn gives up. A topic that was found before gets much longer,
-// because a broker that has just restarted knows no topics for a while.
+// unknownTimeoutOf returns the time for which a topic may be unknown before retryOn gives up. It is much longer for a
+// topic that was found before, because a broker that has just restarted knows no topics for a while.
 func (l *Log) unknownTimeoutOf(topic string) time.Duration {
 	if _, found := l.found.Load(topic); found {
 		return 15 * l.unknownTimeout
@@ -90,7 +90,7 @@ func (l *Log) unknownTimeoutOf(topic string) time.Duration {
 	return l.unknownTimeout
 }
 
-// ended returns the error for a retry that ctx has ended, with the last transient error.
+// ended returns the error of a retry whose ctx has ended, with the last transient error.
 func ended(ctx context.Context, failure error) error {
 	if failure == nil {
 		return context.Cause(ctx)
@@ -98,7 +98,7 @@ func ended(ctx context.Context, failure error) error {
 	return fmt.Errorf("%w, while retrying after: %w", context.Cause(ctx), failure)
 }
 
-// pause waits between d/2 and d, or until ctx ends. The random part spreads the retries of readers that failed together.
+// pause waits between d/2 and d, or until ctx ends. The jitter spreads the retries of readers that failed together.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()
@@ -108,32 +108,32 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// unknown reports whether a topic or partition is unknown. The error is transient if the topic was created just now, and
+// unknown reports whether a topic or partition is unknown. The error is transient if the topic was just created, and
 // permanent if it does not exist.
 func unknown(err error) bool {
 	return errors.Is(err, kafka.UnknownTopicOrPartition) || errors.Is(err, kafka.UnknownTopicID)
 }
 
-// retriable reports whether the next attempt may succeed: after the errors that
-// https://kafka.apache.org/protocol#protocol_error_codes calls retriable, with the exceptions below, after errors of a
-// connection, and after errPending.
+// retriable reports whether a retry may succeed: after the errors that
+// https://kafka.apache.org/protocol#protocol_error_codes lists as retriable, with the exceptions below, after connection
+// errors, and after errPending.
 func retriable(err error) bool {
-	// This check is first because a kafka.Error is a net.Error too.
+	// This check is first because a kafka.Error is also a net.Error.
 	if code, ok := errors.AsType[kafka.Error](err); ok {
 		switch code {
 		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // kafka-go: the leader is a broker that is not up yet
 			return true
-		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // the member joins again
+		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // the member rejoins
 			return true
 		case kafka.InvalidMessage: // TCP has a checksum, so the message is corrupt on the broker
 			return false
 		}
 		return code.Temporary()
 	}
-	if errors.As(err, new(*WriteError)) { // an error of a file system is a net.Error too
+	if errors.As(err, new(*WriteError)) { // a file system error is also a net.Error
 		return false
 	}
-	if errors.As(err, new(*login.RefusedError)) || secure.IsAlert(err) { // they may be of a net.Error, as an alert is
+	if errors.As(err, new(*login.RefusedError)) || secure.IsAlert(err) { // may be wrapped in a net.Error, like an alert
 		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded of a single request

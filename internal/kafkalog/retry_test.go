@@ -21,9 +21,9 @@ import (
 // Every error code of brokers is either transient or permanent.
 func TestRetriable(t *testing.T) {
 	transient := []kafka.Error{
-		// A topic that was created just now; see unknown for how long.
+		// A topic that was just created; see unknown for how long.
 		kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InconsistentTopicID,
-		// Leaders and controllers that move, and clients or brokers that do not know it yet.
+		// Leaders and controllers that move, and outdated clients or brokers.
 		kafka.LeaderNotAvailable, kafka.NotLeaderForPartition, kafka.NotController, kafka.FencedLeaderEpoch,
 		kafka.UnknownLeaderEpoch, kafka.ListenerNotFound, kafka.OffsetNotAvailable, kafka.PreferredLeaderNotAvailable,
 		kafka.EligibleLeadersNotAvailable,
@@ -33,7 +33,7 @@ func TestRetriable(t *testing.T) {
 		// Coordinators that are not up yet, and groups that have rebalanced.
 		kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress, kafka.NotCoordinatorForGroup,
 		kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress, kafka.UnstableOffsetCommit,
-		// Answers to requests that this package does not send.
+		// Responses to requests that this package does not send.
 		kafka.FetchSessionIDNotFound, kafka.InvalidFetchSessionEpoch, kafka.FetchSessionTopicIDError, kafka.ElectionNotNeeded,
 		kafka.NoReassignmentInProgress, kafka.GroupSubscribedToTopic,
 	}
@@ -43,7 +43,7 @@ func TestRetriable(t *testing.T) {
 			t.Errorf("%d %s is retried: %v", int(code), code.Title(), got)
 		}
 	}
-	// The permanent errors that would hang a run if they were retried.
+	// Permanent errors that would block a run if they were retried.
 	for _, code := range []kafka.Error{
 		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 		kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.MessageSizeTooLarge,
@@ -75,8 +75,8 @@ func TestRetriable(t *testing.T) {
 	}
 }
 
-// retried runs retry on a log without brokers, with an operation that returns failure for some time and then another result,
-// and returns the reports.
+// retried runs retry on a log without brokers, with an operation that returns failure for some time and then another
+// result, and returns the reports.
 func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wait {
 	var reports []Wait
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wai
 func TestLongWaitsAreReported(t *testing.T) {
 	const lasts = 10 * time.Minute
 	reports := retried(t, kafka.NotEnoughReplicas, lasts, nil)
-	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364, 424, 484, 544} // doubling up to a minute apart
+	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364, 424, 484, 544} // doubling up to a minute
 	if len(reports) < 10 || len(reports) > len(seconds)+1 {
 		t.Fatalf("%d reports", len(reports))
 	}
@@ -107,7 +107,7 @@ func TestLongWaitsAreReported(t *testing.T) {
 		if w.What != "append to x[0]" || !errors.Is(w.Err, kafka.NotEnoughReplicas) || w.Over {
 			t.Errorf("reported %+v", w)
 		}
-		// The next attempt makes the report, at most a second later.
+		// The next attempt reports, at most a second later.
 		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*maxBackoff.Seconds() {
 			t.Errorf("reported after %v, want %v s", w.Since, seconds[i])
 		}

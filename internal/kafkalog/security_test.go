@@ -32,7 +32,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
-// authority is a test's CA. dir holds its certificate and all that it issues.
+// authority is a test CA. dir has its certificate and all issued ones.
 type authority struct {
 	dir         string
 	certificate *x509.Certificate
@@ -68,7 +68,7 @@ func (a *authority) issue(t *testing.T, name string, isCA bool) (*x509.Certifica
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// broker returns the TLS configuration of a broker with a certificate of this authority, which verifies clients against it.
+// broker returns the TLS configuration of a broker with a certificate of this authority, which also verifies clients.
 func (a *authority) broker(t *testing.T, clients tls.ClientAuthType) *tls.Config {
 	t.Helper()
 	a.issue(t, "broker", false)
@@ -95,7 +95,7 @@ func as(mechanism, user, password string) secure.SASL {
 	return secure.SASL{Mechanism: mechanism, Username: user, Password: NewSecret(password)}
 }
 
-// access opens a log that brokers must refuse, and returns the refusal.
+// access opens a log that brokers must reject, and returns the error.
 func access(t *testing.T, brokers []string, s Security) *AccessError {
 	t.Helper()
 	start := time.Now()
@@ -150,8 +150,8 @@ func TestMechanisms(t *testing.T) {
 	}
 }
 
-// strict returns a listener that closes connections on requests of over 100 MB, as Kafka does (socket.request.max.bytes). A
-// TLS handshake looks like such a request; kfake would wait for the rest of it.
+// strict returns a listener that closes connections on requests of over 100 MB, as Kafka does (socket.request.max.bytes).
+// A TLS handshake looks like such a request; kfake would wait for the rest of it.
 func strict(network, address string) (net.Listener, error) {
 	listener, err := net.Listen(network, address)
 	return strictListener{listener}, err
@@ -175,7 +175,7 @@ type strictConn struct {
 func (c *strictConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.begun && n > 0 {
-		if c.begun = true; b[0] >= 0x06 { // the first of the four bytes of the request's size
+		if c.begun = true; b[0] >= 0x06 { // first of the four bytes of the request size
 			return 0, io.EOF
 		}
 	}
@@ -194,7 +194,7 @@ func TestTrust(t *testing.T) {
 	for name, c := range map[string]struct {
 		brokers []string
 		tls     secure.TLS
-		check   string // how AccessError.Check begins; "": the broker accepts the connection
+		check   string // start of AccessError.Check; "": the broker accepts the connection
 	}{
 		"the CA of the broker":   {secured, ca.trusting(), ""},
 		"the name of the broker": {secured, with(ca.trusting(), func(t *secure.TLS) { t.ServerName = "broker" }), ""},
@@ -227,8 +227,8 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// The port of a KRaft controller answers which requests it takes, and closes the connection at that for metadata. It is
-// no listener whose login is wrong.
+// The port of a KRaft controller responds with its supported requests, and closes the connection on metadata requests. It
+// is not reported as a listener with a failed login.
 func TestControllerPort(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
 	cluster.ControlKey(int16(kmsg.ApiVersions), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -251,7 +251,7 @@ func TestControllerPort(t *testing.T) {
 	}
 }
 
-// When brokers refuse the password of an open log, waiting calls end. When a broker only closes the connection it may be
+// When brokers reject the password of an open log, blocked calls end. When a broker only closes the connection it may be
 // stopping, so calls wait for it.
 func TestPasswordChanges(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.Superuser(mechanismPlain, "alice", password))
@@ -285,8 +285,8 @@ func TestPasswordChanges(t *testing.T) {
 	}
 }
 
-// A request that a user may not make ends at once, and the error says whose ACLs to look at. Creating a topic that exists
-// needs no permission.
+// A request without permission ends at once, and the error includes the ACLs to check. Creating an existing topic needs no
+// permission.
 func TestPermissions(t *testing.T) {
 	may := func(operation kmsg.ACLOperation, topic string) kfake.ACL {
 		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral,
@@ -324,7 +324,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Open refuses settings that cannot be used, before it connects.
+// Open rejects invalid settings before it connects.
 func TestOpenChecksSecurity(t *testing.T) {
 	_, err := Open(testContext(t), Options{Brokers: []string{"127.0.0.1:1"}, Security: Security{SASL: secure.SASL{Mechanism: "GSSAPI"}}})
 	if !errors.As(err, new(*SecurityError)) {
@@ -332,8 +332,8 @@ func TestOpenChecksSecurity(t *testing.T) {
 	}
 }
 
-// Nothing prints the password: not from the options, not from the identity and dialer made of them, and not from unexported
-// fields, whose methods fmt does not call.
+// Nothing reveals the password: neither the options, nor the identity and dialer made from them, nor unexported fields,
+// whose methods fmt does not call.
 func TestSecretIsNeverShown(t *testing.T) {
 	_, brokers := startCluster(t, kfake.NumBrokers(1), kfake.EnableSASL(),
 		kfake.Superuser(mechanismPlain, "alice", password), kfake.Superuser(mechanismScram256, "alice", password))

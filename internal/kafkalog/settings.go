@@ -8,7 +8,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Configure changes settings of a topic that exists, given by Kafka's names. It leaves its other settings as they are.
+// Configure changes settings of an existing topic, by Kafka's names. Other settings are not changed.
 func (l *Log) Configure(ctx context.Context, topic string, settings map[string]string) error {
 	resource := kafka.IncrementalAlterConfigsRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}
 	for name, value := range settings {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// follow returns that many messages that a follower gets.
+// follow returns the next count messages of a follower.
 func follow(t testing.TB, f *Follower, count int) (messages []Message) {
 	t.Helper()
 	for range count {
@@ -19,8 +19,8 @@ func follow(t testing.TB, f *Follower, count int) (messages []Message) {
 	return messages
 }
 
-// Whoever follows a partition of a broker that listens nowhere gets each message once, in order, as a range reads it,
-// from whatever place it begins at and however many write at the same time.
+// A follower of a broker without a listener gets each message once, in order, like a range, from any start position and
+// with concurrent writers.
 func TestFollowersGetWhatRangesRead(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
@@ -29,7 +29,7 @@ func TestFollowersGetWhatRangesRead(t *testing.T) {
 	early, within := l.Follow("t", 0, 0), l.Follow("t", 0, 3)
 	defer early.Close()
 	defer within.Close()
-	follow(t, early, 1) // which follows from now on
+	follow(t, early, 1) // follows from now on
 	follow(t, within, 1)
 	const writers, each = 4, 40
 	var writing errgroup.Group
@@ -66,12 +66,13 @@ func TestFollowersGetWhatRangesRead(t *testing.T) {
 	}
 }
 
-// What is written while somebody follows is not read from the broker, and nothing stays in memory that all followers have.
+// Messages written while there are followers are not read from the broker, and messages that all followers have are not
+// kept in memory.
 func TestFollowersShareWhatIsWritten(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	followers := []*Follower{l.Follow("t", 0, 0), l.Follow("t", 0, 0)}
-	shared := make([]bool, len(followers)) // whether the last message was
+	shared := make([]bool, len(followers)) // whether the last message was shared
 	write := func(i int) {
 		m := numbered(i, 10)
 		_, err := l.Append(ctx, "t", 0, m)
@@ -85,7 +86,7 @@ func TestFollowersShareWhatIsWritten(t *testing.T) {
 		}
 	}
 	i := 0
-	for ; slices.Contains(shared, false); i++ { // while they begin they fetch
+	for ; slices.Contains(shared, false); i++ { // followers fetch while they start
 		noError(t, ctx.Err())
 		write(i)
 	}
@@ -105,7 +106,7 @@ func TestFollowersShareWhatIsWritten(t *testing.T) {
 	}
 }
 
-// A follower that does not keep up fetches what the tail has no place for.
+// A slow follower fetches messages that the tail has dropped.
 func TestSlowFollowerMissesNothing(t *testing.T) {
 	tail, s := newTail(), &source{topic: "t", cursor: cursor{to: unbounded}}
 	tail.join(s)
@@ -114,28 +115,28 @@ func TestSlowFollowerMissesNothing(t *testing.T) {
 		tail.begin(at)
 		tail.end(at, offset, large.Time, []Message{large})
 	}
-	if messages, _, _ := tail.take(s); len(messages) != 1 || s.position != 1 {
+	if messages, _, _ := tail.poll(s); len(messages) != 1 || s.position != 1 {
 		t.Fatalf("%d messages, then position %d", len(messages), s.position)
 	}
-	if messages, _, fetch := tail.take(s); len(messages) != 0 || !fetch {
+	if messages, _, fetch := tail.poll(s); len(messages) != 0 || !fetch {
 		t.Fatalf("%d messages, fetches: %v", len(messages), fetch)
 	}
 }
 
-// Whoever waits fetches once more after a write that has failed, as it may be applied, but not while the answer to
-// another is not there yet: that one may be what it waits for.
+// A follower fetches once more after a failed write, which may still be applied, but not while the response to another
+// write is pending, which may have the awaited messages.
 func TestFailedWriteIsFetched(t *testing.T) {
 	tail, s := newTail(), &source{topic: "t", cursor: cursor{to: unbounded}}
 	tail.join(s)
 	at := topicPartition{"t", 0}
-	fetches := func() bool { _, _, fetch := tail.take(s); return fetch }
+	fetches := func() bool { _, _, fetch := tail.poll(s); return fetch }
 	tail.begin(at)
 	tail.begin(at)
 	tail.end(at, 0, Message{}.Time, nil)
 	if fetches() {
 		t.Error("fetched while a write is under way")
 	}
-	tail.end(at, 1, Message{}.Time, []Message{{}}) // at offset 1: the one that has failed has offset 0
+	tail.end(at, 1, Message{}.Time, []Message{{}}) // at offset 1: the failed one has offset 0
 	if !fetches() {
 		t.Error("not fetched")
 	}
@@ -144,7 +145,7 @@ func TestFailedWriteIsFetched(t *testing.T) {
 	}
 }
 
-// Messages of a topic that is gone are not those of another with its name.
+// Messages of a deleted topic do not belong to a later topic with the same name.
 func TestTailOfDeletedTopic(t *testing.T) {
 	ctx, l := testContext(t), openEmbedded(t)
 	for round := range 2 {
@@ -162,7 +163,7 @@ func TestTailOfDeletedTopic(t *testing.T) {
 	}
 }
 
-// A broker that listens nowhere is a broker like others.
+// A broker without a listener passes the common tests.
 func TestEmbeddedWithoutPort(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *Log, string){
 		"round trip": testRoundTrip, "large": testLarge, "larger": testLarger, "deleted": testDeleted, "deleted before": testDeleteBefore,

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// produceRaw writes messages of given times, in milliseconds, as one batch with these attributes.
+// produceRaw writes messages with the given timestamps, in milliseconds, as one batch with these attributes.
 func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...int64) {
 	t.Helper()
 	b := kmsg.RecordBatch{
@@ -33,7 +33,7 @@ func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...i
 	raw := b.AppendTo(nil)
 	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12))
 	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
-	noError(t, l.retry(testContext(t), "produce a batch", func(ctx context.Context) error { // a topic that was just made may have no leader
+	noError(t, l.retry(testContext(t), "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
 		answer, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
 			Topic: topic, RequiredAcks: kafka.RequireAll,
 			RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw))},
@@ -45,7 +45,7 @@ func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...i
 	}))
 }
 
-// times returns the times of the messages of a partition, as a Range and as a Follower have them.
+// times returns the timestamps of the messages of a partition, from a Range and from a Follower.
 func times(t *testing.T, l *Log, topic string, n int) []time.Time {
 	t.Helper()
 	f := l.Follow(topic, 0, 0)
@@ -66,7 +66,7 @@ func times(t *testing.T, l *Log, topic string, n int) []time.Time {
 	return all
 }
 
-// Each message has the time that its producer gave it. Without one its time is zero.
+// Each message has the timestamp of its producer, or none.
 func testTimes(t *testing.T, l *Log, topic string) {
 	now := time.Now().UnixMilli()
 	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1}))
@@ -85,7 +85,7 @@ func testTimes(t *testing.T, l *Log, topic string) {
 	}
 }
 
-// If a batch says that its time is that of the broker, all of its messages have that time, whatever their producer wrote.
+// In a batch with LogAppendTime, all messages have the timestamp of the broker, whatever their producer set.
 func TestBatchWithTheTimeOfTheBroker(t *testing.T) {
 	const logAppendTime, appended = 1 << 3, 1_700_000_000_000
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestBatchWithTheTimeOfTheBroker(t *testing.T) {
 		produceRaw(t, l, "t", 0, 1_000_000, 7_000_000, 3_000_000)
 	}
 	noError(t, l.Close())
-	// kfake has no such topics: the first batch becomes as Kafka writes it.
+	// kfake has no such topics: the first batch is changed to Kafka's form.
 	path := filepath.Join(dir, "log", "partitions", "t-0", "0.dat")
 	content := must(os.ReadFile(path))(t)
 	first := content[:len(content)/2]

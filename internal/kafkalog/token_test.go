@@ -22,17 +22,17 @@ import (
 
 const mechanismOAuthBearer = "OAUTHBEARER"
 
-// tokenOf returns a token of the user admin without a signature (RFC 7519, section 6.1).
+// tokenOf returns an unsigned token of the user admin (RFC 7519, section 6.1).
 func tokenOf(expiry time.Time) string {
 	part := func(claims map[string]any) string {
-		text, _ := json.Marshal(claims) // texts and numbers have JSON
+		text, _ := json.Marshal(claims) // always encodable
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	return part(map[string]any{"alg": "none"}) + "." +
 		part(map[string]any{"sub": "admin", "iat": expiry.Add(-2 * time.Hour).Unix(), "exp": expiry.Unix()}) + "."
 }
 
-// tokenFile returns a login with a token that a file has.
+// tokenFile returns a login with a token from a file.
 func tokenFile(t *testing.T, expiry time.Time) secure.SASL {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
@@ -40,7 +40,7 @@ func tokenFile(t *testing.T, expiry time.Time) secure.SASL {
 	return secure.SASL{Mechanism: mechanismOAuthBearer, TokenFile: file}
 }
 
-// tokenEndpoint returns a login with a token that an endpoint grants.
+// tokenEndpoint returns a login with a token from an endpoint.
 func tokenEndpoint(t *testing.T, expiry time.Time) secure.SASL {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func tokenEndpoint(t *testing.T, expiry time.Time) secure.SASL {
 	return secure.SASL{Mechanism: mechanismOAuthBearer, Username: "train", Password: NewSecret("s3cret"), TokenURL: server.URL}
 }
 
-// takeTokens makes a broker accept logins by OAUTHBEARER whose message is accepted.
+// takeTokens makes a broker accept OAUTHBEARER logins for which accepted returns true.
 func takeTokens(cluster *kfake.Cluster, accepted func(message string) bool) {
 	refused := false
 	cluster.ControlKey(int16(kmsg.SASLHandshake), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -71,7 +71,7 @@ func takeTokens(cluster *kfake.Cluster, accepted func(message string) bool) {
 		message := string(request.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes)
 		response := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
 		switch {
-		case refused && message == "\x01": // the empty answer to the challenge
+		case refused && message == "\x01": // the empty response to the challenge
 			refused = false
 			response.ErrorCode, response.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr(`{"status":"invalid_token"}`)
 		case accepted(message):
@@ -83,7 +83,7 @@ func takeTokens(cluster *kfake.Cluster, accepted func(message string) bool) {
 	})
 }
 
-// A broker gets the token of the moment at each login, and why it refuses one is in the error.
+// Each login sends the current token, and the error of a rejected one includes the broker's reason.
 func TestTokens(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
 	valid := tokenOf(time.Unix(4_000_000_000, 0))
@@ -115,7 +115,7 @@ func reconnect(cluster *kfake.Cluster) {
 	cluster.ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
 }
 
-// A token that is renewed in its file is used by a log that is open, when it logs in again.
+// An open log uses a token renewed in its file at the next login.
 func TestTokenIsRenewed(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
 	var logins []string
@@ -131,7 +131,7 @@ func TestTokenIsRenewed(t *testing.T) {
 	}
 }
 
-// A log that is open waits for a token endpoint that is away, and goes on when it is back.
+// An open log waits while the token endpoint is unavailable, and continues afterwards.
 func TestEndpointIsAway(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
 	takeTokens(cluster, func(string) bool { return true })
@@ -142,7 +142,7 @@ func TestEndpointIsAway(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"access_token": "t", "expires_in": -1}`) // which is renewed at each login
+		fmt.Fprint(w, `{"access_token": "t", "expires_in": -1}`) // renewed at each login
 	}))
 	t.Cleanup(server.Close)
 	l := openSecured(t, brokers, Security{SASL: secure.SASL{Mechanism: mechanismOAuthBearer, Username: "train", Password: NewSecret("s3cret"),

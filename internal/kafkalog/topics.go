@@ -11,13 +11,13 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Topic describes a topic to create, or one that was found.
+// Topic describes a topic to create, or an existing one.
 type Topic struct {
 	// Name is the topic's name.
 	Name string
 	// Partitions is the number of partitions.
 	Partitions int
-	// Replication is how many replicas each partition gets or has; 0: see [Log.Create].
+	// Replication is the replication factor; 0: see [Log.Create].
 	Replication int
 	// Compact means that cleanup.policy contains compact.
 	Compact bool
@@ -25,11 +25,11 @@ type Topic struct {
 	Config map[string]string
 }
 
-// Create creates the topics that do not exist and waits until they can be used. It does not change topics that exist, and
-// needs no permission to create for them. Without [Topic.Replication], each message has three replicas if the cluster has three
-// brokers or more, and else one. If fewer brokers are up, Create creates nothing and returns a *[ReplicationError]. With three replicas
-// or more, a write needs two of them in sync. On the embedded broker there is one replica, and messages stay, unless the settings say
-// otherwise.
+// Create creates topics that do not exist and waits until they can be used. It does not change existing topics, and needs
+// no permission to create for them. Without [Topic.Replication], the replication factor is three if the cluster has three
+// brokers or more, and otherwise one. If fewer brokers are up, Create creates nothing and returns a *[ReplicationError].
+// With a replication factor of three or more, min.insync.replicas is two. On the embedded broker there is one replica, and
+// retention is unlimited unless configured.
 func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if len(topics) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	for _, t := range missing {
 		request.Topics = append(request.Topics, l.creation(t))
 	}
-	var denied error // brokers deny the creation of a topic before they look whether it exists
+	var denied error // brokers check authorization before existence
 	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
 		if len(missing) == 0 {
 			return nil
@@ -90,11 +90,11 @@ func (l *Log) creation(t Topic) kafka.TopicConfig {
 	return c
 }
 
-// Settings returns the settings that a topic is created with, by Kafka's names.
+// Settings returns the settings with which a topic is created, by Kafka's names.
 func (l *Log) Settings(t Topic) map[string]string {
 	settings := map[string]string{}
 	if l.Embedded() {
-		settings["retention.ms"] = "-1" // kfake's default, a week, is not what Clean does
+		settings["retention.ms"] = "-1" // kfake's default, a week, differs from that of Clean
 	}
 	if t.Replication >= 3 {
 		settings["min.insync.replicas"] = "2"
@@ -144,7 +144,7 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 			return err
 		}
 		n = len(m.Topics[0].Partitions)
-		return m.Topics[0].Error // partitions without a leader count too
+		return m.Topics[0].Error // count leaderless partitions too
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count the partitions of %s: %w", topic, err)
@@ -152,8 +152,8 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	return n, nil
 }
 
-// Exists reports whether the brokers have a topic, without the wait that a topic needs which is being created. Only if they have no
-// topic at all it waits: brokers that have just started know none for a while.
+// Exists reports whether a topic exists, without waiting for one that is being created. It only waits if the brokers have
+// no topics at all, because brokers that have just started know none for a while.
 func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error) {
 	err = l.retryOn(ctx, topic, "find "+topic, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, []string{topic})
@@ -194,7 +194,7 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 		for _, t := range m.Topics {
 			if !t.Internal && strings.HasPrefix(t.Name, prefix) {
 				found := Topic{Name: t.Name, Partitions: len(t.Partitions)}
-				for _, p := range t.Partitions { // they may differ while somebody changes them
+				for _, p := range t.Partitions { // they may differ during a change
 					found.Replication = max(found.Replication, len(p.Replicas))
 				}
 				topics = append(topics, found)
@@ -228,8 +228,8 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 // topicConfig is the source of a setting that was set on the topic itself (DYNAMIC_TOPIC_CONFIG in Kafka's ConfigEntry).
 const topicConfig = 1
 
-// Configs returns the effective settings of topics, the brokers' defaults included: for each topic, by Kafka's names. It takes one
-// request.
+// Configs returns the effective settings of topics, including the brokers' defaults: for each topic, by Kafka's names. It
+// sends one request.
 func (l *Log) Configs(ctx context.Context, topics ...string) (map[string]map[string]string, error) {
 	found, err := l.configs(ctx, topics...)
 	if err != nil {
@@ -262,7 +262,7 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 			return err
 		}
 		for _, resource := range response.Resources {
-			// Brokers learn of a new topic one by one: one that was found before may be unknown to the broker that is asked now.
+			// Brokers learn of a new topic one by one: a topic that was found before may be unknown to this broker.
 			if _, found := l.found.Load(resource.ResourceName); unknown(resource.Error) && !found {
 				return fmt.Errorf("%s: %w", resource.ResourceName, ErrUnknownTopic)
 			}

@@ -1,7 +1,7 @@
-// Package classic joins and leaves consumer groups by Kafka's classic protocol, in which a member that the coordinator has chosen divides
-// the partitions: see "Classic Consumer Group Protocol" in Kafka's documentation, and KIP-394 for the ids of members.
+// Package classic implements Kafka's classic consumer group protocol, in which a member chosen by the coordinator assigns
+// the partitions: see "Classic Consumer Group Protocol" in Kafka's documentation, and KIP-394 for member ids.
 //
-// It takes the place of kafka-go's ConsumerGroup, which keeps a connection to the coordinator for as long as a membership lasts.
+// It replaces kafka-go's ConsumerGroup, which keeps a connection to the coordinator for the whole membership.
 package classic
 
 import (
@@ -17,37 +17,38 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// answerTime is how long the coordinator may take beside the time that it waits for other members.
+// answerTime is the time that the coordinator may take to respond, in addition to the time that it waits for other
+// members.
 const answerTime = 5 * time.Second
 
 // Group is a consumer group for the partitions of one topic.
 type Group struct {
 	ID, Topic string
-	// Protocol is how partitions are divided. The coordinator refuses members that do not have that of the others.
+	// Protocol is the name of the assignor. The coordinator rejects members whose protocol differs from that of the others.
 	Protocol string
-	// Session is how long the coordinator waits for a heartbeat, and in a rebalance for members to join again: one that does not join within
-	// it has missed its heartbeats too.
+	// Session is the session timeout, also used as the rebalance timeout: a member that does not rejoin within it has also
+	// missed its heartbeats.
 	Session time.Duration
 	// Send sends a request to the group's coordinator.
 	Send func(ctx context.Context, request kafka.Request) (kafka.Response, error)
 }
 
-// Generation is what a member has between two rebalances.
+// Generation is a generation of the group, from the point of view of a member.
 type Generation struct {
 	Number     int32
 	Member     string // the member's id
 	Partitions []int
 }
 
-// Join joins a group, again if member is an id that the coordinator has given, and waits until the other members have joined.
-// claim is sent to the member that divides the partitions. If this is the one, divide gets the claims of all members by their ids,
-// and returns the partitions of each.
+// Join joins a group, or rejoins it with the member id that the coordinator has assigned, and waits until the other
+// members have joined. claim is sent to the group leader. If this member is the leader, divide receives the claims of all
+// members by member id, and returns the partitions of each.
 //
-// It returns the member's id beside an error too, empty if the coordinator has forgotten it.
+// The member id is also returned with an error, and is empty if the coordinator has forgotten it.
 func (g Group) Join(ctx context.Context, member string, claim []byte, divide func(claims map[string][]byte) (map[string][]int, error)) (
 	generation Generation, err error,
 ) {
-	ctx, cancel := context.WithTimeout(ctx, 2*g.Session+answerTime) // the others join, and then one divides
+	ctx, cancel := context.WithTimeout(ctx, 2*g.Session+answerTime) // the others join, and then the leader assigns
 	defer cancel()
 	joined, member, err := g.join(ctx, member, claim)
 	if err != nil {
@@ -72,7 +73,7 @@ func (g Group) Join(ctx context.Context, member string, claim []byte, divide fun
 	return generation, err
 }
 
-// join sends requests to join until the coordinator has given an id.
+// join sends JoinGroup requests until the coordinator has assigned an id.
 func (g Group) join(ctx context.Context, member string, claim []byte) (*joingroup.Response, string, error) {
 	metadata := kmsg.NewConsumerMemberMetadata()
 	metadata.Topics, metadata.UserData = []string{g.Topic}, claim
@@ -97,7 +98,7 @@ func (g Group) join(ctx context.Context, member string, claim []byte) (*joingrou
 	}
 }
 
-// remembered returns a member's id after an error: none if the coordinator does not know it.
+// remembered returns a member's id after an error: none if the coordinator has forgotten it.
 func (g Group) remembered(member string, code int16) string {
 	switch kafka.Error(code) {
 	case kafka.UnknownMemberId, kafka.FencedInstanceID:
@@ -106,14 +107,15 @@ func (g Group) remembered(member string, code int16) string {
 	return member
 }
 
-// divide divides the partitions as the leader of the group. All members get an assignment, also those without a partition.
+// divide assigns the partitions as the leader of the group. All members get an assignment, even without partitions.
 func (g Group) divide(joined *joingroup.Response, divide func(map[string][]byte) (map[string][]int, error)) (
 	assignments []syncgroup.RequestAssignment, err error,
 ) {
 	claims := map[string][]byte{}
 	for _, m := range joined.Members {
 		metadata := kmsg.NewConsumerMemberMetadata()
-		// kafka-go's members leave out what they own, although they say that they have version 1. What is before that is read all the same.
+		// kafka-go's members omit their owned partitions, although they announce version 1. The fields before these are still
+		// decoded.
 		_ = metadata.ReadFrom(m.Metadata)
 		claims[m.MemberID] = metadata.UserData
 	}
@@ -134,9 +136,9 @@ func (g Group) divide(joined *joingroup.Response, divide func(map[string][]byte)
 	return assignments, nil
 }
 
-// assigned decodes the partitions of a member.
+// assigned decodes the assignment of a member.
 func (g Group) assigned(encoded []byte) (partitions []int, err error) {
-	if len(encoded) == 0 { // brokers say so of a member without an assignment
+	if len(encoded) == 0 { // an empty assignment
 		return nil, nil
 	}
 	assignment := kmsg.NewConsumerMemberAssignment()
@@ -154,7 +156,7 @@ func (g Group) assigned(encoded []byte) (partitions []int, err error) {
 	return partitions, nil
 }
 
-// Leave leaves the group. The coordinator may have forgotten the member before.
+// Leave leaves the group. The coordinator may already have removed the member.
 func (g Group) Leave(ctx context.Context, member string) error {
 	message, err := g.Send(ctx, &leavegroup.Request{GroupID: g.ID, MemberID: member, Members: []leavegroup.RequestMember{{MemberID: member}}})
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package cluster sends requests to the brokers of a Kafka cluster: each to the broker that can answer it, over connections that are
-// kept.
+// Package cluster sends requests to the brokers of a Kafka cluster, each to the broker that can answer it, over a pool of
+// connections.
 //
-// It takes the place of kafka-go's Transport, which asks for the layout of all topics every few seconds, answers requests for the
-// layout from a copy that may be seconds old, and can only be made to ask again by closing all of its connections. A Cluster asks
-// about the topics that it sends requests to, when it doesn't know their leaders, and keeps the connections when a leader moves. While
-// nothing fails it opens none, unless more requests are under way at once than ever before: a connection is for one request at a time,
-// so that a long poll delays no other.
+// It replaces kafka-go's Transport, which requests the metadata of all topics every few seconds, answers metadata requests
+// from a cache that may be seconds old, and can only be made to refresh it by closing all of its connections. A Cluster
+// requests the metadata of the topics that it sends requests to, when it doesn't know their leaders, and keeps the
+// connections when a leader moves. Without errors it opens no connections, unless more requests are in flight than ever
+// before: a connection carries one request at a time, so that a long poll delays no other request.
 package cluster
 
 import (
@@ -26,40 +26,40 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-// Options say how the brokers are reached.
+// Options are how the brokers are reached.
 type Options struct {
 	// Addresses are host:port, at least one of which must answer.
 	Addresses []string
-	// ClientID is our name in the brokers' logs and quotas.
+	// ClientID identifies us in the brokers' logs and quotas.
 	ClientID string
-	// Dial opens a connection to an address. It ends when its context ends, and whoever passes it closes the connection, also under
-	// a request, before Close.
+	// Dial opens a connection to an address. It must return when its context ends. The caller of New closes the connections,
+	// even during a request, before Close.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// SASL is how each connection logs in. nil: it does not.
+	// SASL is the login mechanism of each connection; nil: none.
 	SASL sasl.Mechanism
 }
 
-// Cluster is the brokers of a cluster. Its methods may be called from any goroutine. Made by [New].
+// Cluster is a client of a Kafka cluster. It is safe for concurrent use. Create it with [New].
 type Cluster struct {
 	options Options
-	running sync.WaitGroup // requests that are under way
+	running sync.WaitGroup // requests in flight
 
 	mutex  sync.Mutex
 	closed bool
-	idle   map[string][]*connection // by address, the last used at the end
-	short  map[string]int           // requests under way that brokers answer at once, by address
-	freed  chan struct{}            // closed when one of them has ended, and then replaced
-	layout protocol.Cluster         // as far as it is known. Its maps are replaced, not changed
-	learnt time.Time                // when the oldest part of the layout was asked for
+	idle   map[string][]*connection // by address, most recently used last
+	short  map[string]int           // number of short requests in flight, by address
+	freed  chan struct{}            // closed when a short request has ended, and then replaced
+	layout protocol.Cluster         // cached metadata. Its maps are replaced, never modified
+	learnt time.Time                // time of the oldest part of the metadata
 }
 
-// New returns the cluster with these brokers. It connects when the first request is sent.
+// New returns a client of the cluster. It connects when the first request is sent.
 func New(o Options) *Cluster {
 	return &Cluster{options: o, idle: map[string][]*connection{}, short: map[string]int{}, freed: make(chan struct{})}
 }
 
-// RoundTrip sends a request to the broker that can answer it, and returns the answer. The layout of the cluster (metadata.Request) is
-// always asked for. It ignores the address: it makes a Cluster a [kafka.RoundTripper].
+// RoundTrip sends a request to the broker that can answer it, and returns the response. Metadata requests are never
+// answered from the cache. It ignores the address, and makes a Cluster a [kafka.RoundTripper].
 func (c *Cluster) RoundTrip(ctx context.Context, _ net.Addr, request kafka.Request) (kafka.Response, error) {
 	switch r := request.(type) {
 	case *metadata.Request:
@@ -74,7 +74,7 @@ func (c *Cluster) RoundTrip(ctx context.Context, _ net.Addr, request kafka.Reque
 	return c.route(ctx, request)
 }
 
-// split sends the parts of a request, all at once, and joins the answers.
+// split sends the parts of a request concurrently, and merges the responses.
 func (c *Cluster) split(ctx context.Context, request protocol.Splitter) (kafka.Response, error) {
 	var parts []protocol.Message
 	var merger protocol.Merger
@@ -85,7 +85,7 @@ func (c *Cluster) split(ctx context.Context, request protocol.Splitter) (kafka.R
 	if err != nil {
 		return nil, err
 	}
-	results := make([]any, len(parts)) // of each a Message or an error
+	results := make([]any, len(parts)) // a Message or an error for each part
 	var sent sync.WaitGroup
 	for i, part := range parts {
 		sent.Go(func() {
@@ -99,7 +99,7 @@ func (c *Cluster) split(ctx context.Context, request protocol.Splitter) (kafka.R
 	return merger.Merge(parts, results)
 }
 
-// route sends a request that one broker can answer.
+// route sends a request that a single broker can answer.
 func (c *Cluster) route(ctx context.Context, request kafka.Request) (kafka.Response, error) {
 	var address string
 	var err error
@@ -118,7 +118,7 @@ func (c *Cluster) route(ctx context.Context, request kafka.Request) (kafka.Respo
 	return c.Send(ctx, address, request)
 }
 
-// Leader returns the address of the broker that a request is for, or none if any may answer.
+// Leader returns the address of the broker for a request, or "" if any broker can answer it.
 func (c *Cluster) Leader(ctx context.Context, request protocol.BrokerMessage) (address string, err error) {
 	err = c.find(ctx, func(layout protocol.Cluster) error {
 		broker, err := request.Broker(layout)
@@ -135,7 +135,7 @@ func (c *Cluster) Leader(ctx context.Context, request protocol.BrokerMessage) (a
 	return address, err
 }
 
-// coordinator asks for the address of a consumer group's coordinator.
+// coordinator requests the address of a consumer group's coordinator.
 func (c *Cluster) coordinator(ctx context.Context, group string) (address string, err error) {
 	answer, err := c.sendToAny(ctx, &findcoordinator.Request{Key: group, KeyType: int8(kafka.CoordinatorKeyTypeConsumer)})
 	if err != nil {
@@ -148,9 +148,9 @@ func (c *Cluster) coordinator(ctx context.Context, group string) (address string
 	return net.JoinHostPort(found.Host, strconv.Itoa(int(found.Port))), nil
 }
 
-// sendToAny sends a request to a broker that it has a connection to, or else to the first that can be reached, in random order.
+// sendToAny sends a request over a connection to any broker, or else to the first reachable broker, in random order.
 func (c *Cluster) sendToAny(ctx context.Context, request kafka.Request) (answer kafka.Response, err error) {
-	conn, soon, err := c.takeAny(request)
+	conn, soon, err := c.acquireAny(request)
 	switch {
 	case err != nil:
 		return nil, err
@@ -164,17 +164,17 @@ func (c *Cluster) sendToAny(ctx context.Context, request kafka.Request) (answer 
 	}
 	err = fmt.Errorf("no address of a broker: %w", net.ErrClosed)
 	for _, address := range addresses {
-		if conn, err = c.take(ctx, address, request); err == nil {
+		if conn, err = c.acquire(ctx, address, request); err == nil {
 			return c.exchange(ctx, conn, request)
 		}
-		if errors.As(err, new(kafka.Error)) || ctx.Err() != nil { // another broker would refuse us too
+		if errors.As(err, new(kafka.Error)) || ctx.Err() != nil { // another broker would also reject the request
 			break
 		}
 	}
 	return nil, err
 }
 
-// addresses returns the addresses of all brokers that are known.
+// addresses returns the addresses of all known brokers.
 func (c *Cluster) addresses() []string {
 	list := slices.Clone(c.options.Addresses)
 	for _, broker := range c.known().Brokers {

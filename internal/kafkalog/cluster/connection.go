@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// connectTimeout limits the time until a connection can be used: the login included.
+	// connectTimeout limits the time until a connection is usable, including the login.
 	connectTimeout = 5 * time.Second
 	// requestTimeout limits a request whose context has no deadline.
 	requestTimeout = 30 * time.Second
-	// idleTime is how long a connection may be unused. It is that of Kafka's own clients: brokers close connections after ten minutes
+	// idleTime is the idle timeout of connections, that of Kafka's own clients: brokers close connections after ten minutes
 	// (connections.max.idle.ms).
 	idleTime = 9 * time.Minute
-	// spareTime is how long a connection may be unused while others to its broker are used: there are more than are needed now.
+	// spareTime is the idle timeout of connections in excess of those needed for a broker.
 	spareTime = 30 * time.Second
-	// shortTime is how long a request waits for the connection of one that brokers answer at once.
+	// shortTime is the maximum time that a request waits for the connection of a short request.
 	shortTime = 100 * time.Millisecond
-	// writeTime is how long the answer to a write is waited for when its context has ended. It is shorter than services get to end.
+	// writeTime is the time to wait for the response to a write after its context has ended. It is shorter than common
+	// termination grace periods.
 	writeTime = 3 * time.Second
 )
 
@@ -38,30 +39,31 @@ const (
 type connection struct {
 	*protocol.Conn
 	address string
-	used    time.Time // last
-	ends    time.Time // when the broker wants a new login (connections.max.reauth.ms); zero: never
+	used    time.Time // last use
+	ends    time.Time // when the broker requires reauthentication (connections.max.reauth.ms); zero: never
 }
 
-// stale reports whether the broker may close a connection soon.
+// stale reports whether the broker may soon close a connection.
 func (c *connection) stale(now time.Time) bool {
 	return now.Sub(c.used) > idleTime || !c.ends.IsZero() && now.After(c.ends)
 }
 
-// Send sends a request to the broker at an address. If its context ends before the answer comes, the connection is free again when it does.
-// The broker may carry out such a request at any later moment. For a write, that may be after its writer has looked where the partition
-// ends, and has written the same messages again. So Send does not abandon a write at once, but waits up to writeTime for its answer.
+// Send sends a request to the broker at an address. If its context ends before the response arrives, the connection
+// becomes idle when it does. The broker may apply such a request at any later time. For a write, that may be after its
+// caller has checked the end of the partition, and has written the same messages again. So Send does not abandon a write
+// at once, but waits up to writeTime for the response.
 func (c *Cluster) Send(ctx context.Context, address string, request kafka.Request) (kafka.Response, error) {
-	if err := ctx.Err(); err != nil { // take returns an idle connection without looking at it
+	if err := ctx.Err(); err != nil { // acquire does not check the context if there is an idle connection
 		return nil, err
 	}
-	conn, err := c.take(ctx, address, request)
+	conn, err := c.acquire(ctx, address, request)
 	if err != nil {
 		return nil, err
 	}
 	return c.exchange(ctx, conn, request)
 }
 
-// exchange sends a request over a connection that was taken, and gives that back.
+// exchange sends a request over an acquired connection, and releases the connection.
 func (c *Cluster) exchange(ctx context.Context, conn *connection, request kafka.Request) (kafka.Response, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -109,10 +111,10 @@ func (c *Cluster) exchange(ctx context.Context, conn *connection, request kafka.
 	}
 }
 
-// take returns a connection to an address, an idle one if there is one. exchange gives it back. It waits for the connection of a short
-// request that is under way instead of opening another, which takes two or more answers of the broker. A short request waits for it
-// although others are idle: so few are used that the others are closed.
-func (c *Cluster) take(ctx context.Context, address string, request kafka.Request) (*connection, error) {
+// acquire returns a connection to an address, an idle one if available. exchange releases it. It waits for the connection
+// of a short request in flight rather than opening another one, which takes two or more round trips. A short request waits
+// even if others are idle, so that few connections are used and the others are closed.
+func (c *Cluster) acquire(ctx context.Context, address string, request kafka.Request) (*connection, error) {
 	var patience *time.Timer
 	for waited := false; ; {
 		c.mutex.Lock()
@@ -161,7 +163,7 @@ func (c *Cluster) open(ctx context.Context, address string, request kafka.Reques
 	return conn, nil
 }
 
-// begin counts a request that is under way, with the mutex held.
+// begin counts a request in flight. The caller has locked the mutex.
 func (c *Cluster) begin(address string, request kafka.Request) {
 	c.running.Add(1)
 	if isShort(request) {
@@ -169,7 +171,7 @@ func (c *Cluster) begin(address string, request kafka.Request) {
 	}
 }
 
-// ended undoes begin, and wakes those who wait for a connection.
+// ended undoes begin, and wakes callers that wait for a connection.
 func (c *Cluster) ended(address string, request kafka.Request) {
 	if !isShort(request) {
 		return
@@ -191,8 +193,8 @@ func isShort(request kafka.Request) bool {
 	return false
 }
 
-// takeAny returns an idle connection to any broker, or nil if there is none; then one may be free soon at the address that it returns.
-func (c *Cluster) takeAny(request kafka.Request) (conn *connection, soon string, err error) {
+// acquireAny returns an idle connection to any broker, or nil; then the returned address, if any, may soon have one.
+func (c *Cluster) acquireAny(request kafka.Request) (conn *connection, soon string, err error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if c.closed {
@@ -215,7 +217,7 @@ func (c *Cluster) takeAny(request kafka.Request) (conn *connection, soon string,
 	return nil, "", nil
 }
 
-// pop takes the idle connection to an address that was used last, and closes those that are stale.
+// pop removes and returns the most recently used idle connection to an address, and closes stale ones.
 func (c *Cluster) pop(address string) *connection {
 	for now := time.Now(); len(c.idle[address]) > 0; {
 		list := c.idle[address]
@@ -229,7 +231,7 @@ func (c *Cluster) pop(address string) *connection {
 	return nil
 }
 
-// give makes a connection idle.
+// give returns a connection to the pool.
 func (c *Cluster) give(conn *connection) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -238,7 +240,7 @@ func (c *Cluster) give(conn *connection) {
 		conn.Close()
 		return
 	}
-	list := c.idle[conn.address] // the one that was unused for longest is the first
+	list := c.idle[conn.address] // the oldest idle connection is the first
 	for len(list) > 0 && (list[0].stale(conn.used) || conn.used.Sub(list[0].used) > spareTime) {
 		list[0].Close()
 		list = list[1:]
@@ -246,7 +248,8 @@ func (c *Cluster) give(conn *connection) {
 	c.idle[conn.address] = append(list, conn)
 }
 
-// broke forgets the layout, and closes what is idle to an address: its broker does not answer, and others may lead its partitions by now.
+// broke invalidates the metadata, and closes the idle connections to an address: its broker fails, and its partitions may
+// have new leaders.
 func (c *Cluster) broke(address string) {
 	c.Forget("")
 	c.mutex.Lock()
@@ -257,7 +260,7 @@ func (c *Cluster) broke(address string) {
 	delete(c.idle, address)
 }
 
-// Close closes all connections, and waits for the requests that are under way: whoever passed Options.Dial has closed their connections.
+// Close closes all connections, and waits for the requests in flight. The caller of New has closed their connections.
 func (c *Cluster) Close() {
 	c.mutex.Lock()
 	c.closed = true
@@ -271,7 +274,7 @@ func (c *Cluster) Close() {
 	c.running.Wait()
 }
 
-// connect opens a connection, finds out which versions of requests the broker knows, and logs in.
+// connect opens a connection, negotiates API versions, and logs in.
 func (c *Cluster) connect(ctx context.Context, address string) (conn *connection, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -294,7 +297,7 @@ func (c *Cluster) connect(ctx context.Context, address string) (conn *connection
 	return conn, nil
 }
 
-// negotiate chooses for each kind of request the latest version that both sides know.
+// negotiate selects the latest version of each API that both sides support.
 func (c *connection) negotiate() error {
 	message, err := c.RoundTrip(&apiversions.Request{})
 	if err != nil {
@@ -320,8 +323,8 @@ func (c *connection) negotiate() error {
 	return nil
 }
 
-// usable returns the last version of a request of consumer groups that kafka-go writes as Kafka reads it: in later ones of SyncGroup it
-// gets strings wrong, and those of the others say no more.
+// usable returns the latest version of a consumer group API that kafka-go encodes correctly: it encodes strings of later
+// SyncGroup versions incorrectly, and later versions of the others add nothing needed.
 func usable(key protocol.ApiKey) (version int16, known bool) {
 	switch key {
 	case protocol.JoinGroup:
@@ -334,7 +337,7 @@ func usable(key protocol.ApiKey) (version int16, known bool) {
 	return 0, false
 }
 
-// login logs in by SASL.
+// login authenticates with SASL.
 func (c *connection) login(ctx context.Context, mechanism sasl.Mechanism) error {
 	host, port, err := net.SplitHostPort(c.address)
 	if err != nil {
@@ -359,7 +362,7 @@ func (c *connection) login(ctx context.Context, mechanism sasl.Mechanism) error 
 			return err
 		}
 		if life := time.Duration(answer.SessionLifetimeMs) * time.Millisecond; life > 0 {
-			c.ends = began.Add(life * 4 / 5) // a request may take the rest of it
+			c.ends = began.Add(life * 4 / 5) // the rest is for a request in flight
 		}
 		done, state, err = session.Next(ctx, answer.AuthBytes)
 	}
@@ -370,7 +373,7 @@ func (c *connection) login(ctx context.Context, mechanism sasl.Mechanism) error 
 func (c *connection) authenticate(state []byte) (*saslauthenticate.Response, error) {
 	message, err := c.RoundTrip(&saslauthenticate.Request{AuthBytes: state})
 	if errors.Is(err, io.EOF) {
-		return nil, kafka.SASLAuthenticationFailed // what brokers before Kafka 1.0 mean by closing the connection
+		return nil, kafka.SASLAuthenticationFailed // brokers before Kafka 1.0 close the connection instead
 	}
 	if err != nil {
 		return nil, err

@@ -17,10 +17,10 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 )
 
-// A connection is not used again once the broker may close it: when it was idle for long, or its login has run out.
+// A connection is not reused once the broker may close it: after a long idle time, or when its login has expired.
 func TestStaleConnectionsAreNotUsed(t *testing.T) {
 	for name, c := range map[string]struct {
-		session time.Duration // 0: without end
+		session time.Duration // 0: unlimited
 		busy    time.Duration // until it is idle
 		idle    time.Duration
 		used    bool
@@ -46,10 +46,10 @@ func TestStaleConnectionsAreNotUsed(t *testing.T) {
 				if c.session > 0 {
 					conn.ends = time.Now().Add(c.session)
 				}
-				time.Sleep(c.busy) // of the test's own clock
+				time.Sleep(c.busy) // in fake time
 				l.give(conn)
 				time.Sleep(c.idle)
-				got, err := l.take(t.Context(), "a:1", &fetch.Request{})
+				got, err := l.acquire(t.Context(), "a:1", &fetch.Request{})
 				if used := got == conn && err == nil; used != c.used || dialed > 0 == used {
 					t.Errorf("used %v, want %v; %d connections were opened", used, c.used, dialed)
 				}
@@ -63,14 +63,15 @@ func TestStaleConnectionsAreNotUsed(t *testing.T) {
 	}
 }
 
-// A write that the broker has got is not abandoned when its context ends: the broker may carry it out later, when its writer has looked
-// where the partition ends, and has written the same again. Other requests, and a broker that does not answer, hold nobody up.
+// A write that the broker has received is not abandoned when its context ends: the broker may apply it later, when its
+// caller has checked the end of the partition, and has written the same again. Other requests, and unavailable brokers,
+// block nobody.
 func TestWriteIsNotAbandoned(t *testing.T) {
 	write := &produce.Request{Acks: -1}
 	for name, c := range map[string]struct {
 		request  protocol.Message
 		answers  time.Duration // after its context has ended
-		ended    bool          // its context, before it is sent
+		ended    bool          // its context has ended before it is sent
 		returns  time.Duration // after its context has ended
 		answered bool
 	}{
@@ -96,7 +97,7 @@ func TestWriteIsNotAbandoned(t *testing.T) {
 					}
 					sent = true
 					cancel()
-					time.Sleep(c.answers) // of the test's own clock
+					time.Sleep(c.answers) // in fake time
 					var answer protocol.Message = &produce.Response{}
 					version := int16(3)
 					if _, reads := c.request.(*fetch.Request); reads {
@@ -123,7 +124,7 @@ func TestWriteIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// Connections that a burst of requests has opened are closed by the first request that comes when they were unused for a while.
+// Connections opened by a burst of requests are closed by the first request after they were idle for a while.
 func TestSpareConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Options{})
@@ -137,7 +138,7 @@ func TestSpareConnectionsAreClosed(t *testing.T) {
 		for range 100 {
 			l.give(connect())
 		}
-		time.Sleep(spareTime + time.Second) // of the test's own clock
+		time.Sleep(spareTime + time.Second) // in fake time
 		l.give(connect())
 		l.give(used)
 		if n := len(l.idle["a:1"]); n != 2 {
@@ -146,13 +147,13 @@ func TestSpareConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// Short requests that come together use one connection, one after the other. A request that brokers hold, or that one is slow to answer,
-// delays others for no longer than a moment.
+// Concurrent short requests share one connection, sequentially. A request that brokers hold, or answer slowly, delays
+// others only briefly.
 func TestShortRequestsShareAConnection(t *testing.T) {
 	for name, c := range map[string]struct {
-		request protocol.Message // n of them at once
+		request protocol.Message // n concurrent ones
 		n       int
-		answers time.Duration // after which the broker answers each
+		answers time.Duration // delay of the broker's response to each
 		opened  int64
 		took    time.Duration
 	}{
@@ -179,7 +180,7 @@ func TestShortRequestsShareAConnection(t *testing.T) {
 								answer = &apiversions.Response{ApiKeys: []apiversions.ApiKeyResponse{{ApiKey: int16(protocol.Metadata), MaxVersion: 1},
 									{ApiKey: int16(protocol.Fetch), MaxVersion: 4}}}
 							case *metadata.Request:
-								time.Sleep(c.answers) // of the test's own clock
+								time.Sleep(c.answers) // in fake time
 								answer = &metadata.Response{}
 							default:
 								time.Sleep(c.answers)

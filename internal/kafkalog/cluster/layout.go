@@ -15,14 +15,14 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 )
 
-// layoutTimeout limits a request for the layout, which brokers answer from memory: another broker may answer if this one has stopped.
+// layoutTimeout limits a metadata request, which brokers answer from memory: if this one has stopped, another may answer.
 const layoutTimeout = 6 * time.Second
 
-// layoutAge is how long the layout is believed. Brokers say so when they no longer lead a partition, but one that is cut off from the
-// others does not know it.
+// layoutAge is the maximum age of the metadata. Brokers report when they no longer lead a partition, but a partitioned
+// broker does not know it.
 const layoutAge = 30 * time.Second
 
-// errNoLayout means that no broker was asked for the layout yet.
+// errNoLayout means that no metadata was requested yet.
 var errNoLayout = errors.New("the brokers of the cluster are not known")
 
 func (c *Cluster) known() protocol.Cluster {
@@ -34,8 +34,8 @@ func (c *Cluster) known() protocol.Cluster {
 	return c.layout
 }
 
-// Forget makes the next request for a topic ask who leads its partitions: a broker has said that it does not, or what it says is out
-// of date. Without a name, all is asked for again.
+// Forget invalidates the metadata of a topic, so that the next request for the topic refreshes it: a broker has reported
+// that it is not the leader, or its metadata is outdated. Without a name, all metadata is invalidated.
 func (c *Cluster) Forget(topic string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -48,7 +48,7 @@ func (c *Cluster) Forget(topic string) {
 	c.layout.Topics = topics
 }
 
-// find calls with with the layout as it is known, and if something is missing in it once more, after it has asked for that.
+// find passes the cached metadata to with, and refreshes it and tries once more if something is missing.
 func (c *Cluster) find(ctx context.Context, with func(protocol.Cluster) error) error {
 	err := with(c.known())
 	topic, missing := missingIn(err)
@@ -74,7 +74,8 @@ func (c *Cluster) find(ctx context.Context, with func(protocol.Cluster) error) e
 	return err
 }
 
-// missingIn reports whether an error says that the layout lacks a topic, its partition or leader; or, with an empty topic, the brokers.
+// missingIn reports whether an error means that the metadata lacks a topic, its partition or leader; with an empty topic,
+// the brokers.
 func missingIn(err error) (topic string, missing bool) {
 	if e, ok := errors.AsType[*protocol.TopicError](err); ok {
 		return e.Topic, true
@@ -85,8 +86,8 @@ func missingIn(err error) (topic string, missing bool) {
 	return "", errors.Is(err, errNoLayout)
 }
 
-// ask asks a broker for the layout of topics, and returns what is known now. Without a list (nil) it asks about all topics, and keeps
-// what the answer says about the brokers.
+// ask requests the metadata of topics from a broker, and returns the updated cache. Without a list (nil) it requests all
+// topics, and caches only the brokers.
 func (c *Cluster) ask(ctx context.Context, request *metadata.Request) (*metadata.Response, protocol.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, layoutTimeout)
 	defer cancel()
@@ -102,7 +103,7 @@ func (c *Cluster) ask(ctx context.Context, request *metadata.Request) (*metadata
 	return answer, c.learn(request, answer), nil
 }
 
-// learn takes what a broker has said, and returns what is known now.
+// learn merges a response into the cached metadata, and returns the result.
 func (c *Cluster) learn(request *metadata.Request, answer *metadata.Response) protocol.Cluster {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -139,7 +140,7 @@ func topicOf(t metadata.ResponseTopic) protocol.Topic {
 	return topic
 }
 
-// Leaders returns the addresses of the brokers that lead the partitions of a topic, by partition; of partitions without a leader none.
+// Leaders returns the addresses of the leaders of a topic's partitions, by partition, without leaderless partitions.
 func (c *Cluster) Leaders(ctx context.Context, topic string) (leaders map[int]string, err error) {
 	err = c.find(ctx, func(layout protocol.Cluster) error {
 		t, known := layout.Topics[topic]
@@ -157,8 +158,8 @@ func (c *Cluster) Leaders(ctx context.Context, topic string) (leaders map[int]st
 	return leaders, err
 }
 
-// HostOf returns the host in what a broker says about a client. Kafka's has a slash before it, as Java prints addresses, the embedded
-// broker's a port behind it.
+// HostOf returns the host in a broker's description of a client. Kafka has a slash before it, as Java prints addresses,
+// and the embedded broker a port after it.
 func HostOf(client string) string {
 	client = strings.TrimPrefix(client, "/")
 	if host, _, err := net.SplitHostPort(client); err == nil {

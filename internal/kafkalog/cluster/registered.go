@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Brokers returns how many brokers are up, and how many the cluster has as far as can be known: those that are up, those that are
-// registered although they are down, which brokers of Kafka 4.0 or later say, and those that have replicas of a topic.
+// Brokers returns the number of live brokers, and of all known brokers of the cluster: live ones, registered ones that are
+// down, which brokers since Kafka 4.0 report, and those with replicas of a topic.
 func (c *Cluster) Brokers(ctx context.Context) (up, all int, err error) {
 	answer, _, err := c.ask(ctx, &metadata.Request{})
 	if err != nil {
@@ -41,18 +41,18 @@ func (c *Cluster) Brokers(ctx context.Context) (up, all int, err error) {
 	return up, len(known), nil
 }
 
-// describeCluster is Kafka's request DescribeCluster, which kafka-go does not have, for the brokers that are down too.
+// describeCluster is Kafka's DescribeCluster request, which kafka-go lacks, including fenced brokers.
 type describeCluster struct {
 	clientID  string
-	supported bool // by the broker at the other end
+	supported bool // by the broker
 }
 
-// describedCluster is the answer: the ids of the brokers. It is empty if the broker doesn't know the request.
+// describedCluster is the response: the ids of the brokers. It is empty if the broker doesn't support the request.
 type describedCluster struct{ brokers []int32 }
 
 const (
 	describeClusterKey protocol.ApiKey = 60
-	withBrokersDown    int16           = 2 // the version of describeCluster since which it can ask for them
+	withBrokersDown    int16           = 2 // the first version with fenced brokers
 )
 
 //lint:ignore ST1003 the name is that of kafka-go's interface
@@ -61,13 +61,13 @@ func (*describeCluster) ApiKey() protocol.ApiKey { return describeClusterKey }
 //lint:ignore ST1003 the name is that of kafka-go's interface
 func (*describedCluster) ApiKey() protocol.ApiKey { return describeClusterKey }
 
-// Required makes a connection call RawExchange, as kafka-go has no table for this request.
+// Required makes a connection call RawExchange, because kafka-go has no table for this request.
 func (r *describeCluster) Required(versions map[protocol.ApiKey]int16) bool {
 	r.supported = versions[describeClusterKey] >= withBrokersDown
 	return true
 }
 
-// RawExchange sends the request and reads the answer.
+// RawExchange sends the request and reads the response.
 func (r *describeCluster) RawExchange(conn io.ReadWriter) (protocol.Message, error) {
 	if !r.supported {
 		return &describedCluster{}, nil
@@ -82,7 +82,7 @@ func (r *describeCluster) RawExchange(conn io.ReadWriter) (protocol.Message, err
 	if err := binary.Read(conn, binary.BigEndian, &size); err != nil {
 		return nil, err
 	}
-	const header = 4 + 1 // the number of the request, and no tags
+	const header = 4 + 1 // correlation id, and no tags
 	if size < header || size > 1<<20 {
 		return nil, fmt.Errorf("an answer of %d bytes to a request for the brokers of the cluster", size)
 	}

@@ -2,20 +2,20 @@ package cluster
 
 import "fmt"
 
-// ReplicationError means that topics can't have their replicas, as too few brokers are up.
+// ReplicationError means that too few brokers are up for the replication factor of topics.
 type ReplicationError struct {
-	// Topic is the first of the topics, and Others is how many more there are.
+	// Topic is the first of the topics, and Others the number of further ones.
 	Topic  string
 	Others int
-	// Replicas is how many each message is to have.
+	// Replicas is the replication factor.
 	Replicas int
-	// Chosen means that nobody asked for that number: it follows from the size of the cluster.
+	// Chosen means that the replication factor was not configured, but derived from the size of the cluster.
 	Chosen bool
-	// Up is how many brokers are up, and Brokers how many the cluster has.
+	// Up is the number of live brokers, and Brokers that of the cluster.
 	Up, Brokers int
 }
 
-// Error says how many replicas the topics would get, and what to do.
+// Error includes the resulting replication and the remedy.
 func (e *ReplicationError) Error() string {
 	topics, why := e.Topic, "as topics.replication says"
 	if e.Others > 0 {

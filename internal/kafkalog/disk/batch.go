@@ -14,7 +14,7 @@ const (
 	maxBatchLength = 1 << 30 // kfake's own limit
 )
 
-// batch is a record batch as the log holds it: its header, and unless only headers were read, its records.
+// batch is a record batch of the log: its header, and its records unless only headers were read.
 type batch []byte
 
 func (b batch) int32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
@@ -29,7 +29,7 @@ func (b batch) maxTime() int64 { return b.int64(recordbatch.AtMaxTime) }
 func (b batch) attributes() uint16 { return binary.BigEndian.Uint16(b[recordbatch.AtAttributes:]) }
 func (b batch) compressed() bool   { return b.attributes()&recordbatch.Compressed != 0 }
 
-// sound reports whether a header can be one.
+// sound reports whether a header is plausible.
 func (b batch) sound() bool {
 	length := b.int32(recordbatch.AtLength)
 	return length >= recordbatch.HeaderBytes-recordbatch.BeforeLength && length <= maxBatchLength && b[recordbatch.AtMagic] == 2 &&
@@ -38,7 +38,7 @@ func (b batch) sound() bool {
 
 func (b batch) checksum() uint32 { return recordbatch.Checksum(b) }
 
-// intact reports whether a batch is as it was written.
+// intact reports whether a batch has its checksum.
 func (b batch) intact() bool {
 	return binary.BigEndian.Uint32(b[recordbatch.AtChecksum:]) == b.checksum()
 }
@@ -48,11 +48,11 @@ func (b batch) plain() bool { return b.attributes()&notPlain == 0 }
 
 // record is one record of a plain batch.
 type record struct {
-	raw    []byte // all of it
+	raw    []byte // encoded record
 	offset int64
-	time   int64  // in milliseconds
-	key    []byte // nil: none
-	absent bool   // the value is null: the record is a tombstone
+	time   int64  // timestamp in milliseconds
+	key    []byte // nil if null
+	absent bool   // the value is null: a tombstone
 }
 
 // records returns the records of a plain batch. ok is false if they do not fill it exactly.
@@ -66,7 +66,7 @@ func (b batch) records() (records []record, ok bool) {
 		}
 		after := d.Rest[length:]
 		d.Rest = d.Rest[:length]
-		d.Take(1) // attributes, of which there are none
+		d.Take(1) // attributes, which are unused
 		r := record{raw: before[:len(before)-len(after)], time: b.int64(recordbatch.AtFirstTime) + d.Varint(), offset: b.base() + d.Varint()}
 		r.key = d.Bytes()
 		r.absent = d.Varint() < 0
@@ -82,8 +82,8 @@ func (b batch) records() (records []record, ok bool) {
 	return records, len(d.Rest) == 0
 }
 
-// with returns a batch that covers the same offsets and holds only these of its records. Kafka's cleaner does the same: readers
-// see which offsets are empty, and the end of the log stays.
+// with returns a batch for the same offsets with only the given records. Kafka's log cleaner does the same: readers see
+// the gaps, and the end of the log does not change.
 func (b batch) with(records []record) batch {
 	kept := append(batch(nil), b[:recordbatch.HeaderBytes]...)
 	latest := int64(noTime)
@@ -93,12 +93,12 @@ func (b batch) with(records []record) batch {
 	}
 	binary.BigEndian.PutUint32(kept[recordbatch.AtLength:], uint32(len(kept)-recordbatch.BeforeLength))
 	binary.BigEndian.PutUint32(kept[recordbatch.AtCount:], uint32(len(records)))
-	binary.BigEndian.PutUint64(kept[recordbatch.AtMaxTime:], uint64(latest)) // a search by time must not stop at records that are gone
+	binary.BigEndian.PutUint64(kept[recordbatch.AtMaxTime:], uint64(latest)) // a search by time must not stop at removed records
 	binary.BigEndian.PutUint32(kept[recordbatch.AtChecksum:], kept.checksum())
 	return kept
 }
 
-// newEmpty returns batches that cover the offsets of [from, to) and hold no record: one, unless it would be too many for it.
+// newEmpty returns batches without records that cover the offsets [from, to): one, or several if the range is too large.
 func newEmpty(from, to int64) []batch {
 	var batches []batch
 	for from < to {
@@ -109,7 +109,7 @@ func newEmpty(from, to int64) []batch {
 		b[recordbatch.AtMagic] = 2
 		binary.BigEndian.PutUint32(b[recordbatch.AtLastDelta:], uint32(n-1))
 		for i := recordbatch.AtFirstTime; i < recordbatch.AtCount; i++ {
-			b[i] = 0xff // no times, and no producer: each is -1
+			b[i] = 0xff // no timestamps and no producer: each is -1
 		}
 		binary.BigEndian.PutUint32(b[recordbatch.AtChecksum:], b.checksum())
 		batches = append(batches, b)
@@ -118,7 +118,7 @@ func newEmpty(from, to int64) []batch {
 	return batches
 }
 
-// age returns how long before now a time in milliseconds is. Without a time it is 0.
+// age returns the age of a timestamp in milliseconds. Without a timestamp it is 0.
 func age(now time.Time, milliseconds int64) time.Duration {
 	if milliseconds < 0 {
 		return 0

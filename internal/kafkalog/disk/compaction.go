@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// compaction drops records that later ones with the same key have replaced, and tombstones that are old enough. Records that are
-// younger than the topic's lag stay, and replace nothing. Records without a key stay.
+// compaction removes records that are superseded by later ones with the same key, and old tombstones. Records within the
+// topic's compaction lag are kept, and supersede nothing. Records without a key are kept.
 type compaction struct {
-	latest     map[string]int64 // the last offset of each key below until
-	until      int64            // the first offset of a batch that is too young
-	tombstones int64            // those of this time or before go; in milliseconds
+	latest     map[string]int64 // last offset of each key, before until
+	until      int64            // first offset of a batch within the compaction lag
+	tombstones int64            // tombstones with this timestamp or an earlier one are removed; in milliseconds
 }
 
-// errNotPlain ends the reading of a partition that is not compacted.
+// errNotPlain aborts the compaction of a partition.
 var errNotPlain = errors.New("the partition has batches that are not plain, or is damaged")
 
-// newCompaction reads segments. It returns nil if they can't be compacted: because batches are compressed or of transactions, which
-// only other programs write, or because a segment is damaged.
+// newCompaction reads segments. It returns nil if they can't be compacted: if batches are compressed or transactional,
+// which only other programs write, or a segment is damaged.
 func newCompaction(t *topic, segments []segment, now time.Time) (*compaction, error) {
 	c := &compaction{latest: map[string]int64{}, until: math.MaxInt64, tombstones: now.Add(-t.tombstones).UnixMilli()}
 	for i, s := range segments {
@@ -50,7 +50,7 @@ func newCompaction(t *topic, segments []segment, now time.Time) (*compaction, er
 	return c, nil
 }
 
-// stays returns what stays of a batch: itself, a batch with fewer records, or nil.
+// stays returns the remainder of a batch: itself, a batch with fewer records, or nil.
 func (c *compaction) stays(b batch) batch {
 	if b.base() >= c.until {
 		return b

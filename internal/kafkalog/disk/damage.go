@@ -12,13 +12,13 @@ import (
 
 // DamagedError means that a file of the log is damaged. Nothing was changed: [Log.Repair] keeps the intact messages.
 type DamagedError struct {
-	// File is the path of the file, and Position the byte at which the damage begins.
+	// File is the path of the file, and Position the byte offset of the damage.
 	File     string
 	Position int64
 	// Topic and Partition are those of the file. Topic is empty if the file is not of a partition.
 	Topic     string
 	Partition int
-	// Offset is the first that is in doubt.
+	// Offset is the first affected offset.
 	Offset int64
 	// Reason says what is wrong.
 	Reason string
@@ -33,12 +33,12 @@ func (e *DamagedError) Error() string {
 		e.Position, where, e.Reason)
 }
 
-// Verify returns a *DamagedError for each partition with a batch that is not as it was written, and for each file of settings or
-// positions. The end of a batch that was being written when the process was killed is no damage. The broker must not run, as it
-// cuts a file off at the first batch that is damaged.
+// Verify returns a *DamagedError for each partition with a damaged batch, and for each damaged file of settings or
+// positions. A torn batch at the end, left by a killed process, is no damage. The broker must not run, because it
+// truncates a file at the first damaged batch.
 //
-// It reads the whole log, as the broker does next: most of the time is that of the disk, and then the broker finds the files in the
-// page cache. An index that does not match its segment is written again, as all of it follows from the segment.
+// It reads the whole log, as the broker does next: most of the time is disk I/O, and afterwards the broker finds the files
+// in the page cache. An index that does not match its segment is rebuilt from the segment.
 func (l *Log) Verify() error {
 	if err := l.verifyState(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (l *Log) Verify() error {
 	return l.each(func(p partition) error { return p.verify(&buffer) })
 }
 
-// verify is Verify for one partition. The buffer is for its files.
+// verify is Verify for one partition. The buffer is for file contents.
 func (p *partition) verify(buffer *[]byte) error {
 	c := p.contents()
 	for range c.segments {
@@ -71,22 +71,22 @@ func (p *partition) verify(buffer *[]byte) error {
 	return c.verifyEnd()
 }
 
-// contents reads the segments of a partition one after the other.
+// contents reads the segments of a partition in order.
 type contents struct {
 	partition *partition
 	segments  []segment
-	written   int64 // the end of the log when its snapshot was taken, or 0. Cleaning may have left gaps below, and nowhere else
+	written   int64 // end of the log at the last snapshot, or 0. Only before it may cleaning have left gaps
 	next      int64 // the offset after the last whole batch
-	// compressed means that a batch before is compressed, so that its size says nothing about the number of its records.
+	// compressed means that an earlier batch is compressed, so that its size does not limit the number of its records.
 	compressed bool
 
-	loaded int    // how many segments, the current one included
-	data   []byte // of the current segment
-	flags  []byte // of its whole batches before, as in the index
-	limit  int64  // no batch of it ends after this offset
+	loaded int    // number of segments, including the current one
+	data   []byte // content of the current segment
+	flags  []byte // flags of its whole batches so far, as in the index
+	limit  int64  // no batch of the segment ends after this offset
 }
 
-// contents leaves out segments without content: kfake ignores them, and one that was begun when the process was killed has none.
+// contents skips empty segments: kfake ignores them, and a process that was killed may have left one.
 func (p *partition) contents() *contents {
 	c := &contents{partition: p, segments: slices.DeleteFunc(slices.Clone(p.segments), func(s segment) bool { return s.bytes == 0 })}
 	if s := p.snapshot(); s != nil {
@@ -123,7 +123,7 @@ func (c *contents) load(buffer *[]byte) error {
 func (c *contents) segment() *segment { return &c.segments[c.loaded-1] }
 func (c *contents) last() bool        { return c.loaded == len(c.segments) }
 
-// expected returns the offset at which a batch begins, unless there is a gap. A segment has the name of the first of its offsets.
+// expected returns the offset at which a batch starts, unless there is a gap. A segment is named after its first offset.
 func (c *contents) expected(at int) int64 {
 	if at == 0 {
 		return c.segment().base
@@ -131,7 +131,8 @@ func (c *contents) expected(at int) int64 {
 	return c.next
 }
 
-// wrong says why there is no whole batch at a byte of the segment, with an offset that can be its own. It is empty if there is one.
+// wrong returns the reason why there is no whole batch with a plausible offset at a byte of the segment; "" if there is
+// one.
 func (c *contents) wrong(at int) string {
 	b, reason := wholeBatch(c.data[at:])
 	if reason != "" {
@@ -152,7 +153,7 @@ func (c *contents) wrong(at int) string {
 	return ""
 }
 
-// wholeBatch returns the batch that is at the beginning of some bytes, or says why there is none.
+// wholeBatch returns the batch at the start of data, or the reason why there is none.
 func wholeBatch(data []byte) (b batch, reason string) {
 	if len(data) < recordbatch.HeaderBytes {
 		return nil, "the header of the batch there is truncated"
@@ -169,7 +170,7 @@ func wholeBatch(data []byte) (b batch, reason string) {
 	return b[:b.bytes()], ""
 }
 
-// pass goes on behind a whole batch, and returns its size.
+// pass advances past a whole batch, and returns its size.
 func (c *contents) pass(at int) int {
 	b := batch(c.data[at:])
 	c.next = b.end()
@@ -178,8 +179,8 @@ func (c *contents) pass(at int) int {
 	return int(b.bytes())
 }
 
-// torn reports whether the rest of the log is the beginning of one batch, which was being written when the process was killed. It is
-// not if its length is that of a batch behind which others are, or if its checksum is that of all of it.
+// torn reports whether the rest of the log is a torn batch, left by a killed process. It is not if its length is that of a
+// batch followed by others, or its checksum matches.
 func (c *contents) torn(at int) bool {
 	rest := batch(c.data[at:])
 	switch {
@@ -194,7 +195,8 @@ func (c *contents) torn(at int) bool {
 	return next == len(c.data)
 }
 
-// find returns where the next whole batch after a damaged one begins, and its offset: the end of the segment if there is none.
+// find returns the position and offset of the next whole batch after a damaged one: the end of the segment if there is
+// none.
 func (c *contents) find(damaged int) (at int, offset int64) {
 	expected := c.expected(damaged)
 	possible := func(at int) bool {
@@ -205,7 +207,7 @@ func (c *contents) find(damaged int) (at int, offset int64) {
 		_, reason := wholeBatch(b)
 		return reason == ""
 	}
-	// The header of a damaged batch is right more often than not. What looks like a batch inside of it may be the content of a message.
+	// The header of a damaged batch is usually correct. An apparent batch inside of it may be the content of a message.
 	if b := batch(c.data[damaged:]); len(b) >= recordbatch.HeaderBytes && b.sound() && b.bytes() <= int64(len(b)) {
 		switch at := damaged + int(b.bytes()); {
 		case at == len(c.data):
@@ -222,10 +224,10 @@ func (c *contents) find(damaged int) (at int, offset int64) {
 	return len(c.data), c.limit
 }
 
-// minRecordBytes are those of a record without key, value and headers.
+// minRecordBytes is the length of a record without key, value and headers.
 const minRecordBytes = 7
 
-// records returns how many records that many bytes may have had.
+// records returns the maximum number of records in the given number of bytes.
 func (c *contents) records(bytes int) int64 {
 	if c.compressed {
 		return math.MaxInt32
@@ -233,10 +235,10 @@ func (c *contents) records(bytes int) int64 {
 	return int64(bytes)/minRecordBytes + 1
 }
 
-// verifyEnd makes sure that a log still has what it had when its snapshot was taken.
+// verifyEnd verifies that a log extends to the end of its snapshot.
 func (c *contents) verifyEnd() error {
 	if c.next >= c.written || len(c.segments) == 0 {
-		return nil // without a segment all was deleted
+		return nil // without segments everything was deleted
 	}
 	return c.damaged(len(c.data), fmt.Sprintf("the log ended at offset %d before", c.written))
 }
@@ -250,7 +252,7 @@ func (c *contents) damaged(at int, reason string) error {
 	return e
 }
 
-// index writes the index of the segment again if it is not that of the batches before.
+// index rebuilds the index of the segment if it does not match the batches so far.
 func (c *contents) index() error {
 	path := c.segment().index()
 	entries, err := os.ReadFile(path)

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// damage changes bits of a byte of a file, as a disk does: the file has the time that it had.
+// damage flips bits of a file like a disk fault: without a change of the modification time.
 func damage(t *testing.T, path string, at int, bits byte) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -26,7 +26,7 @@ func damage(t *testing.T, path string, at int, bits byte) {
 	noError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-// files returns the content of all files of a log but the copies.
+// files returns the content of all files of a log except the copies.
 func files(t *testing.T, l *Log) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -52,7 +52,7 @@ func end(t *testing.T, l *Log) int64 {
 	return must(p.end())(t)
 }
 
-// three are segments of three batches each.
+// three returns segments of three batches each.
 func three(attributes int16) [][]batch {
 	one := func(key string) written { return written{key, "", time.Hour} }
 	var segments [][]batch
@@ -67,10 +67,9 @@ func three(attributes int16) [][]batch {
 	return segments
 }
 
-// Whichever byte of a segment is wrong, in the first, a middle or the last batch of any segment: the log is refused, with file, byte and
-// offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. If it was the offset, the
-// length or the version that is wrong, it keeps that batch too. The epoch of the leader is in the index too, which is
-// right.
+// Any wrong byte of a segment, in the first, a middle or the last batch of any segment: the log is rejected, with file,
+// position and offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. If the offset,
+// the length or the version is wrong, it also keeps that batch. The leader epoch is also in the index, which is intact.
 func TestEachDamagedByte(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes int16
@@ -129,7 +128,7 @@ func TestEachDamagedByte(t *testing.T) {
 	}
 }
 
-// An index follows from its segment: whatever is wrong with it, it is written again.
+// An index is rebuilt from its segment after any damage.
 func TestDamagedIndex(t *testing.T) {
 	l := newLog(t, nil, slices.Concat(three(recordbatch.Transactional),
 		[][]batch{{newBatch(61, recordbatch.Transactional|recordbatch.Marker, written{"k", "v", 0})}})...)
@@ -163,8 +162,8 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
-// After the broker was stopped in order, each byte of the files with settings and positions that is wrong is found, and repaired from
-// the copy, unless another program has written the file since. A copy that is damaged itself is ignored.
+// After a clean shutdown, any wrong byte of the settings and positions files is detected, and repaired from the copy,
+// unless another program has written the file since. A damaged copy is ignored.
 func TestDamagedState(t *testing.T) {
 	l := newLog(t, map[string]string{"retention.ms": "1000"}, three(0)...)
 	noError(t, l.Prepare())
@@ -228,7 +227,7 @@ func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// A batch of which only a part was written when the process was killed is no damage, wherever it breaks off.
+// A torn batch of a killed process is no damage, wherever it ends.
 func TestTornBatchIsNoDamage(t *testing.T) {
 	segments := three(0)
 	last := len(bytes.Join(raw(segments[2]), nil))
@@ -246,7 +245,7 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 	}
 }
 
-// A log that is shorter than it was when the broker stopped has lost messages. Repair keeps their offsets free.
+// A log that is shorter than at the broker's shutdown has lost messages. Repair does not reuse their offsets.
 func TestShortenedLogIsDamaged(t *testing.T) {
 	for name, shorten := range map[string]func(path string) error{
 		"a byte":   func(path string) error { return os.Truncate(path, 250) },
@@ -273,8 +272,8 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 	}
 }
 
-// Zeros at the end, as some file systems leave them after a loss of power, are damage: they may have been acknowledged messages. None of
-// the offsets that these can have had is used again.
+// Zeros at the end, which some file systems leave after a power failure, are damage: they may have been acknowledged
+// messages. None of their possible offsets is reused.
 func TestZerosAtTheEnd(t *testing.T) {
 	segments := three(0)
 	lost := len(segments[2][1]) + len(segments[2][2])
@@ -293,7 +292,7 @@ func TestZerosAtTheEnd(t *testing.T) {
 	noError(t, l.Verify())
 }
 
-// What looks like a batch inside of a message does not become one when the batch around it is damaged.
+// An apparent batch inside of a message is not restored as one when the enclosing batch is damaged.
 func TestBatchInsideOfAMessage(t *testing.T) {
 	inner := newBatch(1, 0, written{"inner", "", 0})
 	outer := newBatch(0, 0, written{"outer", "v", 0})
@@ -310,7 +309,8 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	}
 }
 
-// In a partition with gaps, which compaction leaves, damage is found as in any other, and an offset that is wrong at its end too.
+// In a partition with gaps, which compaction leaves, damage is detected as in any other, including a wrong offset at its
+// end.
 func TestDamageBesideGaps(t *testing.T) {
 	value := func(key string) written { return written{key, "v", time.Hour} }
 	compacted := func() (*Log, string) {
@@ -354,7 +354,7 @@ func TestDamageBesideGaps(t *testing.T) {
 	}
 }
 
-// Repair puts a log right in steps, after each of which it can be killed.
+// Repair works in steps, and may be killed after each.
 func TestRepairThatIsKilled(t *testing.T) {
 	config := map[string]string{}
 	l := newLog(t, config, three(0)...)
@@ -364,7 +364,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 	noError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
 	p := partition{topic: &topic{name: "t"}, folder: l.folder("t", 0)}
 	noError(t, p.list())
-	p.segments = p.segments[:1] // as if it were killed after the first
+	p.segments = p.segments[:1] // as if killed after the first
 	var buffer []byte
 	must(p.repair(&buffer))(t)
 	if repaired, err := l.Repair(); len(repaired) != 2 || err != nil {
@@ -376,7 +376,7 @@ func TestRepairThatIsKilled(t *testing.T) {
 	}
 }
 
-// A partition from which all messages were deleted goes on where it ended.
+// A partition from which all messages were deleted continues at its end.
 func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
 	noError(t, l.Prepare())

@@ -22,16 +22,16 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// now is the time of all tests.
+// now is the current time in all tests.
 var now = time.UnixMilli(1_800_000_000_000)
 
-// written is a record to write: its key, or none if it is empty, its value, or a tombstone if it is empty, and its age.
+// written is a record to write: its key, or none if empty, its value, or a tombstone if empty, and its age.
 type written struct {
 	key, value string
 	age        time.Duration
 }
 
-// newBatch makes a batch as kmsg encodes it.
+// newBatch creates a batch encoded by kmsg.
 func newBatch(base int64, attributes int16, records ...written) batch {
 	b := kmsg.RecordBatch{
 		FirstOffset: base, Magic: 2, Attributes: attributes, LastOffsetDelta: int32(len(records) - 1), NumRecords: int32(len(records)),
@@ -60,7 +60,7 @@ func newBatch(base int64, attributes int16, records ...written) batch {
 	return raw
 }
 
-// content lists the records of a partition, as offset:key=value, and of batches without records the offsets, as (from-to).
+// content lists the records of a partition, as offset:key=value, and the offsets of empty batches, as (from-to).
 func content(t *testing.T, l *Log, topic string) string {
 	t.Helper()
 	p := partition{folder: l.folder(topic, 0)}
@@ -90,7 +90,7 @@ func content(t *testing.T, l *Log, topic string) string {
 	return strings.Join(text, " ")
 }
 
-// newLog makes a log with a topic t of one partition.
+// newLog creates a log with a topic t of one partition.
 func newLog(t *testing.T, config map[string]string, segments ...[]batch) *Log {
 	t.Helper()
 	l := &Log{Dir: t.TempDir()}
@@ -133,7 +133,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// Records are those that kfake finds, and a batch with some of them is one that kfake reads.
+// Records match those found by kfake, and kfake can read a batch with some of them.
 func TestRecords(t *testing.T) {
 	b := newBatch(70, 0, written{"a", "1", time.Hour}, written{"", "22", 2 * time.Hour}, written{"c", "", time.Minute})
 	records, ok := b.records()
@@ -173,7 +173,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, records are a part of them, or the batch is not ok.
+// For any bytes, records are a part of them, or the batch is not ok.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte(newBatch(0, 0, written{"a", "1", 0}, written{"b", "", 0})[recordbatch.HeaderBytes:]), uint8(2))
 	f.Fuzz(func(t *testing.T, content []byte, count uint8) {
@@ -227,7 +227,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Each case is a log of segments, what stays after it is cleaned, and what a survey says before.
+// Each case is a log of segments, the remainder after cleaning, and the survey before.
 func TestClean(t *testing.T) {
 	const h = time.Hour
 	old, young := written{"k", "v", 100 * h}, written{"k", "v", 0}
@@ -315,7 +315,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// What stays is split into segments of segment.bytes, which keep the times of the files that they come from.
+// The remainder is divided into segments of segment.bytes, which keep the modification times of their source files.
 func TestCleanSplitsSegments(t *testing.T) {
 	var batches []batch
 	for i := range 40 {
@@ -337,7 +337,7 @@ func TestCleanSplitsSegments(t *testing.T) {
 	}
 }
 
-// Of a replacement that was not ended, Restore keeps the one folder that is complete.
+// For an unfinished replacement, Restore keeps the complete directory.
 func TestRestore(t *testing.T) {
 	const folder = "t-0"
 	for name, there := range map[string][]string{
@@ -374,7 +374,7 @@ func TestRestore(t *testing.T) {
 	noError(t, (&Log{Dir: filepath.Join(t.TempDir(), "none")}).Restore())
 }
 
-// A partition that can't be cleaned stays as it is, and the others are cleaned.
+// A partition that can't be cleaned does not change, and the others are cleaned.
 func TestCleanNamesWhatFails(t *testing.T) {
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{newBatch(0, 0, written{"a", "v", 0}, written{"a", "v", 0},
 		written{"a", "v", 0})})
@@ -395,15 +395,15 @@ func TestCleanNamesWhatFails(t *testing.T) {
 	}
 }
 
-// After a kill, Prepare cuts off what was being written, and makes the snapshot with which kfake opens a partition without holding all
-// of it in memory. What was deleted stays deleted. A partition with transactions is left to kfake.
+// After a kill, Prepare truncates a torn batch, and creates the snapshot with which kfake opens a partition without
+// reading all of it into memory. Deleted messages stay deleted. A partition with transactions is left to kfake.
 func TestPrepare(t *testing.T) {
 	message := written{"k", "v", time.Hour}
 	for name, c := range map[string]struct {
 		policy       string
 		segments     [][]batch
-		torn         int64 // bytes that the last segment lacks
-		deleted      int64 // by the old snapshot; negative: there is none
+		torn         int64 // bytes missing from the last segment
+		deleted      int64 // according to the old snapshot; negative: there is none
 		first, end   int64
 		withSnapshot bool
 	}{
@@ -428,7 +428,7 @@ func TestPrepare(t *testing.T) {
 			if c.deleted >= 0 {
 				noError(t, os.WriteFile(path, must(json.Marshal(snapshot{Version: 1, LogStartOffset: c.deleted}))(t), 0o644))
 			}
-			for range 2 { // with a snapshot that matches there is nothing to do
+			for range 2 { // with a matching snapshot there is nothing to do
 				noError(t, l.Prepare())
 				p.segments = nil
 				noError(t, p.list())

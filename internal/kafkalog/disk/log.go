@@ -1,8 +1,8 @@
-// Package disk applies the retention and compaction of the embedded broker's topics to the files of its log. kfake, which writes
-// these files, can do neither safely: it deletes a partition's files before it writes them again, compacts without regard to
-// min.compaction.lag.ms, and with retention may delete the last file of a partition, whose offsets then begin at 0 again.
+// Package disk applies retention and compaction to the log files of the embedded broker. kfake, which writes these files,
+// does neither safely: it deletes a partition's files before it rewrites them, compacts without regard to
+// min.compaction.lag.ms, and with retention may delete the last file of a partition, whose offsets then restart at 0.
 //
-// If a process is killed at any moment, [Log.Restore] repairs the log without losing a retained message.
+// If a process is killed at any time, [Log.Restore] repairs the log without losing a retained message.
 package disk
 
 import (
@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Log is the folder in which kfake keeps its log.
+// Log is the directory of kfake's log.
 type Log struct {
-	// Dir is the folder's path. It need not exist.
+	// Dir is the path of the directory. It need not exist.
 	Dir string
 
 	// Step is called after each change on disk, for tests of killed processes. nil: no call.
@@ -31,14 +31,14 @@ func (l *Log) changed() {
 	}
 }
 
-// To write a partition again, its folder P is replaced: P.written is filled, P becomes P.replaced, P.written becomes P, and
-// P.replaced is deleted. kfake does not look at folders with such names.
+// To rewrite a partition, its directory P is replaced: P.written is filled, P is renamed to P.replaced, P.written to P,
+// and P.replaced is deleted. kfake ignores directories with such names.
 const (
 	writtenSuffix  = ".written"
 	replacedSuffix = ".replaced"
 )
 
-// Restore undoes what an earlier process began and did not end. The broker must not run.
+// Restore rolls back unfinished changes of an earlier process. The broker must not run.
 func (l *Log) Restore() error {
 	partitions := filepath.Join(l.Dir, "partitions")
 	entries, err := os.ReadDir(partitions)
@@ -73,7 +73,7 @@ func (l *Log) Prepare() error {
 	return l.each(func(p partition) error { return p.prepare() })
 }
 
-// each calls do for each partition that has messages, and joins the errors.
+// each calls do for each non-empty partition, and joins the errors.
 func (l *Log) each(do func(partition) error) error {
 	topics, err := l.topics()
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *Log) each(do func(partition) error) error {
 	return errors.Join(failures...)
 }
 
-// Written reports whether a message has been written to any partition.
+// Written reports whether any partition has a message.
 func (l *Log) Written() (written bool, err error) {
 	err = l.each(func(p partition) error {
 		written = written || p.bytes() > 0
@@ -104,14 +104,15 @@ func (l *Log) Written() (written bool, err error) {
 	return written, err
 }
 
-// KeepEnd makes sure that the next offset of a partition without messages is not below an offset, whatever becomes of
-// the broker, which may run. For a partition that has messages it does nothing.
+// KeepEnd makes sure that the next offset of an empty partition does not fall below an offset, whatever happens to the
+// broker, which may be running. It does nothing for a partition with messages.
 func (l *Log) KeepEnd(topic string, number int, end int64) error {
 	p := partition{folder: l.folder(topic, number)}
 	if err := p.list(); err != nil || end == 0 {
 		return err
 	}
-	// A running broker does not know of the segment that an earlier call has made, and does not delete it with the messages after it.
+	// A running broker does not know of the segment that an earlier call has created, and does not delete it with later
+	// messages.
 	for _, s := range p.segments {
 		if empty, err := s.endsWithoutMessages(end); err != nil || !empty {
 			return err
@@ -129,9 +130,9 @@ func (l *Log) KeepEnd(topic string, number int, end int64) error {
 	return nil
 }
 
-// Clean deletes what the topics' settings allow. Segments that have expired go, and partitions are written again if at least half
-// of them goes, or anything of a topic that is among whole. The broker must not run. A partition that can't be cleaned
-// stays as it is; the error names all of them.
+// Clean applies the topics' retention and compaction settings. It deletes expired segments, and rewrites partitions of
+// which at least half can be removed, or anything if the topic is in whole. The broker must not run. A partition that
+// can't be cleaned is not changed; the error includes all of them.
 func (l *Log) Clean(now time.Time, whole ...string) error {
 	return l.each(func(p partition) error {
 		plan, err := p.plan(now)
@@ -141,7 +142,7 @@ func (l *Log) Clean(now time.Time, whole ...string) error {
 		if plan.worthwhile() || plan.drop > 0 && slices.Contains(whole, p.topic.name) {
 			return l.rewrite(plan)
 		}
-		for _, s := range p.segments[:plan.expired] { // the oldest first: what is left has no gap
+		for _, s := range p.segments[:plan.expired] { // oldest first, so that no gap is left
 			if err := s.remove(); err != nil {
 				return err
 			}
@@ -151,7 +152,7 @@ func (l *Log) Clean(now time.Time, whole ...string) error {
 	})
 }
 
-// rewrite replaces the folder of a partition with one that has what stays.
+// rewrite replaces the directory of a partition by one with the remaining messages.
 func (l *Log) rewrite(p *plan) error {
 	written, replaced := p.folder+writtenSuffix, p.folder+replacedSuffix
 	if err := l.write(p, written); err != nil {
@@ -171,7 +172,7 @@ func (l *Log) rewrite(p *plan) error {
 	return err
 }
 
-// write writes what stays of a partition into a folder.
+// write writes the remaining messages of a partition to a directory.
 func (l *Log) write(p *plan, folder string) error {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
@@ -227,38 +228,38 @@ func syncFolder(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Survey is what [Log.Clean] would do.
+// Survey is the effects of [Log.Clean].
 type Survey struct {
-	// Expired are the segments that have expired, by partition.
+	// Expired are the expired segments, by partition.
 	Expired []Expired
-	// Bytes is how much the log has in all, and Waste how much would go of partitions that would be written again.
+	// Bytes is the size of the log, and Waste the number of removable bytes in partitions that would be rewritten.
 	Bytes, Waste int64
-	// Overdue means that a message has been due for longer than segment.ms of its topic.
+	// Overdue means that a message has been removable for longer than segment.ms of its topic.
 	Overdue bool
 }
 
-// worthARestart is the part of the log that must go to make a restart of the broker worthwhile.
+// worthARestart is the fraction of the log that must be removable to make a restart of the broker worthwhile.
 const worthARestart = 1. / 16
 
-// Pays reports whether it pays to stop the broker for Clean, as starting it takes a time in proportion to the log.
+// Pays reports whether to stop the broker for Clean, since starting it takes a time in proportion to the log.
 func (s Survey) Pays() bool {
 	return s.Overdue || s.Waste > 0 && float64(s.Waste) >= worthARestart*float64(s.Bytes)
 }
 
-// Expired says that the offsets of a partition before one have expired, and that a segment begins there.
+// Expired means that the offsets of a partition before an offset have expired, and that a segment starts there.
 type Expired struct {
 	Topic     string
 	Partition int
 	Before    int64
 }
 
-// Survey finds out what Clean would do. The broker may run.
+// Survey determines the effects of Clean. The broker may run.
 func (l *Log) Survey(now time.Time) (Survey, error) {
 	var found Survey
 	err := l.each(func(p partition) error {
 		plan, err := p.plan(now)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the topic was deleted meanwhile
+			return nil // the topic was deleted in the meantime
 		}
 		if err != nil {
 			return err

@@ -2,21 +2,21 @@ package disk
 
 import "time"
 
-// plan is what may be deleted from a partition.
+// plan is the removable parts of a partition.
 type plan struct {
 	partition
-	expired    int         // so many of its first segments, as a whole
-	until      int64       // of the others, all batches that end here or before
-	compaction *compaction // and what this drops; nil: nothing
+	expired    int         // number of leading segments to delete
+	until      int64       // in the others, batches that end here or before are removed
+	compaction *compaction // further removals; nil: none
 
-	first, end int64 // the first offset of the other segments, and the one after their last
-	// drop and stay are the bytes of the other segments that go and that stay. overdue means that some have been due for longer than
-	// the topic's segment.ms.
+	first, end int64 // offset range of the other segments
+	// drop and stay are the bytes of the other segments that are removed and kept. overdue means that some have been removable
+	// for longer than the topic's segment.ms.
 	drop, stay int64
 	overdue    bool
 }
 
-// plan decides what may be deleted from a partition.
+// plan determines the removable parts of a partition.
 func (p partition) plan(now time.Time) (*plan, error) {
 	made := &plan{partition: p}
 	if len(p.segments) == 0 {
@@ -39,9 +39,9 @@ func (p partition) plan(now time.Time) (*plan, error) {
 	return made, made.measure()
 }
 
-// expire plans retention. As in Kafka the oldest segments go, each as a whole and without gaps: while those after it have
-// retention.bytes, or if its newest message is older than retention.ms. The last segment never goes for its size. It may be
-// written to for years, so of it the leading messages go that are older than retention.ms.
+// expire plans retention. As in Kafka, it deletes the oldest segments, as a whole and without gaps, while those after it
+// have retention.bytes, or if its newest message is older than retention.ms. The last segment is never deleted for its
+// size. As it may be active for years, its leading messages older than retention.ms are removed.
 func (p *plan) expire(now time.Time) error {
 	t, last := p.topic, len(p.segments)-1
 	rest := p.bytes()
@@ -61,7 +61,7 @@ func (p *plan) expire(now time.Time) error {
 	}
 	_, err := p.segments[last].headers(func(b batch) bool {
 		switch old := age(now, b.maxTime()); {
-		case b.count() == 0: // it went before
+		case b.count() == 0: // removed before
 		case old > t.retention:
 			p.until = b.end()
 			p.overdue = p.overdue || old-t.retention > t.segmentTime
@@ -73,8 +73,8 @@ func (p *plan) expire(now time.Time) error {
 	return err
 }
 
-// older reports whether the segment was last written more than that long ago, and all its messages are older. A negative age is no
-// limit.
+// older reports whether the segment was last written more than the given time ago, and all its messages are older. A
+// negative limit means none.
 func (s segment) older(now time.Time, limit time.Duration) (bool, error) {
 	if limit < 0 || now.Sub(s.modified) <= limit {
 		return false, nil
@@ -87,7 +87,7 @@ func (s segment) older(now time.Time, limit time.Duration) (bool, error) {
 	return old, err
 }
 
-// measure finds out how much goes and how much stays of the segments that do not go as a whole.
+// measure determines the removed and the kept bytes of the segments that are not deleted as a whole.
 func (p *plan) measure() error {
 	begun := false
 	for _, s := range p.segments[p.expired:] {
@@ -114,12 +114,12 @@ func (p *plan) measure() error {
 	return nil
 }
 
-// worthwhile reports whether to write the remaining segments again: if more goes than stays, or if some is overdue. So at most half of
-// the bytes that stay on disk is waste, and for each byte that is written again at least one goes.
+// worthwhile reports whether to rewrite the remaining segments: if more is removed than kept, or some is overdue. So at
+// most half of the remaining bytes on disk is waste, and each rewritten byte removes at least one.
 func (p *plan) worthwhile() bool { return p.drop > 0 && (p.drop >= p.stay || p.overdue) }
 
-// stays returns what stays of a batch: itself, a batch with fewer records, or nil. The last batch stays at least without records,
-// and so does the first of a topic that is only compacted: they are where the log begins and ends.
+// stays returns the remainder of a batch: itself, a batch with fewer records, or nil. The last batch is kept at least
+// without records, and so is the first of a topic that is only compacted: they mark the start and the end of the log.
 func (p *plan) stays(b batch) batch {
 	stays := b
 	switch {

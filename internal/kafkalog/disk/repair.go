@@ -11,21 +11,22 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// Repaired is one place of the log that was damaged.
+// Repaired is a repaired part of the log.
 type Repaired struct {
-	// File is the path of the file, and Position the byte at which the damage began.
+	// File is the path of the file, and Position the byte offset of the damage.
 	File     string
 	Position int64
 	// Topic and Partition are those of the file. Topic is empty if the file is not of a partition.
 	Topic     string
 	Partition int
-	// From and To are the offsets whose messages are lost: [From, To). There are none if what was damaged could be told from the rest.
+	// From and To are the offsets of lost messages: [From, To). The range is empty if the damaged bytes could be
+	// reconstructed.
 	From, To int64
 }
 
-// Repair makes a log that Verify accepts of one that is damaged. All messages of whole batches stay, with their offsets. Offsets
-// whose messages are lost stay empty: no other message gets them. It returns what it has repaired: nothing if the log is whole.
-// The broker must not run. A process that is killed meanwhile leaves a log that can be repaired again.
+// Repair repairs a damaged log so that Verify accepts it. All messages of whole batches keep their offsets. Offsets of
+// lost messages stay empty: they are not reused. It returns the repaired parts: none if the log is intact. The broker must
+// not run. A process killed during the repair leaves a log that can be repaired again.
 func (l *Log) Repair() ([]Repaired, error) {
 	repaired, err := l.repairState()
 	if err != nil {
@@ -42,7 +43,7 @@ func (l *Log) Repair() ([]Repaired, error) {
 	return repaired, err
 }
 
-// repair is Repair for one partition. The buffer is for its files.
+// repair is Repair for one partition. The buffer is for file contents.
 func (p *partition) repair(buffer *[]byte) (all []Repaired, err error) {
 	c := p.contents()
 	for range c.segments {
@@ -51,11 +52,11 @@ func (p *partition) repair(buffer *[]byte) (all []Repaired, err error) {
 		}
 		whole, repaired := c.repair()
 		if len(repaired) > 0 {
-			// The index is written again when the log is verified.
+			// Verification rebuilds the index.
 			if err := replaceFile(c.segment().data, whole); err != nil {
 				return all, fmt.Errorf("repair %s: %w", c.segment().data, err)
 			}
-			if err := os.Chtimes(c.segment().data, c.segment().modified, c.segment().modified); err != nil { // retention goes by it
+			if err := os.Chtimes(c.segment().data, c.segment().modified, c.segment().modified); err != nil { // retention depends on it
 				return all, err
 			}
 			all = append(all, repaired...)
@@ -64,7 +65,7 @@ func (p *partition) repair(buffer *[]byte) (all []Repaired, err error) {
 	return all, nil
 }
 
-// repair returns what the current segment is to hold, and what was damaged.
+// repair returns the repaired content of the current segment, and the damage.
 func (c *contents) repair() (whole []byte, repaired []Repaired) {
 	for at := 0; at < len(c.data); {
 		if c.wrong(at) == "" {
@@ -74,7 +75,7 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 			continue
 		}
 		if c.torn(at) {
-			break // it is cut off whenever the log is opened
+			break // truncated when the log is opened
 		}
 		from := c.expected(at)
 		next, to := c.find(at)
@@ -108,8 +109,8 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 	return whole, repaired
 }
 
-// restored returns a batch whose header was damaged where its checksum does not reach: in its offset, its length or its version. The
-// bytes are [from, to) of the segment, and the offset after them is until, or a later one.
+// restored returns a batch whose header is damaged in a field outside its checksum: the offset, the length or the version.
+// The bytes are [from, to) of the segment, and the offset after them is until, or a later one.
 func (c *contents) restored(from, to int, until int64) batch {
 	damaged := c.data[from:to]
 	if len(damaged) < recordbatch.HeaderBytes {
@@ -123,7 +124,7 @@ func (c *contents) restored(from, to int, until int64) batch {
 	}
 	expected, end := c.expected(from), to == len(c.data)
 	if !bytes.Equal(b, damaged) && b.base() >= expected && (b.end() == until || end && b.end() <= until) {
-		return b // its offset is right
+		return b // its offset is correct
 	}
 	binary.BigEndian.PutUint64(b, uint64(expected))
 	if b.end() == until || end && b.end() <= until {
@@ -132,8 +133,8 @@ func (c *contents) restored(from, to int, until int64) batch {
 	return nil
 }
 
-// claimed returns an offset that no message of damaged batches at the end of a segment had, and none after it: the one
-// after the last that the header names, if it can be right, or the largest that is possible.
+// claimed returns an offset above those of all messages in damaged batches at the end of a segment: the one after the last
+// offset in the header, if plausible, or the largest possible.
 func (c *contents) claimed(damaged batch, from int64) int64 {
 	possible := c.records(len(damaged))
 	n := possible

@@ -19,18 +19,18 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// partition is a partition of a topic, as its folder holds it.
+// partition is the directory of a topic partition.
 type partition struct {
 	topic    *topic
 	number   int
 	folder   string
-	segments []segment // in the order of their offsets. The broker appends to the last
+	segments []segment // in offset order. The broker appends to the last
 }
 
-// segment is a file of batches, and beside it an index with an entry of entryBytes for each batch.
+// segment is a file of batches, with an index file that has an entry of entryBytes for each batch.
 type segment struct {
 	data     string // its path
-	base     int64  // the first offset when it was begun
+	base     int64  // first offset at its creation
 	bytes    int64
 	modified time.Time
 }
@@ -41,12 +41,12 @@ const (
 	dataSuffix  = ".dat"
 	indexSuffix = ".idx"
 	entryBytes  = 15
-	// temporarySuffix is that of a file that is being written. kfake deletes such files.
+	// temporarySuffix marks a file that is being written. kfake deletes such files.
 	temporarySuffix = ".tmp"
 )
 
-// newEntry returns the entry of a batch in an index: a version, a checksum, the epoch of the leader, which is 0, a time that kfake does
-// not read, and flags.
+// newEntry returns the index entry of a batch: a version, a checksum, the leader epoch, which is 0, a timestamp that kfake
+// does not read, and flags.
 func newEntry(flags byte) []byte {
 	entry := make([]byte, entryBytes)
 	entry[0], entry[entryBytes-1] = 1, flags
@@ -54,12 +54,12 @@ func newEntry(flags byte) []byte {
 	return entry
 }
 
-// isEntry reports whether an entry of an index is of a batch with these flags.
+// isEntry reports whether an index entry belongs to a batch with these flags.
 func isEntry(entry []byte, flags byte) bool {
 	return entry[0] == 1 && entry[1] == byte(crc32.Checksum(entry[2:], crc32.MakeTable(crc32.Castagnoli))) && entry[entryBytes-1] == flags
 }
 
-// indexFlags are what an index says about a batch: 1 if it is of a transaction, which a marker of its end is not.
+// indexFlags are the index flags of a batch: 1 if it is transactional, except for control batches.
 func (b batch) indexFlags() byte {
 	if b.attributes()&(recordbatch.Transactional|recordbatch.Marker) == recordbatch.Transactional {
 		return 1
@@ -67,7 +67,7 @@ func (b batch) indexFlags() byte {
 	return 0
 }
 
-// list finds the segments of a partition in its folder. There are none before the first message.
+// list lists the segments of a partition. There are none before the first message.
 func (p *partition) list() error {
 	entries, err := os.ReadDir(p.folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func (p *partition) list() error {
 		}
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the broker has deleted it meanwhile
+			continue // the broker has deleted it in the meantime
 		}
 		if err != nil {
 			return err
@@ -102,8 +102,8 @@ func (p *partition) bytes() (n int64) {
 	return n
 }
 
-// headers calls visit with the header of each batch, until visit returns false. It returns the bytes of the batches before: less
-// than the file has if the broker is writing to it, or was killed while it did, or if the file is damaged.
+// headers calls visit with the header of each batch, until visit returns false. It returns the total length of these
+// batches: less than the file's if the broker is writing to it, or was killed during a write, or if the file is damaged.
 func (s segment) headers(visit func(batch) bool) (sound int64, err error) {
 	f, err := os.Open(s.data)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s segment) headers(visit func(batch) bool) (sound int64, err error) {
 	}
 }
 
-// batches is headers for whole batches that are intact, until visit returns an error. A batch is valid until visit returns.
+// batches is headers for whole intact batches, until visit returns an error. A batch is valid until visit returns.
 func (s segment) batches(visit func(batch) error) (sound int64, err error) {
 	f, err := os.Open(s.data)
 	if err != nil {
@@ -153,9 +153,9 @@ func (s segment) batches(visit func(batch) error) (sound int64, err error) {
 	}
 }
 
-// snapshot is kfake's own file beside the segments, which it writes when it is closed. With one whose segments are those of the
-// folder it opens a partition segment by segment. Without, it reads the whole partition into memory, and takes the first
-// offset in a file for the first that is not deleted. As it knows segments by their sizes, a snapshot of other files is dangerous.
+// snapshot is kfake's own file beside the segments, written when kfake is closed. With a snapshot that matches the
+// segments, kfake opens a partition segment by segment. Without, it reads the whole partition into memory, and assumes
+// that it starts at the first offset in a file. As it identifies segments by size, a snapshot of other files is dangerous.
 type snapshot struct {
 	Version          int               `json:"version"`
 	HighWatermark    int64             `json:"high_watermark"`
@@ -173,7 +173,7 @@ type snapshotSegment struct {
 
 const snapshotFile = "snapshot.json"
 
-// snapshot reads a partition's snapshot. It returns nil if there is none that can be read.
+// snapshot reads a partition's snapshot. It returns nil if it is missing or unreadable.
 func (p *partition) snapshot() *snapshot {
 	content, err := os.ReadFile(filepath.Join(p.folder, snapshotFile))
 	if err != nil {
@@ -186,15 +186,15 @@ func (p *partition) snapshot() *snapshot {
 	return &s
 }
 
-// matches reports whether a snapshot is of the segments that are there.
+// matches reports whether a snapshot matches the existing segments.
 func (s *snapshot) matches(p *partition) bool {
 	return slices.EqualFunc(s.Segments, p.segments, func(s snapshotSegment, f segment) bool {
 		return s.Base == f.base && s.Bytes == f.bytes
 	})
 }
 
-// prepare makes a snapshot of a partition that has none that matches, because the broker was killed or files were deleted. First
-// it cuts off what the broker was writing when it was killed.
+// prepare creates a snapshot of a partition without a matching one, because the broker was killed or files were deleted.
+// First it cuts off a torn batch.
 func (p *partition) prepare() error {
 	old := p.snapshot()
 	if len(p.segments) > 0 && old != nil && old.matches(p) {
@@ -225,7 +225,8 @@ func (p *partition) end() (end int64, err error) {
 	return end, err
 }
 
-// keepEnd makes a segment for a partition from which all messages were deleted: without one its offsets would begin at 0 again.
+// keepEnd creates a segment for a partition from which all messages were deleted: without one its offsets would restart at
+// 0.
 func (p *partition) keepEnd(end int64) error {
 	b := newEmpty(end-1, end)[0]
 	s := segment{data: filepath.Join(p.folder, fmt.Sprint(b.base())+dataSuffix), base: b.base(), bytes: int64(len(b))}
@@ -239,20 +240,20 @@ func (p *partition) keepEnd(end int64) error {
 	return nil
 }
 
-// endsWithoutMessages reports whether a segment has batches, none of which has messages, and ends before an offset.
+// endsWithoutMessages reports whether a segment has only batches without messages, and ends before an offset.
 func (s segment) endsWithoutMessages(before int64) (bool, error) {
 	empty := true
 	sound, err := s.headers(func(b batch) bool {
 		empty = b.count() == 0 && b.end() < before
 		return empty
 	})
-	if errors.Is(err, fs.ErrNotExist) { // the broker has deleted it meanwhile
+	if errors.Is(err, fs.ErrNotExist) { // the broker has deleted it in the meantime
 		return false, nil
 	}
-	return empty && sound > 0 && sound == s.bytes, err // without batches it is one that the broker is about to write to
+	return empty && sound > 0 && sound == s.bytes, err // without batches, the broker is about to write to it
 }
 
-// replaceFile replaces a file, or makes it. Whoever is killed meanwhile leaves the old one or the new one.
+// replaceFile replaces or creates a file atomically.
 func replaceFile(path string, content []byte) error {
 	f, err := os.Create(path + temporarySuffix)
 	if err != nil {
@@ -270,8 +271,8 @@ func replaceFile(path string, content []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// takeSnapshot makes a snapshot of a partition. A partition with transactions it leaves to kfake, which reads from their markers
-// how they ended. Of the old snapshot, which may be nil, it takes the first offset that is not deleted.
+// takeSnapshot creates a snapshot of a partition. It leaves a partition with transactions to kfake, which determines their
+// outcomes from their markers. From the old snapshot, which may be nil, it takes the log start offset.
 func (p *partition) takeSnapshot(old *snapshot) error {
 	made := snapshot{Version: 1, CreatedAt: p.segments[0].modified}
 	var messages, transactions, disorder bool
@@ -285,7 +286,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 			messages = messages || b.count() > 0
 			made.HighWatermark, made.MaxTimestamp = b.end(), max(made.MaxTimestamp, b.maxTime())
 			if !messages && p.topic.deletes {
-				made.LogStartOffset = b.end() // all before has expired
+				made.LogStartOffset = b.end() // everything before has expired
 			}
 			return true
 		})
@@ -298,7 +299,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 	if transactions || disorder {
 		return nil
 	}
-	if old != nil { // records below this offset were deleted, although their file is still there
+	if old != nil { // earlier records were deleted, although their file still exists
 		made.LogStartOffset = max(made.LogStartOffset, min(old.LogStartOffset, made.HighWatermark))
 	}
 	made.LastStableOffset = made.HighWatermark
@@ -309,7 +310,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 	return replaceFile(filepath.Join(p.folder, snapshotFile), content)
 }
 
-// cutTorn cuts the last segment after its last intact batch, and removes it if it has none.
+// cutTorn truncates the last segment after its last intact batch, and removes it if it has none.
 func (p *partition) cutTorn() error {
 	for len(p.segments) > 0 {
 		last := &p.segments[len(p.segments)-1]
@@ -332,7 +333,7 @@ func (p *partition) cutTorn() error {
 	return nil
 }
 
-// remove deletes a segment and its index. The index goes last: without its segment it does no harm.
+// remove deletes a segment and its index. The index is deleted last: without its segment it is harmless.
 func (s segment) remove() error {
 	err := os.Remove(s.data)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -344,12 +345,12 @@ func (s segment) remove() error {
 	return err
 }
 
-// writer writes batches into new segments in a folder.
+// writer writes batches to new segments in a directory.
 type writer struct {
 	folder   string
-	limit    int64     // of bytes: a segment that has reached it is followed by another
-	modified time.Time // when what is written now was first written
-	written  int64     // bytes of the current segment
+	limit    int64     // segment size at which a segment is rolled
+	modified time.Time // modification time of the source segment
+	written  int64     // size of the current segment
 
 	data, index *os.File // nil before the first batch
 	out         *bufio.Writer
@@ -378,7 +379,7 @@ func (w *writer) write(b batch, entry []byte) error {
 	return err
 }
 
-// close makes sure that the current segment is on disk.
+// close syncs the current segment to disk.
 func (w *writer) close() error {
 	if w.data == nil {
 		return nil
@@ -394,7 +395,7 @@ func (w *writer) close() error {
 		err = errors.Join(err, f.Close())
 	}
 	if err == nil {
-		err = os.Chtimes(w.data.Name(), w.modified, w.modified) // retention goes by it
+		err = os.Chtimes(w.data.Name(), w.modified, w.modified) // retention depends on it
 	}
 	w.data, w.index = nil, nil
 	return err

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// closedFile is in the folder of a log whose broker was stopped in order. It has a copy of each file that is not a segment or an index:
-// settings, members, positions of groups, and where partitions begin and end. Nothing in those files says whether they are as they were
-// written, and a digit that is wrong in one of them can hide a topic.
+// closedFile is in the directory of a log whose broker was shut down cleanly. It has a copy of each file other than
+// segments and indexes: settings, members, group offsets, and the bounds of partitions. Those files have no checksums, and
+// a wrong digit in one of them can hide a topic.
 const closedFile = "closed"
 
 // copied is a file and its copy.
 type copied struct {
-	// Modified tells a file that another program has written since from one that was damaged.
+	// Modified distinguishes a file that another program has written since from a damaged one.
 	Modified time.Time `json:"modified"`
 	Content  []byte    `json:"content"`
 }
 
-// Seal is called after the broker was stopped. Until Unseal, Verify and Repair compare files with their copies. Without it they are
-// taken as they are, as after a kill.
+// Seal is called after the broker was stopped. Until Unseal, Verify and Repair compare files with their copies. Without
+// Seal, files are trusted, as after a kill.
 func (l *Log) Seal() error {
 	copies := map[string]copied{}
 	err := filepath.WalkDir(l.Dir, func(path string, entry fs.DirEntry, err error) error {
@@ -76,7 +76,7 @@ func (l *Log) Unseal() error {
 	return err
 }
 
-// different calls do for each file that is not as its copy, without having been written since.
+// different calls do for each file that differs from its copy although it was not written since.
 func (l *Log) different(do func(path string, is, was []byte, modified time.Time) error) error {
 	sealed, err := os.ReadFile(filepath.Join(l.Dir, closedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +89,7 @@ func (l *Log) different(do func(path string, is, was []byte, modified time.Time)
 	var copies map[string]copied
 	if n < 0 || binary.BigEndian.Uint32(sealed[n:]) != crc32.Checksum(sealed[:n], crc32.MakeTable(crc32.Castagnoli)) ||
 		json.Unmarshal(sealed[:n], &copies) != nil {
-		return nil // it is damaged itself
+		return nil // itself damaged
 	}
 	var failures []error
 	for _, name := range slices.Sorted(maps.Keys(copies)) {
@@ -107,14 +107,14 @@ func (l *Log) different(do func(path string, is, was []byte, modified time.Time)
 	return errors.Join(failures...)
 }
 
-// verifyState compares the files of the state with their copies.
+// verifyState compares the state files with their copies.
 func (l *Log) verifyState() error {
 	return l.different(func(path string, is, was []byte, _ time.Time) error {
 		return &DamagedError{File: path, Position: differs(is, was), Reason: "it differs from what the broker wrote"}
 	})
 }
 
-// repairState replaces damaged files of the state by their copies.
+// repairState replaces damaged state files by their copies.
 func (l *Log) repairState() (repaired []Repaired, err error) {
 	err = l.different(func(path string, is, was []byte, modified time.Time) error {
 		if err := replaceFile(path, was); err != nil {
@@ -126,7 +126,7 @@ func (l *Log) repairState() (repaired []Repaired, err error) {
 	return repaired, err
 }
 
-// differs returns the first byte in which two files differ.
+// differs returns the position of the first differing byte.
 func differs(a, b []byte) int64 {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// topic is a topic of the log, with the settings that say what may be deleted from it.
+// topic is a topic of the log, with its retention and compaction settings.
 type topic struct {
 	name       string
 	partitions int
 
-	deletes, compacts bool          // cleanup.policy; both are possible
-	retention         time.Duration // retention.ms; negative: messages of any age stay
-	retentionBytes    int64         // retention.bytes, of a partition; negative: partitions of any size stay
+	deletes, compacts bool          // cleanup.policy; both may be set
+	retention         time.Duration // retention.ms; negative: unlimited
+	retentionBytes    int64         // retention.bytes, for a partition; negative: unlimited
 	segmentBytes      int64         // segment.bytes
 	segmentTime       time.Duration // segment.ms
 	tombstones        time.Duration // delete.retention.ms
 	lag               time.Duration // min.compaction.lag.ms
 }
 
-// topics reads the topics that kfake has noted. It notes each change of them at once.
+// topics reads the topics recorded by kfake. kfake records each change of them at once.
 func (l *Log) topics() ([]topic, error) {
 	content, err := os.ReadFile(filepath.Join(l.Dir, "topics.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,10 +62,10 @@ func (l *Log) topics() ([]topic, error) {
 		list = append(list, topic{
 			name: t.Name, partitions: t.Partitions,
 			deletes: !set || strings.Contains(policy, "delete"), compacts: strings.Contains(policy, "compact"),
-			// Kafka's default is a week. Here a topic whose own settings name no limit keeps its messages.
+			// Kafka's default is a week. Here a topic without retention settings of its own keeps its messages.
 			retention:      duration("retention.ms", -time.Millisecond),
 			retentionBytes: number("retention.bytes", -1),
-			// The rest are the defaults of kfake, or else of Kafka.
+			// The others are the defaults of kfake, or else of Kafka.
 			segmentBytes: number("segment.bytes", 100<<20),
 			segmentTime:  duration("segment.ms", 7*24*time.Hour),
 			tombstones:   duration("delete.retention.ms", 24*time.Hour),
@@ -75,7 +75,7 @@ func (l *Log) topics() ([]topic, error) {
 	return list, nil
 }
 
-// folder is where kfake keeps a partition.
+// folder returns kfake's directory of a partition.
 func (l *Log) folder(topic string, partition int) string {
 	return filepath.Join(l.Dir, "partitions", fmt.Sprintf("%s-%d", url.PathEscape(topic), partition))
 }

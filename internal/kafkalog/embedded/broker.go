@@ -19,46 +19,48 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 )
 
-// Broker is the embedded broker. kfake speaks Kafka's protocol to whoever connects to the listener, without authentication, and
-// keeps its log in the data directory. Its log survives SIGKILL: acknowledged messages are in the page cache, and a torn last
-// batch is cut off on load. kfake does not lock the directory, so Broker does.
+// Broker is the embedded broker. kfake speaks the Kafka protocol with clients of the listener, without authentication, and
+// keeps its log in the data directory. The log survives SIGKILL: acknowledged messages are in the page cache, and a torn
+// last batch is truncated on load. kfake does not lock the directory, so Broker does.
 type Broker struct {
 	lock     *flock.Flock
-	made     []string // the folders that were not there before: the data directory, then those that it is in
+	made     []string // created directories: the data directory, then its parents
 	disk     disk.Log
-	sync     bool // each batch is on the disk before it is acknowledged
+	sync     bool // each batch is synced to disk before it is acknowledged
 	faults   faults
 	listener *listener
-	// writes is held by this process's writes, and all of it by restart: otherwise a write might be applied but not answered.
+	// writes is acquired by this process's writes, and exclusively by restart: otherwise a write might be applied but not
+	// answered.
 	writes *semaphore.Weighted
 
 	mu      sync.Mutex // held while cluster starts and stops
 	cluster *kfake.Cluster
 	stopped bool
-	discard bool // stop removes what start made if no message was written
+	discard bool // Stop removes the directories that Start created if no message was written
 }
 
-// ClusterID is the id of the cluster that an embedded broker says it is.
+// ClusterID is the cluster id of embedded brokers.
 const ClusterID = "stagewise-embedded"
 
-// compactionInterval turns kfake's own cleaning off, which is not safe: see package disk.
+// compactionInterval disables kfake's own cleaning, which is not safe: see package disk.
 const compactionInterval = 100 * 365 * 24 * time.Hour
 
-// allWrites is more than the number of writes at any time.
+// allWrites exceeds the number of concurrent writes.
 const allWrites = math.MaxInt64
 
-// Options say where the log of a broker is and how to reach it.
+// Options are the location of a broker's log and its listener.
 type Options struct {
 	// Dir is the data directory. Only one process at a time can have it open.
 	Dir string
-	// Listen is a host:port of the loopback interface for other programs; with port 0 it is any free port. Empty: none can connect.
+	// Listen is a host:port of the loopback interface for other programs; with port 0 it is any free port. Empty: no listener.
 	Listen string
-	// Sync makes the broker acknowledge a message only when the disk has it.
+	// Sync makes the broker acknowledge a message only after it is synced to disk.
 	Sync bool
 }
 
-// Start starts a broker. cleaned is the error of cleaning its log, with which it runs all the same. The error is a *LockedError if another
-// process has the directory open, and wraps a *disk.DamagedError if a file of the log is damaged: see [Repair].
+// Start starts a broker. cleaned is the error of cleaning its log, despite which the broker runs. The error is a
+// *LockedError if another process has the directory open, and wraps a *disk.DamagedError if a file of the log is damaged:
+// see [Repair].
 func Start(o Options, now time.Time) (b *Broker, cleaned, err error) {
 	dir := o.Dir
 	lock, made, err := lockDir(dir)
@@ -76,11 +78,11 @@ func Start(o Options, now time.Time) (b *Broker, cleaned, err error) {
 	return b, cleaned, nil
 }
 
-// logIn returns the log of a data directory.
+// logIn returns the log in a data directory.
 func logIn(dir string) disk.Log { return disk.Log{Dir: filepath.Join(dir, "log")} }
 
-// start verifies the log, cleans it, of topics that are among whole all that may go, and starts kfake. kfake and the
-// cleaning take what comes after a damaged batch for torn off, so neither may see one.
+// start verifies the log, cleans it, completely for topics in whole, and starts kfake. kfake and the cleaning treat
+// everything after a damaged batch as torn, so neither may see one.
 func (b *Broker) start(now time.Time, whole ...string) (cleaned, err error) {
 	if err := b.disk.Restore(); err != nil {
 		return nil, fmt.Errorf("restore the log of the embedded broker: %w", err)
@@ -114,8 +116,8 @@ func (b *Broker) start(now time.Time, whole ...string) (cleaned, err error) {
 	return cleaned, nil
 }
 
-// Restart stops kfake, cleans its log as start does, and starts it again, after the writes that are under way. Connections break; clients
-// connect again and wait until they are accepted. dead means that kfake did not start again.
+// Restart waits for the writes in flight, stops kfake, cleans its log as start does, and starts kfake again. Connections
+// break; clients reconnect and wait until they are accepted. dead means that kfake did not start again.
 func (b *Broker) Restart(ctx context.Context, now time.Time, whole ...string) (dead bool, err error) {
 	if err := b.writes.Acquire(ctx, allWrites); err != nil {
 		return false, err
@@ -132,9 +134,9 @@ func (b *Broker) Restart(ctx context.Context, now time.Time, whole ...string) (d
 	return b.stopped, errors.Join(cleaned, err)
 }
 
-// Repair makes the log in the data directory of an embedded broker one that can be opened, if a file of it is damaged. All that is whole
-// stays, and no message gets the offset of one that is lost. It returns what it has repaired. It returns a *LockedError if a process has
-// the directory open.
+// Repair repairs a damaged log in the data directory of an embedded broker so that it can be opened. All whole messages
+// are kept, and the offsets of lost ones are not reused. It returns the repaired parts. It returns a *LockedError if a
+// process has the directory open.
 func Repair(dir string) (repaired []disk.Repaired, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
@@ -154,25 +156,25 @@ func Repair(dir string) (repaired []disk.Repaired, err error) {
 	return repaired, err
 }
 
-// Survey says what of the log may go.
+// Survey determines what can be removed from the log.
 func (b *Broker) Survey(now time.Time) (disk.Survey, error) { return b.disk.Survey(now) }
 
-// BeginWrite waits while the broker restarts. The caller calls EndWrite when its write is answered: a restart waits for it.
+// BeginWrite waits while the broker restarts. The caller calls EndWrite after the response: a restart waits for it.
 func (b *Broker) BeginWrite(ctx context.Context) error { return b.writes.Acquire(ctx, 1) }
 
 // EndWrite ends a write.
 func (b *Broker) EndWrite() { b.writes.Release(1) }
 
-// Pipe connects this process with the broker.
+// Pipe opens a connection from this process to the broker.
 func (b *Broker) Pipe(ctx context.Context) (net.Conn, error) { return b.listener.pipe(ctx) }
 
-// Address returns the address at which the broker listens, or a name for the pipe, which clients need but must not dial.
+// Address returns the address of the listener, or a placeholder for the pipe, which clients need but must not dial.
 func (b *Broker) Address() net.Addr { return b.listener.address() }
 
-// Listens reports whether other programs can connect.
+// Listens reports whether the broker has a listener for other programs.
 func (b *Broker) Listens() bool { return b.listener.port != nil }
 
-// Cluster returns what answers requests, until the next restart: tests inject faults there.
+// Cluster returns the kfake cluster, valid until the next restart: tests inject faults there.
 func (b *Broker) Cluster() *kfake.Cluster {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,8 +191,9 @@ func (b *Broker) Cut(topic string, partition int, before int64) error {
 	return b.cluster.DeleteRecords(topic, int32(partition), before)
 }
 
-// KeepEnd makes sure that the offsets of a partition go on if all of its messages before an offset were deleted, and
-// the process is killed: kfake notes where a partition ends in its files, which are gone then, until it is stopped.
+// KeepEnd makes sure that the offsets of a partition continue after all of its messages before an offset were deleted and
+// the process is killed: until it is stopped, kfake records the end of a partition only in its segments, which are then
+// gone.
 func (b *Broker) KeepEnd(topic string, partition int, end int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,12 +210,12 @@ func (b *Broker) Stop() error {
 	if !b.stopped {
 		b.cluster.Close()
 		b.stopped = true
-		_ = b.disk.Seal() // if it has failed, as on a full disk, the log is opened as after a kill
+		_ = b.disk.Seal() // if it fails, as on a full disk, the log is opened as after a kill
 	}
 	return errors.Join(b.listener.close(), b.release())
 }
 
-// DiscardUnused makes stop remove the folders that start made, if no message was written.
+// DiscardUnused makes Stop remove the directories that Start created, if no message was written.
 func (b *Broker) DiscardUnused() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,7 +233,7 @@ func (b *Broker) release() error {
 	err := os.RemoveAll(b.made[0])
 	for _, parent := range b.made[1:] {
 		if os.Remove(parent) != nil {
-			break // something else is in it by now
+			break // no longer empty
 		}
 	}
 	return errors.Join(err, b.lock.Unlock())

@@ -8,9 +8,9 @@ import (
 // ErrClosed means that the broker was stopped.
 var ErrClosed = errors.New("log is closed")
 
-// WriteError means that the embedded broker could not write to its files, as when a disk is full.
+// WriteError means that the embedded broker could not write to its files, for example because the disk is full.
 type WriteError struct {
-	// Path is the file or the folder.
+	// Path is the file or directory.
 	Path string
 	// Err is the error of the file system.
 	Err error

@@ -8,14 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// faults keeps the last error of the files of the embedded broker. kfake answers a write that its files refuse with the error code of
-// an unknown error. What refused it, such as a full disk, is in its log only.
+// faults records the last file error of the embedded broker. kfake answers a failed write with an unknown error code. The
+// cause, such as a full disk, is only in its log.
 type faults struct {
 	mutex sync.Mutex
 	last  *fs.PathError // nil: none
 }
 
-// Logf is called by kfake with a line of its log.
+// Logf is the logging function of kfake.
 func (f *faults) Logf(level kfake.LogLevel, _ string, values ...any) {
 	if level > kfake.LogLevelWarn {
 		return
@@ -31,7 +31,7 @@ func (f *faults) Logf(level kfake.LogLevel, _ string, values ...any) {
 	}
 }
 
-// Explain returns the error of a write that the broker has answered with an unknown error.
+// Explain returns the cause of a write that the broker has answered with an unknown error.
 func (b *Broker) Explain(err error) error {
 	b.faults.mutex.Lock()
 	defer b.faults.mutex.Unlock()

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// listener takes the connections of the embedded broker: from this process through a pipe in memory, and from other programs
-// through a port, if one was asked for. A pipe copies a message once; a socket copies it twice, with system calls.
+// listener accepts the connections of the embedded broker: from this process through a pipe in memory, and from other
+// programs through a port, if configured. A pipe copies a message once; a socket copies it twice, with system calls.
 //
-// It outlives the broker's restarts. While there is no broker, connections wait.
+// It outlives the broker's restarts. In between, connections wait.
 type listener struct {
-	port  net.Listener  // nil: no other program can connect
-	taken chan net.Conn // from the port and from pipe
+	port  net.Listener  // nil: no port
+	taken chan net.Conn // accepted from the port, and from pipe
 	ended chan struct{} // closed by close
 	close func() error  // closes the port, once
 }
@@ -73,7 +73,7 @@ func (l *listener) acceptPort() {
 	}
 }
 
-// address returns the address of the port, or a name for the pipe, which clients need but must not dial.
+// address returns the address of the port, or a placeholder for the pipe, which clients need but must not dial.
 func (l *listener) address() net.Addr {
 	if l.port == nil {
 		return pipeAddress{}
@@ -81,7 +81,7 @@ func (l *listener) address() net.Addr {
 	return l.port.Addr()
 }
 
-// acceptor is the listener as one broker sees it, from its start to its end.
+// acceptor is the listener of one broker instance, from its start to its end.
 type acceptor struct {
 	*listener
 	done chan struct{} // closed by end
@@ -113,13 +113,13 @@ func (a *acceptor) Close() error {
 // Addr is the address that the broker advertises to clients.
 func (a *acceptor) Addr() net.Addr { return a.address() }
 
-// pipeAddress is where the broker says that it is if it has no port. Names under .invalid resolve nowhere (RFC 2606).
+// pipeAddress is the advertised address of a broker without a port. Names under .invalid do not resolve (RFC 2606).
 type pipeAddress struct{}
 
 func (pipeAddress) Network() string { return "pipe" }
 func (pipeAddress) String() string  { return "embedded.invalid:9092" }
 
-// pipe connects this process with the broker.
+// pipe opens a connection from this process to the broker.
 func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
@@ -136,14 +136,14 @@ func (l *listener) newEnd(pipe net.Conn) net.Conn {
 	return &end{pipe, l.address(), bufio.NewReaderSize(pipe, pipeBytes)}
 }
 
-// pipeBytes is how much an end of a pipe reads at once. A write to a pipe waits for its reader, and kafka-go reads only 4 KB at
-// a time.
+// pipeBytes is the read size of a pipe end. A write to a pipe waits for its reader, and kafka-go reads only 4 KB at a
+// time.
 const pipeBytes = 64 << 10
 
 // end is one end of a pipe.
 type end struct {
 	net.Conn
-	address net.Addr // the broker's: callers need an address that is not empty
+	address net.Addr // the broker's: callers need a non-empty address
 	read    *bufio.Reader
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockDir locks a data directory and writes this process's id into the lock file. The operating system releases the lock when
-// a process dies, so a leftover lock file does no harm. made are the folders that it had to make, each before the one that it is in.
+// lockDir locks a data directory and writes the process id into the lock file. The operating system releases the lock when
+// a process dies, so a leftover lock file is harmless. made are the directories that it created, each before its parent.
 func lockDir(dir string) (lock *flock.Flock, made []string, err error) {
 	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,7 @@ func lockDir(dir string) (lock *flock.Flock, made []string, err error) {
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(owner)))
 		return nil, nil, &LockedError{Dir: dir, PID: pid}
 	}
-	if !isThere(lock) { // the process that had it has removed the directory
+	if !isThere(lock) { // the previous process has removed the directory
 		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Unlock())
 	}
 	if err := os.WriteFile(lock.Path(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
@@ -43,7 +43,8 @@ func lockDir(dir string) (lock *flock.Flock, made []string, err error) {
 	return lock, made, nil
 }
 
-// makeDir makes a data directory that only its owner reads: examples are in it. One that is there keeps its mode.
+// makeDir creates a data directory that is readable only by its owner, because it contains examples. It keeps the mode of
+// an existing one.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 // AWSIAM is the name of the mechanism.
 const AWSIAM = "AWS_MSK_IAM"
 
-// awsIAM logs in to AWS MSK as an IAM identity. The credentials are those that all AWS tools find: variables of the environment, profiles,
-// web identities (IRSA), containers and instances.
+// awsIAM authenticates to AWS MSK as an IAM identity. It uses the default credential chain of AWS: environment variables,
+// profiles, web identities (IRSA), containers and instances.
 //
 // kafka-go's mechanism with the SDK's chain of credentials adds 3.53 MB to the binary of 44.2 MB, and AWS's aws-msk-iam-sasl-signer-go,
 // which makes tokens for OAUTHBEARER with the same chain, 3.54 MB. Nearly all of it is the chain, which needs clients of three services:
@@ -28,7 +28,7 @@ func awsIAM() mechanism {
 			if o.Region != "" && !regionName.MatchString(o.Region) {
 				wrong("region", o.Region, "the name of an AWS region, such as eu-central-1")
 			}
-			// Only a login looks for credentials: commands that check a configuration may run where there are none.
+			// Credentials are only resolved at login: a configuration may be checked where there are none.
 			return Login{&iam{region: o.Region, settings: sync.OnceValues(func() (aws.Config, error) {
 				return config.LoadDefaultConfig(context.Background())
 			})}, "the IAM identity of the AWS credentials"}
@@ -37,14 +37,14 @@ func awsIAM() mechanism {
 
 var (
 	regionName = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
-	// brokerName is the name of a broker of MSK, provisioned or serverless, which has the region in it.
+	// brokerName matches the host name of an MSK broker, provisioned or serverless, which includes the region.
 	brokerName = regexp.MustCompile(`\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$`)
 )
 
 // iam is the mechanism AWS_MSK_IAM.
 type iam struct {
-	region   string                     // "": the broker's name has it
-	settings func() (aws.Config, error) // of the SDK, which renews credentials before they expire
+	region   string                     // "": from the broker's name
+	settings func() (aws.Config, error) // of the SDK, which renews expiring credentials
 }
 
 func (i *iam) Name() string { return AWSIAM }
@@ -68,7 +68,7 @@ func (i *iam) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	}
 	m := &aws_msk_iam_v2.Mechanism{Signer: v4.NewSigner(), Credentials: settings.Credentials, Region: region}
 	_, message, err := m.Start(ctx)
-	if err != nil { // the services that have credentials may answer later
+	if err != nil { // the credential services may be temporarily unavailable
 		return nil, nil, passingError{attempt("sign in with the AWS credentials of security.sasl.mechanism "+AWSIAM, err)}
 	}
 	return once{}, message, nil

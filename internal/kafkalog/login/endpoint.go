@@ -15,7 +15,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// endpointTime limits a request to the token endpoint. A connection has 5 s for all of its login.
+// endpointTime is the timeout of a request to the token endpoint. A connection has 5 s for the whole login.
 const endpointTime = 4 * time.Second
 
 // grants returns the tokens that the endpoint grants to the client.
@@ -31,12 +31,12 @@ func (o Options) grants(wrong func(key, value, want string)) *grants {
 	list, ok := pairs(o.TokenParameters)
 	for _, p := range list {
 		parameters.Add(p[0], p[1])
-		ok = ok && p[0] != "grant_type" // clientcredentials has its own
+		ok = ok && p[0] != "grant_type" // set by clientcredentials
 	}
 	if !ok {
 		wrong("token_parameters", strings.Join(o.TokenParameters, ", "), "NAME=VALUE for each parameter, and none of them grant_type")
 	}
-	// Whoever is redirected would send the secret to another address. A token lasts longer than a server keeps a connection.
+	// A redirect would send the secret to another address. A token outlives a keep-alive connection.
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: &tls.Config{}}
 	if o.TokenCA != "" {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
@@ -58,20 +58,20 @@ func (o Options) grants(wrong func(key, value, want string)) *grants {
 	}
 }
 
-// grants are the tokens of an endpoint. All connections share the current one.
+// grants are the tokens of an endpoint. All connections share the current token.
 type grants struct {
-	config *clientcredentials.Config // without the secret, so that nothing prints it; only its form of authentication is remembered
+	config *clientcredentials.Config // without the secret, so that it can't be printed; only its form of authentication is remembered
 	secret Secret
 	http   *http.Client
 	now    func() time.Time
 
-	turn    chan struct{} // has an element while somebody uses what follows
+	turn    chan struct{} // a lock for the fields below
 	current *oauth2.Token
-	renew   time.Time // of current; zero: never
+	renew   time.Time // expiry of current for renewal; zero: never
 }
 
-// token returns the current token, or a further one after four fifths of its lifetime: the rest is for logins, and for an endpoint that
-// does not answer, during which the current token serves.
+// token returns the current token, or requests another one after four fifths of its lifetime: during the rest, the current
+// token covers logins and outages of the endpoint.
 func (g *grants) token(ctx context.Context) (string, error) {
 	select {
 	case g.turn <- struct{}{}:
@@ -96,7 +96,7 @@ func (g *grants) token(ctx context.Context) (string, error) {
 	return g.current.AccessToken, nil
 }
 
-// fetch asks for a token.
+// fetch requests a token.
 func (g *grants) fetch(ctx context.Context) (*oauth2.Token, error) {
 	g.config.ClientSecret = g.secret.reveal()
 	token, err := g.config.Token(context.WithValue(ctx, oauth2.HTTPClient, g.http))
@@ -112,7 +112,7 @@ func (g *grants) fetch(ctx context.Context) (*oauth2.Token, error) {
 	switch {
 	case answered && answer.Response.StatusCode < http.StatusInternalServerError && answer.Response.StatusCode != http.StatusRequestTimeout &&
 		answer.Response.StatusCode != http.StatusTooManyRequests:
-		// Its body is not shown, as it may have a token.
+		// The body is omitted, because it may contain a token.
 		err = fmt.Errorf("status %s %s", answer.Response.Status, strings.TrimSpace(answer.ErrorCode+" "+answer.ErrorDescription))
 		check := "security.sasl.token_url"
 		if answer.ErrorCode == "invalid_scope" {

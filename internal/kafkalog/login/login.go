@@ -1,8 +1,8 @@
-// Package login turns the settings under security.sasl into the mechanism by which each connection to a broker logs in.
+// Package login selects the SASL mechanism from the settings under security.sasl.
 //
-// A mechanism is one value in one file: it owns its name, the keys that it takes, their checks, and how it logs in. [mechanisms] lists
-// them. All but the mechanism and its password may change while a process runs: tokens and credentials expire, so a mechanism has the
-// current ones at each login.
+// A mechanism is one value in one file: it owns its name, its keys, their checks, and the login. [mechanisms] lists them.
+// Except for the mechanism and its password, credentials may change while a process runs: tokens expire, so each login
+// uses the current ones.
 package login
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-// Options are the settings under security.sasl. The zero value logs in as nobody.
+// Options are the settings under security.sasl. The zero value means no authentication.
 type Options struct {
 	// Mechanism is the name of one of the mechanisms; "": no SASL.
 	Mechanism string
-	// Username is the name of the user, or the id of the client at a token endpoint.
+	// Username is the user name, or the client id at a token endpoint.
 	Username string
-	// Password is the password, or the secret of the client. Without a Mechanism it is ignored.
+	// Password is the password, or the client secret. Without a Mechanism it is ignored.
 	Password Secret
 	// PasswordFile is a file with the password in its first line.
 	PasswordFile string `mapstructure:"password_file" path:"file"`
@@ -32,12 +32,12 @@ type Options struct {
 	TokenURL string `mapstructure:"token_url"`
 	// TokenCA is a PEM file with the CA certificates that sign the certificate of TokenURL; "": the system's.
 	TokenCA string `mapstructure:"token_ca" path:"file"`
-	// TokenScopes and TokenParameters are what the endpoint is asked for. A parameter is NAME=VALUE.
+	// TokenScopes and TokenParameters are sent to the endpoint. A parameter is NAME=VALUE.
 	TokenScopes     []string `mapstructure:"token_scopes" single:"true"`
 	TokenParameters []string `mapstructure:"token_parameters" single:"true"`
-	// TokenFile is a file with a token, which somebody else renews.
+	// TokenFile is a file with a token, which is renewed externally.
 	TokenFile string `mapstructure:"token_file" path:"file"`
-	// Extensions are what brokers get beside a token (RFC 7628, section 3.1), each NAME=VALUE.
+	// Extensions are sent to brokers with a token (RFC 7628, section 3.1), each NAME=VALUE.
 	Extensions []string `single:"true"`
 	// Region is the AWS region of the brokers.
 	Region string
@@ -69,17 +69,17 @@ func Keys() []Key {
 	}
 }
 
-// Problem is a setting that is invalid, or that names a file that cannot be used.
+// Problem is a setting that is invalid, or that refers to an unusable file.
 type Problem struct {
 	Key   string // relative to Options, such as "token_url"
 	Value string // never a password
 	Want  string
 }
 
-// RefusedError is a login that cannot succeed until somebody changes something. Retrying does not help.
+// RefusedError is a login that cannot succeed without intervention. Retrying does not help.
 type RefusedError struct {
 	Err   error
-	Check string // the key of the configuration to look at
+	Check string // configuration key to check
 }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
@@ -87,24 +87,25 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// passingError is a login that may succeed later. It is a [net.Error], like the errors of connections, which are retried too.
+// passingError is a login error that may be temporary. It is a [net.Error], like connection errors, which are also
+// retried.
 type passingError struct{ error }
 
 func (e passingError) Unwrap() error   { return e.error }
 func (e passingError) Timeout() bool   { return false }
 func (e passingError) Temporary() bool { return true }
 
-// Login is how a connection logs in. Its zero value does not.
+// Login is the login of a connection. The zero value means no authentication.
 type Login struct {
 	sasl.Mechanism        // nil: no login
-	Principal      string // our name in ACLs, such as "User:alice"
+	Principal      string // name in ACLs, such as "User:alice"
 }
 
 // mechanism is a SASL mechanism.
 type mechanism struct {
 	name string
-	keys []string // it takes, beside its name
-	// open returns how to log in, and calls wrong with each setting that is invalid.
+	keys []string // accepted keys, besides its name
+	// open returns the login, and calls wrong with each invalid setting.
 	open func(o Options, wrong func(key, value, want string)) Login
 }
 
@@ -120,7 +121,7 @@ func names() (names []string) {
 	return names
 }
 
-// among returns a list of choices, each between quotes.
+// among formats a list of choices, each in quotes.
 func among(names []string, quote string) string {
 	last := len(names) - 1
 	quoted := make([]string, len(names))
@@ -133,7 +134,8 @@ func among(names []string, quote string) string {
 	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 }
 
-// set returns the keys that have a value, but for the mechanism and the password: the environment may have one that other commands need.
+// set returns the keys that have a value, except the mechanism and the password: the environment may set one for other
+// commands.
 func (o Options) set() (keys []Problem) {
 	for _, k := range [...]struct{ key, value string }{
 		{"username", o.Username}, {"password_file", o.PasswordFile}, {"token_url", o.TokenURL}, {"token_ca", o.TokenCA},
@@ -147,7 +149,7 @@ func (o Options) set() (keys []Problem) {
 	return keys
 }
 
-// Login reads the files that the options name, and returns how to log in, or all that is wrong with the options.
+// Login reads the files in the options, and returns the login, or all problems of the options.
 func (o Options) Login() (Login, []Problem) {
 	var wrong []Problem
 	bad := func(key, value, want string) { wrong = append(wrong, Problem{key, value, want}) }
@@ -177,7 +179,7 @@ func (o Options) Login() (Login, []Problem) {
 	return login, nil
 }
 
-// user returns the name and the password of a user, or calls wrong.
+// user returns the name and password of a user, or calls wrong.
 func (o Options) user(wrong func(key, value, want string)) (name, password string) {
 	if o.Username == "" {
 		wrong("username", "not set", "the name of a user")
@@ -206,7 +208,7 @@ func firstLine(content []byte) string {
 	return strings.TrimSuffix(line, "\r")
 }
 
-// Load reads a file of at most 1 MiB, far more than a certificate or a password takes. Its errors leave out the file's name,
+// Load reads a file of at most 1 MiB, far more than a certificate or a password needs. Its errors omit the file name,
 // which is the value of the setting.
 func Load(name string) ([]byte, error) {
 	const maxBytes = 1 << 20
@@ -227,7 +229,7 @@ func Load(name string) ([]byte, error) {
 	return content, err
 }
 
-// pairs returns the names and values of a list of NAME=VALUE, or false if an entry is something else.
+// pairs returns the names and values of a list of NAME=VALUE, or false if an entry has another form.
 func pairs(list []string) (pairs [][2]string, ok bool) {
 	for _, text := range list {
 		name, value, found := strings.Cut(text, "=")
@@ -239,11 +241,11 @@ func pairs(list []string) (pairs [][2]string, ok bool) {
 	return pairs, true
 }
 
-// once is a login of one message, whatever the broker answers to it.
+// once is a login with a single message.
 type once struct{}
 
-// Next says that the login is done: a broker that refuses it answers with an error.
+// Next ends the login: a broker that rejects it responds with an error.
 func (once) Next(context.Context, []byte) (bool, []byte, error) { return true, nil, nil }
 
-// attempt names what was attempted in an error.
+// attempt adds the attempted operation to an error.
 func attempt(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

@@ -31,7 +31,7 @@ func write(t *testing.T, path, content string) string {
 	return path
 }
 
-// login opens options that must be valid.
+// login opens valid options.
 func login(t *testing.T, o Options) Login {
 	t.Helper()
 	l, wrong := o.Login()
@@ -49,7 +49,7 @@ func first(t *testing.T, m sasl.Mechanism) (string, error) {
 	return string(message), err
 }
 
-// A mechanism takes its own keys, and no others; a wrong one names its key.
+// A mechanism accepts only its own keys; the error for another one includes the key.
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
 	token, none := write(t, filepath.Join(dir, "token"), "abc.def-1\nmore"), filepath.Join(dir, "none")
@@ -61,7 +61,7 @@ func TestOptions(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		options Options
-		want    []string // the key of each problem, and how what is expected begins
+		want    []string // key of each problem, and the start of the expected value
 	}{
 		"a token endpoint": {granted(func(o *Options) {
 			o.TokenScopes, o.TokenParameters, o.Extensions = []string{"kafka"}, []string{"audience=a=b"}, []string{"logicalCluster=lkc-1", "x="}
@@ -106,7 +106,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The keys that are documented, that the options have, and that mechanisms take are the same.
+// The documented keys, the fields of the options, and the keys of mechanisms match.
 func TestKeys(t *testing.T) {
 	every := Options{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, "x"}
 	var documented, taken []string
@@ -134,7 +134,7 @@ type endpoint struct {
 	t *testing.T
 
 	mutex   sync.Mutex
-	life    int // of tokens, in seconds; 0: they do not expire
+	life    int // lifetime of tokens in seconds; 0: unlimited
 	granted int
 	refuse  func(w http.ResponseWriter) bool
 	form    string // of the last request
@@ -167,7 +167,7 @@ func (e *endpoint) with(change func()) {
 	change()
 }
 
-// newEndpoint starts an endpoint with TLS, and returns the options of a client of it.
+// newEndpoint starts an endpoint with TLS, and returns client options for it.
 func newEndpoint(t *testing.T) (*endpoint, Options) {
 	t.Helper()
 	e := &endpoint{t: t}
@@ -179,13 +179,13 @@ func newEndpoint(t *testing.T) (*endpoint, Options) {
 	return e, Options{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: e.URL + "/token", TokenCA: ca}
 }
 
-// The first message has the token and the extensions as RFC 7628 has them, and the request what RFC 6749 asks for.
+// The first message has the token and the extensions according to RFC 7628, and the request follows RFC 6749.
 func TestGrant(t *testing.T) {
 	e, o := newEndpoint(t)
 	o.TokenScopes, o.TokenParameters = []string{"kafka", "read"}, []string{"audience=https://kafka"}
 	o.Extensions = []string{"logicalCluster=lkc-1", "identityPoolId=pool-2"}
 	m := login(t, o)
-	for range 3 { // a token that does not expire is fetched once
+	for range 3 { // a token without expiry is fetched once
 		message, err := first(t, m)
 		if want := "n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"; message != want || err != nil {
 			t.Fatalf("%q, %v", message, err)
@@ -199,7 +199,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// grantsOf returns the tokens of an endpoint with a clock of the test's.
+// grantsOf returns the tokens of an endpoint with a test clock.
 func grantsOf(t *testing.T, o Options) (*grants, *time.Duration) {
 	t.Helper()
 	g := o.grants(func(key, value, want string) { t.Fatal(key, value, want) })
@@ -208,7 +208,7 @@ func grantsOf(t *testing.T, o Options) (*grants, *time.Duration) {
 	return g, after
 }
 
-// A token is renewed after four fifths of its lifetime. While its endpoint is away it is used until it expires.
+// A token is renewed after four fifths of its lifetime. While its endpoint is unavailable it is used until it expires.
 func TestRenewal(t *testing.T) {
 	e, o := newEndpoint(t)
 	e.life = 1000
@@ -217,7 +217,7 @@ func TestRenewal(t *testing.T) {
 	for _, c := range []struct {
 		at   int // seconds
 		away bool
-		want string // token; "": an error that passes
+		want string // token; "": a temporary error
 	}{
 		{0, true, ""}, {1, false, "token-1"}, {700, false, "token-1"}, {810, true, "token-1"}, {990, true, "token-1"}, {1010, true, ""},
 		{1020, false, "token-2"},
@@ -239,7 +239,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// Connections that log in at the same time share a request to the endpoint, and none waits beyond its context.
+// Concurrent logins share a request to the endpoint, and none waits beyond its context.
 func TestGrantsAreShared(t *testing.T) {
 	e, o := newEndpoint(t)
 	m := login(t, o)
@@ -266,7 +266,7 @@ func TestGrantsAreShared(t *testing.T) {
 	})
 }
 
-// An endpoint that refuses is an error that names the key, and does not pass. Neither the secret nor a body is in it.
+// A rejection by the endpoint is a permanent error with the key. It includes neither the secret nor a response body.
 func TestRefusals(t *testing.T) {
 	answer := func(status int, body string) func(http.ResponseWriter) bool {
 		return func(w http.ResponseWriter) bool {
@@ -312,7 +312,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A token file is read at each login, so that a renewed token is used; while it is missing, logins fail for the time being.
+// A token file is read at each login, so that a renewed token is used; while it is missing, logins fail temporarily.
 func TestTokenFile(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "token"), "token-1\n")
 	m := login(t, Options{Mechanism: OAuthBearer, TokenFile: file})
@@ -329,7 +329,7 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// A login at MSK is signed for the region in the broker's name, with the credentials of the environment.
+// A login at MSK is signed for the region in the broker's name, with credentials from the environment.
 func TestAWS(t *testing.T) {
 	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": password, "AWS_REGION": "us-east-1",
 		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true"} {

@@ -12,7 +12,7 @@ import (
 // OAuthBearer is the name of the mechanism.
 const OAuthBearer = "OAUTHBEARER"
 
-// oauthBearer shows a token (RFC 7628), which an endpoint grants or a file has.
+// oauthBearer authenticates with a token (RFC 7628) from an endpoint or a file.
 func oauthBearer() mechanism {
 	return mechanism{name: OAuthBearer,
 		keys: []string{"username", "password_file", "token_url", "token_ca", "token_scopes", "token_parameters", "token_file", "extensions"},
@@ -32,21 +32,21 @@ func oauthBearer() mechanism {
 		}}
 }
 
-// tokens returns the token of the next login.
+// tokens returns the token for a login.
 type tokens func(context.Context) (string, error)
 
 // bearer is the mechanism OAUTHBEARER.
 type bearer struct {
 	token      tokens
-	extensions string // as they follow a token: each with its separator before it
+	extensions string // encoded, each after a separator
 }
 
-// separator is what separates the parts of a login.
+// separator separates the parts of the first message.
 const separator = "\x01"
 
 func (b bearer) Name() string { return OAuthBearer }
 
-// Start returns the first message. It names no user: brokers take the one in the token.
+// Start returns the first message. It has no user name: brokers use the one in the token.
 func (b bearer) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	token, err := b.token(ctx)
 	if err != nil {
@@ -57,8 +57,8 @@ func (b bearer) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 
 type bearerState struct{}
 
-// Next ends a login that succeeds. A broker that refuses a token says why in a challenge, and wants an empty answer before it ends the
-// login with an error (RFC 7628, section 3.2.3).
+// Next ends a successful login. A broker that rejects a token sends the reason in a challenge, and expects an empty
+// response before it ends the login with an error (RFC 7628, section 3.2.3).
 func (bearerState) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) == 0 {
 		return true, nil, nil
@@ -66,16 +66,16 @@ func (bearerState) Next(_ context.Context, challenge []byte) (bool, []byte, erro
 	return false, []byte(separator), nil
 }
 
-// The characters of extensions, of RFC 7628, section 3.1.
+// Characters of extensions, from RFC 7628, section 3.1.
 var (
 	extensionName  = regexp.MustCompile(`^[A-Za-z]+$`)
 	extensionValue = regexp.MustCompile(`^[\x21-\x7e \t\r\n]*$`)
 )
 
-// extensions returns the extensions as a login has them.
+// extensions returns the encoded extensions.
 func (o Options) extensions(wrong func(key, value, want string)) string {
 	list, ok := pairs(o.Extensions)
-	text, seen := "", map[string]bool{"auth": true} // which is the token's
+	text, seen := "", map[string]bool{"auth": true} // reserved for the token
 	for _, e := range list {
 		ok = ok && extensionName.MatchString(e[0]) && extensionValue.MatchString(e[1]) && !seen[e[0]]
 		seen[e[0]] = true
@@ -88,10 +88,10 @@ func (o Options) extensions(wrong func(key, value, want string)) string {
 	return text
 }
 
-// tokenCharacters are those of a bearer token (RFC 6750, section 2.1).
+// tokenCharacters matches a bearer token (RFC 6750, section 2.1).
 var tokenCharacters = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// file returns the token of a file, as it is at each login: whoever renews the token replaces the file.
+// file returns the token of a file, which is read again at each login, because the token is renewed by replacing the file.
 func (o Options) file(wrong func(key, value, want string)) tokens {
 	read := func() (string, error) {
 		content, err := Load(o.TokenFile)
@@ -109,7 +109,7 @@ func (o Options) file(wrong func(key, value, want string)) tokens {
 	}
 	return func(context.Context) (string, error) {
 		token, err := read()
-		if err != nil { // as while the file is being replaced
+		if err != nil { // for example while the file is being replaced
 			return "", passingError{fmt.Errorf("security.sasl.token_file: %s: expected %w", o.TokenFile, err)}
 		}
 		return token, nil

@@ -11,19 +11,19 @@ import (
 // Plain is the name of the mechanism.
 const Plain = "PLAIN"
 
-// plainText sends the user and the password as they are (RFC 4616).
+// plainText sends the user name and the password in plain text (RFC 4616).
 func plainText() mechanism {
 	return mechanism{name: Plain, keys: []string{"username", "password_file"},
 		open: func(o Options, wrong func(key, value, want string)) Login {
 			name, password := o.user(wrong)
-			if strings.ContainsRune(name+password, 0) { // it separates them
+			if strings.ContainsRune(name+password, 0) { // the separator
 				wrong("username", name, "no zero byte in it or in the password")
 			}
 			return Login{plainMechanism{name, NewSecret(password)}, "User:" + name}
 		}}
 }
 
-// plainMechanism makes kafka-go's mechanism only at the login, because printing that one shows the password.
+// plainMechanism creates kafka-go's mechanism only at the login, because printing that one reveals the password.
 type plainMechanism struct {
 	username string
 	password Secret

@@ -8,7 +8,7 @@ const (
 	ScramSHA512 = "SCRAM-SHA-512"
 )
 
-// scramSHA256 proves that both sides know the password, which does not cross the connection (RFC 5802).
+// scramSHA256 proves knowledge of the password without sending it (RFC 5802).
 func scramSHA256() mechanism { return salted(ScramSHA256, scram.SHA256) }
 
 // scramSHA512 is scramSHA256 with a longer hash.
@@ -19,7 +19,7 @@ func salted(name string, algorithm scram.Algorithm) mechanism {
 		open: func(o Options, wrong func(key, value, want string)) Login {
 			user, password := o.user(wrong)
 			m, err := scram.Mechanism(algorithm, user, password)
-			if err != nil { // the error holds the password, so it is dropped
+			if err != nil { // the error contains the password, so it is dropped
 				wrong("username", user, "a user name and a password of characters that SCRAM allows (RFC 4013)")
 			}
 			return Login{m, "User:" + user}

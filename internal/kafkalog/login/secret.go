@@ -21,7 +21,7 @@ func NewSecret(text string) Secret {
 	return Secret{&text}
 }
 
-// hidden is printed in place of every secret.
+// hidden is printed in place of secrets.
 const hidden = "(secret)"
 
 // String returns "(secret)" for every Secret.

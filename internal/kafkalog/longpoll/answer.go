@@ -7,9 +7,9 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// kafka-go reads a record set into records, and drops what the headers of its batches say: when the broker got them, and which offsets they
-// cover. So answers to a fetch are registered here with the bytes of the set. kafka-go has one table for the whole process: its own
-// Client.Fetch can't be used beside this package.
+// kafka-go decodes a record set into records, and drops fields of the batch headers: append times and offset ranges. So
+// fetch responses are registered here with the bytes of the set. kafka-go has one table for the whole process: its own
+// Client.Fetch can't be used together with this package.
 func init() { protocol.Register(&fetchapi.Request{}, &Answer{}) }
 
 // Answer is fetchapi.Response with the bytes of each record set.
@@ -20,13 +20,13 @@ type Answer struct {
 	Topics         []Topic `kafka:"min=v0,max=v11"`
 }
 
-// Topic is the part of an answer that is of a topic.
+// Topic is a topic of a response.
 type Topic struct {
 	Topic      string      `kafka:"min=v0,max=v11"`
 	Partitions []Partition `kafka:"min=v0,max=v11"`
 }
 
-// Partition is the part of an answer that is of a partition.
+// Partition is a partition of a response.
 type Partition struct {
 	Partition            int32                          `kafka:"min=v0,max=v11"`
 	ErrorCode            int16                          `kafka:"min=v0,max=v11"`

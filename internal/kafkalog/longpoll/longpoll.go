@@ -1,9 +1,9 @@
-// Package longpoll waits for messages of many partitions with one long poll to each broker, whoever follows them.
+// Package longpoll waits for messages of many partitions with a shared long poll to each broker.
 //
-// A broker answers the requests of a connection in order, so a long poll blocks its connection, and it can't be withdrawn. What begins to
-// wait while the shared poll of its broker is on its way therefore gets a poll of its own, and the shared one includes it as soon as
-// it is sent again and nothing has come for a while. So a message is delayed by no other wait, partitions with much traffic have
-// requests of their own, and all that are idle have one connection.
+// A broker answers the requests of a connection in order, so a long poll blocks its connection, and it can't be cancelled.
+// A waiter that arrives while the shared poll of its broker is in flight therefore gets a poll of its own, and the shared
+// one includes it the next time that it is sent after the waiter has been idle for a while. So no wait delays a message of
+// another one, busy partitions have requests of their own, and all idle ones share a connection.
 package longpoll
 
 import (
@@ -17,32 +17,32 @@ import (
 )
 
 const (
-	// PollTime is how long the broker holds a fetch that finds no messages. A new message ends the wait at once.
+	// PollTime is the maximum wait of a fetch at the broker. A new message ends the wait at once.
 	PollTime = 500 * time.Millisecond
-	// idleTime is how long nothing has come for a waiter until the shared poll includes it. What the shared poll and a poll of its own both
-	// ask for is sent twice.
+	// idleTime is the time without messages after which a waiter joins the shared poll. Messages requested by both the shared
+	// poll and a poll of its own are sent twice.
 	idleTime = 100 * time.Millisecond
-	// minPollTime is the shortest wait of a poll that lasts until the shared one is sent again.
+	// minPollTime is the minimum wait of a poll that lasts until the shared one is sent again.
 	minPollTime = 10 * time.Millisecond
-	// manyPolls is with how many polls under way to a broker those who begin to wait gather for gatherTime, and have one poll together.
+	// manyPolls is the number of polls in flight to a broker from which on waiters gather for gatherTime, and share one poll.
 	manyPolls  = 16
 	gatherTime = 5 * time.Millisecond
-	// leaderTime is the time between two checks whether a broker still leads what is asked for. One that is cut off from the others does not
-	// know it.
+	// leaderTime is the interval of checks whether a broker still leads the requested partitions. A partitioned broker does
+	// not know it.
 	leaderTime = 30 * time.Second
 )
 
-// Options say how brokers are asked.
+// Options are the dependencies of polls.
 type Options struct {
-	// Send sends a request to the broker at an address, and returns the answer.
+	// Send sends a request to the broker at an address, and returns the response.
 	Send func(ctx context.Context, address string, request kafka.Request) (kafka.Response, error)
-	// Leads reports whether a broker leads partitions, as far as is known.
+	// Leads reports whether a broker leads partitions, according to the cached metadata.
 	Leads func(ctx context.Context, address string, wanted []Wanted) bool
-	// Timeout ends a request to a broker that no longer answers.
+	// Timeout is the timeout of a request to a broker.
 	Timeout time.Duration
 }
 
-// Polls is the long polls to the brokers of a cluster. Its methods may be called from any goroutine. Made by [New].
+// Polls is the long polls to the brokers of a cluster. It is safe for concurrent use. Create it with [New].
 type Polls struct {
 	options Options
 	ctx     context.Context
@@ -53,25 +53,25 @@ type Polls struct {
 	brokers map[string]*broker // by address
 }
 
-// broker is what waits for a broker.
+// broker is the waiters and polls of a broker.
 type broker struct {
-	waiters   []*waiter       // in the order in which they began
+	waiters   []*waiter       // in order of arrival
 	shared    *poll           // nil if there is none
-	asked     map[Place]int64 // the offsets in the last request of the shared poll
-	ends      time.Time       // when the shared poll is sent again, at the latest
-	gathering *poll           // that is not sent yet; nil if there is none
-	polls     int             // under way
+	asked     map[Place]int64 // offsets in the last request of the shared poll
+	ends      time.Time       // time at which the shared poll is sent again, at the latest
+	gathering *poll           // poll that is not sent yet; nil if there is none
+	polls     int             // polls in flight
 }
 
-// poll is a sequence of requests. Polls are told apart by their addresses.
+// poll is a sequence of requests. Polls are identified by address.
 type poll struct{ _ byte }
 
 // waiter is a call of Wait.
 type waiter struct {
 	wanted []Wanted
 	since  time.Time
-	poll   *poll        // the one that asks for it
-	ended  chan outcome // for one
+	poll   *poll        // the poll that includes it
+	ended  chan outcome // receives one value
 }
 
 type outcome struct {
@@ -79,23 +79,23 @@ type outcome struct {
 	err error
 }
 
-// Result is what a wait has ended with.
+// Result is the result of a wait.
 type Result struct {
-	// Sent is when the last request was sent.
+	// Sent is the time at which the last request was sent.
 	Sent time.Time
-	// Found has what was asked for in its order, nil where there is nothing. The error of a partition is in its ErrorCode. Several waiters
-	// get the same partitions, so nobody may change them. Batches may begin before the offset that was asked for.
+	// Found has the requested partitions in order, nil where there is nothing. The error of a partition is in its ErrorCode.
+	// Partitions are shared between waiters and must not be modified. Batches may start before the requested offset.
 	Found []*Partition
 }
 
-// New returns the polls of a cluster. None is sent until someone waits.
+// New returns the polls of a cluster. None is sent until there is a waiter.
 func New(o Options) *Polls {
 	p := &Polls{options: o, brokers: map[string]*broker{}}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	return p
 }
 
-// Close ends all waits and polls. Whoever passed Options.Send ends the requests that are under way.
+// Close ends all waits and polls. The caller of New ends the requests in flight.
 func (p *Polls) Close() {
 	p.mutex.Lock()
 	p.end()
@@ -164,8 +164,8 @@ func (p *Polls) begin(address string, w *waiter) (*broker, error) {
 	return b, nil
 }
 
-// asks reports whether the shared poll asks for what is wanted, as when its waiter has left, and waits again. One that is overdue may have
-// a broken connection.
+// asks reports whether the shared poll requests the wanted offsets, as when a waiter has returned and waits again. An
+// overdue poll may have a broken connection.
 func (b *broker) asks(wanted []Wanted) bool {
 	if b.shared == nil || time.Now().After(b.ends) {
 		return false
@@ -186,7 +186,7 @@ func (p *Polls) leave(b *broker, w *waiter) {
 	}
 }
 
-// gather waits for those who begin to wait soon.
+// gather waits for further waiters.
 func (p *Polls) gather(b *broker) {
 	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
@@ -199,7 +199,7 @@ func (p *Polls) gather(b *broker) {
 	b.gathering = nil
 }
 
-// run sends the requests of a poll until nobody waits for them.
+// run sends the requests of a poll until it has no waiters.
 func (p *Polls) run(address string, b *broker, own *poll) {
 	for {
 		waiters, wanted, wait := p.next(b, own)
@@ -212,7 +212,7 @@ func (p *Polls) run(address string, b *broker, own *poll) {
 	}
 }
 
-// next returns the waiters that the next request of a poll is for, what it asks for, and how long the broker may hold it.
+// next returns the waiters for the next request of a poll, the partitions to request, and the maximum wait at the broker.
 func (p *Polls) next(b *broker, own *poll) (waiters []*waiter, wanted []Wanted, wait time.Duration) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -250,8 +250,8 @@ func (p *Polls) next(b *broker, own *poll) (waiters []*waiter, wanted []Wanted, 
 	return waiters, wanted, PollTime
 }
 
-// union returns what waiters want together: of a partition that several want the lowest offset and the largest answer. Those that have
-// waited for longest come first, as only the first batch of a request may be larger than it asks for.
+// union merges the requests of waiters: for each partition the lowest offset and the largest size. The longest waiting
+// come first, since only the first batch of a response may exceed the requested size.
 func union(waiters []*waiter) []Wanted {
 	if len(waiters) == 1 {
 		return waiters[0].wanted
@@ -272,7 +272,7 @@ func union(waiters []*waiter) []Wanted {
 	return all
 }
 
-// request sends one request, and returns the partitions that have batches or an error.
+// request sends one request, and returns the partitions with batches or an error.
 func (p *Polls) request(address string, wanted []Wanted, wait time.Duration) (map[Place]*Partition, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.options.Timeout)
 	defer cancel()
@@ -296,8 +296,8 @@ func (p *Polls) request(address string, wanted []Wanted, wait time.Duration) (ma
 	return found, nil
 }
 
-// answer ends the waits of those that a request of a poll has something for: all of them if it has failed. They are those that it was sent
-// for, and those that have joined the poll since.
+// answer ends the waits for which a request of a poll has results: all of them if it has failed. These are the waits for
+// which it was sent, and those that have joined the poll since.
 func (p *Polls) answer(b *broker, own *poll, sentFor []*waiter, found map[Place]*Partition, o outcome) {
 	if len(found) == 0 && o.err == nil {
 		return
@@ -322,7 +322,7 @@ func (p *Polls) answer(b *broker, own *poll, sentFor []*waiter, found map[Place]
 		if some {
 			ended[w] = true
 			o.Found = partitions
-			w.ended <- o // there is room, as it waits no longer
+			w.ended <- o // does not block, since each waiter receives one value
 		}
 	}
 	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool { return ended[w] })

@@ -17,15 +17,15 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// fake is a broker with partitions of batches of one message each.
+// fake is a broker with batches of one message each.
 type fake struct {
 	mutex    sync.Mutex
 	ends     map[Place]int64
 	appended chan struct{} // closed by the next append
 	err      error         // of all requests
 	requests int
-	running  int // requests that are held
-	most     int // of running
+	running  int // number of requests held
+	most     int // maximum of running
 }
 
 func newFake() *fake { return &fake{ends: map[Place]int64{}, appended: make(chan struct{})} }
@@ -46,7 +46,7 @@ func (f *fake) fail(err error) {
 	f.appended = make(chan struct{})
 }
 
-// look returns the answer to a fetch as it is now, nil if the fetch waits.
+// look returns the current response to a fetch, nil if the fetch must wait.
 func (f *fake) look(r *fetchapi.Request) (answer *Answer, appended chan struct{}, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -101,7 +101,7 @@ func (f *fake) send(ctx context.Context, _ string, request kafka.Request) (kafka
 	}
 }
 
-// count returns how many requests there were since the last call, and how many were held at once.
+// count returns the number of requests since the last call, and the maximum held concurrently.
 func (f *fake) count() (requests, most int) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -110,7 +110,7 @@ func (f *fake) count() (requests, most int) {
 	return requests, most
 }
 
-// during calls test with polls of a fake broker, whose time is the test's own.
+// during calls test with polls of a fake broker in fake time.
 func during(t *testing.T, test func(t *testing.T, f *fake, p *Polls)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -120,7 +120,7 @@ func during(t *testing.T, test func(t *testing.T, f *fake, p *Polls)) {
 	})
 }
 
-// follow waits for one partition after the other of a list, and sends each that has a message on a channel.
+// follow waits for the partitions of a list in turn, and sends each that has a message to a channel.
 func follow(ctx context.Context, p *Polls, places []Place, found chan<- Place) {
 	wanted := make([]Wanted, len(places))
 	for i, place := range places {
@@ -135,7 +135,7 @@ func follow(ctx context.Context, p *Polls, places []Place, found chan<- Place) {
 			if one == nil {
 				continue
 			}
-			// A batch before the offset that was asked for is for someone else.
+			// A batch before the requested offset is for another waiter.
 			if got := int64(binary.BigEndian.Uint64(one.RecordSet.Batches[0])); got == wanted[i].Offset {
 				wanted[i].Offset++
 				found <- places[i]
@@ -144,13 +144,13 @@ func follow(ctx context.Context, p *Polls, places []Place, found chan<- Place) {
 	}
 }
 
-// Who waits for nothing takes two requests a second over one connection, however many they are, and whenever they have begun.
+// Idle waiters send two requests a second over one connection, whatever their number and start times.
 func TestIdleWaitsShareAPoll(t *testing.T) {
 	during(t, func(t *testing.T, f *fake, p *Polls) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var following sync.WaitGroup
 		for i := range 300 {
-			time.Sleep(time.Duration(i%7) * time.Millisecond) // of the test's own clock
+			time.Sleep(time.Duration(i%7) * time.Millisecond) // in fake time
 			following.Go(func() { follow(ctx, p, []Place{{"t", i}, {"both", 0}}, nil) })
 		}
 		_, most := f.count()
@@ -160,7 +160,7 @@ func TestIdleWaitsShareAPoll(t *testing.T) {
 		if requests, idle := f.count(); requests > 21 || idle != 1 {
 			t.Errorf("%d requests in 10 s, %d at once", requests, idle)
 		}
-		// A poll that has gathered waiters lasts until the shared one has included them: up to PollTime after they were idle.
+		// A poll with gathered waiters lasts until the shared one has included them: up to PollTime after they were idle.
 		if most > 2*manyPolls+int((PollTime+idleTime)/gatherTime) {
 			t.Errorf("%d requests at once while they began", most)
 		}
@@ -173,7 +173,7 @@ func TestIdleWaitsShareAPoll(t *testing.T) {
 	})
 }
 
-// Who stops waiting and begins again where it was takes no further request.
+// A waiter that stops and starts again at the same position sends no further request.
 func TestWaitsBeginAgain(t *testing.T) {
 	during(t, func(t *testing.T, f *fake, p *Polls) {
 		found := make(chan Place, 10)
@@ -195,7 +195,8 @@ func TestWaitsBeginAgain(t *testing.T) {
 	})
 }
 
-// A message is with who waits for it at once, whatever else is waited for, once, and in order: those of partitions that several follow too.
+// A message is delivered at once, whatever other waits there are, once, and in order, also for partitions with several
+// followers.
 func TestNoWaitDelaysAnother(t *testing.T) {
 	for seed := range uint64(20) {
 		during(t, func(t *testing.T, f *fake, p *Polls) {
@@ -203,7 +204,7 @@ func TestNoWaitDelaysAnother(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var following sync.WaitGroup
 			found := make(chan Place, 1000)
-			followed := map[Place]int{} // by how many
+			followed := map[Place]int{} // number of followers
 			for range 1 + random.IntN(2*manyPolls) {
 				var places []Place
 				for range 1 + random.IntN(5) {
@@ -239,8 +240,8 @@ func TestNoWaitDelaysAnother(t *testing.T) {
 	}
 }
 
-// A failed request is an error for all who wait, with the time since which nothing was heard. A broker that no longer leads a partition is
-// found out.
+// A failed request is an error for all of its waiters, with the time of the last contact. A broker that is no longer the
+// leader is detected.
 func TestFailuresEndWaits(t *testing.T) {
 	broken := errors.New("broken")
 	during(t, func(t *testing.T, f *fake, p *Polls) {

@@ -14,19 +14,19 @@ type Place struct {
 	Partition int
 }
 
-// Wanted is what is asked for of a partition: the batches from an offset on, as many as fit into a number of bytes.
+// Wanted is a request for a partition: batches from an offset on, up to a number of bytes.
 type Wanted struct {
 	Place
 	Offset   int64
 	MaxBytes int32
 }
 
-// Request returns a fetch that waits for messages up to wait. The limit of bytes is that of each partition: with one of the request, kfake
-// leaves out the aborted transactions. There is no fetch session.
+// Request returns a fetch with a maximum wait. The byte limit is that of each partition: with a limit for the request,
+// kfake omits the aborted transactions. It uses no fetch session.
 func Request(wait time.Duration, wanted ...Wanted) *fetchapi.Request {
 	request := &fetchapi.Request{ReplicaID: -1, MaxWaitTime: int32(wait.Milliseconds()), MinBytes: 1, MaxBytes: math.MaxInt32,
 		IsolationLevel: int8(kafka.ReadCommitted), SessionEpoch: -1}
-	topics := map[string]int{} // the places in the request
+	topics := map[string]int{} // indices in the request
 	for _, w := range wanted {
 		at, known := topics[w.Topic]
 		if !known {

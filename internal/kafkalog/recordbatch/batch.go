@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Set is the batches of a record set. A set in the format before Kafka 0.11 has a batch for each message, or for those that are compressed
-// together.
+// Set is the batches of a record set. A set in a format before Kafka 0.11 has a batch for each message, or for each
+// compressed group.
 type Set struct {
 	// Batches are in the order of their offsets.
 	Batches []Batch
 }
 
-// ReadFrom reads a record set, each batch into memory of its own. It leaves out the last if that is cut off.
+// ReadFrom reads a record set, allocating each batch separately. It omits a truncated last batch.
 func (s *Set) ReadFrom(r io.Reader) (n int64, err error) {
 	read := func(b []byte) {
 		if err == nil {
@@ -26,7 +26,7 @@ func (s *Set) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 	var length [4]byte
 	read(length[:])
-	end := n + int64(int32(binary.BigEndian.Uint32(length[:]))) // there is no set if the length is −1
+	end := n + int64(int32(binary.BigEndian.Uint32(length[:]))) // a length of −1 means no set
 	for err == nil && end-n > AtMagic {
 		var header [AtMagic + 1]byte
 		read(header[:])
@@ -49,22 +49,22 @@ func (s *Set) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// WriteTo is a part of what kafka-go registers. Only a broker writes answers.
+// WriteTo is required for the registration in kafka-go. Only a broker writes responses.
 func (*Set) WriteTo(io.Writer) (int64, error) { return 0, errors.ErrUnsupported }
 
-// Batch is a batch as it is sent.
+// Batch is an encoded batch.
 type Batch []byte
 
-// Int32 returns the field of four bytes at a place.
+// Int32 returns the 4-byte field at a position.
 func (b Batch) Int32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 
-// Int64 returns the field of eight bytes at a place.
+// Int64 returns the 8-byte field at a position.
 func (b Batch) Int64(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
 // Base returns the offset of the first record.
 func (b Batch) Base() int64 { return b.Int64(0) }
 
-// Producer returns the id of the producer, by which a transaction is told from others.
+// Producer returns the producer id, which identifies the transaction.
 func (b Batch) Producer() int64 { return b.Int64(AtProducer) }
 
 // Has reports whether a batch has an attribute.
@@ -72,13 +72,13 @@ func (b Batch) Has(attribute uint16) bool {
 	return binary.BigEndian.Uint16(b[AtAttributes:])&attribute != 0
 }
 
-// Next returns the offset after those that the batch covers. Compaction and markers leave offsets without a record.
+// Next returns the offset after the range of the batch. Compaction and markers leave offsets without a record.
 func (b Batch) Next() int64 { return b.Base() + int64(b.Int32(AtLastDelta)) + 1 }
 
-// Headed reports whether a batch has the header of Kafka 0.11 and later, and returns an error if what it has is damaged.
+// Headed reports whether a batch has the header of Kafka 0.11 and later. It returns an error if that is damaged.
 func (b Batch) Headed() (bool, error) {
 	switch version := b[AtMagic]; {
-	case version < 2: // kafka-go checks those
+	case version < 2: // verified by kafka-go
 		return false, nil
 	case version > 2:
 		return false, fmt.Errorf("the batch at offset %d has version %d, which this program does not know", b.Base(), version)
@@ -90,7 +90,7 @@ func (b Batch) Headed() (bool, error) {
 	return true, nil
 }
 
-// Aborts reports whether a marker says that its transaction was aborted. ok is false if there is no record in it.
+// Aborts reports whether a marker aborts its transaction. ok is false if it has no record.
 func (b Batch) Aborts() (abort, ok bool) {
 	const typeAt, abortType = 2, 0 // of the control record's key; 1 is commit
 	d := Decoder{Rest: b[HeaderBytes:], OK: true}
@@ -105,7 +105,7 @@ func (b Batch) Aborts() (abort, ok bool) {
 	return binary.BigEndian.Uint16(key[typeAt:]) == abortType, true
 }
 
-// Time returns the time of a record that says its own is another.
+// Time returns the timestamp of a record with the given time in milliseconds: that of the batch if it has LogAppendTime.
 func (b Batch) Time(milliseconds int64) time.Time {
 	if b.Has(LogAppendTime) {
 		milliseconds = b.Int64(AtMaxTime)
@@ -113,7 +113,7 @@ func (b Batch) Time(milliseconds int64) time.Time {
 	return TimeOf(milliseconds)
 }
 
-// TimeOf returns the time of a message that has it in Kafka. The producers of old clients write −1 for none.
+// TimeOf converts a Kafka timestamp. The producers of old clients write −1 for none.
 func TimeOf(milliseconds int64) time.Time {
 	if milliseconds < 0 {
 		return time.Time{}

@@ -12,8 +12,8 @@ import (
 // messages of examples do not compress by a factor of 256.
 const maxBatchBytes = 256 << 20
 
-// BatchError is a record batch that decompresses to more than Limit bytes. Brokers do not refuse such a batch: they limit its
-// compressed size, and check its records one by one.
+// BatchError is a record batch that decompresses to more than Limit bytes. Brokers do not reject such a batch: they limit
+// the compressed size, and validate records one by one.
 type BatchError struct {
 	// Limit is in bytes.
 	Limit int
@@ -23,11 +23,11 @@ func (e *BatchError) Error() string {
 	return fmt.Sprintf("a record batch decompresses to more than %d bytes", e.Limit)
 }
 
-// bounding makes BoundCompression run once. kafka-go decompresses a whole batch into memory before its caller sees it, and
-// only its table of codecs, which the whole process shares, can limit that.
+// bounding makes BoundCompression run once. kafka-go decompresses a whole batch into memory before it returns, and the
+// only way to limit that is its process-wide table of codecs.
 var bounding sync.Once
 
-// BoundCompression makes kafka-go refuse, in all of the process, a batch that decompresses to more than maxBatchBytes.
+// BoundCompression makes kafka-go reject, process-wide, batches that decompress to more than maxBatchBytes.
 func BoundCompression() {
 	bounding.Do(func() {
 		for i, codec := range compress.Codecs {

@@ -7,27 +7,27 @@ import (
 	"hash/crc32"
 )
 
-// Where the fields of a header are, in bytes. The offset of the first record is at 0.
+// Byte positions of header fields. The base offset is at 0.
 const (
 	AtLength     = 8
 	AtMagic      = 16 // the version, which is 2
-	AtChecksum   = 17 // of all that comes after it
+	AtChecksum   = 17 // of all bytes after it
 	AtAttributes = 21
-	AtLastDelta  = 23 // the last offset that the batch covers, after the first
+	AtLastDelta  = 23 // last offset delta
 	AtFirstTime  = 27
 	AtMaxTime    = 35
 	AtProducer   = 43
 	AtCount      = 57
 	HeaderBytes  = 61
-	BeforeLength = AtLength + 4 // what the length does not count
+	BeforeLength = AtLength + 4 // bytes not counted by the length
 )
 
 // Attributes.
 const (
 	Compressed    = 0b111
-	LogAppendTime = 1 << 3 // all records have the latest time, which is the broker's
+	LogAppendTime = 1 << 3 // all records have the maximum timestamp, set by the broker
 	Transactional = 1 << 4
-	Marker        = 1 << 5 // of how a transaction ended
+	Marker        = 1 << 5 // a control batch
 )
 
 // Checksum returns the expected checksum of a batch.
@@ -35,13 +35,13 @@ func Checksum(batch []byte) uint32 {
 	return crc32.Checksum(batch[AtAttributes:], crc32.MakeTable(crc32.Castagnoli))
 }
 
-// Decoder reads what records consist of. After an error OK is false, and what it returns has no meaning.
+// Decoder decodes the fields of records. After an error OK is false, and results are undefined.
 type Decoder struct {
 	Rest []byte
 	OK   bool
 }
 
-// Varint reads a number.
+// Varint decodes a number.
 func (d *Decoder) Varint() int64 {
 	v, n := binary.Varint(d.Rest)
 	if n <= 0 {
@@ -63,7 +63,7 @@ func (d *Decoder) Take(n int64) []byte {
 	return taken
 }
 
-// Bytes reads a length and as many bytes; nil if the length is negative.
+// Bytes decodes a length-prefixed field; nil if the length is negative.
 func (d *Decoder) Bytes() []byte {
 	n := d.Varint()
 	if n < 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Records returns a reader of the records of a batch that is compressed, or of an old format.
+// Records returns a reader of the records of a compressed batch, or one in an old format.
 func (b Batch) Records() (protocol.RecordReader, error) {
 	var set protocol.RecordSet
 	sent := append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
@@ -20,7 +20,7 @@ func (b Batch) Records() (protocol.RecordReader, error) {
 	return set.Records, nil
 }
 
-// Take returns kafka-go's pooled pages of a key or value to their pool, after copying the bytes if they are wanted.
+// Take returns kafka-go's pooled pages of a key or value to their pool, after copying the bytes if wanted.
 func Take(b protocol.Bytes, wanted bool) ([]byte, error) {
 	if b == nil {
 		return nil, nil

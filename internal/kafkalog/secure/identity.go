@@ -15,12 +15,12 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/login"
 )
 
-// AccessError is a connection or request that cannot succeed until somebody changes the configuration or the cluster: a broker
-// refuses us, or we do not trust the broker. Retrying does not help.
+// AccessError is a connection or request that cannot succeed without a change of the configuration or the cluster: a
+// broker denies access, or its certificate is not trusted. Retrying does not help.
 type AccessError struct {
 	// Err is the broker's or TLS's error.
 	Err error
-	// Check names the configuration key or the ACLs to look at.
+	// Check is the configuration key or the ACLs to check.
 	Check string
 }
 
@@ -30,20 +30,20 @@ func (e *AccessError) Error() string { return fmt.Sprintf("%v; check %s", e.Err,
 func (e *AccessError) Unwrap() error { return e.Err }
 
 // Identity is Options with the files read: the TLS configuration and the SASL mechanism of each connection. The zero value
-// connects in plain text, without a user. Goroutines may share it.
+// connects in plain text, without a user. It is safe for concurrent use.
 type Identity struct {
 	tls  *tls.Config    // nil: plain text
 	sasl sasl.Mechanism // nil: no SASL
-	user string         // the name in ACLs; "": anonymous
+	user string         // name in ACLs; "": anonymous
 }
 
 // Encrypted reports whether connections use TLS.
 func (i *Identity) Encrypted() bool { return i.tls != nil }
 
-// SASL returns the mechanism that connections authenticate with, or nil.
+// SASL returns the SASL mechanism of connections, or nil.
 func (i *Identity) SASL() sasl.Mechanism { return i.sasl }
 
-// Principal returns our name in ACLs, such as "User:alice". Kafka's name for anonymous clients is "User:ANONYMOUS".
+// Principal returns the name in ACLs, such as "User:alice". Kafka's name for anonymous clients is "User:ANONYMOUS".
 func (i *Identity) Principal() string { return cmp.Or(i.user, "User:ANONYMOUS") }
 
 // Mechanism returns the name of the SASL mechanism, or "none".
@@ -100,7 +100,7 @@ func (i *Identity) Explain(err error) error {
 	return err
 }
 
-// check returns what to look at for an error, or "" if err is not about access.
+// check returns what to check for an error, or "" if err is not about access.
 func (i *Identity) check(err error) string {
 	if refused, ok := errors.AsType[*login.RefusedError](err); ok {
 		return refused.Check
@@ -130,8 +130,7 @@ func (i *Identity) check(err error) string {
 	return ""
 }
 
-// IsAlert reports whether err is a TLS alert from the broker. The usual reason is that it requires a client certificate, or
-// another one.
+// IsAlert reports whether err is a TLS alert from the broker. Usually it requires a client certificate, or another one.
 func IsAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error" // crypto/tls's name for an alert

@@ -2,10 +2,10 @@ package secure
 
 import "github.com/stagewise/stagewise/internal/kafkalog/login"
 
-// Key documents one key under `security` of the configuration, beside the fields of [Options] that it sets.
+// Key documents a configuration key under `security`, beside the fields of [Options] that it sets.
 type Key struct {
 	Name    string // relative to `security`, as in `tls.ca`
-	Meaning string // Markdown, one line: what the key does, its values, and what its zero value means
+	Meaning string // Markdown, one line: the effect of the key, its values, and the meaning of its zero value
 }
 
 // Keys documents the keys under `security`.

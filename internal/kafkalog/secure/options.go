@@ -1,5 +1,5 @@
-// Package secure turns the settings under security (TLS, SASL, and the files they name) into an [Identity] for connections to
-// brokers, and explains the errors of brokers that refuse it.
+// Package secure builds an [Identity] for connections to brokers from the settings under security (TLS, SASL, and their
+// files), and explains access errors of brokers.
 package secure
 
 import (
@@ -13,20 +13,20 @@ import (
 
 // Options are the settings under security. The zero value connects in plain text, without a user.
 type Options struct {
-	// TLS encrypts connections and says which brokers to trust.
+	// TLS encrypts connections and configures which brokers to trust.
 	TLS TLS
-	// SASL logs in.
+	// SASL configures authentication.
 	SASL SASL
 }
 
-// TLS says which brokers to trust, and which certificate to show them. All files are PEM. The zero value is plain text.
+// TLS configures which brokers to trust, and the client certificate. All files are PEM. The zero value is plain text.
 type TLS struct {
 	// Enabled turns TLS on. Without it the other fields must be empty.
 	Enabled bool
 	// CA is a file with the CA certificates that sign the brokers' certificates; "": the system's.
 	CA string `path:"file"`
-	// Certificate is a file with our certificate and its intermediate certificates. It is for brokers that require client
-	// certificates. Certificate and Key are set together.
+	// Certificate is a file with the client certificate and its intermediate certificates, for brokers that require one.
+	// Certificate and Key are set together.
 	Certificate string `path:"file"`
 	// Key is the file with the private key of Certificate. It must not be encrypted.
 	Key string `path:"file"`
@@ -34,9 +34,9 @@ type TLS struct {
 	ServerName string `mapstructure:"server_name"`
 }
 
-// These names are of package login, so that others import only this package.
+// Aliases of package login, so that callers import only this package.
 type (
-	// SASL is how connections log in. The zero value logs in as nobody.
+	// SASL is the SASL settings. The zero value means no authentication.
 	SASL = login.Options
 	// Secret is a string that is never printed.
 	Secret = login.Secret
@@ -45,13 +45,13 @@ type (
 // NewSecret returns a Secret that holds text. An empty text gives the zero Secret.
 func NewSecret(text string) Secret { return login.NewSecret(text) }
 
-// Error is a setting that is invalid, or that names a file that cannot be used.
+// Error is a setting that is invalid, or that refers to an unusable file.
 type Error struct {
 	// Key is the setting, relative to Options, such as "tls.ca".
 	Key string
 	// Value is the setting's value. It never holds a password.
 	Value string
-	// Want is what was expected instead.
+	// Want is the expected value.
 	Want string
 }
 
@@ -59,13 +59,13 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("security.%s: %s: expected %s", e.Key, e.Value, e.Want)
 }
 
-// Check reads the files and returns all that is wrong with o.
+// Check reads the files and returns all problems of o.
 func (o Options) Check() []*Error {
 	_, wrong := o.Identity()
 	return wrong
 }
 
-// Identity reads the files and returns the identity that o describes, or all that is wrong with o.
+// Identity reads the files and returns the identity described by o, or all problems of o.
 func (o Options) Identity() (Identity, []*Error) {
 	var i Identity
 	var wrong []*Error
@@ -82,7 +82,7 @@ func (o Options) Identity() (Identity, []*Error) {
 	return i, wrong
 }
 
-// config returns nil if TLS is not enabled or a setting is wrong.
+// config returns nil if TLS is not enabled or a setting is invalid.
 func (t TLS) config() (*tls.Config, []*Error) {
 	var wrong []*Error
 	if !t.Enabled {

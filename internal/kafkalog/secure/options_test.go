@@ -49,7 +49,7 @@ func write(t *testing.T, dir, name, content string) (path string) {
 	return path
 }
 
-// Check names every setting that cannot be used and says why, and never shows the password.
+// Check reports every invalid setting with the reason, and never reveals the password.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	client, key := writePair(t, dir, "client")
@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		options Options
-		want    []string // how each error begins
+		want    []string // start of each error
 	}{
 		"the zero value":              {Options{}, nil},
 		"TLS":                         {Options{TLS: TLS{Enabled: true, CA: client}}, nil},

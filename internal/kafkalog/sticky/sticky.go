@@ -1,4 +1,4 @@
-// Package sticky divides the partitions of a topic among the members of a consumer group, so that few move:
+// Package sticky assigns the partitions of a topic to the members of a consumer group, so that few partitions move:
 //
 //	claims of the members ──Groups──▶ partitions of each
 package sticky
@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// Claim is what a member sends when it joins its group: the partitions of its last assignment, and the group's generation
-// that made it. The zero Claim is a new member's.
+// Claim is what a member sends when it joins its group: its last assignment, and the generation of that assignment. The
+// zero Claim is that of a new member.
 type Claim struct {
 	Generation int32 `json:"generation"`
 	Partitions []int `json:"partitions"`
@@ -20,7 +20,7 @@ type Claim struct {
 // Encode encodes the claim.
 func (c Claim) Encode() ([]byte, error) { return json.Marshal(c) }
 
-// Decode returns the zero Claim for data that it can't read. At worst, partitions then move that could have stayed.
+// Decode returns the zero Claim for data that it can't decode. At worst, partitions then move unnecessarily.
 func Decode(data []byte) Claim {
 	var c Claim
 	if json.Unmarshal(data, &c) != nil {
@@ -29,18 +29,18 @@ func Decode(data []byte) Claim {
 	return c
 }
 
-// minGroups is how many groups a member must have on average for whole groups to be assigned: then the largest share is at most a
-// third larger than the smallest.
+// minGroups is the minimum average number of groups per member for whole groups to be assigned: then the largest share is
+// at most a third larger than the smallest.
 const minGroups = 4
 
-// Groups divides partitions as assign does, but by whole groups of that many partitions, in order, if there are enough: the sums of
-// a group that one member owns cross the log as one.
+// Groups assigns partitions as assign does, but in whole groups of size consecutive partitions, if there are enough: the
+// sums of a group with a single owner are sent as one record.
 func Groups(partitions []int, claims map[string]Claim, size int) map[string][]int {
 	if size <= 1 || len(partitions) < minGroups*size*len(claims) {
 		return assign(partitions, claims)
 	}
 	partitions = slices.Compact(slices.Sorted(slices.Values(partitions)))
-	groups, of := []int{}, map[int]int{} // by partition that is the first of a group
+	groups, of := []int{}, map[int]int{} // by the first partition of each group
 	for i := 0; i < len(partitions); i += size {
 		of[partitions[i]] = len(groups)
 		groups = append(groups, len(groups))
@@ -65,10 +65,10 @@ func Groups(partitions []int, claims map[string]Claim, size int) map[string][]in
 	return shares
 }
 
-// assign divides partitions among members, given each member's claim by member id. The shares differ by at most one
-// partition, each list ascends, and only partitions beyond a member's share move. If two members claim a partition, the one
-// with the later generation keeps it: the other missed a generation that gave it away. assign is a pure function, so every
-// leader of the group computes the same.
+// assign assigns partitions to members according to their claims, by member id. The shares differ by at most one
+// partition, each list is ascending, and only partitions beyond a member's share move. If two members claim a partition,
+// the one with the later generation keeps it: the other missed a rebalance. assign is a pure function, so every leader of
+// the group computes the same assignment.
 func assign(partitions []int, claims map[string]Claim) map[string][]int {
 	if len(claims) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func assign(partitions []int, claims map[string]Claim) map[string][]int {
 	members := slices.Sorted(maps.Keys(claims))
 	held := hold(partitions, members, claims)
 
-	// The members that hold the most get the larger shares, so that the fewest partitions move.
+	// The members with the most partitions get the larger shares, so that the fewest partitions move.
 	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(held[b]), len(held[a])) })
 	share := func(i int) int {
 		if i < len(partitions)%len(members) {
@@ -102,8 +102,8 @@ func assign(partitions []int, claims map[string]Claim) map[string][]int {
 	return shares
 }
 
-// hold returns the partitions of each member whose claim to them has the latest generation, and those without a claim
-// under "". All lists keep the order of partitions.
+// hold returns the partitions of each member whose claim to them has the latest generation, and unclaimed partitions under
+// "". All lists keep the order of partitions.
 func hold(partitions []int, members []string, claims map[string]Claim) map[string][]int {
 	holder := make(map[int]string, len(partitions))
 	for _, p := range partitions {

@@ -16,7 +16,7 @@ func upTo(n int) []int {
 	return list
 }
 
-// checkShares checks the laws of every division: complete, disjoint, sorted, even.
+// checkShares checks the properties of every assignment: complete, disjoint, sorted, even.
 func checkShares(t *testing.T, partitions []int, claims map[string]Claim, shares map[string][]int) {
 	t.Helper()
 	var all []int
@@ -49,8 +49,8 @@ func kept(held, shares map[string][]int) (n int) {
 	return n
 }
 
-// maxKept returns how many partitions can stay in an even division: for each member up to the smaller share, and one more for
-// as many members as get the larger share.
+// maxKept returns the maximum number of partitions that can stay in an even assignment: for each member up to the smaller
+// share, and one more for as many members as get the larger share.
 func maxKept(partitions int, members []string, held map[string][]int) (n int) {
 	larger := partitions % len(members)
 	for _, m := range members {
@@ -63,8 +63,8 @@ func maxKept(partitions int, members []string, held map[string][]int) (n int) {
 	return n
 }
 
-// Members join, leave, and miss generations, and partitions are added: every division is even and moves as few partitions as
-// an even one can.
+// Members join, leave, and miss generations, and partitions are added: every assignment is even and moves as few
+// partitions as an even one can.
 func TestAssignOverGenerations(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -178,7 +178,7 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 	}
 }
 
-// No claim can make a division uneven, or take partitions from a valid claim of a later generation.
+// No claim can make an assignment uneven, or take partitions from a valid claim of a later generation.
 func FuzzClaim(f *testing.F) {
 	valid, err := Claim{Generation: 3, Partitions: []int{0, 5}}.Encode()
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package waits reports operations that are retried because brokers fail, from time to time.
+// Package waits reports, from time to time, operations that are retried because of broker errors.
 package waits
 
 import "time"
 
-// Wait reports an operation that is being retried because brokers fail.
+// Wait reports an operation that is being retried because of broker errors.
 type Wait struct {
 	// What is the operation, such as "append to x[0]".
 	What string
-	// Since is how long it has taken so far.
+	// Since is the duration so far.
 	Since time.Duration
 	// Err is the latest error. With Over it is the result of the operation, nil if it succeeded.
 	Err error
@@ -16,9 +16,9 @@ type Wait struct {
 }
 
 const (
-	// minWaitInterval is how long an operation waits before the first report. A change of leader takes less.
+	// minWaitInterval is the delay of the first report. A change of leader takes less.
 	minWaitInterval = time.Second
-	// maxWaitInterval is the longest time between two reports of one operation.
+	// maxWaitInterval is the maximum interval between two reports of one operation.
 	maxWaitInterval = time.Minute
 )
 
@@ -32,7 +32,7 @@ type Reporter struct {
 	interval time.Duration // between reports; zero before the first
 }
 
-// Failed records an attempt that began at the given time and failed, and reports the wait if it is time to.
+// Failed records a failed attempt that started at the given time, and reports the wait if it is due.
 func (w *Reporter) Failed(began time.Time, failure error) {
 	if w.Report == nil {
 		return
@@ -49,7 +49,7 @@ func (w *Reporter) Failed(began time.Time, failure error) {
 	w.Report(Wait{What: w.What, Since: now.Sub(w.since), Err: failure})
 }
 
-// Over reports the end of the operation, if its waiting was reported.
+// Over reports the end of the operation, if its wait was reported.
 func (w *Reporter) Over(err error) {
 	if w.interval > 0 {
 		w.Report(Wait{What: w.What, Since: time.Since(w.since), Err: err, Over: true})
