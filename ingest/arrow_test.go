@@ -22,7 +22,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// arrowRows makes a record from rows of JSON.
+// arrowRows builds a record from rows in JSON.
 func arrowRows(t testing.TB, rows string, fields ...arrow.Field) arrow.Record {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
@@ -63,12 +63,12 @@ func arrowContent(t testing.TB, record arrow.Record, rows int64, asFile bool, op
 	return content.Bytes()
 }
 
-// seekable is what a file writer needs to ask where it is. It seeks nowhere else.
+// seekable supports the seeks of a file writer for its current position only.
 type seekable struct{ *bytes.Buffer }
 
 func (s *seekable) Seek(int64, int) (int64, error) { return int64(s.Len()), nil }
 
-// readAs reads a file with this content and name.
+// readAs reads a file with this name and content.
 func readAs(t *testing.T, name string, content []byte, change func(*Options)) (rows examples.Rows, sizes []int, columns string,
 	problem string) {
 	t.Helper()
@@ -88,7 +88,7 @@ func readAs(t *testing.T, name string, content []byte, change func(*Options)) (r
 	return rows, sizes, columns, f.text(err)
 }
 
-// The batches of a file depend on its rows, and not on its record batches, its compression, or whether it is a stream.
+// The batches of a file depend on its rows, but not on its record batches, its compression, or whether it is a stream.
 func TestArrowBatches(t *testing.T) {
 	const count = 130
 	var rows []string
@@ -116,7 +116,7 @@ func TestArrowBatches(t *testing.T) {
 				}
 				for _, compressed := range codecs {
 					content := arrowContent(t, record, size, asFile, compressed...)
-					got, sizes, names, problem := readAs(t, "table", content, nil) // its first bytes tell the format
+					got, sizes, names, problem := readAs(t, "table", content, nil) // the format is recognised by the first bytes
 					if problem != "" || fmt.Sprint(sizes) != "[64 64 2]" || names != `["x","n","yes"]` ||
 						fmt.Sprint(got.Floats) != fmt.Sprint(want) || !slices.Equal(got.Words, labels) {
 						t.Fatalf("%v in batches of %d, file %v: %s, batches %v, columns %s", label, size, asFile, problem, sizes, names)
@@ -127,7 +127,7 @@ func TestArrowBatches(t *testing.T) {
 	}
 }
 
-// Lists hold all features, and labels may be whole numbers.
+// Lists hold all features, and labels may be integers.
 func TestArrowLists(t *testing.T) {
 	for _, list := range []arrow.DataType{arrow.ListOf(arrow.PrimitiveTypes.Float64), arrow.LargeListOf(arrow.PrimitiveTypes.Int16),
 		arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float32)} {
@@ -194,7 +194,7 @@ func TestArrowWithinGzip(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the reader returns rows or a *input.Error.
+// For any input, the reader returns rows or a *input.Error.
 func FuzzArrow(f *testing.F) {
 	record := arrowRows(f, `[{"x":1,"v":[1,2],"label":"a"},{"x":null,"v":[3,4],"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),
 		nullable("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}))
@@ -221,8 +221,8 @@ func FuzzArrow(f *testing.F) {
 	fuzzTables(f, "fuzz.arrow", "x")
 }
 
-// fuzzTables fuzzes the reader of a table's format by files of that name, which have this label where their column label is categorical.
-// Whatever a file has, it is read, or its error says which file it is.
+// fuzzTables fuzzes the reader of a table format with files of that name. label is the label column if the column label is
+// categorical. Any file is read, or the error includes the file.
 func fuzzTables(f *testing.F, name string, label layout.Column) {
 	name = filepath.Join(f.TempDir(), name)
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// Files in which words are looked for are read whole once, for the words and for their digests.
+// Files with categorical columns are read completely once, for both the words and the digests.
 func TestWordsAndDigestsTogether(t *testing.T) {
 	f, o := folder(t.TempDir()), Defaults()
 	o.Label, o.Categorical = "x", []string{"label"}

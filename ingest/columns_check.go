@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// checkServed finds what is impossible in the columns of what was served.
+// checkServed finds invalid columns of served predictions.
 func (o Options) checkServed() (problems []option.Problem) {
 	label, version := o.Served.Label, o.Served.Version
 	wrong := func(key string, column layout.Column, want string) {
@@ -36,7 +36,7 @@ func (o Options) checkServed() (problems []option.Problem) {
 	return problems
 }
 
-// checkColumns finds impossible columns in files of these formats.
+// checkColumns finds columns that are invalid for files of these formats.
 func (o Options) checkColumns(formats []format.Format) (problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})

@@ -93,8 +93,8 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// A compressed file that is cut off at any byte is an error with the offset, even
-// if only bytes after the content are missing. No example is lost silently.
+// A compressed file truncated at any byte is an error with the offset, even if only bytes after the content are missing.
+// No example is lost silently.
 func TestContentCutOff(t *testing.T) {
 	for kind, file := range map[string][]byte{"gzip": gzipped(t, plainRows), "bzip2": bzipped(t, bzip2Rows), "zstd": zstandard(t, plainRows)} {
 		magic := map[string]int{"gzip": 2, "bzip2": 4, "zstd": 4}[kind]
@@ -114,7 +114,7 @@ func TestContentCutOff(t *testing.T) {
 			}
 		}
 	}
-	// the checksums at the end of both files of an idx pair are read too
+	// the checksums at the end of both files of an idx pair are verified too
 	images, labels := idxFile(8, []uint32{2, 1}, []uint8{1, 2}), idxFile(8, []uint32{2}, []uint8{1, 2})
 	for _, cut := range []string{"images", "labels"} {
 		a, b := gzipped(t, string(images)), gzipped(t, string(labels))
@@ -151,7 +151,7 @@ func TestContentDamaged(t *testing.T) {
 	if !isFileError(err) {
 		t.Errorf("bytes after the stream: %v", err)
 	}
-	// a wrong bit anywhere does not panic
+	// flipped bits cause no panic
 	for i := range file {
 		for bit := range 8 {
 			damaged := gzipped(t, plainRows)

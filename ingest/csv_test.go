@@ -129,7 +129,7 @@ func isFileError(err error) bool {
 	return ok
 }
 
-// Labels are right even if there are more than the reader keeps.
+// Labels are correct even if there are more than the reader caches.
 func TestCSVManyLabels(t *testing.T) {
 	var table bytes.Buffer
 	const rows = 65536 + 1000
@@ -183,8 +183,8 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// fuzzReader reads all batches of a file. Either their columns agree in length and
-// size, or there is a *input.Error.
+// fuzzReader reads all batches of a file. Either their columns are consistent in length and size, or there is a
+// *input.Error.
 func fuzzReader(t *testing.T, open func(*input.Content) (format.Reader, error), file []byte) {
 	c, err := input.New(context.Background(), "file", io.NopCloser(bytes.NewReader(file)))
 	if err != nil {
@@ -217,7 +217,7 @@ func fuzzReader(t *testing.T, open func(*input.Content) (format.Reader, error), 
 	}
 }
 
-// checkFuzzedSparse requires rows of ascending indices and finite values that are not 0.
+// checkFuzzedSparse requires rows with ascending indices and finite nonzero values.
 func checkFuzzedSparse(t *testing.T, rows *examples.Rows) {
 	if len(rows.Sparse.Ends) != rows.Rows || len(rows.Floats) > 0 {
 		t.Fatalf("%d rows, %d of them sparse, and %d values beside", rows.Rows, len(rows.Sparse.Ends), len(rows.Floats))

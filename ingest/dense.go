@@ -13,17 +13,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Values of the key `rows` that say whether rows are dense. Any other value is a path.
+// Values of the key `rows` for the density of rows. Any other value is a path.
 const (
-	rowsAuto   = "auto"   // sparse rows become dense if a stage needs that, and they have at most maxDense columns
-	rowsDense  = "dense"  // they become dense
-	rowsSparse = "sparse" // they stay as they are
+	rowsAuto   = "auto"   // sparse rows are converted to dense ones if a stage needs that, and they have at most maxDense columns
+	rowsDense  = "dense"  // they are converted to dense ones
+	rowsSparse = "sparse" // they stay sparse
 )
 
-// maxDense is how many columns sparse rows may have that become dense if nobody asks for it.
+// maxDense is the maximum number of columns for the conversion of sparse rows without an explicit setting.
 const maxDense = 10_000
 
-// density returns one of the values above: "auto" for a path.
+// density returns one of these values: "auto" for a path.
 func (o Options) density() string {
 	if o.Rows == rowsDense || o.Rows == rowsSparse {
 		return o.Rows
@@ -31,7 +31,8 @@ func (o Options) density() string {
 	return rowsAuto
 }
 
-// rowsPath returns the path of the rows in a message; "": none. A member with the name of a density is written ./dense.
+// rowsPath returns the path of the rows in a message; "": none. A member that has the name of a density is written as
+// ./dense.
 func (o Options) rowsPath() string {
 	switch o.Rows {
 	case rowsAuto, rowsDense, rowsSparse:
@@ -40,7 +41,7 @@ func (o Options) rowsPath() string {
 	return strings.TrimPrefix(o.Rows, "./")
 }
 
-// checkRows finds a density that rows can't have.
+// checkRows finds an invalid density.
 func (o Options) checkRows() (problems []option.Problem) {
 	wrong := func(want string) { problems = []option.Problem{{Key: "rows", Value: o.Rows, Want: want}} }
 	switch {
@@ -54,8 +55,8 @@ func (o Options) checkRows() (problems []option.Problem) {
 	return problems
 }
 
-// findExtent returns the options with the columns of sparse rows that become dense, which the files say. With digests it also has the
-// digests of these files.
+// findExtent returns the options with the columns of sparse rows that are converted to dense ones, from the files. With
+// digests, it also has the digests of these files.
 func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) {
 	if how := o.density(); how == rowsSparse || how == rowsAuto && !o.NeedsDense() {
 		return o, nil
@@ -80,7 +81,7 @@ func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) 
 	return o, nil
 }
 
-// addExtent adds the indices of a file, and its digest.
+// addExtent adds the index range of a file, and its digest.
 func (o Options) addExtent(ctx context.Context, file string, found *layout.FoundExtent, digest bool) error {
 	return o.readAhead(ctx, file, digest, func(f format.Format, c *input.Content) (bool, error) {
 		if f.Extent == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// temporary writes a file for an example, which calls remove when it is done.
+// temporary writes a file for an example, which calls remove at its end.
 func temporary(name, content string) (file string, remove func()) {
 	folder, err := os.MkdirTemp("", "ingest")
 	if err != nil {
@@ -55,8 +55,8 @@ func ExampleSource_Batches() {
 	// [plum] [4 2]
 }
 
-// List the sources of a configuration. The ID depends on what the files hold and
-// not on their names, so a source that was published before is recognised.
+// List the sources of a configuration. The ID depends on the contents of the files and not on their names, so a source
+// that was already published is recognised.
 func ExampleSources() {
 	options := ingest.Defaults()
 	options.Train = []string{"../examples/digits/digits-train.csv.gz"}
@@ -88,8 +88,7 @@ func ExampleOptions_Check() {
 	// holdout: 1: expected a fraction, at least 0 and less than 1
 }
 
-// Read rows to predict. The model tells how many features it needs, so a file may
-// have the label or not.
+// Read rows to predict. The model determines the number of features, so a file may have the label or not.
 func ExampleFile() {
 	for _, content := range []string{"apple,7,1\n", "7,1\n"} {
 		file, remove := temporary("fruit.csv", content)
@@ -106,7 +105,7 @@ func ExampleFile() {
 	// [7 1]
 }
 
-// A FileError has the place of what is wrong in a file.
+// A FileError includes the position in a file.
 func ExampleFile_error() {
 	file, remove := temporary("fruit.csv", "apple,7,1\npear,eight,3\n")
 	defer remove()
@@ -121,8 +120,7 @@ func ExampleFile_error() {
 	// "eight" is not a number
 }
 
-// topic stands in for the examples topic. Its partitions are written at the same
-// time, each by one goroutine.
+// topic stands in for the examples topic. Its partitions are written concurrently, each by one goroutine.
 type topic struct {
 	mutex      sync.Mutex
 	partitions map[int][]wire.Message
@@ -155,8 +153,8 @@ func publish(t *topic) *schemas.SourceSeal {
 	return seal
 }
 
-// Publish a source to a topic with two partitions. The seal says where its
-// messages are; they count once the seal is published too.
+// Publish a source to a topic with two partitions. The seal has the positions of its messages; they count once the seal is
+// published too.
 func ExamplePublish() {
 	t := &topic{partitions: map[int][]wire.Message{}}
 	seal := publish(t)
@@ -171,8 +169,7 @@ func ExamplePublish() {
 	// partition 0: sequence 2
 }
 
-// Decide which messages of a partition count. A message that the broker has twice
-// counts once, and a message that is missing is an error at the end.
+// Decide which messages of a partition count. A duplicate counts once, and a missing message is an error at the end.
 func Example_replay() {
 	t := &topic{partitions: map[int][]wire.Message{}}
 	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}, Spans: coverage.Spans{{Partition: 0, To: 2}, {Partition: 1, To: 1}}}

@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/paths"
 )
 
-// withFiles returns the options with the files that the names stand for.
+// withFiles returns the options with the names expanded to files.
 func (o Options) withFiles() (_ Options, err error) {
 	o.parts = map[string][]input.Partition{}
 	part := func(table string, values []input.Partition) { o.parts[table] = values }
@@ -20,23 +20,21 @@ func (o Options) withFiles() (_ Options, err error) {
 	return o, err
 }
 
-// isPart reports whether a file is one of the tables in a folder.
+// isPart reports whether a file is one of the tables in a directory.
 func (o Options) isPart(file string) bool {
 	_, is := o.parts[file]
 	return is
 }
 
-// Files returns the files that names stand for, in the order of the names. A
-// name with *, ? or [ in it is a pattern, as filepath.Match has it, and stands
-// for the files that match it, sorted. But a file that has exactly this name
-// wins. A pattern that no file matches is a *input.Error. As in a shell, * and ?
-// don't match a dot at the beginning. A folder stands for the tables in it, unless
+// Files expands names to files, in the order of the names. A name with *, ? or [ is a pattern as in filepath.Match, and is
+// expanded to the matching files, sorted. If a file has exactly this name, it takes precedence. A pattern without matches
+// is a *input.Error. As in a shell, * and ? don't match a leading dot. A directory is expanded to the tables in it, unless
 // it has images.
 func Files(names []string) ([]string, error) {
 	return filesOf(names, func(string, []input.Partition) {})
 }
 
-// filesOf is Files, and calls part for each table that is in a folder, with what its path says.
+// filesOf is Files, and calls part for each table in a directory, with the partition values in its path.
 func filesOf(names []string, part func(table string, values []input.Partition)) ([]string, error) {
 	var files []string
 	for _, name := range names {
@@ -64,7 +62,7 @@ func filesOf(names []string, part func(table string, values []input.Partition)) 
 	return files, nil
 }
 
-// folderTables is [paths.Tables]; there are none if the name is no folder's.
+// folderTables is [paths.Tables]; there are none if the name is not a directory.
 func folderTables(name string) (tables []string, values map[string][]input.Partition, err error) {
 	if info, err := os.Stat(name); name == StandardInput || err != nil || !info.IsDir() {
 		return nil, nil, nil
@@ -76,14 +74,14 @@ func folderTables(name string) (tables []string, values map[string][]input.Parti
 	return tables, values, err
 }
 
-// kindOf says what a file in a folder is, by its name.
+// kindOf returns the kind of a file in a directory, by its name.
 func kindOf(name string) paths.Kind {
 	f, told := Options{}.formatByName(name)
 	if !told {
 		for _, compressed := range []string{".gz", ".bz2", ".zst"} {
 			name = strings.TrimSuffix(name, compressed)
 		}
-		return paths.Kind{IsTable: strings.HasSuffix(name, ".json")} // lines of it, as Spark calls them: the content tells
+		return paths.Kind{IsTable: strings.HasSuffix(name, ".json")} // JSON Lines in Spark's naming: the content decides
 	}
 	return paths.Kind{IsTable: !f.ReadsFolders && f.Files == 1, HasPath: !f.IsText}
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// A pattern stands for the files that match it, sorted, unless a file has
-// exactly this name.
+// A pattern is expanded to the matching files, sorted, unless a file has exactly this name.
 func TestFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv",
@@ -22,7 +21,7 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	for names, want := range map[string]string{
-		"none.csv":      "none.csv", // opening it says that it is missing
+		"none.csv":      "none.csv", // reported when it is opened
 		"-":             "-",
 		"b.csv a.csv":   "b.csv a.csv",
 		"[ab].csv":      "a.csv b.csv",

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// write writes files with their folders.
+// writeAll writes files with their directories.
 func (f folder) writeAll(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -23,7 +23,7 @@ func (f folder) writeAll(t *testing.T, files map[string]string) {
 	}
 }
 
-// A folder of tables is its tables, in order: without what Spark writes beside them, and with those of the folders in it.
+// A directory of tables is expanded to its tables, in order, including subdirectories, without Spark's other files.
 func TestFolderOfTables(t *testing.T) {
 	f := newFolder(t)
 	part := string(pandasFrame(t))
@@ -66,8 +66,8 @@ func TestFolderOfTables(t *testing.T) {
 	}
 }
 
-// Folders have the values of a column, as Hive partitions tables: whole numbers if all are, otherwise texts, and no
-// value at all. The column may be the label, a feature, or words; equal files in two folders are not the same rows.
+// Directories have partition values, as in Hive: integers if all values are, otherwise texts, or null. The column may be
+// the label, a feature, or categorical; equal files in two directories do not have the same rows.
 func TestPartitionedTable(t *testing.T) {
 	f, part := newFolder(t), string(pandasFrame(t)) // four rows: x, n, yes, label, weight
 	f.writeAll(t, map[string]string{
@@ -100,7 +100,7 @@ func TestPartitionedTable(t *testing.T) {
 	}
 }
 
-// Parts may have no rows, as long as some have. A folder is predicted part by part.
+// Parts may be empty, as long as some have rows. A directory is predicted part by part.
 func TestEmptyParts(t *testing.T) {
 	f := newFolder(t)
 	f.writeAll(t, map[string]string{"csv/0.csv": "", "csv/a.csv": "a,label\n", "csv/b.csv": "a,label\n1,x\n2,y\n", "csv/c.csv": "",
@@ -120,7 +120,7 @@ func TestEmptyParts(t *testing.T) {
 	if _, err := readSources(o); f.text(err) != "none/a.csv: no rows in this part or any other" {
 		t.Error(err)
 	}
-	o.Train = []string{f.path("csv/*.csv")} // whoever names files means their rows
+	o.Train = []string{f.path("csv/*.csv")} // named files must have rows
 	if _, err := readSources(o); err == nil {
 		t.Error("an empty file is passed over")
 	}
@@ -130,7 +130,7 @@ func TestEmptyParts(t *testing.T) {
 	}
 }
 
-// Classes may be links to folders. A link to a folder above ends.
+// Classes may be links to directories. Cyclic links end.
 func TestLinkedClasses(t *testing.T) {
 	f := newFolder(t)
 	files := map[string][]byte{}
@@ -152,8 +152,8 @@ func TestLinkedClasses(t *testing.T) {
 	}
 }
 
-// Columns that Parquet does not say or that this program can't decode are no numbers: the error says what to do, before
-// rows are read. They may be left out.
+// Columns whose type is not in Parquet, or that can't be decoded, are not numeric: the error includes the remedy, before
+// rows are read. They may be dropped.
 func TestParquetColumnsThatAreNotRead(t *testing.T) {
 	// by pyarrow 26: a is written with column_encoding BYTE_STREAM_SPLIT; took is a duration[ns]
 	for file, want := range map[string]string{

@@ -20,8 +20,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// formats are the input formats, in the order of the documentation. When
-// several recognise a content, the first one reads it.
+// formats are the input formats, in the order of the documentation. If several recognise a content, the first one reads
+// it.
 func formats() []format.Format {
 	return []format.Format{
 		idx.Format(),
@@ -34,8 +34,7 @@ func formats() []format.Format {
 	}
 }
 
-// formatByName returns the format that examples.format or else the file's name
-// tells. ok is false if neither tells.
+// formatByName returns the format set by examples.format or else by the file name. ok is false if neither determines it.
 func (o Options) formatByName(file string) (f format.Format, ok bool) {
 	all := formats()
 	i := slices.IndexFunc(all, func(f format.Format) bool { return f.Name == o.Format })
@@ -52,13 +51,12 @@ func (o Options) formatByName(file string) (f format.Format, ok bool) {
 	return all[i], true
 }
 
-// formatsOf returns the formats that the files may have, as far as their names
-// tell; all formats if there are no files.
+// formatsOf returns the possible formats of the files, according to their names; all formats if there are no files.
 func (o Options) formatsOf(files []string) (told []format.Format) {
 	if len(files) == 0 && o.Format == "" {
 		return formats()
 	}
-	for _, file := range append([]string{""}, files...) { // the format that the options name needs no file
+	for _, file := range append([]string{""}, files...) { // "" for a format set by the options
 		if f, ok := o.formatByName(file); ok {
 			told = append(told, f)
 		}
@@ -66,8 +64,8 @@ func (o Options) formatsOf(files []string) (told []format.Format) {
 	return told
 }
 
-// formatOf returns the format of an open file, by its name or else by its
-// first bytes. It returns a *input.Error if neither tells the format.
+// formatOf returns the format of an open file, by its name or else by its first bytes. It returns a *input.Error if
+// neither determines it.
 func (o Options) formatOf(c *input.Content) (format.Format, error) {
 	f, ok := o.formatByName(c.Name)
 	if !ok {
@@ -92,7 +90,7 @@ func (o Options) formatOf(c *input.Content) (format.Format, error) {
 	return f, o.decode(c, f)
 }
 
-// openAs opens a file, and finds its format. The caller closes the content.
+// openAs opens a file, and determines its format. The caller closes the content.
 func (o Options) openAs(ctx context.Context, name string) (*input.Content, format.Format, error) {
 	c, err := o.openContent(ctx, name)
 	if err != nil {
@@ -106,7 +104,7 @@ func (o Options) openAs(ctx context.Context, name string) (*input.Content, forma
 	return c, f, nil
 }
 
-// wantFormat lists the formats, for people who gave another one.
+// wantFormat lists the formats for error messages.
 func wantFormat() string {
 	var names []string
 	for _, f := range formats() {

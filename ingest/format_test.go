@@ -11,8 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// The IDs of sources never change: a source that is on a topic must be found
-// there by later versions.
+// The IDs of sources never change: a source on a topic must be recognised by later versions.
 func TestSourceIDGolden(t *testing.T) {
 	f := newFolder(t)
 	table := f.write(t, "a.csv", []byte("y,x,w\nb,1,2\n"))
@@ -47,7 +46,7 @@ func TestSourceIDGolden(t *testing.T) {
 		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
 	} {
 		o := Defaults()
-		test.change(&o) // the two of csv read the same columns
+		test.change(&o) // both csv cases read the same columns
 		found, err := Sources(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +57,7 @@ func TestSourceIDGolden(t *testing.T) {
 	}
 }
 
-// Each format of the table is complete, and no name of a file has two formats.
+// Each format of the table is complete, and no file name matches two formats.
 func TestFormats(t *testing.T) {
 	names := map[string]bool{}
 	for _, f := range formats() {
@@ -84,7 +83,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A format is recognised by the first bytes of a file however short it is.
+// A format is recognised by the first bytes of a file of any length.
 func TestRecogniseShortFiles(t *testing.T) {
 	magic := []byte{0, 0, 8, 1, 0, 0, 0, 0}
 	for n := range len(magic) + 1 {
@@ -107,7 +106,8 @@ func TestWantFormat(t *testing.T) {
 	}
 }
 
-// What decides which label a row has is a part of a source's ID: otherwise a source that is on the topic with other labels would count.
+// Settings that affect the labels of rows are part of a source's ID: otherwise an existing source with other labels would
+// count.
 func TestSourceIDOfLabels(t *testing.T) {
 	f := newFolder(t)
 	lines := f.write(t, "a.jsonl", []byte("{\"x\":1,\"label\":\"NA\"}\n{\"x\":1,\"label\":\"EU\"}\n"))

@@ -13,25 +13,26 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// CountingOnce returns the options for a topic of which all is learnt, whatever files are named: a row may not come to it twice.
+// CountingOnce returns the options for a topic that is trained on as a whole, whatever files are named: no row may be
+// written to it twice.
 func (o Options) CountingOnce() Options {
 	o.once = true
 	return o
 }
 
-// CountsOnce reports whether a row may not come to the topic twice.
+// CountsOnce reports whether no row may be written to the topic twice.
 func (o Options) CountsOnce() bool { return o.once }
 
-// idOf returns the ID of the source if its files had those digests, and so many of their first rows belonged to other sources.
+// idOf returns the ID of the source if its files had those digests, and the first after rows belonged to other sources.
 func (s *Source) idOf(after int64, digests ...wire.Digest) string {
 	return string(wire.DigestJSON(identity{digests, s.format.Name, s.reading, after}))
 }
 
-// isFile reports whether the source is of one file, and not of several, or of images, which are in a folder or an archive.
+// isFile reports whether the source is a single file, other than a directory or archive of images.
 func (s *Source) isFile() bool { return len(s.digests) == 1 && !s.format.ReadsFolders }
 
-// Begun returns those of the seals whose files are the source's file, or its beginning: a log file has grown since it was ingested. It
-// reads the file once.
+// Begun returns the seals whose files are the source's file or a prefix of it, because a log file has grown since it was
+// ingested. It reads the file once.
 func (s *Source) Begun(ctx context.Context, seals []*schemas.SourceSeal) (begun []*schemas.SourceSeal, err error) {
 	if !s.isFile() {
 		return nil, nil
@@ -53,7 +54,7 @@ func (s *Source) Begun(ctx context.Context, seals []*schemas.SourceSeal) (begun 
 	return slices.DeleteFunc(begun, func(seal *schemas.SourceSeal) bool { return digests[seal.Bytes] != seal.Content }), nil
 }
 
-// digestsUntil returns the digests of the first bytes of the source's file, of several lengths, which are sorted.
+// digestsUntil returns the digests of prefixes of the source's file, with the given sorted lengths.
 func (s *Source) digestsUntil(ctx context.Context, lengths []int64) (map[int64]wire.Digest, error) {
 	file, err := s.options.open(s.opened[0])
 	if err != nil {
@@ -74,9 +75,9 @@ func (s *Source) digestsUntil(ctx context.Context, lengths []int64) (map[int64]w
 	return digests, nil
 }
 
-// Parts returns the seals of the sources that the source's file begins with, if they were read as the source is, in the order of their
-// rows: that of the file as it was first ingested, and those of what was added to it. begun are those of Begun. It returns nothing if
-// there are none, or if some are missing.
+// Parts returns the seals of the sources that the source's file starts with, if they were read like the source, in row
+// order: that of the file as first ingested, then those of added rows. begun are those of Begun. It returns nil if there
+// are none, or some are missing.
 func (s *Source) Parts(begun []*schemas.SourceSeal) (parts []*schemas.SourceSeal) {
 	own := func(seal *schemas.SourceSeal) bool { return seal.ID == s.idOf(seal.After, seal.Content) }
 	longest := int64(0)
@@ -103,9 +104,9 @@ func (s *Source) Parts(begun []*schemas.SourceSeal) (parts []*schemas.SourceSeal
 	}
 }
 
-// Rest returns the source of what the file has after the rows of the sources that it begins with, of which last is the seal of the last.
-// ok is false if it has nothing more. Rows that were cut when they were ingested can't be told from those after them: that is a
-// *input.Error, as is a file that is compressed.
+// Rest returns the source of the file's rows after those of earlier sources. last is the seal of the last of these. ok is
+// false if there are no further rows. If the last row was incomplete when it was ingested, or the file is compressed, it
+// returns a *input.Error.
 func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error) {
 	if last.Bytes == s.sizes[0].bytes {
 		return rest, false, nil

@@ -77,8 +77,7 @@ func TestIDX(t *testing.T) {
 	}
 }
 
-// Reading allocates nothing for a row, and nothing for rows that a header claims
-// and the file does not have.
+// Reading allocates nothing per row, and nothing for rows in the header that the file does not have.
 func TestIDXAllocation(t *testing.T) {
 	const rows = 100_000
 	f := newFolder(t)

@@ -27,12 +27,12 @@ func encodePNG(t *testing.T, pixels image.Image) []byte {
 	return b.Bytes()
 }
 
-// grayImage has one row of pixels.
+// grayImage returns an image with one row of pixels.
 func grayImage(pixels ...uint8) *image.Gray {
 	return &image.Gray{Pix: pixels, Stride: len(pixels), Rect: image.Rect(0, 0, len(pixels), 1)}
 }
 
-// writeImages writes files by their paths into a folder, and returns the folder.
+// writeImages writes files by path to a directory, and returns the directory.
 func (f folder) writeImages(t *testing.T, name string, files map[string][]byte) string {
 	t.Helper()
 	for path, data := range files {
@@ -47,7 +47,7 @@ func (f folder) writeImages(t *testing.T, name string, files map[string][]byte) 
 	return f.path(name)
 }
 
-// A class is a folder of images. A tar of the folder has the same examples, in its own order.
+// A class is a directory of images. A tar of the directory has the same examples, in its own order.
 func TestImages(t *testing.T) {
 	f, files := newFolder(t), map[string][]byte{}
 	for i := range 9 {
@@ -168,7 +168,7 @@ func TestImagesThatAreWrong(t *testing.T) {
 	}
 }
 
-// Rows to predict are in the order of their names, and need no folders.
+// Rows to predict are in the order of their names, and need no directories.
 func TestImagesToPredict(t *testing.T) {
 	f := newFolder(t)
 	images := f.writeImages(t, "new", map[string][]byte{
@@ -188,7 +188,7 @@ func TestImagesToPredict(t *testing.T) {
 	}
 }
 
-// Whether images have colours is told by the first one. Nobody says what becomes of the colours of a later one.
+// The first image determines whether images have colours. The colours of a later one are not dropped silently.
 func TestImagesOfWhichSomeHaveColours(t *testing.T) {
 	f := newFolder(t)
 	gray, colours := encodePNG(t, grayImage(1, 2)), encodePNG(t, image.NewRGBA(image.Rect(0, 0, 2, 1)))

@@ -15,14 +15,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// A file of JSON Lines has the examples of a CSV of the same rows, whatever the order of members, and whichever of them are left out.
+// JSON Lines give the same examples as a CSV with the same rows, whatever the order of members, and with omitted members.
 func TestJSONLinesAsCSV(t *testing.T) {
 	csv, lines := "label,x,n,yes,colour,w\n", "\ufeff\n"
 	for i := range 130 {
 		colour := []string{"red", "green", "a \\\"blue\\\" one", ""}[i%4]
 		csv += fmt.Sprintf("%d,%g,%d,%d,%s,%g\n", i%3, float32(i)/8, i, i%2, `"`+strings.ReplaceAll(colour, `\"`, `""`)+`"`, float32(i%2)/2)
 		x := fmt.Sprintf(`"x":%g`, float32(i)/8)
-		switch i % 10 { // how a missing value may be written
+		switch i % 10 { // the notations of a missing value
 		case 8:
 			csv = strings.Replace(csv, fmt.Sprintf("\n%d,%g,%d,", i%3, float32(i)/8, i), fmt.Sprintf("\n%d,,%d,", i%3, i), 1)
 			x = `"x":null`
@@ -59,7 +59,7 @@ func TestJSONLinesAsCSV(t *testing.T) {
 	}
 }
 
-// Lists, sparse rows, several labels and texts are as those of the same table of Arrow.
+// Lists, sparse rows, several labels and texts match those of the same Arrow table.
 func TestJSONLinesAsArrow(t *testing.T) {
 	pairs := sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)
 	several := func(o *Options) { o.Labels = layout.LabelsSeveral }
@@ -89,7 +89,7 @@ func TestJSONLinesAsArrow(t *testing.T) {
 	}
 }
 
-// An object with a value for each index is a sparse row too, in whichever order.
+// An object with a value for each index is also a sparse row, in any order.
 func TestSparseRowsOfJSONLines(t *testing.T) {
 	want := messages(t, "rows.libsvm", []byte("a 3:1 20:-2.5 100:3\nb\na 7:1e3"))
 	for _, lines := range []string{
@@ -145,7 +145,7 @@ func TestBadJSONLines(t *testing.T) {
 	}
 }
 
-// Rows to predict need the columns of the model alone, and what else they have is passed over.
+// Rows to predict only need the columns of the model, and other columns are ignored.
 func TestJSONLinesToPredict(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	want := layout.Features{Width: 4, Columns: examples.Columns{{Name: "x"}, {Name: "s", Categories: []string{"red", "green"}}}}

@@ -10,8 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Keys documents the keys under `examples` of the configuration, in the order
-// of the documentation.
+// Keys documents the keys under `examples` of the configuration, in the order of the documentation.
 func Keys() []option.Key {
 	var values []string
 	pairs := ""

@@ -8,8 +8,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Every option has a key, in the order of the options, that says what it does in
-// one line of Markdown.
+// Every option has a key, in the order of the options, with a description in one line of Markdown.
 func TestKeys(t *testing.T) {
 	options, keys := names(reflect.TypeFor[Options](), ""), Keys()
 	if len(keys) != len(options) {
@@ -26,7 +25,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// names returns the keys of a struct, those of a struct in it after its own.
+// names returns the keys of a struct; those of a nested struct follow its own.
 func names(options reflect.Type, before string) (keys []string) {
 	for i := range options.NumField() {
 		field := options.Field(i)
@@ -35,7 +34,7 @@ func names(options reflect.Type, before string) (keys []string) {
 		case !field.IsExported():
 		case field.Anonymous:
 			keys = append(keys, names(field.Type, before)...)
-		case field.Type == reflect.TypeFor[schemas.ClassWeight](): // which is one value
+		case field.Type == reflect.TypeFor[schemas.ClassWeight](): // a single value
 			keys = append(keys, name)
 		case field.Type.Kind() == reflect.Struct:
 			keys = append(keys, names(field.Type, name+".")...)

@@ -68,7 +68,7 @@ func TestLIBSVM(t *testing.T) {
 	}
 }
 
-// A line has any number of labels if the options say so.
+// Lines may have several labels if configured.
 func TestLIBSVMOfSeveralLabels(t *testing.T) {
 	for content, want := range map[string]string{
 		"1,5,7 1:2\n2 0:1\n3:4\n": `[["1" "5" "7"] ["2"] []]`,
@@ -94,7 +94,7 @@ func TestLIBSVMOfSeveralLabels(t *testing.T) {
 	}
 }
 
-// A message holds as many rows as fit, and no more than the options say; the rows are the same however they are cut, and compressed.
+// A message has as many rows as fit, up to the configured number; the rows do not depend on batching and compression.
 func TestLIBSVMBatches(t *testing.T) {
 	var text strings.Builder
 	for i := range 3000 {
@@ -133,7 +133,7 @@ func TestLIBSVMBatches(t *testing.T) {
 	}
 }
 
-// Rows to predict may have labels or not. A model of dense rows takes none of them.
+// Rows to predict may have labels or not. A model on dense rows rejects them.
 func TestLIBSVMToPredict(t *testing.T) {
 	f := newFolder(t)
 	for content, want := range map[string]string{"7 1:1\n8 2:2\n": "2 × 0 [1]:[1] [2]:[2]", "1:1\n2:2\n": "2 × 0 [1]:[1] [2]:[2]"} {
@@ -150,7 +150,7 @@ func TestLIBSVMToPredict(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the reader returns rows that a message may have, or a *input.Error.
+// For any input, the reader returns valid rows or a *input.Error.
 func FuzzLIBSVM(f *testing.F) {
 	for _, content := range []string{"1 1:2 7:-0.5\n-1 0:1e2\n", "# x\n\na\t3:1\r\n", "1 5:1 4:1", "1 1:nan", "1,2 67108864:1", "1 :",
 		": 1", "1 1:1:1", "1 qid:7 1:1", "qid:7 1:1", "1 qid:"} {

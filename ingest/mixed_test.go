@@ -17,7 +17,8 @@ type mixedRow struct {
 	age, price            float32
 }
 
-// hashedAs is the definition of the column that words and a cross are hashed to: FNV-1a of names and words, each with a 0 after it.
+// hashedAs is the definition of the column to which words and a cross are hashed: FNV-1a of names and words, each followed
+// by a 0.
 func hashedAs(columns int, texts ...string) int32 {
 	h := fnv.New64a()
 	for _, text := range texts {
@@ -26,7 +27,7 @@ func hashedAs(columns int, texts ...string) int32 {
 	return int32(h.Sum64() % uint64(columns))
 }
 
-// defined is the definition of a mixed row: the numbers, then counts of words of the text, then the words and their cross.
+// defined is the definition of a mixed row: the numbers, then the word counts of the text, then the words and their cross.
 func (r mixedRow) defined(words, hashes int) string {
 	type entry struct {
 		index int32
@@ -71,7 +72,8 @@ func mixedOptions(o *Options) {
 	o.Options = o.WithHash(layout.Hash{Columns: 16, Cross: layout.Crosses{{"site", "ad"}}})
 }
 
-// Numbers, words and texts are the same sparse rows wherever they come from: files in CSV and JSON Lines, topics, and rows to predict.
+// Numbers, words and texts give the same sparse rows from all inputs: CSV and JSON Lines files, topics, and rows to
+// predict.
 func TestMixedRows(t *testing.T) {
 	rows := []mixedRow{{"yes", "a.example", "7", "buy now now", 30, 1.5}, {"no", "b", "7", "", 0, 2}, {"no", "", "x y", "later", -1, 0}}
 	csv, lines, want := "age,site,message,click,price,ad\n", "", ""
@@ -150,7 +152,7 @@ func TestMixedRows(t *testing.T) {
 	check("single rows", &single)
 }
 
-// What can't be hashed is said by its key.
+// Invalid settings of hashing are reported by key.
 func TestHashCheck(t *testing.T) {
 	for _, test := range []struct {
 		hash        layout.Hash

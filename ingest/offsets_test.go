@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// An offset is for columns that float32 can't hold as they are, and no others.
+// Only columns that float32 does not resolve get an offset.
 func TestOffsets(t *testing.T) {
 	for name, test := range map[string]struct {
 		value func(i int) float64

@@ -21,75 +21,67 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Options are the keys under `examples` of the configuration. Start from
-// Defaults: the zero value has no partitions and does not pass Check.
+// Options are the keys under `examples` of the configuration. Start from Defaults: the zero value has no partitions and
+// does not pass Check.
 type Options struct {
-	// Train and Test are names of files, and patterns: see Files. The files of one
-	// source follow one another, as the images and the labels of idx do. None: the
-	// topic already has the examples. One of them may be StandardInput: see Spool.
+	// Train and Test are file names and patterns: see Files. The files of one source are adjacent, such as images and labels
+	// in idx. None: the topic already has the examples. One of them may be StandardInput: see Spool.
 	Train []string `mapstructure:"train" yaml:"train" path:"file"`
 	Test  []string `mapstructure:"test" yaml:"test" path:"file"`
-	// FromTopic is the name of a topic that ingest follows, whose messages have
-	// values in the format Format; "": none. There are no files then.
+	// FromTopic is the name of a topic that ingest follows, with values in the format Format; "": none. It excludes files.
 	FromTopic string `mapstructure:"from_topic" yaml:"from_topic"`
-	// OnChangedTopic is the action if FromTopic no longer has the message read last:
-	// ChangedTopicStop, which "" is too, ChangedTopicBehind or ChangedTopicAnew.
+	// OnChangedTopic is the action if FromTopic no longer has the last message that was read: ChangedTopicStop, or "",
+	// ChangedTopicBehind or ChangedTopicAnew.
 	OnChangedTopic string `mapstructure:"on_changed_topic" yaml:"on_changed_topic"`
-	// Topic is the name of a topic that runs read: the examples of another
-	// pipeline, or any topic with examples. Nothing is written there; "": the
-	// pipeline's own. There are no files otherwise.
+	// Topic is the name of a topic that runs read: the examples of another pipeline, or any topic with examples. Nothing is
+	// written there; "": the pipeline's own. It excludes files.
 	Topic string `mapstructure:"topic" yaml:"topic"`
-	// From and To bound what a run reads of the topic: see package bound. None: all that
-	// the topic has.
+	// From and To limit the range of the topic that a run reads: see package bound. None: the whole topic.
 	From []string `mapstructure:"from" yaml:"from" single:"true"`
 	To   []string `mapstructure:"to" yaml:"to" single:"true"`
-	// Format is the name of the files' format; "": each file's name tells, or
-	// else its first bytes.
+	// Format is the name of the files' format; "": determined by each file's name, or else its first bytes.
 	Format string `mapstructure:"format" yaml:"format"`
-	// What is in the messages of FromTopic.
+	// The contents of the messages of FromTopic.
 	message.Settings `mapstructure:",squash" yaml:",inline"`
 	// Registry has the schemas of the messages of FromTopic.
 	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
-	// JoinKey is the path of the key in the messages of FromTopic by which outcomes belong to rows; "": the keys of the messages.
+	// JoinKey is the path in the messages of FromTopic of the key by which outcomes are joined; "": the message key.
 	JoinKey string `mapstructure:"key" yaml:"key"`
-	// Outcome configures labels that come later, on another topic.
+	// Outcome configures labels that arrive later, on another topic.
 	Outcome outcome.Options `mapstructure:"outcome" yaml:"outcome"`
-	// What columns are for, and how rows are read.
+	// The roles of columns, and how rows are read.
 	layout.Options `mapstructure:",squash" yaml:",inline"`
-	// ClassWeight has the factors of the weights of training examples, by
-	// their label. It does not change what is published.
+	// ClassWeight has the factors of the weights of training examples, by label. It does not affect the published examples.
 	ClassWeight schemas.ClassWeight `mapstructure:"class_weight" yaml:"class_weight"`
-	// Augment configures the rows that a run makes of each training example that is an image.
-	// It does not change what is published.
+	// Augment configures the augmentation of image examples in training. It does not affect the published examples.
 	Augment Augment `mapstructure:"augment" yaml:"augment"`
-	// Holdout is the fraction of the training examples that are scored but not
-	// fitted, in [0, 1). It does not change what is published: the workers choose
-	// these examples when they read them.
+	// Holdout is the fraction of the training examples that are scored but not fitted, in [0, 1). It does not affect the
+	// published examples: the workers select them when reading.
 	Holdout float64 `mapstructure:"holdout" yaml:"holdout"`
-	// Partitions is the number of partitions of the examples topic, at least 1. It
-	// is part of a source's ID, as it decides where the messages go.
+	// Partitions is the number of partitions of the examples topic, at least 1. It is part of source IDs, because it
+	// determines the partitions of messages.
 	Partitions int `mapstructure:"partitions" yaml:"partitions"`
 
-	digests map[string]wire.Digest       // of the files that were read whole to find them
+	digests map[string]wire.Digest       // of files that were read completely while finding them
 	sizes   map[string]size              // of the same files
-	parts   map[string][]input.Partition // the tables in folders of Train and Test, and what their paths say; they may have no rows
+	parts   map[string][]input.Partition // partition values of tables in directories of Train and Test; the tables may be empty
 	once    bool                         // see CountingOnce
-	spooled *os.File                     // what the standard input had; nil: it was not read
+	spooled *os.File                     // copy of the standard input; nil: not read
 }
 
-// Augment is schemas.Augment as the configuration has it.
+// Augment is schemas.Augment in the configuration.
 type Augment struct {
 	Mirror bool `mapstructure:"mirror" yaml:"mirror"`
 	Shift  int  `mapstructure:"shift" yaml:"shift"`
 }
 
-// maxShift bounds Augment.Shift: an example becomes 1 + 4·Shift rows, or twice as many.
+// maxShift is the maximum of Augment.Shift: an example becomes 1 + 4·Shift rows, or twice as many.
 const maxShift = 8
 
 const (
-	ChangedTopicStop   = "stop"   // Options.OnChangedTopic: it is an error
+	ChangedTopicStop   = "stop"   // Options.OnChangedTopic: return an error
 	ChangedTopicBehind = "behind" // Options.OnChangedTopic: continue after the last message read, or at the current end of the topic
-	ChangedTopicAnew   = "anew"   // Options.OnChangedTopic: read it from its beginning, as another topic
+	ChangedTopicAnew   = "anew"   // Options.OnChangedTopic: read it from the start, as another topic
 )
 
 // Defaults returns the options of an empty configuration.
@@ -99,11 +91,10 @@ func Defaults() Options {
 
 const wantCount = "a whole number ≥ 1"
 
-// Check returns a Problem for each value that is impossible, whatever the files
-// hold. It does not open the files.
+// Check returns a Problem for each value that is invalid for any file content. It does not open the files.
 func (o Options) Check() []option.Problem { return o.check(slices.Concat(o.Train, o.Test)) }
 
-// check is Check for the files that are to be read.
+// check is Check for the files to read.
 func (o Options) check(files []string) []option.Problem {
 	var problems []option.Problem
 	wrong := func(key string, value any, want string) {
@@ -132,8 +123,7 @@ func (o Options) check(files []string) []option.Problem {
 		}
 		wrong(key, StandardInput, "the standard input (-) in one place only: it can be read once")
 	}
-	// The keys of every format are checked: which formats the files have may be
-	// known only when they are opened.
+	// The keys of all formats are checked, since the formats of files may only be known after opening them.
 	if o.FromTopic == "" {
 		problems = append(problems, o.checkColumns(o.formatsOf(files))...)
 	}
@@ -178,7 +168,7 @@ func (o Options) check(files []string) []option.Problem {
 	if o.Augment.Shift < 0 || o.Augment.Shift > maxShift {
 		wrong("augment.shift", o.Augment.Shift, fmt.Sprintf("a whole number from 0 to %d", maxShift))
 	}
-	if !(o.Holdout >= 0 && o.Holdout < 1) { // also refuses NaN
+	if !(o.Holdout >= 0 && o.Holdout < 1) { // also rejects NaN
 		wrong("holdout", o.Holdout, "a fraction, at least 0 and less than 1")
 	}
 	if o.Partitions < 1 {
@@ -190,19 +180,18 @@ func (o Options) check(files []string) []option.Problem {
 	return problems
 }
 
-// checkFiles checks the names of files. What only their content tells is left to
-// Sources.
+// checkFiles checks the file names. Checks that need the content are left to Sources.
 func (o Options) checkFiles(key string, files []string) []option.Problem {
 	if slices.Contains(files, "") {
 		return []option.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
 	}
 	if slices.ContainsFunc(files, paths.IsPattern) {
-		return nil // which files there are is not known
+		return nil // the files are unknown
 	}
 	for rest := files; len(rest) > 0; {
 		f, ok := o.formatByName(rest[0])
 		if !ok {
-			return nil // how many files belong to this one is not known either
+			return nil // the number of files of a source is unknown too
 		}
 		if len(rest) < f.Files || slices.ContainsFunc(rest[1:f.Files], func(name string) bool {
 			other, ok := o.formatByName(name)

@@ -53,7 +53,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v\nexpected %+v", got, test.want)
 		}
 	}
-	// What is impossible in a CSV alone is possible in a table with names, and in a file whose name does not tell its format.
+	// Options that are invalid for CSV are valid for a table with names, and for a file whose name does not determine its
+	// format.
 	for _, name := range []string{"a.parquet", "a.arrow", "a"} {
 		o := Defaults()
 		o.Train, o.Weight, o.Columns.Use = []string{name}, "0", []string{"1", "2"}

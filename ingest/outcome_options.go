@@ -11,33 +11,33 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// WithFolder returns the options with what waits and does not fit memory in a folder.
+// WithFolder returns the options with a directory for waiting data that does not fit into memory.
 func (o Options) WithFolder(folder string) Options {
 	o.Outcome = o.Outcome.WithFolder(folder)
 	return o
 }
 
-// JoinRule names what decides which rows wait, and with which labels they become examples. byPartition says that rows are joined with
-// the outcomes of the same partition.
+// JoinRule identifies the settings that determine which rows wait, and with which labels they become examples. byPartition
+// means that rows are joined with the outcomes of the same partition.
 func (o Options) JoinRule(byPartition bool) string {
 	out, said := o.Outcome, o.later().Rule()
 	rule := append([]any{out.Topic, o.JoinKey, out.Key, said[0], out.Within, out.Early}, append(said[1:], byPartition)...)
 	return wire.Digest(wire.DigestJSON(rule)).Short()
 }
 
-// later is what outcomes say.
+// later describes the content of outcomes.
 func (o Options) later() later.Predicted { return later.Of(o.Options, o.Outcome) }
 
-// WhenAbsent returns what [Values.AddLabelled] adds to a row without an outcome; false: it is no example.
+// WhenAbsent returns the content that [Values.AddLabelled] adds to a row without an outcome; false: the row is skipped.
 func (o Options) WhenAbsent() (said string, ok bool) { return o.later().WhenAbsent() }
 
-// JoinsByPartition reports whether rows and outcomes of one key are in partitions with the same number, given how many partitions the
-// topics have: both are joined by the keys of their messages, which say the partition.
+// JoinsByPartition reports whether rows and outcomes with the same key are in partitions with the same number, given the
+// numbers of partitions of the topics: both are joined by message key, which determines the partition.
 func (o Options) JoinsByPartition(rows, outcomes int) bool {
 	return rows == outcomes && o.JoinKey == "" && o.Outcome.Key == ""
 }
 
-// checkOutcome finds what is impossible in the keys of outcomes.
+// checkOutcome finds invalid keys of outcomes.
 func (o Options) checkOutcome() (problems []option.Problem) {
 	wrong := func(key, shown, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
@@ -70,13 +70,13 @@ func (o Options) checkOutcome() (problems []option.Problem) {
 	return append(problems, o.checkOutcomeFormat()...)
 }
 
-// checkOutcomeFormat finds what is impossible in how outcomes are read.
+// checkOutcomeFormat finds invalid keys for reading outcomes.
 func (o Options) checkOutcomeFormat() (problems []option.Problem) {
 	read := o.ofOutcomes()
 	f, ok := read.messageFormat()
 	if !ok {
 		if o.Outcome.Format == "" {
-			return nil // the rows' is wrong too
+			return nil // that of the rows is also invalid
 		}
 		return []option.Problem{{Key: "outcome.format", Value: value.Quote(read.Format), Want: wantMessageFormat()}}
 	}
@@ -102,7 +102,7 @@ func (o Options) checkOutcomeFormat() (problems []option.Problem) {
 	return problems
 }
 
-// wantMessageFormat lists the formats of messages.
+// wantMessageFormat lists the message formats.
 func wantMessageFormat() string {
 	var names []string
 	for _, f := range messageFormats() {
@@ -111,8 +111,8 @@ func wantMessageFormat() string {
 	return option.Enumerate(names, "or")
 }
 
-// ofOutcomes returns the options by which outcomes are read: the columns are the key, if it is in the value, and what is
-// predicted.
+// ofOutcomes returns the options for reading outcomes: the columns are the key, if it is in the value, and the label or
+// targets.
 func (o Options) ofOutcomes() Options {
 	out := o.Outcome
 	read := Options{FromTopic: out.Topic, Format: cmp.Or(out.Format, o.Format), Settings: out.Settings, Registry: out.Registry,
@@ -133,7 +133,7 @@ func (o Options) ofOutcomes() Options {
 	return read
 }
 
-// ofKeys returns the options by which the keys of rows are read.
+// ofKeys returns the options for reading the keys of rows.
 func (o Options) ofKeys() Options {
 	o.Options = layout.Options{Encoding: o.Encoding, Delimiter: o.Delimiter, BatchRows: o.BatchRows, Missing: o.Missing,
 		MissingValues: o.MissingValues, Columns: layout.ColumnChoice{Use: []string{o.JoinKey}}}.WithoutLabel()

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// opened is what reads the values of a topic.
+// opened is a reader of the values of a topic.
 type opened struct {
 	whole   Options
 	format  message.Format
@@ -23,7 +23,7 @@ type opened struct {
 	schemas *registry.Client // nil: there is no registry
 }
 
-// openTopic opens what reads the values of FromTopic.
+// openTopic opens a reader of the values of FromTopic.
 func (o Options) openTopic() (r opened, err error) {
 	r.whole = o
 	r.format, _ = o.messageFormat()
@@ -51,13 +51,13 @@ func (v opened) field(row []tabular.Cell, path string) *tabular.Cell {
 	return &row[at]
 }
 
-// RowKeys finds the keys by which rows of a topic are joined with outcomes. [NewRowKeys] makes it.
+// RowKeys returns the join keys of rows. Create it with [NewRowKeys].
 type RowKeys struct {
 	opened
-	path string // "": the keys of the messages
+	path string // "": the message key
 }
 
-// NewRowKeys returns what finds the keys of rows, for options that pass Check and have an Outcome.
+// NewRowKeys returns RowKeys for options that pass Check and have an Outcome.
 func NewRowKeys(o Options) (*RowKeys, error) {
 	k := &RowKeys{path: o.JoinKey}
 	var err error
@@ -67,7 +67,7 @@ func NewRowKeys(o Options) (*RowKeys, error) {
 	return k, err
 }
 
-// Of returns the key of a message. ok is false if it has no rows. Errors are as those of Values.Add.
+// Of returns the key of a message. ok is false if it has no rows. Errors are as in Values.Add.
 func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, err error) {
 	switch {
 	case len(m.Value) == 0 && m.Key != "":
@@ -100,14 +100,14 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 	return key, len(rows) > 0, nil
 }
 
-// Outcomes reads the outcomes of rows. [NewOutcomes] makes it.
+// Outcomes decodes outcomes. Create it with [NewOutcomes].
 type Outcomes struct {
 	opened
 	key  string
 	says later.Predicted
 }
 
-// NewOutcomes returns what reads outcomes, for options that pass Check and have an Outcome.
+// NewOutcomes returns a decoder for options that pass Check and have an Outcome.
 func NewOutcomes(o Options) (*Outcomes, error) {
 	x := &Outcomes{key: o.Outcome.Key, says: o.later()}
 	var err error
@@ -115,8 +115,8 @@ func NewOutcomes(o Options) (*Outcomes, error) {
 	return x, err
 }
 
-// Read returns what a message says, and of which rows; nothing if its value is empty: it moves the time on. Errors are as those
-// of Values.Add.
+// Read returns the labels in a message with the keys of their rows; nil if its value is empty, which only advances the
+// time. Errors are as in Values.Add.
 func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.Labelled, err error) {
 	if len(m.Value) == 0 {
 		return nil, nil
@@ -147,7 +147,7 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 	return labels, nil
 }
 
-// AddLabelled is Add for a message whose examples have what an outcome of Outcomes.Read has said later.
+// AddLabelled is Add for a message whose examples have the content of an outcome from Outcomes.Read.
 func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (full bool, err error) {
 	rows, err := v.rowsOf(ctx, m)
 	if err != nil || len(rows) == 0 {
@@ -159,7 +159,7 @@ func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (
 	return v.add(m, rows)
 }
 
-// widthOf returns what says how many columns of a row are read; nil if they have names.
+// widthOf returns the function for the number of columns to read; nil if they have names.
 func (v *Values) widthOf() later.Width {
 	if v.format.Width == nil {
 		return nil

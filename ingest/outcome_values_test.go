@@ -21,7 +21,7 @@ import (
 
 const avroOfOutcomes = `{"type":"record","name":"E","fields":[{"name":"id","type":"string"},{"name":"kind","type":["null","string"]},{"name":"x","type":"double"}]}`
 
-// inFormats returns how a row with a key, a label or none, and a number is written in each format, and the keys that read it.
+// inFormats returns a row with a key, a label or none, and a number in each format, and the configuration for reading it.
 func inFormats(t *testing.T) map[string]struct {
 	encode func(id, kind string, x float64) []byte
 	id     string
@@ -88,7 +88,7 @@ func inFormats(t *testing.T) map[string]struct {
 	}
 }
 
-// Rows wait by a key in their value or that of their message, and get their labels from outcomes, in every format.
+// Rows wait under a key in the value or the message key, and get their labels from outcomes, in every format.
 func TestOutcomesInFormats(t *testing.T) {
 	for name, f := range inFormats(t) {
 		o := Defaults()
@@ -143,7 +143,8 @@ func TestOutcomesInFormats(t *testing.T) {
 	}
 }
 
-// Outcomes with several labels, as lists or as texts, and with numbers give rows what they say, in every format and in two.
+// Outcomes with several labels, as lists or texts, and with targets are applied to rows, in every format and with two
+// formats.
 func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 	formats := inFormats(t)
 	for rows, f := range formats {
@@ -195,7 +196,7 @@ func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 	}
 }
 
-// A list of labels is one in JSON, Avro and Protobuf.
+// A list of labels is a list in JSON, Avro and Protobuf.
 func TestOutcomesWithLists(t *testing.T) {
 	folder := t.TempDir()
 	const record = `{"type":"record","name":"E","fields":[{"name":"id","type":"string"},{"name":"kinds","type":{"type":"array","items":"string"}}]}`

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// pairsNode is a column of lists of index and value, or a map of both, which may be null as their entries may.
+// pairsNode is a column of lists of index and value, or a map, which may be null, as may its entries.
 func pairsNode(isMap bool) schema.Node {
 	inner, names := "list", []string{"index", "value"}
 	if isMap {
@@ -25,7 +25,7 @@ func pairsNode(isMap bool) schema.Node {
 	return schema.MustGroup(schema.NewGroupNode("features", parquet.Repetitions.Optional, schema.FieldList{entries}, -1))
 }
 
-// sparseGroup is a row group of sparse rows. A row that is nil is null, and a value that is -1 too.
+// sparseGroup is a row group of sparse rows. A nil row is null, and so is a value of -1.
 func sparseGroup(isMap bool, labels []string, rows [][][2]float64) []parquetValues {
 	var indices []int64
 	var values []float64
@@ -53,9 +53,9 @@ func sparseGroup(isMap bool, labels []string, rows [][][2]float64) []parquetValu
 	}
 }
 
-// Sparse rows of Parquet make the same messages as the same rows of LIBSVM, however the file groups them.
+// Sparse rows in Parquet give the same messages as the same rows in LIBSVM, whatever the row groups.
 func TestSparseRowsOfParquet(t *testing.T) {
-	const count = 700 // several times as many values as are read at once
+	const count = 700 // several times the number of values read at once
 	var lines, labels []string
 	rows := make([][][2]float64, count)
 	for i := range rows {
@@ -88,7 +88,7 @@ func TestSparseRowsOfParquet(t *testing.T) {
 	}
 }
 
-// Lists of structs, and maps, that pyarrow 26 wrote in row groups of three:
+// Lists of structs, and maps, written by pyarrow 26 in row groups of three:
 //
 //	rows = [[(2, 1.), (9, -2.5)], [], [(0, 3.)], [(7, 0.), (8, .5)]]; label = ["a", "b", "a", "b"]
 func TestSparseRowsOfPyarrow(t *testing.T) {

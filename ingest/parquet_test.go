@@ -20,7 +20,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// pandasFrame is a file that pandas 3.1 wrote, with a missing value and a category as label, in row groups of three:
+// pandasFrame is a file written by pandas 3.1, with a missing value and a category as label, in row groups of three:
 //
 //	pandas.DataFrame({"x": [.5, None, -3, 4.25], "n": [1, 2, 3, 40000], "yes": [True, False, True, True],
 //	  "label": pandas.Series(["a", "b", "a", "b"], dtype="category"), "weight": [1., 2., .5, 0.]}).to_parquet(…, row_group_size=3)
@@ -33,11 +33,11 @@ func pandasFrame(t testing.TB) []byte {
 	return content
 }
 
-// parquetValues are the values of a leaf of a row group. A null is a value that is not there.
+// parquetValues are the values of a leaf in a row group. Nulls are omitted.
 type parquetValues struct {
-	node   schema.Node // of its column; nil: of that of the leaf before
-	levels []int16     // definition, of each value; nil: there are no nulls
-	starts []int16     // repetition, of each value of a list
+	node   schema.Node // of its column; nil: as for the previous leaf
+	levels []int16     // definition level of each value; nil: there are no nulls
+	starts []int16     // repetition level of each value of a list
 	values any
 }
 
@@ -57,7 +57,7 @@ func words(name string) schema.Node {
 	return logical(name, schema.StringLogicalType{}, parquet.Types.ByteArray)
 }
 
-// listOf is a column of lists that may be null, of numbers that may be null.
+// listOf is a nullable column of lists of nullable numbers.
 func listOf(name string) schema.Node {
 	element := optional(schema.NewFloat64Node, "element")
 	values := schema.MustGroup(schema.NewGroupNode("list", parquet.Repetitions.Repeated, schema.FieldList{element}, -1))
@@ -65,7 +65,7 @@ func listOf(name string) schema.Node {
 		schema.NewListLogicalType(), -1))
 }
 
-// parquetFile writes row groups, which have the same columns.
+// parquetFile writes row groups with the same columns.
 func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.WriterProperty) []byte {
 	t.Helper()
 	var fields schema.FieldList
@@ -119,7 +119,7 @@ func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.Writ
 	return content.Bytes()
 }
 
-// allKinds makes rows from to to of a file with a column of each kind, and what is expected of them.
+// allKinds creates the rows [from, to) of a file with a column of each kind, and the expected result.
 func allKinds(from, to int) (columns []parquetValues, want examples.Rows) {
 	var yes []bool
 	var small []int32
@@ -157,7 +157,7 @@ func allKinds(from, to int) (columns []parquetValues, want examples.Rows) {
 	}, want
 }
 
-// The batches of a file depend on its rows, and not on its row groups, its pages or its compression.
+// The batches of a file depend on its rows, but not on its row groups, its pages or its compression.
 func TestParquetBatches(t *testing.T) {
 	const rows = 300
 	_, want := allKinds(0, rows)
@@ -176,7 +176,7 @@ func TestParquetBatches(t *testing.T) {
 				parquet.WithDictionaryDefault(groupRows%2 == 0),
 				parquet.WithDataPageVersion(parquet.DataPageVersion(groupRows%2)))
 			f, o := newFolder(t), Defaults()
-			o.Train = []string{f.write(t, "table", content)} // its first bytes tell the format
+			o.Train = []string{f.write(t, "table", content)} // the format is recognised by the first bytes
 			o.Weight, o.Missing, o.BatchRows = "weight", layout.MissingMean, 64
 			sources, err := Sources(t.Context(), o)
 			if err != nil {
@@ -194,7 +194,7 @@ func TestParquetBatches(t *testing.T) {
 	}
 }
 
-// Rows with long labels make smaller batches, and each fits a message.
+// Rows with long labels give smaller batches, and each fits into a message.
 func TestParquetLongLabels(t *testing.T) {
 	var labels []string
 	for i := range 2000 {
@@ -215,7 +215,7 @@ func TestParquetLongLabels(t *testing.T) {
 	}
 }
 
-// A list column has all features. A value may be missing, but each list has as many.
+// A list column has all features. A value may be missing, but each list has the same length.
 func TestParquetLists(t *testing.T) {
 	// Definition 3 is a value, 2 a null in a list, 1 an empty list, 0 a null.
 	file := func(levels, starts []int16, values ...float64) []byte {
@@ -308,7 +308,7 @@ func TestParquetErrors(t *testing.T) {
 	}
 }
 
-// What pandas writes is read, and the rows to predict may have the label and the weight or not.
+// Files written by pandas are read, and rows to predict may have the label and the weight or not.
 func TestPandasFrame(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	name := f.write(t, "frame.parquet", pandasFrame(t))
@@ -359,7 +359,7 @@ func TestPandasFrame(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the reader returns rows or a *input.Error.
+// For any input, the reader returns rows or a *input.Error.
 func FuzzParquet(f *testing.F) {
 	sparse, err := os.ReadFile("testdata/sparse.parquet")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Whatever a file of text has, rows to predict are read or an error of the file says why not. Of one column there are
-// as many rows as lines.
+// For any text file, rows to predict are read or the error includes the reason. With one column there are as many rows as
+// lines.
 func FuzzRowsToPredict(f *testing.F) {
 	for _, content := range []string{"1\n\n2\n", "x\n1\n", "\"1\n\"\n\n", "a,1\nb,2", "{\"x\":1}\n{\"x\":null}", "1:1 2:2\n\n#\n",
 		"1 1:1\n", "\xff\n", "buy, now\n", "\r\n\r\n1\r\n"} {
@@ -74,7 +74,7 @@ func FuzzRowsToPredict(f *testing.F) {
 	})
 }
 
-// tarOf returns a tar of files, in the order of their names.
+// tarOf returns a tar of files, in name order.
 func tarOf(t testing.TB, files map[string][]byte) []byte {
 	t.Helper()
 	var content bytes.Buffer
@@ -93,7 +93,7 @@ func tarOf(t testing.TB, files map[string][]byte) []byte {
 	return content.Bytes()
 }
 
-// pngOf returns an image of one row of pixels.
+// pngOf returns an image with one row of pixels.
 func pngOf(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -103,7 +103,7 @@ func pngOf(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// Whatever a tar has, images are read or an error of the file says why not.
+// For any tar, images are read or the error includes the reason.
 func FuzzImages(f *testing.F) {
 	whole := tarOf(f, map[string][]byte{"cat/a.png": pngOf(f), "dog/b.png": pngOf(f), "dog/c.jpg": {0xff, 0xd8}})
 	f.Add(whole)

@@ -13,37 +13,30 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Appender writes messages to a partition of the examples topic, in their order,
-// and returns the offset of the first. Publish calls it from one goroutine for
-// each partition.
+// Appender appends messages to a partition of the examples topic, in order, and returns the offset of the first. Publish
+// calls it from one goroutine for each partition.
 type Appender func(ctx context.Context, partition int, messages ...wire.Message) (int64, error)
 
-// Attempt is one attempt at publishing a source. If it was interrupted, Spans
-// says which of its messages are on the topic already.
+// Attempt is an attempt at publishing a source. If it was interrupted, Spans has the offsets of its existing messages.
 type Attempt struct {
-	// ID tells the messages of this attempt from those of other attempts at the
-	// same source.
+	// ID distinguishes the messages of this attempt from those of other attempts at the same source.
 	ID string
-	// Spans has an element for each partition of the topic, at least one, with the
-	// offsets of this attempt's messages. These are the first sequences of that
-	// partition. Empty: none are there.
+	// Spans has an element for each partition of the topic, at least one, with the offsets of this attempt's messages, which
+	// are the first sequence numbers of that partition. Empty: none.
 	Spans []coverage.Span
 }
 
-// queueLength is how many encoded messages may wait for the writer of a
-// partition.
+// queueLength is the maximum number of encoded messages that wait for the writer of a partition.
 const queueLength = 4
 
-// Publish writes the messages of a source that are not yet on the examples topic
-// and returns the seal of the source. The messages count only when the caller has
-// put the seal on its topic. Sequence s goes to partition s mod the number of
-// partitions. Publish calls progress after each batch with the number of rows so
-// far, including those that were there already.
+// Publish writes the messages of a source that are not yet on the examples topic and returns the seal of the source. The
+// messages count only after the caller has written the seal. Sequence number s is written to partition s mod the number of
+// partitions. After each batch, Publish calls progress with the number of rows so far, including existing ones.
 func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem memory.Allocator,
 	progress func(rows int64)) (*schemas.SourceSeal, error) {
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
-	there := make([]int64, partitions) // how many messages each partition has already
+	there := make([]int64, partitions) // number of existing messages of each partition
 	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans),
 		After: s.after}
 	if s.isFile() {

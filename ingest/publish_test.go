@@ -18,11 +18,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// memoryTopic is an examples topic whose partitions begin at different offsets.
+// memoryTopic is an examples topic whose partitions start at different offsets.
 type memoryTopic struct {
 	mutex      sync.Mutex
 	partitions [][]wire.Message
-	capacity   int // messages that may still be written; negative: any number
+	capacity   int // number of messages that may still be written; negative: unlimited
 }
 
 var errFull = errors.New("the topic is full")
@@ -42,7 +42,7 @@ func (m *memoryTopic) write(_ context.Context, partition int, messages ...wire.M
 	return offset, nil
 }
 
-// spans of all messages on the topic.
+// spans returns the spans of all messages on the topic.
 func (m *memoryTopic) spans() []coverage.Span {
 	spans := make([]coverage.Span, len(m.partitions))
 	for p, messages := range m.partitions {
@@ -51,9 +51,8 @@ func (m *memoryTopic) spans() []coverage.Span {
 	return spans
 }
 
-// A Publish that is interrupted after any number of messages, and then continued,
-// leaves the same messages and the same seal as one that is not interrupted. All
-// of them count.
+// A Publish interrupted after any number of messages, and then continued, writes the same messages and the same seal as an
+// uninterrupted one. All of them count.
 func TestInterruptedPublishContinues(t *testing.T) {
 	const rows, partitions = 8, 3
 	f := newFolder(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/internal/charset"
 )
 
-// recognised returns the format whose files begin like this, other than text.
+// recognised returns the non-text format whose files start with these bytes.
 func recognised(first []byte) (f format.Format, ok bool) {
 	all := formats()
 	i := slices.IndexFunc(all, func(f format.Format) bool { return !f.IsText && f.Recognise != nil && f.Recognise(first) })
@@ -23,13 +23,14 @@ func recognised(first []byte) (f format.Format, ok bool) {
 	return all[i], true
 }
 
-// checkContent returns a *input.Error if an open file is not what its name or examples.format says. It reads nothing.
+// checkContent returns a *input.Error if the content of a file does not match its name or examples.format. It consumes
+// nothing.
 func (o Options) checkContent(c *input.Content, f format.Format) error {
 	first, err := c.Peek(c.Size())
 	switch {
 	case err != nil && err != io.EOF:
 		return err
-	case len(first) == 0: // an empty file is another error
+	case len(first) == 0: // an empty file is reported elsewhere
 		return nil
 	}
 	told := "its name"
@@ -53,13 +54,13 @@ func (o Options) checkContent(c *input.Content, f format.Format) error {
 	return nil
 }
 
-// misnamed returns the error of a file that is of another format than its name or a key, which told it, says.
+// misnamed returns the error of a file whose format differs from the one told by its name or a key.
 func (o Options) misnamed(file string, f format.Format, told, other string) error {
 	return input.WholeFile(file, fmt.Errorf("not a %s file as given by %s: its format is %s: set %s: %s",
 		f.Name, told, other, o.Key("format"), other))
 }
 
-// checkLines returns a *input.Error if a file of text begins with bytes that its lines can't have.
+// checkLines returns a *input.Error if a text file starts with invalid bytes.
 func (o Options) checkLines(file string, first []byte) error {
 	if o.Encoding != "" {
 		return nil
@@ -71,7 +72,7 @@ func (o Options) checkLines(file string, first []byte) error {
 	return checkReturns(file, first)
 }
 
-// checkReturns returns a *input.Error if lines end with a carriage return alone, as they did on the first Macintosh.
+// checkReturns returns a *input.Error if lines end with a carriage return only, as in classic Mac OS.
 func checkReturns(file string, first []byte) error {
 	at := bytes.IndexByte(first, '\r')
 	if at < 0 || at == len(first)-1 || bytes.IndexByte(first, '\n') >= 0 {
@@ -81,8 +82,8 @@ func checkReturns(file string, first []byte) error {
 		Err: errors.New("its lines end with only a carriage return: convert it with `tr '\\r' '\\n'`")}
 }
 
-// decode makes the content of a file of text UTF-8, if the options say that it is in another encoding. It returns a
-// *input.Error if it obviously is not.
+// decode decodes the content of a text file to UTF-8, if the options set another encoding. It returns a *input.Error if
+// the encoding is obviously wrong.
 func (o Options) decode(c *input.Content, f format.Format) error {
 	if o.Encoding == "" || c.Decoded {
 		return nil

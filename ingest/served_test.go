@@ -11,7 +11,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// What serve has answered is read beside the features, which stay those that were sent: columns of the row go before those of the message.
+// Served predictions are read beside the features, which do not change: columns of the row take precedence over those of
+// the message.
 func TestServedIsRead(t *testing.T) {
 	answers := ofTopic("json", func(o *Options) {
 		o.Rows, o.Columns.Use, o.Missing = "features", []string{"age", "version"}, layout.MissingMean
@@ -39,7 +40,7 @@ func TestServedIsRead(t *testing.T) {
 	}
 }
 
-// What was served can't be what is learnt, and needs a topic.
+// Served columns can't be labels, and need a topic.
 func TestServedOptions(t *testing.T) {
 	served := layout.ServedColumns{Label: "prediction.label", Version: "version"}
 	for want, change := range map[string]func(*Options){

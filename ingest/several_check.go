@@ -9,11 +9,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// DefaultSeveralHoldout is the fraction of the training rows that are held out if rows may have several labels and no
-// key says another: thresholds and calibrations need rows that the weights have not seen.
+// DefaultSeveralHoldout is the default holdout fraction for multi-label training rows: thresholds and calibrations need
+// rows to which the weights were not fitted.
 const DefaultSeveralHoldout = 0.2
 
-// checkLabels finds what is impossible with several labels, of examples in these files.
+// checkLabels finds invalid keys for multi-label examples in these files.
 func (o Options) checkLabels(files []string) (problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
@@ -46,7 +46,7 @@ func (o Options) checkLabels(files []string) (problems []option.Problem) {
 		wrong("label_columns", fmt.Sprint(o.LabelColumns),
 			"no columns with examples.label and examples.label_separator: the labels are in several columns or in one")
 	}
-	if o.Outcome.Topic == "" { // else they are columns of outcomes
+	if o.Outcome.Topic == "" { // otherwise they are columns of outcomes
 		problems = append(problems, o.CheckOwnColumns("label_columns", o.LabelColumns)...)
 	}
 	return problems

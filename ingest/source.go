@@ -17,48 +17,46 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Source is a file, or several files that belong together, as the images and
-// labels of idx do. Sources makes it; the zero value can't be read.
+// Source is a file, or several files that belong together, such as images and labels in idx. Sources returns it; the zero
+// value can't be read.
 type Source struct {
-	// ID is the digest of the files' bytes and of how their columns are read. So
-	// the same examples have the same ID under any name, in any split, and however
-	// they are cut into messages, and count once.
+	// ID is the digest of the files' bytes and of how their columns are read. So the same examples have the same ID under any
+	// name, in any split, and with any message size, and count once.
 	ID    string
 	Split examples.Split // what the examples are for
-	Files []string       // in the order of the options, as people know them
+	Files []string       // in the order of the options, with their displayed names
 	Width int            // number of features of each example
-	// Columns are those that the features are of; nil if the files don't say.
+	// Columns are the columns of the features; nil if the files don't include them.
 	Columns examples.Columns
-	// Vocabulary has the words and phrases of texts, in the order of their columns;
-	// nil if they are not texts, or if a hash gives their columns.
+	// Vocabulary has the words and phrases of texts, in column order; nil if there are no texts, or if their columns are
+	// hashed.
 	Vocabulary []string
-	// Extent is which columns of sparse rows were made dense; zero: none were.
+	// Extent is the columns of sparse rows that were converted to dense ones; zero: none.
 	Extent layout.Extent
 
 	format  format.Format
 	options Options
-	opened  []string       // the names of Files in the options
+	opened  []string       // file names from the options
 	digests []wire.Digest  // of Files
 	sizes   []size         // of Files
 	reading layout.Reading // how their columns are read
-	after   int64          // first rows that belong to other sources: see Grown
+	after   int64          // number of leading rows that belong to other sources: see Grown
 }
 
-// size is how many bytes a file has.
+// size is the size of a file.
 type size struct {
 	bytes      int64
 	compressed bool
 }
 
-// sizeOf returns the size of a file that was read to its end.
+// sizeOf returns the size of a file that was read completely.
 func sizeOf(c *input.Content) size { return size{c.Bytes(), c.Kind != ""} }
 
-// errNoLabels is the error of a source of which no row has a label.
+// errNoLabels is the error of a source without any label.
 var errNoLabels = errors.New("no row has a label: check examples.label (the label column) and examples.missing_values " +
 	"(the words for a missing label)")
 
-// identity is the JSON whose digest is the ID of a source. So the names and the
-// order of the fields must not change.
+// identity is the JSON whose digest is the ID of a source. So the names and the order of the fields must not change.
 type identity struct {
 	Files  []wire.Digest
 	Format string
@@ -66,20 +64,16 @@ type identity struct {
 	After int64 `json:",omitempty"`
 }
 
-// Sources returns the sources that the files of the options make, in their
-// order, those to train on first. It reads every file once, for its digest and
-// for the words of Categorical and of a counted vocabulary, and its first rows
-// again to see whether they make sense. So a missing file, a
-// file of another format, and a file with other features than the first are a
-// *input.Error before anything is published. An option that does not pass Check
-// is a schemas.Problem.
+// Sources returns the sources of the options' files, in order, training sources first. It reads every file once, for its
+// digest and for the words of Categorical and of a counted vocabulary, and its first rows again to validate them. So a
+// missing file, a file of another format, and a file with other features than the first are a *input.Error before anything
+// is published. An option that does not pass Check is a schemas.Problem.
 func Sources(ctx context.Context, o Options) ([]Source, error) {
 	return find(ctx, o, true)
 }
 
-// find is Sources, if digests is set. Otherwise it reads the first rows of each file,
-// and more only to find the words of Categorical and of a counted vocabulary. So the sources have no ID, and
-// files with the same bytes are not found.
+// find is Sources, if digests is set. Otherwise it reads the first rows of each file, and more only to find the words of
+// Categorical and of a counted vocabulary. So the sources have no ID, and files with the same bytes are not detected.
 func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
@@ -129,8 +123,8 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 	return all, nil
 }
 
-// sameColumns returns an error if two sources have different columns. A model
-// knows a feature by its place, not by its name.
+// sameColumns returns an error if two sources have different columns. A model identifies a feature by position, not by
+// name.
 func sameColumns(first, s Source) error {
 	if first.Columns == nil || s.Columns == nil {
 		return nil
@@ -146,7 +140,7 @@ func sameColumns(first, s Source) error {
 	return nil
 }
 
-// sources makes the sources of one split.
+// sources returns the sources of one split.
 func sources(ctx context.Context, o Options, split examples.Split, files []string, digests bool) ([]Source, error) {
 	var found []Source
 	for len(files) > 0 {
@@ -197,7 +191,7 @@ func (s *Source) isEmpty(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	return false, nil // whoever reads it says what else is wrong
+	return false, nil // other errors are reported when it is read
 }
 
 func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, error) {
@@ -229,8 +223,7 @@ func (s *Source) digest(ctx context.Context) error {
 	return nil
 }
 
-// describe sets the ID, if there are digests, and the width and the names of the
-// features.
+// describe sets the ID, if there are digests, and the width and the names of the features.
 func (s *Source) describe(ctx context.Context) error {
 	r, opened, err := s.open(ctx)
 	if err != nil {
@@ -250,13 +243,13 @@ func (s *Source) describe(ctx context.Context) error {
 		return input.WholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected the same number", s.Width,
 			s.options.Image, shape.Size()))
 	}
-	if s.format.Inspect == nil || s.Split != examples.Train { // a few rows to test on show nothing
+	if s.format.Inspect == nil || s.Split != examples.Train { // a few test rows prove nothing
 		return nil
 	}
 	return s.format.Inspect(r)
 }
 
-// names returns the names of the files without their folders.
+// names returns the file names without directories.
 func (s *Source) names() (names []string) {
 	for _, f := range s.Files {
 		names = append(names, filepath.Base(f))
@@ -264,8 +257,7 @@ func (s *Source) names() (names []string) {
 	return names
 }
 
-// open returns a reader of the source and its files. The caller closes the
-// files, unless there is an error.
+// open returns a reader of the source and its files. The caller closes the files, unless there is an error.
 func (s *Source) open(ctx context.Context) (r format.Reader, opened []*input.Content, err error) {
 	defer func() {
 		if err != nil {
@@ -288,13 +280,12 @@ func (s *Source) open(ctx context.Context) (r format.Reader, opened []*input.Con
 
 func closeAll(contents []*input.Content) {
 	for _, c := range contents {
-		c.Close() // it was only read, so an error loses nothing
+		c.Close() // the file was only read, so the error is irrelevant
 	}
 }
 
-// Batches reads the source in order, in batches of at most BatchRows rows that
-// fit a message. The batches depend on the files' bytes and the options alone.
-// An error is the last value; it is a *input.Error or the context's error.
+// Batches reads the source in order, in batches of at most BatchRows rows that fit into a message. The batches depend only
+// on the files' bytes and the options. An error is the last value; it is a *input.Error or the context's error.
 //
 // A batch is valid until the next one is read, which overwrites its columns.
 func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
@@ -306,7 +297,7 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 		}
 		defer closeAll(opened)
 		var splits []examples.Split
-		counted, labelled := 0, 0 // rows
+		counted, labelled := 0, 0 // numbers of rows
 		for rows, err := range format.BatchesOf(ctx, r) {
 			if err != nil {
 				yield(nil, err)
@@ -344,12 +335,10 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 	}
 }
 
-// File reads rows to predict from a file, in batches as Batches makes them,
-// without labels and weights. want says what the model needs; a file that lacks
-// it is a *input.Error. A CSV with a header may have its columns in any order, and
-// more than the model needs. In one without, columns that the options give by
-// name are not looked for. For idx it is the file of images. A folder of tables is
-// read table by table.
+// File reads rows to predict from a file, in batches like Batches, without labels and weights. want describes the model's
+// needs; if the file does not match, the error is a *input.Error. A CSV with a header may have its columns in any order,
+// and additional ones. In one without, columns that the options give by name are ignored. For idx it is the file of
+// images. A directory of tables is read table by table.
 func File(ctx context.Context, name string, o Options, want layout.Features) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
 		tables, values, err := folderTables(name)
@@ -376,7 +365,7 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 		o.Options = o.ToPredict()
 		checked := o
 		if o.Header != nil && !*o.Header {
-			checked.Header = nil // training may have had one
+			checked.Header = nil // training files may have one
 		}
 		if problems := checked.check([]string{name}); problems != nil {
 			yield(nil, problems[0])
@@ -397,7 +386,7 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 	}
 }
 
-// TrainedOn returns the options that read the files which a run was trained on, for rows to predict.
+// TrainedOn returns the options for reading rows to predict in the way that a run read its training files.
 func TrainedOn(plan *schemas.Plan) Options {
 	o := Defaults()
 	o.Format, o.Options = plan.Input.Format, layout.TrainedAs(plan)

@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// folder is a folder with the files of a test.
+// folder is a directory with the files of a test.
 type folder string
 
 func newFolder(t *testing.T) folder { return folder(t.TempDir()) }
@@ -39,7 +39,7 @@ func (f folder) write(t *testing.T, name string, content []byte) string {
 	return f.path(name)
 }
 
-// text is an error's text without the folder's path.
+// text is an error's text without the path of the directory.
 func (f folder) text(err error) string {
 	if err == nil {
 		return ""
@@ -71,7 +71,7 @@ func readRows(batches iter.Seq2[*examples.Rows, error]) (whole examples.Rows, si
 	return whole, sizes, nil
 }
 
-// joined returns sparse rows and those that follow them. whole may be nil.
+// joined appends sparse rows to others. whole may be nil.
 func joined(whole, next *examples.SparseRows) *examples.SparseRows {
 	if whole == nil {
 		whole = &examples.SparseRows{}
@@ -100,7 +100,7 @@ func readSources(o Options) (rows []examples.Rows, err error) {
 	return rows, nil
 }
 
-// show writes a batch in one line, without the columns that it does not have.
+// show formats a batch in one line, without missing columns.
 func show(r examples.Rows) string {
 	text := fmt.Sprintf("%d × %d", r.Rows, r.Cols)
 	if r.Floats != nil {
@@ -130,7 +130,7 @@ func show(r examples.Rows) string {
 	return text
 }
 
-// idxFile makes an idx file of dimensions and values, which need not agree.
+// idxFile creates an idx file with dimensions and values, which need not match.
 func idxFile(kind byte, dims []uint32, values ...any) []byte {
 	file := []byte{0, 0, kind, byte(len(dims))}
 	for _, d := range dims {
@@ -235,7 +235,7 @@ func TestSourcesFormats(t *testing.T) {
 		{[]string{"train-images.idx3", "train-labels.idx1"}, "", asIDX},
 		{[]string{"IMAGES.IDX", "LABELS.IDX"}, "", asIDX},
 		{[]string{"images", "labels"}, "", asIDX},         // by their first bytes
-		{[]string{"images.bin", "labels.csv"}, "", asIDX}, // the name of the second file of a pair does not count
+		{[]string{"images.bin", "labels.csv"}, "", asIDX}, // the name of the second file of a pair is irrelevant
 		{[]string{"images.csv", "labels.csv"}, "idx", asIDX},
 		{[]string{"rows.csv"}, "", asCSV},
 		{[]string{"rows.CSV.gz"}, "", asCSV}, // not compressed, despite its name
@@ -310,7 +310,7 @@ func TestSourcesRefuse(t *testing.T) {
 	if want := (option.Problem{Key: "batch_rows", Value: "0", Want: "a whole number ≥ 1"}); err != want {
 		t.Errorf("error %v, expected %v", err, want)
 	}
-	// an example is in one split only
+	// an example belongs to one split only
 	o = Defaults()
 	o.Train, o.Test = []string{f.path("one.csv")}, []string{f.path("one.csv")}
 	if _, err := Sources(context.Background(), o); err == nil || !strings.Contains(err.Error(), "can't count twice") {
@@ -318,8 +318,7 @@ func TestSourcesRefuse(t *testing.T) {
 	}
 }
 
-// All batches but the last have batch_rows rows, and each continues where the one
-// before ended.
+// All batches except the last have batch_rows rows, and each continues where the previous one ended.
 func TestBatchSizes(t *testing.T) {
 	for _, rows := range []int{1, 63, 64, 65, 127, 128, 129} {
 		var sizes []int
@@ -373,7 +372,7 @@ func TestBatchSizes(t *testing.T) {
 	}
 }
 
-// Batches fit a message, however wide the rows and however long the labels.
+// Batches fit into a message, for any row width and label length.
 func TestBatchesFitMessages(t *testing.T) {
 	encodedSize := func(rows *examples.Rows) int {
 		t.Helper()
@@ -436,8 +435,8 @@ func TestBatchesFitMessages(t *testing.T) {
 	check("long labels", 2000, 850_000, o)
 }
 
-// A row that does not fit beside the names of the columns, which every message has, is an error and not an endless series of empty
-// batches.
+// A row that does not fit beside the column names, which every message has, is an error rather than an endless series of
+// empty batches.
 func TestLongNamesAndALongLabel(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	name := strings.Repeat("n", 890000-layout.FloatRowBytes(1)-1000)
@@ -555,8 +554,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Files whose headers name different features, or the same features in another
-// order, are refused.
+// Files whose headers have different features, or the same features in another order, are rejected.
 func TestFeaturesOfOtherNames(t *testing.T) {
 	f := folder(t.TempDir())
 	f.write(t, "a.csv", []byte("y,one,two\n1,2,3\n"))

@@ -13,11 +13,10 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// StandardInput is the name that stands for the standard input in the place of
-// a file.
+// StandardInput is the file name for the standard input.
 const StandardInput = "-"
 
-// shown returns the name of a file for people.
+// shown returns the displayed name of a file.
 func shown(name string) string {
 	if name == StandardInput {
 		return "standard input"
@@ -30,12 +29,10 @@ func (o Options) NamesStandardInput() bool {
 	return slices.Contains(o.Train, StandardInput) || slices.Contains(o.Test, StandardInput)
 }
 
-// Spool copies in to a temporary file, from which the options read the standard
-// input: a source is read more than once, the first time for its digest. The
-// file has no name any more when Spool returns, so nothing is left of it when
-// the process ends, however it ends. Call remove when nothing reads the source
-// any more. Spool returns early with the context's error when ctx ends, and then
-// a read of in may still be under way.
+// Spool copies in to a temporary file, from which the options read the standard input, because a source is read more than
+// once, the first time for its digest. The file is already unlinked when Spool returns, so it disappears with the process.
+// Call remove when the source is no longer read. Spool returns early with the context's error when ctx ends; a read of in
+// may then still be running.
 func (o *Options) Spool(ctx context.Context, in io.Reader) (remove func() error, err error) {
 	file, err := os.CreateTemp("", "stagewise-*")
 	if err != nil {
@@ -55,14 +52,14 @@ func (o *Options) Spool(ctx context.Context, in io.Reader) (remove func() error,
 		}
 	}
 	if err != nil {
-		file.Close() // nothing of it is needed any more
+		file.Close() // the file is discarded
 		return nil, fmt.Errorf("copy the standard input to a temporary file: %w", err)
 	}
 	o.spooled = file
 	return file.Close, nil
 }
 
-// open opens a file by its name.
+// open opens a file by name.
 func (o Options) open(name string) (io.ReadCloser, error) {
 	if name != StandardInput {
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
@@ -80,14 +77,13 @@ func (o Options) open(name string) (io.ReadCloser, error) {
 	return &spooled{io.NewSectionReader(o.spooled, 0, info.Size()), info}, nil
 }
 
-// spooled is the standard input from its beginning. It is a file for formats
-// that begin to read at the end.
+// spooled is the standard input from its start. It is a file for formats that read the end first.
 type spooled struct {
 	*io.SectionReader
 	info fs.FileInfo
 }
 
-// Close does nothing: whoever has spooled the standard input closes the file.
+// Close does nothing: the caller of Spool closes the file.
 func (*spooled) Close() error { return nil }
 
 func (s *spooled) Stat() (fs.FileInfo, error) { return s.info, nil }

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// The standard input has the ID and the rows of a file with the same bytes, in every format that tells itself by its first bytes or by
-// its end.
+// The standard input has the ID and the rows of a file with the same bytes, in every format recognised by its first bytes
+// or its end.
 func TestStandardInputIsAFile(t *testing.T) {
 	f := folder(t.TempDir())
 	for format, content := range map[string][]byte{
@@ -50,7 +50,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 	}
 }
 
-// A pattern stands for files whose columns of words become features too.
+// A pattern may match files with categorical columns.
 func TestPatternWithWords(t *testing.T) {
 	f := folder(t.TempDir())
 	f.write(t, "b.csv", []byte("y,colour\n0,red\n"))

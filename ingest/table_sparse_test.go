@@ -42,7 +42,7 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 	return values
 }
 
-// Sparse rows of Arrow make the same messages as the same rows of LIBSVM, however the file groups them.
+// Sparse rows in Arrow give the same messages as the same rows in LIBSVM, whatever the record batches.
 func TestSparseRowsOfArrow(t *testing.T) {
 	const count = 130
 	var lines, lists, maps []string
@@ -110,7 +110,7 @@ func TestBadSparseRowsOfArrow(t *testing.T) {
 	}
 }
 
-// A column of strings has the words that a CSV of the same texts has, in training and for rows to predict.
+// A string column has the same words as a CSV with the same texts, in training and in prediction.
 func TestTextsOfTables(t *testing.T) {
 	change := func(o *Options) { o.Text, o.Label = "message", "kind" }
 	record := arrowRows(t, `[{"id":7,"kind":"spam","message":"Buy now"},{"id":8,"kind":"ham","message":"Hello, you"},{"id":9,"kind":"ham"}]`,

@@ -10,12 +10,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Task returns the kind of prediction of a model of the examples.
+// Task returns the prediction task of models of the examples.
 func (o Options) Task() examples.Task {
 	return (&schemas.Plan{Targets: o.Targets, Labels: o.PlanLabels()}).Task()
 }
 
-// checkTargets finds impossible targets, and what is impossible beside them, of examples in these files.
+// checkTargets finds invalid targets, and keys that are incompatible with them, for examples in these files.
 func (o Options) checkTargets(files []string) (problems []option.Problem) {
 	if len(o.Targets) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func (o Options) checkTargets(files []string) (problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
 	}
-	if o.Outcome.Topic == "" { // else they are columns of outcomes
+	if o.Outcome.Topic == "" { // otherwise they are columns of outcomes
 		problems = append(problems, o.CheckOwnColumns("targets", o.Targets)...)
 	}
 	for _, f := range o.formatsOf(files) {

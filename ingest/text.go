@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// checkText finds impossible values of the keys of text.
+// checkText finds invalid values of the text keys.
 func (o Options) checkText() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -33,7 +33,7 @@ func (o Options) checkText() (problems []option.Problem) {
 	return problems
 }
 
-// readsText returns a *input.Error if the options give a column of text, and the format has none.
+// readsText returns a *input.Error if the options name a text column and the format does not support one.
 func (o Options) readsText(f format.Format, file string) error {
 	if o.Text == "" || slices.Contains(f.Keys, "text") {
 		return nil

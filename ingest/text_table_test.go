@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// mail is a table with texts, their labels and a column that is not read. The texts are numbers if that is their type.
+// mail is a table with texts, their labels and an unread column. The texts are numbers if that is their type.
 func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 	t.Helper()
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{
@@ -35,7 +35,7 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 	return record
 }
 
-// A column of texts of Arrow has the rows of the same column of a CSV, however the file groups its rows.
+// A text column in Arrow gives the rows of the same column in a CSV, whatever the record batches.
 func TestTextsOfArrow(t *testing.T) {
 	var texts []string
 	csv := "message,kind\n"

@@ -15,7 +15,7 @@ func TestTextsOfCSV(t *testing.T) {
 	for _, test := range []struct {
 		name, Content string
 		change        func(*Options)
-		want          string // the words of each row, and its label; or an error
+		want          string // words of each row, and its label; or an error
 	}{
 		{"by name", "id,kind,message\n7,spam,Buy now\n8,ham,\"Hello, you\"\n", func(o *Options) { o.Text, o.Label = "message", "kind" }, `[buy now]spam [hello you]ham`},
 		{"by number", "spam,Buy now\nham,hello\n", func(o *Options) { o.Text = "1" }, `[buy now]spam [hello]ham`},
@@ -58,7 +58,7 @@ func TestTextsOfCSV(t *testing.T) {
 	}
 }
 
-// Texts to predict may come with the columns of training, without the label, or alone.
+// Texts to predict may have the training columns, without the label, or only the text.
 func TestTextsToPredict(t *testing.T) {
 	f := newFolder(t)
 	o := Defaults()

@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// dated is rows of a time, which some lack, a number and a label.
+// dated is rows with a time, which may be missing, a number and a label.
 type dated struct {
 	times  []time.Time // zero: missing
 	newest time.Time
@@ -37,7 +37,7 @@ func newDated(n int) (d dated) {
 	return d
 }
 
-// text returns a time as a file has it; "": it is missing.
+// text formats a time for a file; "": it is missing.
 func (d dated) text(i int, layout string) string {
 	if d.times[i].IsZero() {
 		return ""
@@ -45,7 +45,7 @@ func (d dated) text(i int, layout string) string {
 	return d.times[i].Format(layout)
 }
 
-// features returns the features of rows by their definition: hour and age, which counts from a time, then the number.
+// features returns the features of rows by definition: hour and age, relative to a time, then the number.
 func (d dated) features(from time.Time) (features []float32) {
 	for i, at := range d.times {
 		hour, age := float32(math.NaN()), float32(math.NaN())
@@ -69,7 +69,7 @@ func withTimes(o *Options) {
 	o.Times = layout.Times{"at": {"hour", "age"}}
 }
 
-// files returns the rows in each format that has times.
+// files returns the rows in each format with times.
 func (d dated) files(t *testing.T) map[string][]byte {
 	var csv, seconds strings.Builder
 	var lines, rows []string
@@ -115,7 +115,7 @@ func (d dated) files(t *testing.T) map[string][]byte {
 	}
 }
 
-// Times become the same features from every format, by their definition.
+// Times become the same features from every format, by definition.
 func TestTimes(t *testing.T) {
 	d := newDated(100)
 	want := d.features(d.newest)
@@ -126,7 +126,7 @@ func TestTimes(t *testing.T) {
 			continue
 		}
 		got := rows.Floats
-		if strings.HasPrefix(name, "seconds") { // whose times come last
+		if strings.HasPrefix(name, "seconds") { // its times come last
 			got = nil
 			for i := range rows.Rows {
 				row := rows.Floats[3*i:][:3]
@@ -142,7 +142,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// Rows to predict have their times in the same places, whatever the order of the columns of their file, and so have single rows.
+// Rows to predict have their times at the same positions, for any column order of the file, and so have single rows.
 func TestTimesOfRowsToPredict(t *testing.T) {
 	d := newDated(30)
 	want := d.features(d.newest)
@@ -209,7 +209,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	}
 }
 
-// Values of a topic have times too. Their ages count from 1970, as processes may read other rows first.
+// Values of a topic also have times. Their ages are relative to 1970, because processes may read different rows first.
 func TestTimesOfATopic(t *testing.T) {
 	d := newDated(20)
 	want := d.features(time.Unix(0, 0))
@@ -242,7 +242,7 @@ func TestTimesOfATopic(t *testing.T) {
 	}
 }
 
-// What is wrong with a time is an error at its place.
+// An invalid time is an error with its position.
 func TestTimesThatAreNone(t *testing.T) {
 	for _, test := range []struct{ content, want string }{
 		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a ` +
@@ -286,7 +286,7 @@ func TestTimesAreInSourceIDs(t *testing.T) {
 	}
 }
 
-// Parts of times are those of the clock of the zone that Arrow has, also in Parquet that was written from it. zoned.parquet is such a file.
+// The parts of times use the time zone in Arrow, also in Parquet written from it, such as zoned.parquet.
 func TestTimesOfZones(t *testing.T) {
 	content, err := os.ReadFile("testdata/zoned.parquet")
 	if err != nil {

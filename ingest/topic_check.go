@@ -8,8 +8,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/bound"
 )
 
-// checkTopic finds what is impossible in the keys that say what a run reads of a
-// topic.
+// checkTopic finds invalid keys for the range of a topic that a run reads.
 func (o Options) checkTopic() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})

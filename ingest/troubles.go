@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	maxTroubles = 100      // that are listed
-	checkCells  = 64 << 20 // values that are read of all files together, beyond the first batch of each
+	maxTroubles = 100      // maximum number of reported errors
+	checkCells  = 64 << 20 // number of values to read from all files together, beyond the first batch of each
 )
 
-// Troubles reads the files of the options as Sources and Batches do, and returns the sources and whether all of their
-// rows were read, or all that is wrong with the files: the first trouble of each column. It reads so much of large
-// files that it takes seconds. An option that does not pass Check is a schemas.Problem.
+// Troubles reads the files of the options as Sources and Batches do, and returns the sources and whether all of their rows
+// were read, or all errors in the files: the first error of each column. Of large files it reads as much as takes a few
+// seconds. An option that does not pass Check is a schemas.Problem.
 func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, troubles []error) {
 	for len(troubles) < maxTroubles {
 		found, all, err := o.readThrough(ctx)
 		if err == nil {
 			return found, all, troubles
 		}
-		if errors.Is(err, layout.ErrNoFeature) && len(troubles) > 0 { // all have their troubles
+		if errors.Is(err, layout.ErrNoFeature) && len(troubles) > 0 { // all columns have errors
 			break
 		}
 		wrong, placed := errors.AsType[*input.Error](err)
@@ -38,7 +38,7 @@ func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, tro
 		}
 		next, advice, ok := o.without(wrong.Column)
 		troubles = append(troubles, advised(wrong, advice))
-		if o.Missing == layout.MissingError { // a column may have words beside a missing value
+		if o.Missing == layout.MissingError { // a column may have words as well as missing values
 			lenient := o
 			lenient.Missing = layout.MissingMean
 			if _, _, again := lenient.readThrough(ctx); again == nil || again.Error() != err.Error() {
@@ -53,7 +53,7 @@ func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, tro
 	return nil, false, troubles
 }
 
-// advised returns the error with advice, if it names no key itself.
+// advised adds advice to the error, if it names no key itself.
 func advised(e *input.Error, advice string) error {
 	if strings.Contains(e.Err.Error(), "examples.") {
 		return e
@@ -63,7 +63,7 @@ func advised(e *input.Error, advice string) error {
 	return &with
 }
 
-// readThrough reads the rows of the files until it has read enough, and reports whether it has read all.
+// readThrough reads rows of the files up to the limit, and reports whether it has read all.
 func (o Options) readThrough(ctx context.Context) (sources []Source, whole bool, err error) {
 	sources, err = find(ctx, o, false)
 	if err != nil {
@@ -81,7 +81,8 @@ func (o Options) readThrough(ctx context.Context) (sources []Source, whole bool,
 	return sources, whole, nil
 }
 
-// readSome reads the first batch of a source, and others while cells, which it adds to, are not too many. It reports whether that was all.
+// readSome reads the first batch of a source, and further ones while cells, to which it adds, is below the limit. It
+// reports whether it has read all.
 func (s *Source) readSome(ctx context.Context, cells *int) (whole bool, err error) {
 	r, opened, err := s.open(ctx)
 	if err != nil {
@@ -104,8 +105,8 @@ func (s *Source) readSome(ctx context.Context, cells *int) (whole bool, err erro
 	}
 }
 
-// without returns the options that do not read a column, as an error has it: its number, and its name if it has one;
-// and the key that decides what the column is for. ok is false if a file without it has nothing to learn from.
+// without returns the options without a column, given by its number and its name, if any, as in an error, and the key that
+// configures its role. ok is false if nothing would be left to train on.
 func (o Options) without(column string) (_ Options, advice string, ok bool) {
 	number, name, _ := strings.Cut(column, " ")
 	at, err := strconv.Atoi(number)
@@ -147,7 +148,7 @@ func (o Options) without(column string) (_ Options, advice string, ok bool) {
 	if !is(string(o.Label)) && dropped.Check() == nil {
 		return dropped, advice, true
 	}
-	ok = !o.LeavesLabelOut() // the column of the label can't be dropped
+	ok = !o.LeavesLabelOut() // the label column can't be dropped
 	o.Options = o.WithoutLabel()
 	return o, "examples.label names the label column", ok
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// messageFormats are the formats of messages, of a topic that is no examples topic, in the order of the documentation.
+// messageFormats are the formats of messages, on topics other than examples topics, in the order of the documentation.
 func messageFormats() []message.Format {
 	return []message.Format{jsonl.Messages(), csv.Messages(), arrow.Messages(), avro.Messages(), protobuf.Messages()}
 }
@@ -39,15 +39,14 @@ func (o Options) messageFormat() (f message.Format, ok bool) {
 	return all[i], true
 }
 
-// messageOptions are the options that readers of messages have.
+// messageOptions are the options for readers of messages.
 func (o Options) messageOptions() message.Options {
 	m := message.Options{Options: o.Options, Settings: o.Settings}
 	m.Rows = o.rowsPath()
 	return m
 }
 
-// checkFromTopic finds what is impossible if the examples come from a topic of
-// values.
+// checkFromTopic finds invalid keys for examples from a topic of values.
 func (o Options) checkFromTopic() (problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
@@ -78,23 +77,22 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 	return append(problems, f.Check(o.messageOptions())...)
 }
 
-// Values makes batches of examples of the values of messages, each with one
-// example or several, in the format of the options. NewValues makes it.
+// Values batches the examples in message values, one or several per message, in the format of the options. Create it with
+// NewValues.
 type Values struct {
 	*tabular.Messages
 	opened
-	says   later.Predicted // outcomes
-	wanted int             // columns of each row, once a row had them; 0: not known yet
+	says   later.Predicted // content of outcomes
+	wanted int             // number of columns of each row; 0: not known yet
 	batch  examples.Rows
 	sparse examples.SparseRows
-	keys   []string // of the messages, for each row of the batch
-	size   int      // bytes of the batch in a message
+	keys   []string // message keys, for each row of the batch
+	size   int      // size of the batch in a message
 
 	spreads layout.Spreads // of the columns without an offset
 }
 
-// NewValues returns Values without examples, for options that pass Check and have
-// a FromTopic. An error says which of them can't be used.
+// NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option.
 func NewValues(o Options) (*Values, error) {
 	var says later.Predicted
 	if o.Outcome.Topic != "" {
@@ -112,23 +110,21 @@ func NewValues(o Options) (*Values, error) {
 	return &Values{opened: r, says: says, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}, nil
 }
 
-// TopicMessage is a message of a topic of values, and where it is there.
+// TopicMessage is a message of a topic of values, with its position.
 type TopicMessage struct {
 	Partition int
 	Offset    int64
-	Key       string // "": it has none
-	SchemaID  string // of the header SchemaHeader; "": it has none
+	Key       string // "": none
+	SchemaID  string // from the header SchemaHeader; "": none
 	Value     []byte
 }
 
-// sourceKeyOverhead is how many bytes a row takes in the column of keys beside its
-// key: the offset of the key, and a bit for its validity.
+// sourceKeyOverhead is the size of a row in the key column besides its key: the offset of the key, and a validity bit.
 const sourceKeyOverhead = 5
 
-// Add adds the examples of a message to the batch. If they don't fit, it returns
-// full and adds nothing: Take the batch, and add the message again. A message is in
-// one batch. If one of its examples can't be used, Add returns the reason and adds
-// none.
+// Add adds the examples of a message to the batch. If they don't fit, it returns full and adds nothing: Take the batch,
+// and add the message again. A message is not split between batches. If one of its examples is invalid, Add returns the
+// reason and adds none.
 func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error) {
 	cells, err := v.rowsOf(ctx, m)
 	if err != nil || len(cells) == 0 {
@@ -168,7 +164,7 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 	}
 	if err != nil {
 		if first {
-			v.forget() // a value that can't be used does not say how many columns there are
+			v.forget() // an invalid value does not determine the number of columns
 		}
 		return false, err
 	}
@@ -182,13 +178,13 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 	return false, nil
 }
 
-// forget makes the next message say what columns there are.
+// forget makes the next message determine the columns.
 func (v *Values) forget() {
 	v.Forget()
 	v.wanted = 0
 }
 
-// append adds rows to the batch, which it begins if there is none.
+// append adds rows to the batch, which it creates if necessary.
 func (v *Values) append(rows *examples.Rows) {
 	b := &v.batch
 	if b.Rows == 0 {
@@ -222,12 +218,12 @@ func (v *Values) append(rows *examples.Rows) {
 	b.Rows += rows.Rows
 }
 
-// width returns how many columns there are, if this is the first row.
+// width returns the number of columns, if this is the first row.
 func (v *Values) width(row []tabular.Cell) (int, error) {
 	if v.format.Width == nil {
 		return len(row), nil
 	}
-	if v.whole.LabelComesLater() { // it was cut to what is read
+	if v.whole.LabelComesLater() { // already reduced to the columns to read
 		v.wanted = len(row)
 		return len(row), nil
 	}
@@ -238,7 +234,7 @@ func (v *Values) width(row []tabular.Cell) (int, error) {
 	return n, err
 }
 
-// read reads the rows of a message, and returns how many bytes they take.
+// read decodes the rows of a message, and returns their size.
 func (v *Values) read(cells [][]tabular.Cell) (rows *examples.Rows, size int, err error) {
 	for i, row := range cells {
 		switch n := len(row); {
@@ -260,16 +256,16 @@ func (v *Values) read(cells [][]tabular.Cell) (rows *examples.Rows, size int, er
 	return v.Messages.Read(cells)
 }
 
-// NeededOffsets returns the offsets that columns need to which the options give none, as float32 does not hold how
-// their numbers differ in the first rows that were added. Those of a topic are not found by themselves: processes that
-// read other rows would find others.
+// NeededOffsets returns the offsets needed by columns without one in the options, because float32 does not resolve the
+// differences in the first rows. For a topic they are not applied automatically, because processes that read other rows
+// would determine others.
 func (v *Values) NeededOffsets() layout.Offsets { return v.spreads.Offsets() }
 
-// Full reports whether the batch has as many examples as a message may have.
+// Full reports whether the batch has the maximum number of examples.
 func (v *Values) Full() bool { return v.batch.Rows >= v.whole.BatchRows }
 
-// Take returns the batch, which is valid until the next Add, and begins another
-// one. It returns nil if there are no examples.
+// Take returns the batch, which is valid until the next Add, and starts another one. It returns nil if there are no
+// examples.
 func (v *Values) Take() *examples.Rows {
 	if v.batch.Rows == 0 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// events are rows in JSON with values within others, and what Arrow's types of them are.
+// nestedEvents are rows in JSON with nested values, and their Arrow types.
 const nestedEvents = `[{"kind":"a","w":2,"user":{"age":30,"country":"de","at":"1970-01-01T00:00:01.5Z"},"items":[{"price":1.5,"label":"x"},{"price":9,"label":"y"}],"tags":["p","q"]},
 	{"kind":"b","w":1,"user":null,"items":[],"tags":[]},
 	{"kind":null,"w":3,"user":{"age":null,"country":"fr","at":null},"items":[{"price":2,"label":"z"}],"tags":null}]`
@@ -22,7 +22,7 @@ func nestedFields() []arrow.Field {
 		nullable("items", arrow.ListOf(item)), nullable("tags", arrow.ListOf(arrow.BinaryTypes.String))}
 }
 
-// Columns of Arrow in messages are those of the same rows in JSON, and times are seconds.
+// Arrow columns in messages match those of the same rows in JSON, and times are in seconds.
 func TestArrowMessages(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"paths": func(o *Options) {
@@ -84,7 +84,7 @@ func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 	}
 }
 
-// Whatever strangers send is rows, or an error.
+// Any input gives rows or an error.
 func FuzzArrowMessages(f *testing.F) {
 	f.Add(arrowContent(f, arrowRows(f, nestedEvents, nestedFields()...), 2, false))
 	f.Add(arrowContent(f, arrowRows(f, nestedEvents, nestedFields()...), 3, true))

@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// wide are rows of 20 numbers, words and flags, as events have them, in each format.
+// wide are rows of 20 numbers, words and flags, like typical events, in each format.
 type wide struct {
 	json, avro, protobuf []byte
 }
@@ -80,7 +80,7 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 	return rows
 }
 
-// cpuSeconds is how long the process has had a core.
+// cpuSeconds returns the CPU time of the process.
 func cpuSeconds(b *testing.B) float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -89,8 +89,8 @@ func cpuSeconds(b *testing.B) float64 {
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
-// BenchmarkValues makes messages of examples of messages with one row each of 20 fields: rows for each second of
-// a core, which other work on the machine does not change.
+// BenchmarkValues converts messages with one row of 20 fields to examples messages: rows per second of CPU time, which
+// does not depend on other load.
 func BenchmarkValues(b *testing.B) {
 	avsc, proto, columns := wideSchemas()
 	rows := wideRows(b, 4096)

@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// A row is the same one in each format, whatever its columns are for.
+// A row is the same in each format, for all roles of its columns.
 func TestFormatsHaveTheSameRows(t *testing.T) {
 	type place struct {
 		X *float64 `json:"x"`
@@ -96,7 +96,7 @@ func TestFormatsHaveTheSameRows(t *testing.T) {
 	}
 }
 
-// protobufOf is the only message of a schema, which is given as JSON.
+// protobufOf encodes a message, given as JSON, of the only message type in a schema.
 func protobufOf(t *testing.T, schema, text string) []byte {
 	t.Helper()
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(map[string]string{"e.proto": schema})}}

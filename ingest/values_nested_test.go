@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// addAll adds values, each of which can be used, and returns the batch without where its rows come from.
+// addAll adds valid values, and returns the batch without the origins of its rows.
 func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 	t.Helper()
 	if problems := o.Check(); problems != nil {
@@ -43,7 +43,7 @@ func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 	return rows
 }
 
-// Values within others have the rows that they have beside each other, and whoever frames rows names where they are.
+// Nested values give the same rows as flat ones, with the path of framed rows configured.
 func TestPathsAndRows(t *testing.T) {
 	flat := func(o *Options) {
 		o.Label, o.Weight, o.Columns.Use, o.Categorical = "kind", "w", []string{"age", "price", "country"}, []string{"country"}
@@ -114,7 +114,7 @@ func TestPathsAndRows(t *testing.T) {
 	}
 }
 
-// Lines of a file have values at paths too.
+// JSON Lines may also have values at paths.
 func TestPathsInJSONLines(t *testing.T) {
 	change := func(o *Options) {
 		o.Label, o.Columns.Use, o.Categorical = "what.kind", []string{"n", "user.age", "items.0.price"}, nil
@@ -130,7 +130,7 @@ func TestPathsInJSONLines(t *testing.T) {
 	}
 }
 
-// Sparse rows, and texts that are lists of words, come from topics as from files.
+// Sparse rows, and texts that are lists of words, are read from topics as from files.
 func TestSparseRowsOfTopics(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Options)
@@ -152,7 +152,7 @@ func TestSparseRowsOfTopics(t *testing.T) {
 	}
 }
 
-// A value that is nowhere, or no value of a column, is a reason that names the key.
+// The error of a missing value, or of one that does not suit its column, includes the key.
 func TestPathsThatAreNowhere(t *testing.T) {
 	for _, test := range []struct {
 		change        func(*Options)
@@ -182,7 +182,7 @@ func TestPathsThatAreNowhere(t *testing.T) {
 	}
 }
 
-// A message with more rows than a message of examples holds is refused before they take memory.
+// A message with more rows than an examples message can hold is rejected before they use memory.
 func TestTooManyRows(t *testing.T) {
 	value := `[` + strings.TrimSuffix(strings.Repeat(`{"label":1},`, 50_000), ",") + `]`
 	var columns []string

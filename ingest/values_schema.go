@@ -12,10 +12,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// SchemaHeader is the header of a message that may have the ID of its schema.
+// SchemaHeader is the header of a message that may have its schema ID.
 const SchemaHeader = message.SchemaHeader
 
-// checkNoMessages finds keys for the messages of a topic where there is none.
+// checkNoMessages finds keys for topic messages if there is no topic.
 func (o Options) checkNoMessages() (problems []option.Problem) {
 	for _, said := range []struct{ key, value string }{
 		{"rows", o.rowsPath()}, {"schema", o.Schema}, {"message", o.Message}, {"registry.url", o.Registry.URL},
@@ -28,7 +28,7 @@ func (o Options) checkNoMessages() (problems []option.Problem) {
 	return problems
 }
 
-// checkSchema finds what is impossible in the keys that say where the schema of messages of a format is.
+// checkSchema finds invalid keys for the schema of a message format.
 func (o Options) checkSchema(f message.Format) []option.Problem {
 	problems := o.Registry.Check()
 	wrong := func(key, shown, want string) {
@@ -56,7 +56,7 @@ func (o Options) checkSchema(f message.Format) []option.Problem {
 // rowsOf returns the rows of a message.
 func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
 	if len(m.Value) == 0 && m.Key != "" {
-		return nil, nil // a tombstone, as what captures the changes of a database writes after a deletion
+		return nil, nil // a tombstone, as change data capture writes after a deletion
 	}
 	if len(m.Value) == 0 {
 		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
@@ -73,7 +73,7 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 	return v.reader.Read(ctx, p)
 }
 
-// payload returns the value of a message without what frames it, and its schema if a registry has it.
+// payload returns the value of a message without framing, with its schema if a registry has it.
 func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload, err error) {
 	kind := v.format.Schema
 	if v.schemas == nil {
@@ -116,7 +116,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload,
 	return p, err
 }
 
-// orSetSchema says what else to do without a registry.
+// orSetSchema returns the alternative to a registry, for errors.
 func orSetSchema(kind message.SchemaKind) string {
 	if kind.Type == "" {
 		return ""
@@ -124,8 +124,8 @@ func orSetSchema(kind message.SchemaKind) string {
 	return ", and set examples.schema"
 }
 
-// Unusable reports whether an error of Add is the fault of the message: it goes to quarantine. Any other is of the schema registry:
-// away says that it does not answer now.
+// Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to the
+// schema registry: away means that it is unavailable.
 func Unusable(err error) (unusable, away bool) {
 	if errors.As(err, new(*message.UnavailableError)) {
 		return false, true

@@ -20,7 +20,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// registered returns a registry with schemas, whose IDs count from 1.
+// registered returns a registry with schemas, with IDs from 1.
 func registered(t testing.TB, schemas ...sr.Schema) *srfake.Registry {
 	t.Helper()
 	r := srfake.New()
@@ -31,7 +31,7 @@ func registered(t testing.TB, schemas ...sr.Schema) *srfake.Registry {
 	return r
 }
 
-// framed is a value as the serializers of a registry write it.
+// framed adds the framing of a registry's serializers to a value.
 func framed(id int, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), value...)
 }
@@ -45,7 +45,8 @@ func encoded(t *testing.T, schema string, value any) []byte {
 	return content
 }
 
-// Schemas of a topic change: fields come and go, have other types, and defaults of our own schema and its aliases stand in for them.
+// Schema evolution: fields are added and removed, change types, and are replaced by defaults and aliases of the reader
+// schema.
 func TestSchemasThatEvolve(t *testing.T) {
 	record := func(fields ...string) string {
 		return `{"type":"record","name":"Event","namespace":"shop","fields":[` + strings.Join(fields, ",") + `]}`
@@ -64,7 +65,7 @@ func TestSchemasThatEvolve(t *testing.T) {
 		framed(1, encoded(t, texts[0], map[string]any{"kind": "b", "length": 3, "colour": "red"})),
 		framed(2, encoded(t, texts[1], map[string]any{"more": []string{"x"}, "kind": "a", "length": nil, "width": float32(2.5)})),
 		framed(2, encoded(t, texts[1], map[string]any{"more": []string{}, "kind": "a", "length": map[string]any{"double": 0.5}, "width": float32(1)})),
-		framed(3, []byte{2, 'c', 20, 4, 0xff, 0x38}), // -200, of which a digit is behind the point
+		framed(3, []byte{2, 'c', 20, 4, 0xff, 0x38}), // -200, with one digit after the point
 		framed(1, encoded(t, texts[0], map[string]any{"kind": "a", "length": 4, "colour": "blue"})),
 	}
 	file := filepath.Join(t.TempDir(), "event.avsc")
@@ -90,7 +91,7 @@ func TestSchemasThatEvolve(t *testing.T) {
 
 const simple = `{"type":"record","name":"E","fields":[{"name":"label","type":"string"},{"name":"x","type":"int"}]}`
 
-// An ID may be in a header, as a number or as a GUID, and a schema has references.
+// An ID may be in a header, as a number or as a GUID, and a schema may have references.
 func TestSchemaIDs(t *testing.T) {
 	r := registered(t, sr.Schema{Schema: simple})
 	guid := "0123456789abcdef"
@@ -130,13 +131,13 @@ func TestSchemaIDs(t *testing.T) {
 	}
 }
 
-// What a message lacks, or has too much, is a reason that names the key; what the registry lacks or refuses is none of the message.
+// Errors due to the message include the key; errors due to the registry are not attributed to the message.
 func TestFramesAndRegistries(t *testing.T) {
 	r := registered(t, sr.Schema{Schema: simple}, sr.Schema{Schema: `syntax = "proto3"; message E {}`, Type: sr.TypeProtobuf})
 	refers := func(subject string) string {
 		return fmt.Sprintf(`{"schema":%q,"references":[{"name":%q,"subject":%q,"version":1}]}`, simple, strings.ToUpper(subject), subject)
 	}
-	r.Intercept(func(w http.ResponseWriter, req *http.Request) bool { // the fake has no references that can't be followed
+	r.Intercept(func(w http.ResponseWriter, req *http.Request) bool { // the fake can't have broken references
 		text := map[string]string{"/schemas/ids/7": refers("b"), "/schemas/ids/9": refers("gone"), "/subjects/a/versions/1": refers("b"),
 			"/subjects/b/versions/1": refers("a")}[req.URL.Path]
 		if text != "" {
@@ -155,7 +156,7 @@ func TestFramesAndRegistries(t *testing.T) {
 		format string
 		change func(*Options)
 		m      TopicMessage
-		reason string // "": it can be used
+		reason string // "": it is valid
 	}{
 		"a file":                   {"avro", without, TopicMessage{Value: value}, ""},
 		"JSON Schema":              {"json", with, TopicMessage{Value: framed(7, []byte(`{"label":"a","x":7}`))}, ""},
@@ -175,7 +176,7 @@ func TestFramesAndRegistries(t *testing.T) {
 				t.Fatal(problems)
 			}
 			v := valuesOf(t, o)
-			for range 2 { // what the registry says is remembered
+			for range 2 { // responses of the registry are cached
 				_, err := v.Add(t.Context(), test.m)
 				if unusable, _ := Unusable(err); (err == nil) != (test.reason == "") || err != nil && (err.Error() != test.reason || !unusable) {
 					t.Errorf("%v, expected %q", err, test.reason)
@@ -185,7 +186,7 @@ func TestFramesAndRegistries(t *testing.T) {
 	}
 }
 
-// Messages in Protobuf say which message of their schema they are, in front of the value or in the header.
+// Protobuf messages identify their message type in the schema, before the value or in the header.
 func TestMessageIndexes(t *testing.T) {
 	r := registered(t, sr.Schema{Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message First { string label = 1; int32 x = 2; }
 		message Second { message Within { int32 x = 1; string label = 2; } }`})
@@ -219,7 +220,7 @@ func TestMessageIndexes(t *testing.T) {
 	}
 }
 
-// A registry that does not answer, or answers that it can't, is away; one that refuses us ends ingest.
+// A registry without a response, or with a server error, is unavailable; one that denies access ends ingest.
 func TestRegistriesThatAreAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
@@ -257,7 +258,7 @@ func TestRegistriesThatAreAway(t *testing.T) {
 	}
 }
 
-// Users log in with the password of a file.
+// Users authenticate with the password in a file.
 func TestRegistryWithUser(t *testing.T) {
 	r := srfake.New(srfake.WithAuth("Basic bWU6c2VjcmV0"))
 	t.Cleanup(r.Close)

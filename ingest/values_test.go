@@ -33,7 +33,8 @@ func valuesOf(t *testing.T, o Options) *Values {
 	return v
 }
 
-// A value in CSV is some lines; in JSON it is an object or an array of them. The keys of columns mean what they mean for files.
+// A value in CSV has one or more lines; in JSON it is an object or an array of objects. The keys of columns have the same
+// meaning as for files.
 func TestValues(t *testing.T) {
 	nan := float32(math.NaN())
 	use := func(names ...string) func(*Options) {
@@ -103,7 +104,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A topic has the same rows as a file of the same lines, whatever its columns are for.
+// A topic gives the same rows as a file with the same lines, for all roles of columns.
 func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 	lines := map[string]string{
 		"csv": "red,1.5,a,2,1,0\nblue,,b|c,3,0,1\nred,4,,0.5,1,1\n7.0,-1, c ,1,0,0\n",
@@ -184,7 +185,7 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 	}
 }
 
-// A value that can't be used has a reason, and changes nothing.
+// An invalid value gives a reason, and changes nothing.
 func TestValuesThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ format, value, reason string }{
 		{"csv", "", "an empty value: expected one example a line, without a header"},
@@ -234,7 +235,7 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 	}
 }
 
-// A message with a key and without a value is a tombstone, which has no rows.
+// A message with a key and without a value is a tombstone, and has no rows.
 func TestTombstones(t *testing.T) {
 	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
 	if full, err := v.Add(t.Context(), TopicMessage{Key: "a"}); full || err != nil || v.Take() != nil {
@@ -242,7 +243,7 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// The first value that can be used says how many columns there are.
+// The first valid value determines the number of columns.
 func TestFirstValues(t *testing.T) {
 	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
 	for _, test := range []struct {
@@ -255,7 +256,7 @@ func TestFirstValues(t *testing.T) {
 	}
 }
 
-// A batch has whole values, as many as fit a message.
+// A batch has whole values, as many as fit into a message.
 func TestBatchesOfValues(t *testing.T) {
 	v := valuesOf(t, ofTopic("csv", func(o *Options) { o.BatchRows = 3 }))
 	for i, test := range []struct {
@@ -308,7 +309,7 @@ func TestCheckFromTopic(t *testing.T) {
 	}
 }
 
-// Whatever strangers send, a batch is whole rows that a message can have, and a value that can't be used changes nothing.
+// For any input, a batch has complete valid rows, and an invalid value changes nothing.
 func FuzzValues(f *testing.F) {
 	for _, value := range []string{"a,1,2\nb,NA,4", `{"label":"a","features":[1,null]}`, `[{"label":1,"features":true,"w":2}]`,
 		`{"label":"a","features":[]}`, "a,\"1", "\xff,1,2"} {

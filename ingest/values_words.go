@@ -10,19 +10,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// TopicWords finds the words of the categorical columns of a topic of values, as Sources finds those of files. NewTopicWords makes it.
+// TopicWords finds the words of the categorical columns of a topic of values, as Sources does for files. Create it with
+// NewTopicWords.
 type TopicWords struct {
 	values *Values
 	found  *layout.FoundWords
 }
 
-// NewTopicWords returns TopicWords without words, for options that pass Check and have a FromTopic.
+// NewTopicWords returns empty TopicWords, for options that pass Check and have a FromTopic.
 func NewTopicWords(o Options) (*TopicWords, error) {
 	v, err := NewValues(o)
 	return &TopicWords{v, layout.NewFoundWords(o.Options)}, err
 }
 
-// Add adds the words of a value. A value that can't be used has none: Values says why. It is an error if a column has too many words.
+// Add adds the words of a value. It ignores invalid values, which Values reports. It is an error if a column has too many
+// words.
 func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	v := w.values
 	rows, err := v.rowsOf(ctx, m)
@@ -53,7 +55,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	return v.AddWords(rows, w.found)
 }
 
-// Options returns the options with the words that were found. It is an error if a column has none.
+// Options returns the options with the words found. It is an error if a column has none.
 func (w *TopicWords) Options() (Options, error) {
 	o := w.values.whole
 	with, err := o.WithWords(w.found)
@@ -70,7 +72,7 @@ func (w *TopicWords) Options() (Options, error) {
 	return o, nil
 }
 
-// WithColumns returns the options with the words of these columns, which messages of a topic have had before.
+// WithColumns returns the options with the words of these columns, from existing examples of a topic.
 func (o Options) WithColumns(columns examples.Columns) Options {
 	o.Options = o.Options.WithColumns(columns)
 	return o

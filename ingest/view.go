@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// View shows all columns and cells of a file, or of the tables in a folder. Of the options it needs only those that say how
-// a file is read. A file that is no table is a *input.Error.
+// View shows all columns and cells of a file, or of the tables in a directory. It only uses the options for reading files.
+// A file that is not a table is a *input.Error.
 func View(ctx context.Context, name string, o Options, v format.Viewer) error {
 	o.Train, o.Test = []string{name}, nil
 	o, err := o.withFiles()

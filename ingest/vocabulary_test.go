@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/internal/oracle"
 )
 
-// countedOptions are those of texts whose vocabulary is counted.
+// countedOptions are the options of texts with a counted vocabulary.
 func countedOptions(columns, phrases int) Options {
 	o := Defaults()
 	o.Text, o.Label, o.Words = "message", "kind", vocabulary.Options{Vocabulary: vocabulary.CountedVocabulary().Name, Columns: columns,
@@ -23,8 +23,8 @@ func countedOptions(columns, phrases int) Options {
 	return o
 }
 
-// A counted vocabulary has the phrases of all files to train on, in the order of the alphabet. If there are too many,
-// it has those in most texts, and of those in as many the first. A row has the counts of these.
+// A counted vocabulary has the phrases of all training files, in alphabetical order. If there are too many, it has those
+// in most texts, with ties in alphabetical order. A row has the counts of these.
 func TestCountedVocabulary(t *testing.T) {
 	f := newFolder(t)
 	first := f.write(t, "first.csv", []byte("kind,message\na,\"The cat, the CAT\"\nb,a dog\n"))
@@ -76,7 +76,7 @@ func TestCountedVocabulary(t *testing.T) {
 	}
 }
 
-// A counted vocabulary and a hashed one of so many columns that no two words share one count the same, in every format.
+// A counted vocabulary and a hashed one without collisions give the same counts, in every format.
 func TestCountedAsHashed(t *testing.T) {
 	var texts []string
 	csv, lines := "message,kind\n", ""
@@ -138,7 +138,7 @@ func TestCountedAsHashed(t *testing.T) {
 	}
 }
 
-// A source that is counted with another vocabulary is another source, and one that is hashed has the ID that it always had.
+// A source with another vocabulary is another source, and a hashed one keeps its earlier ID.
 func TestVocabularyIsPartOfTheID(t *testing.T) {
 	f := newFolder(t)
 	rows, more := f.write(t, "rows.csv", []byte("kind,message\na,one\n")), f.write(t, "more.csv", []byte("kind,message\na,two\n"))

@@ -11,13 +11,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// FindsWords reports whether Sources reads the files to train on for their words, before it reads rows.
+// FindsWords reports whether Sources reads the training files for their words before it reads rows.
 func (o Options) FindsWords() bool {
 	return len(o.Categorical) > 0 && !o.Mixed() || o.Text != "" && o.Words.Found()
 }
 
-// findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary
-// of their texts. With digests it also has the digests of these files, so that they are not read again for them.
+// findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary of
+// their texts. With digests it also has the digests of these files, so that they are not read again.
 func (o Options) findWords(ctx context.Context, files []string, digests bool) (Options, error) {
 	found := layout.NewFoundWords(o.Options)
 	o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
@@ -41,14 +41,15 @@ func (o Options) findWords(ctx context.Context, files []string, digests bool) (O
 // addWords adds the words of a file, and its digest.
 func (o Options) addWords(ctx context.Context, file string, found *layout.FoundWords, digest bool) error {
 	return o.readAhead(ctx, file, digest, func(f format.Format, c *input.Content) (bool, error) {
-		if f.Words == nil { // a format that has no such columns
+		if f.Words == nil { // a format without such columns
 			return false, nil
 		}
 		return true, f.Words(c, o.Options, found)
 	})
 }
 
-// readAhead has a file read before its rows are, by its format, and adds its digest if digest is set and read reports that it has read it.
+// readAhead reads a file before its rows are read, according to its format, and adds its digest if digest is set and read
+// has read it completely.
 func (o Options) readAhead(ctx context.Context, file string, digest bool,
 	read func(format.Format, *input.Content) (was bool, err error)) error {
 	c, f, err := o.openAs(ctx, file)
@@ -66,7 +67,7 @@ func (o Options) readAhead(ctx context.Context, file string, digest bool,
 	return nil
 }
 
-// findOffsets returns the options with the offsets of columns, which the first rows of the first of the files say that has some.
+// findOffsets returns the options with the offsets of columns, from the first rows of the first file that has any.
 func (o Options) findOffsets(ctx context.Context, files []string) (Options, error) {
 	found := layout.Spreads{}
 	for _, file := range files {

@@ -1,4 +1,5 @@
-// Package bound defines where a run begins or ends on a topic: by time, or by offsets. It parses the keys examples.from and examples.to.
+// Package bound defines the start or the end of a run on a topic: by time, or by offsets. It parses the keys examples.from
+// and examples.to.
 package bound
 
 import (
@@ -6,16 +7,15 @@ import (
 	"time"
 )
 
-// Bound is the beginning or the end of a run on a topic. Offsets has an offset
-// for each partition, or one for all of them. Without offsets, it is the first message
-// of each partition with this time or a later one.
+// Bound is the start or the end of a run on a topic. Offsets has an offset for each partition, or one for all of them.
+// Without offsets, the bound is the first message of each partition with this timestamp or a later one.
 type Bound struct {
 	Time    time.Time
 	Offsets []int64
 }
 
-// Parse returns the bound that the values of examples.from or examples.to
-// say: a time as in RFC 3339, or offsets. ok is false if they say none.
+// Parse parses the values of examples.from or examples.to: a time as in RFC 3339, or offsets. ok is false if they are
+// invalid.
 func Parse(values []string) (b Bound, ok bool) {
 	for _, value := range values {
 		if t, err := time.Parse(time.RFC3339Nano, value); err == nil && len(values) == 1 {
@@ -30,7 +30,7 @@ func Parse(values []string) (b Bound, ok bool) {
 	return b, len(values) > 0
 }
 
-// On returns the offset for a partition, of a bound with offsets.
+// On returns the offset for a partition, for a bound with offsets.
 func (b Bound) On(partition int) int64 {
 	if len(b.Offsets) == 1 {
 		return b.Offsets[0]
@@ -38,18 +38,17 @@ func (b Bound) On(partition int) int64 {
 	return b.Offsets[partition]
 }
 
-// Before reports whether a bound is before another on some partition, as far as
-// the two say it.
+// Before reports whether a bound is before another one on some partition, as far as they are comparable.
 func (b Bound) Before(o Bound) bool {
 	switch {
 	case (b.Offsets == nil) != (o.Offsets == nil):
-		return true // the times of messages decide
+		return true // the timestamps of messages decide
 	case b.Offsets == nil:
 		return b.Time.Before(o.Time)
 	}
 	for partition := range max(len(b.Offsets), len(o.Offsets)) {
 		if len(b.Offsets) != 1 && len(o.Offsets) != 1 && len(b.Offsets) != len(o.Offsets) {
-			return true // the number of partitions refuses one of them
+			return true // the number of partitions makes one of them invalid
 		}
 		if b.On(partition) < o.On(partition) {
 			return true

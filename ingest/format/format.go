@@ -13,60 +13,52 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Format is an input format. Its value owns everything that is particular to
-// it. To add a format, write one file with its value and list it in formats.
+// Format is an input format. Its value owns everything that is specific to the format. To add a format, write one file
+// with its value and list it in formats.
 type Format struct {
-	// Name is its value of examples.format.
+	// Name is the value of examples.format.
 	Name string
-	// Meaning describes its files, for the documentation.
+	// Meaning describes the files, for the documentation.
 	Meaning string
-	// Patterns claim names of files, as path.Match does. Names are compared in
-	// lower case, without their folder and without .gz, .bz2 or .zst.
+	// Patterns match file names, as in path.Match. Names are compared in lower case, without directory and without .gz, .bz2
+	// or .zst.
 	Patterns []string
-	// Recognise reports whether a file of this format begins with these bytes. It
-	// gets peekBytes of them, or all if the file is shorter. nil: the first bytes
-	// of this format are like those of others.
+	// Recognise reports whether a file of this format starts with these bytes: peekBytes of them, or all if the file is
+	// shorter. nil: the first bytes are not distinctive.
 	Recognise func(first []byte) bool
-	// IsText reports whether its files are text, which may be in encodings other than
-	// UTF-8.
+	// IsText reports whether the files are text, which may have an encoding other than UTF-8.
 	IsText bool
 
-	// ReadsFolders reports whether a folder is a source of this format, regardless of its file names.
+	// ReadsFolders reports whether a directory is a source of this format, regardless of its file names.
 	ReadsFolders bool
 
 	// Files is the number of files of a source.
 	Files int
-	// WantFiles describes these files, for errors and the documentation. A
-	// format with one file leaves it empty.
+	// WantFiles describes these files, for errors and the documentation; "" for one file.
 	WantFiles string
 
-	// Label is the default column of the label; "": its files have
-	// no columns.
+	// Label is the default column of the label; "": the files have no columns.
 	Label layout.Column
-	// Keys are the keys under examples that this format reads, other than those
-	// that all formats read.
+	// Keys are the keys under examples that are specific to this format.
 	Keys []string
-	// Check finds invalid values of these keys, other than columns. nil: all are
-	// valid.
+	// Check finds invalid values of these keys, except columns. nil: all are valid.
 	Check func(layout.Options) []option.Problem
 
-	// Open reads examples from the files of a source.
+	// Open opens the examples in the files of a source.
 	Open func([]*input.Content, layout.Options) (Reader, error)
-	// Words adds the words of the categorical columns and of the texts of a file.
-	// nil: the format has no such columns.
+	// Words adds the words of the categorical columns and of the texts of a file. nil: the format has no such columns.
 	Words func(*input.Content, layout.Options, *layout.FoundWords) error
-	// Extent adds the indices of the sparse rows of a file. nil: rows of the format are not made dense.
+	// Extent adds the indices of the sparse rows of a file. nil: rows of the format are not converted to dense ones.
 	Extent func(*input.Content, layout.Options, *layout.FoundExtent) error
-	// Spread adds the numbers of the features of the first rows of a file, by their columns. nil: the format has no columns with names.
+	// Spread adds the features of the first rows of a file, by column. nil: the format has no column names.
 	Spread func(*input.Content, layout.Options, layout.Spreads) error
-	// View shows all columns and cells of a file, whatever roles the options give them. nil: the format has no columns with names.
+	// View shows all columns and cells of a file, regardless of their roles. nil: the format has no column names.
 	View func(*input.Content, layout.Options, Viewer) error
-	// Inspect returns a *input.Error for examples that can be read but are probably
-	// a mistake. It gets a reader of a source that is not used further. nil:
-	// no check.
+	// Inspect returns a *input.Error for readable examples that are probably a mistake. It gets a reader that is not used
+	// afterwards. nil: no check.
 	Inspect func(Reader) error
-	// OpenFeatures reads rows to predict, without labels and weights, from one
-	// file. It returns a *input.Error if the rows don't have the features that the model wants.
+	// OpenFeatures opens rows to predict, without labels and weights, in one file. It returns a *input.Error if the rows don't
+	// have the features of the model.
 	OpenFeatures func(c *input.Content, o layout.Options, want layout.Features) (Reader, error)
 }
 
@@ -74,13 +66,12 @@ type Format struct {
 type Reader interface {
 	// Width is the number of features.
 	Width() int
-	// Columns are those that the features are of; nil if the files don't say.
+	// Columns are the columns of the features; nil if the files don't include them.
 	Columns() examples.Columns
 	// Reading describes how the columns are read. It is part of a source's ID.
 	Reading() layout.Reading
-	// Next returns the next batch, which is valid until the next call. After
-	// the last batch it has read all files to their end and returns io.EOF. Its
-	// other errors are *input.Error.
+	// Next returns the next batch, which is valid until the next call. After the last batch it has read all files completely
+	// and returns io.EOF. Its other errors are *input.Error.
 	Next() (*examples.Rows, error)
 }
 
@@ -99,13 +90,13 @@ func BatchesOf(ctx context.Context, r Reader) iter.Seq2[*examples.Rows, error] {
 	}
 }
 
-// Claims reports whether a pattern of the format matches a name in lower case, without its folder and what says that it is compressed.
+// Claims reports whether a pattern of the format matches a name in lower case, without directory and compression suffix.
 func (f Format) Claims(name string) bool {
 	return slices.ContainsFunc(f.Patterns, func(pattern string) bool {
-		ok, _ := path.Match(pattern, name) // its only error is a malformed pattern
+		ok, _ := path.Match(pattern, name) // the only error is a malformed pattern
 		return ok
 	})
 }
 
-// PeekBytes is where the magic number ends that is farthest from the beginning: that of tar.
+// PeekBytes is the number of bytes needed for all magic numbers: that of tar has the highest offset.
 const PeekBytes = 262

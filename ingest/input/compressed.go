@@ -20,27 +20,26 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// readSize is how many bytes one system call asks for.
+// readSize is the number of bytes per system call.
 const readSize = 1 << 16
 
-// Content is the decompressed content of an open file. Its errors are io.EOF
-// and *Error.
+// Content is the decompressed content of an open file. Its errors are io.EOF and *Error.
 type Content struct {
 	*bufio.Reader
 	Name string
-	Kind string     // of the compression: "gzip", "bzip2", "zstd"; "": none
-	File *fileBytes // as it is on disk
+	Kind string     // compression: "gzip", "bzip2", "zstd"; "": none
+	File *fileBytes // as stored
 	// Value is the content if it is in memory; nil: it is read.
 	Value []byte
-	// Unpacked is how many bytes the compressed buffers of a batch of Arrow may have when they are decompressed; 0: what a file may have.
+	// Unpacked is the maximum decompressed size of the buffers of an Arrow batch; 0: that for files.
 	Unpacked int
-	Path     []Partition // what the names of its folders say of its rows
-	Decoded  bool        // from another encoding
+	Path     []Partition // partition values from directory names
+	Decoded  bool        // decoded from another encoding
 	unzip    *zstd.Decoder
 }
 
-// New detects the compression by the first bytes and not by the name:
-// people and browsers decompress files without renaming them.
+// New detects the compression by the first bytes, not by the name, since files are often decompressed without being
+// renamed.
 func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error) {
 	raw := &fileBytes{ReadCloser: file, ctx: ctx, sum: sha256.New()}
 	packed := bufio.NewReaderSize(raw, readSize)
@@ -77,12 +76,12 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 	return &Content{Reader: bufio.NewReaderSize(plain, readSize), Name: name, Kind: plain.kind, File: raw}, nil
 }
 
-// DecodeText makes the rest of the content UTF-8.
+// DecodeText converts the rest of the content to UTF-8.
 func (c *Content) DecodeText(from string) {
 	c.Reader, c.Decoded = bufio.NewReaderSize(&encoded{name: c.Name, from: charset.NewReader(c.Reader, from)}, readSize), true
 }
 
-// encoded reads text that is decoded, and adds the file to its errors.
+// encoded reads decoded text, and adds the file to its errors.
 type encoded struct {
 	name string
 	from io.Reader
@@ -103,13 +102,12 @@ func (c *Content) Close() error {
 	return c.File.Close()
 }
 
-// Digest is the sha256 of the bytes of the file that were read, which are all
-// of them once Read has returned io.EOF.
+// Digest is the sha256 of the bytes of the file read so far, which are all of them once Read has returned io.EOF.
 func (c *Content) Digest() wire.Digest {
 	return wire.Digest(hex.EncodeToString(c.File.sum.Sum(nil)))
 }
 
-// Bytes is how many bytes of the file were read: see Digest.
+// Bytes is the number of bytes of the file read so far: see Digest.
 func (c *Content) Bytes() int64 { return c.File.read }
 
 const (
@@ -119,27 +117,25 @@ const (
 	bzip2Empty = "BZh9\x17\x72\x45\x38\x50\x90"
 )
 
-// maxZstdWindow bounds the memory that a file may claim: `zstd -d` refuses larger windows too, unless it is told to.
+// maxZstdWindow limits the memory that a file may request: by default, `zstd -d` rejects larger windows too.
 const maxZstdWindow = 128 << 20
 
-// isBzip2 reports whether a file begins as bzip2 does. The magic "BZh" alone is
-// not enough, as a CSV may begin with it. After the level (1 to 9) comes the
-// magic of a block, the digits of π, or of the end of the stream, those of √π.
+// isBzip2 reports whether a file starts like bzip2. The magic "BZh" is not sufficient, because a CSV may start with it.
+// After the level (1 to 9) comes the magic of a block, the digits of π, or of the end of the stream, those of √π.
 func isBzip2(first string) bool {
 	if len(first) < 4 || first[3] < '1' || first[3] > '9' {
 		return false
 	}
 	first = first[:min(len(first), len(bzip2First))]
-	n := len(first) // less than a magic if the file is cut off
+	n := len(first) // shorter than the magic if the file is truncated
 	return first[:3] == bzip2First[:3] && (first[4:] == bzip2First[4:n] || first[4:] == bzip2Empty[4:n])
 }
 
-// fileBytes reads a file, counts its bytes and digests them. It fails once the
-// context has ended.
+// fileBytes reads a file, counts its bytes and digests them. It fails once the context has ended.
 type fileBytes struct {
 	io.ReadCloser
 	ctx  context.Context
-	read int64 // bytes so far
+	read int64 // number of bytes so far
 	sum  hash.Hash
 }
 
@@ -153,8 +149,7 @@ func (f *fileBytes) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompressed reads through a decompressor and adds the file and the offset to
-// its errors.
+// decompressed reads through a decompressor and adds the file and the offset to its errors.
 type decompressed struct {
 	name   string
 	kind   string // "gzip", "bzip2", "zstd"; "": not compressed
@@ -171,7 +166,7 @@ func (d *decompressed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fail returns an error at the byte of the file that the decompressor reads next.
+// fail returns an error at the next byte of the file.
 func (d *decompressed) fail(err error) error {
 	e := WholeFile(d.name, err)
 	if d.kind == "" || d.file.ctx.Err() != nil {
@@ -192,7 +187,7 @@ type randomAccess interface {
 	io.ReaderAt
 }
 
-// RandomAccess returns the file if it can be read at any offset: it is not compressed.
+// RandomAccess returns the file if it can be read at any offset, that is, if it is not compressed.
 func (c *Content) RandomAccess() (file randomAccess, ok bool) {
 	file, ok = c.File.ReadCloser.(randomAccess)
 	return file, ok && c.Kind == ""

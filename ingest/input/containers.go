@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// containers are files that have others in them, by their first bytes, and what to do with them.
+// containers are the magic numbers of unsupported container formats, with advice.
 var containers = []struct{ magic, name, advice string }{
 	{"\xfd7zXZ\x00", "compressed with xz", "decompress it with `xz -d`, or compress it with gzip, bzip2 or zstd"},
 	{"PK\x03\x04", "a zip archive, or a spreadsheet workbook", "unpack it with `unzip`, or save the sheet as CSV"},
@@ -21,11 +21,11 @@ var containers = []struct{ magic, name, advice string }{
 	{"ORC", "an ORC file", "write it as Parquet"},
 }
 
-// containerBytes is where the longest of their magic numbers ends.
+// containerBytes is the number of bytes needed for the longest magic number.
 const containerBytes = 16
 
-// contained returns an error that says what a file is and what to do, if its first bytes are those of a container. A
-// header may begin with ORC, or with PK.
+// contained returns an error with advice if the first bytes are those of a container. A CSV header may start with ORC or
+// PK.
 func contained(first []byte) error {
 	for _, c := range containers {
 		if bytes.HasPrefix(first, []byte(c.magic)) && !LooksLikeText(first) {

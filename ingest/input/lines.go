@@ -10,12 +10,12 @@ import (
 // LineReader reads a file line by line.
 type LineReader struct {
 	*Content
-	Line int    // number of the line read last, from 1
-	long []byte // memory for lines that are longer than the buffer of the content
+	Line int    // number of the last line, from 1
+	long []byte // buffer for lines longer than that of the content
 }
 
-// ReadLine returns the next line with its end, which is valid until the next call; io.EOF after the last. A line of
-// more than maxRowBytes is an error.
+// ReadLine returns the next line with its end, which is valid until the next call; io.EOF after the last. A line of more
+// than maxRowBytes is an error.
 func (r *LineReader) ReadLine() ([]byte, error) {
 	r.long = r.long[:0]
 	for {
@@ -41,24 +41,23 @@ func (r *LineReader) ReadLine() ([]byte, error) {
 	}
 }
 
-// FailLine returns an error at the line read last.
+// FailLine returns an error at the last line.
 func (r *LineReader) FailLine(err error) *Error {
 	return &Error{File: r.Name, Line: r.Line, Offset: -1, Err: err}
 }
 
-// FirstRows returns the first whole rows of a file without reading them. They are valid until it is read.
+// FirstRows peeks at the first complete rows of a file. They are valid until it is read.
 func FirstRows(c *Content) ([]byte, error) {
 	first, err := c.Peek(c.Size())
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if end := bytes.LastIndexByte(first, '\n'); err == nil && end >= 0 { // the last row may be cut
+	if end := bytes.LastIndexByte(first, '\n'); err == nil && end >= 0 { // the last row may be incomplete
 		first = first[:end+1]
 	}
 	return first, nil
 }
 
-// MaxRowBytes is the maximum length of a row in a file. Without it an open quote
-// would read the rest of the file into memory. The widest example that fits a
-// message has 215,000 features, 19 bytes each.
+// MaxRowBytes is the maximum length of a row in a file. Without it an open quote would read the rest of the file into
+// memory. The widest example that fits into a message has 215,000 features, 19 bytes each.
 const MaxRowBytes = 4 << 20

@@ -1,9 +1,9 @@
 package input
 
-// Partition is the value of a column that the name of a folder has, such as kind=iris, as Hive and Spark partition tables.
+// Partition is a partition value from a directory name, such as kind=iris, as in Hive and Spark.
 type Partition struct {
 	Column, Text string
 	Null         bool
-	IsWhole      bool // all values of the column in the folder are whole numbers, and this is whole
+	IsWhole      bool // all values of the column are integers, and so is this one
 	Whole        int64
 }

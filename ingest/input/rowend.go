@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// EndsRow reports whether a row of a text file ends with its first bytes, of some number. There are more.
+// EndsRow reports whether a row of a text file ends after the given number of bytes, which is less than the file size.
 func EndsRow(file io.Reader, bytes int64) (bool, error) {
 	if _, err := io.CopyN(io.Discard, file, bytes-1); err != nil {
 		return false, err
 	}
-	var around [3]byte // the last of them, and two after it
+	var around [3]byte // the last byte, and two after it
 	n, err := io.ReadFull(file, around[:])
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return false, err

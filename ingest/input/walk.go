@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// WalkFiles calls visit for the files of a folder and of those in it, in the order of their paths. It follows links to
-// folders, but not round in circles. Folders whose names begin with a dot are left out.
+// WalkFiles calls visit for the files in a directory tree, in path order. It follows links to directories, but not in
+// cycles. Directories whose names start with a dot are skipped.
 func WalkFiles(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
 	return walkFrom(folder, ".", nil, visit)
 }
 
 func walkFrom(folder fs.FS, path string, above []fs.FileInfo, visit func(string, fs.FileInfo) error) error {
-	info, err := fs.Stat(folder, path) // of what a link leads to
+	info, err := fs.Stat(folder, path) // follows links
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Check finds what is impossible in the keys under `examples` that say what outcomes say. classes are the labels that there may be; nil:
-// any.
+// Check finds invalid values of the keys under `examples` for the content of outcomes. classes are the possible labels;
+// nil: any.
 func (p Predicted) Check(classes []string) (problems []option.Problem) {
 	wrong := func(key, shown, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
@@ -59,7 +59,7 @@ func (p Predicted) Check(classes []string) (problems []option.Problem) {
 	return problems
 }
 
-// checkAbsent returns what is expected of Absent if it has another number of values; "" if it has as many.
+// checkAbsent returns the expected number of values of Absent; "" if the number is right.
 func (p Predicted) checkAbsent() string {
 	switch n := len(p.Absent); {
 	case p.Task == examples.OneLabel && (n != 1 || p.Absent[0] == ""):

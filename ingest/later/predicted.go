@@ -1,8 +1,8 @@
-// Package later connects outcomes and their rows: it reads the labels or numbers of an outcome, and fills the columns of rows that come
-// from outcomes.
+// Package later connects outcomes and their rows: it reads the labels or targets of an outcome, and fills the columns of
+// rows that come from outcomes.
 //
-// Until its row is an example, the content of an outcome is a text, which package outcome keeps, also on disk. The text of rows with one
-// label is the label. Several labels and numbers are encoded as JSON.
+// Until its row is an example, the content of an outcome is a text, which package outcome stores, also on disk. For
+// single-label rows it is the label. Several labels and targets are encoded as JSON.
 package later
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Predicted is what outcomes say. [Of] makes it.
+// Predicted describes the content of outcomes. [Of] returns it.
 type Predicted struct {
 	Task    examples.Task
 	Label   string   // path of the label, or of several
-	Columns []string // paths of the numbers to predict, or of columns of 0 and 1 for each of several labels; then there is no Label
-	Absent  []string // of rows without an outcome: see [outcome.Options]
+	Columns []string // paths of the targets, or of 0/1 columns for each of several labels; then there is no Label
+	Absent  []string // values for rows without an outcome: see [outcome.Options]
 }
 
-// Of returns what outcomes say of rows with these options.
+// Of returns the content of outcomes for rows with these options.
 func Of(rows layout.Options, o outcome.Options) Predicted {
 	p := Predicted{Label: o.Label, Absent: o.Absent}
 	switch {
@@ -39,7 +39,7 @@ func Of(rows layout.Options, o outcome.Options) Predicted {
 	return p
 }
 
-// Paths returns the paths that are read of an outcome.
+// Paths returns the paths that are read in an outcome.
 func (p Predicted) Paths() []string {
 	if len(p.Columns) > 0 {
 		return p.Columns
@@ -47,7 +47,7 @@ func (p Predicted) Paths() []string {
 	return []string{p.Label}
 }
 
-// Rule returns what changes the labels and numbers of rows; of one label, its path and that of rows without one.
+// Rule returns the settings that affect the labels and targets of rows; for a single label, its path and the default.
 func (p Predicted) Rule() []any {
 	if p.Task == examples.OneLabel {
 		return []any{p.Label, p.absentLabel()}
@@ -55,7 +55,7 @@ func (p Predicted) Rule() []any {
 	return []any{p.Paths(), p.Absent, p.Task.Noun()}
 }
 
-// Read returns what an outcome says. cell returns its value at a path.
+// Read encodes the content of an outcome. cell returns the value at a path.
 func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err error) {
 	switch {
 	case p.Task == examples.Numbers:
@@ -104,7 +104,7 @@ func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 	return text, nil
 }
 
-// numberOf returns a number to predict.
+// numberOf returns a target.
 func numberOf(c *tabular.Cell) (float64, error) {
 	v, err := c.Number(nil)
 	if err == nil {
@@ -113,16 +113,16 @@ func numberOf(c *tabular.Cell) (float64, error) {
 	return v, err
 }
 
-// encode returns texts in JSON.
+// encode encodes texts as JSON.
 func encode(texts any) string {
 	text, err := json.Marshal(texts)
 	if err != nil {
-		panic(fmt.Sprintf("later: encode %v: %v", texts, err)) // texts have JSON
+		panic(fmt.Sprintf("later: encode %v: %v", texts, err)) // texts can be encoded
 	}
 	return string(text)
 }
 
-// numbersText returns a list of finite numbers in JSON, with all of their digits.
+// numbersText encodes finite numbers as JSON, with full precision.
 func numbersText(numbers []float64) string {
 	texts := make([]string, len(numbers))
 	for i, v := range numbers {
@@ -131,7 +131,7 @@ func numbersText(numbers []float64) string {
 	return "[" + strings.Join(texts, ",") + "]"
 }
 
-// cells returns the columns of a row that an outcome has said.
+// cells returns the columns of a row from the content of an outcome.
 func (p Predicted) cells(said string) []tabular.Cell {
 	if p.Task == examples.OneLabel {
 		return []tabular.Cell{tabular.Word(said)}
@@ -143,11 +143,11 @@ func (p Predicted) cells(said string) []tabular.Cell {
 	return []tabular.Cell{c}
 }
 
-// Width says how many columns are read of a row of n, and whether all rows have as many.
+// Width returns the number of columns to read of a row with n columns, and whether all rows must have as many.
 type Width func(n int) (columns int, exact bool, err error)
 
-// Put returns rows with what an outcome has said of them, in the columns of what comes later: see [layout.Options.WithLabelLater]. If
-// columns have names, the rows have place for it, and width is nil.
+// Put returns rows with the content of an outcome in the later columns: see [layout.Options.WithLabelLater]. If columns
+// have names, the rows have room for it, and width is nil.
 func (p Predicted) Put(rows [][]tabular.Cell, said string, width Width) ([][]tabular.Cell, error) {
 	cells := p.cells(said)
 	if width == nil {
@@ -170,7 +170,7 @@ func (p Predicted) Put(rows [][]tabular.Cell, said string, width Width) ([][]tab
 	return labelled, nil
 }
 
-// WhenAbsent returns what is said of a row without an outcome; false: it is no example.
+// WhenAbsent returns the content for a row without an outcome; false: it is not an example.
 func (p Predicted) WhenAbsent() (said string, ok bool) {
 	if p.Skips() {
 		return "", false
@@ -179,7 +179,7 @@ func (p Predicted) WhenAbsent() (said string, ok bool) {
 	case examples.Numbers:
 		numbers := make([]float64, len(p.Columns))
 		for i := range numbers {
-			numbers[i], _ = value.Number(p.Absent[min(i, len(p.Absent)-1)]) // Check has found it to be one
+			numbers[i], _ = value.Number(p.Absent[min(i, len(p.Absent)-1)]) // validated by Check
 		}
 		return numbersText(numbers), true
 	case examples.SeveralLabels:
@@ -188,13 +188,13 @@ func (p Predicted) WhenAbsent() (said string, ok bool) {
 	return p.absentLabel(), true
 }
 
-// Skips reports whether rows without an outcome are no examples.
+// Skips reports whether rows without an outcome are skipped.
 func (p Predicted) Skips() bool { return len(p.Absent) == 1 && p.Absent[0] == outcome.AbsentSkip }
 
-// absentLabel returns the one label of rows without an outcome.
+// absentLabel returns the single label of rows without an outcome.
 func (p Predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
 
-// Any returns what an outcome may say, for rows whose outcomes are not known.
+// Any returns a valid content, for rows with unknown outcomes.
 func (p Predicted) Any() string {
 	switch p.Task {
 	case examples.Numbers:

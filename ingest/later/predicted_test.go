@@ -22,7 +22,7 @@ func at(cells map[string]tabular.Cell) func(string) *tabular.Cell {
 	}
 }
 
-// Numbers become targets with all of their bits.
+// Numbers become targets without loss of precision.
 func TestNumbersKeepTheirBits(t *testing.T) {
 	p := Predicted{Task: examples.Numbers, Columns: []string{"x", "y"}}
 	err := quick.Check(func(x float64, y float32, whole int64) bool {
@@ -48,7 +48,7 @@ func TestNumbersKeepTheirBits(t *testing.T) {
 	}
 }
 
-// Labels become those of a row whatever is in them, and however many there are.
+// Any labels of an outcome, in any number, become those of the row.
 func TestLabelsKeepTheirTexts(t *testing.T) {
 	p := Predicted{Task: examples.SeveralLabels, Label: "kinds"}
 	err := quick.Check(func(labels []string) bool {
@@ -70,7 +70,7 @@ func TestLabelsKeepTheirTexts(t *testing.T) {
 	}
 }
 
-// An outcome says what is at its paths, and is refused if that can't be predicted.
+// An outcome has the values at its paths, and is rejected if these can't be predicted.
 func TestRead(t *testing.T) {
 	list := func(items ...string) tabular.Cell {
 		return tabular.JSON(value.Cell("[" + strings.Join(items, ",") + "]"))
@@ -110,7 +110,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What is said of rows without an outcome is what an outcome could say, or that they are no examples.
+// The content for rows without an outcome is a valid content of outcomes, or they are skipped.
 func TestWhenAbsent(t *testing.T) {
 	for _, test := range []struct {
 		rows   layout.Options

@@ -8,10 +8,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// maxCategories is how many words a column may have. A column with more is an identifier or a text.
+// maxCategories is the maximum number of words of a categorical column. A column with more is an identifier or a text.
 const maxCategories = 1000
 
-// Category puts 1 at the feature of a word, and 0 at those of the column's other words. Space around a word does not count.
+// Category sets the feature of a word to 1, and those of the column's other words to 0. Surrounding space is ignored.
 func (l *Layout) Category(c Cell, features []float32, word string) error {
 	own := features[c.At : c.At+c.words.Features()]
 	clear(own)
@@ -33,7 +33,7 @@ func (l *Layout) Category(c Cell, features []float32, word string) error {
 	return nil
 }
 
-// find returns the place of the feature of a word, of which a model may have another spelling.
+// find returns the feature position of a word, which may be spelt differently in a model.
 func (c *Cell) find(text string) (at int, known bool) {
 	if at, known = c.index[text]; known {
 		return at, true
@@ -50,7 +50,7 @@ func (c *Cell) find(text string) (at int, known bool) {
 	return 0, false
 }
 
-// categoryWords are the different words of each categorical column, by the column's name.
+// categoryWords are the different words of each categorical column, by column name.
 type categoryWords map[string]map[string]bool
 
 // add adds a word of a column.

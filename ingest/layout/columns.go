@@ -14,70 +14,70 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Role is the use of a column.
+// Role is the role of a column.
 type Role uint8
 
 const (
 	Feature       Role = iota // a number, or a list of them
-	Category                  // a word, of which several features are made
-	Time                      // a date or a time, of whose parts features are made
+	Category                  // a word, one-hot encoded
+	Time                      // a date or a time, whose parts become features
 	Label                     // a word, or several
-	Target                    // a number to predict
+	Target                    // a regression target
 	Indicator                 // 1 in the rows with a label
 	Weight                    // a number ≥ 0
 	Counted                   // a text, whose words are counted
 	Entries                   // a sparse row
-	ServedLabel               // the label that a server gave the row
-	ServedVersion             // the version that did
-	Hashed                    // a word, which a hash gives a column of a mixed row
+	ServedLabel               // the label predicted by a server
+	ServedVersion             // the version that predicted it
+	Hashed                    // a word, hashed to a column of a mixed row
 	ignored
 )
 
-// IsFeature reports whether features are made of the values of a column, one by one.
+// IsFeature reports whether the values of a column become features, one by one.
 func (r Role) IsFeature() bool { return r == Feature || r == Category || r == Time || r == Hashed }
 
-// Cell says what becomes of a column.
+// Cell describes the role and the feature positions of a column.
 type Cell struct {
 	Role   Role
 	List   bool // each row has a list of numbers
 	Length int  // of a list
-	// of a feature, or of the first of a list or a category: its place among the features; of a target among the targets
+	// feature position, or that of the first of a list or a category; for a target its position among the targets
 	At      int
-	Offset  float64         // what the numbers of a feature are less
-	Offsets []float64       // of a list: the same of each number; nil: nothing
+	Offset  float64         // subtracted from the numbers of a feature
+	Offsets []float64       // of a list: the offset of each number; nil: none
 	words   examples.Column // of a category
 	parts   []part          // of a time
-	index   map[string]int  // of a category: the place of the feature of each word
+	index   map[string]int  // of a category: word to feature position
 }
 
-// Layout says what becomes of each column of a file.
+// Layout describes the roles of the columns of a file.
 type Layout struct {
 	Options      Options
-	defaultLabel Column              // the column of the label, if no key says another
-	Names        []string            // of the columns; nil: the file does not say
-	Cells        []Cell              // of the columns. Until they get other roles, all are features
-	Label        int                 // the column; -1: it is not read
-	Weight       int                 // the column; -1: it is not read
-	Text         int                 // the column of texts; -1: there is none
-	Sparse       int                 // the column of sparse rows; -1: there is none
-	Words        *vocabulary.Counter // of the texts
+	defaultLabel Column              // default label column
+	Names        []string            // column names; nil: not in the file
+	Cells        []Cell              // by column. Until they get other roles, all are features
+	Label        int                 // column of the label; -1: not read
+	Weight       int                 // column of the weight; -1: not read
+	Text         int                 // text column; -1: none
+	Sparse       int                 // column of sparse rows; -1: none
+	Words        *vocabulary.Counter // for the texts
 	Rows         examples.SparseRows
-	Features     int                      // how many there are
-	Table        examples.Columns         // that the features are of; nil: nobody knows what they are called
-	TableText    string                   // of table. Each message has it
-	Labels       map[string]string        // see word
-	ByName       bool                     // columns have names alone, which may be numbers
-	Encoded      bool                     // text of the file may have another encoding, which the options say
-	LabelOf      func(text string) string // the label that a text is
-	NoLabels     value.Missing            // words that are no label
-	Indicated    map[int]string           // the labels of columns of 0 and 1
-	missing      value.Missing            // words that say that a value is missing
+	Features     int                      // number of features
+	Table        examples.Columns         // columns of the features; nil: names unknown
+	TableText    string                   // text of Table, included in each message
+	Labels       map[string]string        // see Word
+	ByName       bool                     // columns only have names, which may be numbers
+	Encoded      bool                     // the text of the file may have the encoding of the options
+	LabelOf      func(text string) string // converts a text to a label
+	NoLabels     value.Missing            // texts that are not labels
+	Indicated    map[int]string           // labels of 0/1 columns
+	missing      value.Missing            // missing-value texts
 	mixed        *mixed                   // nil: rows are not mixed
-	// Locate returns a *input.Error at a column; -1: at no particular one.
+	// Locate returns a *input.Error at a column; -1: none.
 	Locate func(column int, err error) error
 }
 
-// New returns a Layout of columns without roles. locate makes its errors.
+// New returns a Layout of columns without roles. locate adds positions to its errors.
 func New(o Options, defaultLabel Column, columns int, locate func(int, error) error) Layout {
 	l := Layout{
 		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, columns), Label: -1, Weight: -1, Text: -1, Sparse: -1,
@@ -89,14 +89,14 @@ func New(o Options, defaultLabel Column, columns int, locate func(int, error) er
 	return l
 }
 
-// rowIndex is the name that pandas gives to the index of a data frame. It is a feature only if a key names it.
+// rowIndex matches pandas' names for the index of a data frame. It is a feature only if a key names it.
 var rowIndex = regexp.MustCompile(`^__index_level_\d+__$`)
 
 func (l *Layout) isRowIndex(column int) bool {
 	return l.Names != nil && rowIndex.MatchString(l.Names[column])
 }
 
-// NameOf returns the name of a column: its number if the file does not say.
+// NameOf returns the name of a column: its number if there are no names.
 func (l *Layout) NameOf(column int) string {
 	if l.Names == nil {
 		return strconv.Itoa(column)
@@ -104,7 +104,7 @@ func (l *Layout) NameOf(column int) string {
 	return l.Names[column]
 }
 
-// Column returns the number of a column that is given by number or name.
+// Column returns the number of a column given by number or name.
 func (l *Layout) Column(c Column) (int, error) {
 	if at, isNumber := c.Number(); isNumber && !l.ByName {
 		if at >= len(l.Cells) {
@@ -124,7 +124,7 @@ func (l *Layout) Column(c Column) (int, error) {
 	return at, nil
 }
 
-// find returns the number of the column with a name; -1: there is none.
+// find returns the number of the column with a name; -1: none.
 func (l *Layout) find(name string) (int, error) {
 	at := slices.Index(l.Names, name)
 	if at < 0 {
@@ -136,7 +136,7 @@ func (l *Layout) find(name string) (int, error) {
 	return at, nil
 }
 
-// SomeNames lists the first names, and how many more there are.
+// SomeNames lists the first names, and the number of further ones.
 func SomeNames(names []string) string {
 	const maxNames = 10
 	var some []string
@@ -149,7 +149,7 @@ func SomeNames(names []string) string {
 	return option.Enumerate(some, "and")
 }
 
-// place gives a column of words its places among the features, from at on.
+// place assigns feature positions to a categorical column, starting at a position.
 func (c *Cell) place(at int, column examples.Column) {
 	c.Role, c.At, c.words, c.index = Category, at, column, make(map[string]int, len(column.Categories))
 	for i, word := range column.Categories {
@@ -157,7 +157,7 @@ func (c *Cell) place(at int, column examples.Column) {
 	}
 }
 
-// Finish checks the features, once all have their places.
+// Finish checks the features after all positions are assigned.
 func (l *Layout) Finish() error {
 	if l.IsMixed() {
 		return l.finishMixed()
@@ -181,8 +181,8 @@ func (l *Layout) Finish() error {
 // ErrNoFeature is the error of a file without feature columns.
 var ErrNoFeature = errors.New("no column is a feature")
 
-// RowBytes returns the bytes that a row with this label takes in a message. It returns an error if the row does not fit a message
-// of its own.
+// RowBytes returns the size of a row with this label in a message. It returns an error if the row does not fit into a
+// message of its own.
 func (l *Layout) RowBytes(label string) (int, error) {
 	if l.IsMixed() {
 		return l.SparseRowBytes(label, l.mixedValues())
@@ -198,11 +198,11 @@ func (l *Layout) RowBytes(label string) (int, error) {
 	return row, nil
 }
 
-// sparseValueBytes is how many bytes of a message a value of a sparse row takes: its index, itself, and less than 1 for their validity.
+// sparseValueBytes is the size of a sparse value in a message: its index, itself, and less than 1 for their validity.
 const sparseValueBytes = 9
 
-// SparseRowBytes returns the maximum bytes that a sparse row with this label takes in a message. It returns an error if
-// the row does not fit a message of its own.
+// SparseRowBytes returns the maximum size of a sparse row with this label in a message. It returns an error if the row
+// does not fit into a message of its own.
 func (l *Layout) SparseRowBytes(label string, values int) (int, error) {
 	row := rowOverhead + examples.MaxLabel + l.listBytes(label) + l.TargetBytes() + sparseValueBytes*values
 	if row > MaxBatchBytes {
@@ -211,7 +211,7 @@ func (l *Layout) SparseRowBytes(label string, values int) (int, error) {
 	return row, nil
 }
 
-// TargetBytes returns the bytes that the targets of a row take in a message.
+// TargetBytes returns the size of the targets of a row in a message.
 func (l *Layout) TargetBytes() int {
 	if len(l.Options.Targets) == 0 || l.Options.Predicts() {
 		return 0
@@ -219,8 +219,8 @@ func (l *Layout) TargetBytes() int {
 	return 8*len(l.Options.Targets) + 1
 }
 
-// listBytes returns how many bytes more than its text a list of labels takes at most: each label has an offset, and two
-// bytes of the text at least.
+// listBytes returns the maximum additional size of a list of labels compared with its text: each label has an offset, and
+// takes at least two bytes of the text.
 func (l *Layout) listBytes(text string) int {
 	if !l.Options.Several() {
 		return 0
@@ -240,10 +240,10 @@ func (l *Layout) Width() int {
 	return l.Features
 }
 
-// Columns returns those that the features are of; nil if their names are not known.
+// Columns returns the columns of the features; nil if their names are unknown.
 func (l *Layout) Columns() examples.Columns { return l.Table }
 
-// Reading has numbers, as a column that is given by its name is the same one.
+// Reading uses column numbers, since a column given by name is the same one.
 func (l *Layout) Reading() (how Reading) {
 	if l.Options.Several() {
 		how.Labels, how.LabelSeparator = l.Options.Labels, l.Options.LabelSeparator
@@ -300,11 +300,11 @@ func (l *Layout) CheckNumber(v float64) error {
 	switch f := float32(v); {
 	case v != v:
 		return l.CheckMissing("a missing value")
-	case f-f != 0: // f-f is 0 for finite f only
+	case f-f != 0: // 0 only for finite f
 		return fmt.Errorf("%v is not a finite float32", v)
 	}
 	return nil
 }
 
-// IsSparse reports whether the rows are sparse: lists of index and value, counts of the words of texts, or mixed rows.
+// IsSparse reports whether the rows are sparse: lists of index and value, word counts, or mixed rows.
 func (l *Layout) IsSparse() bool { return l.Sparse >= 0 || l.Text >= 0 || l.IsMixed() }

@@ -6,8 +6,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Extent is which columns sparse rows have that become dense: First and those after it, Width in all. The zero value: rows stay as they
-// are.
+// Extent is the columns of sparse rows that are converted to dense ones: Width columns starting with First. The zero
+// value: rows stay sparse.
 type Extent struct {
 	First int64
 	Width int
@@ -22,7 +22,8 @@ func NewFoundExtent() *FoundExtent { return &FoundExtent{First: examples.MaxColu
 // Add adds an index.
 func (f *FoundExtent) Add(index int64) { f.First, f.Last = min(f.First, index), max(f.Last, index) }
 
-// Extent returns the columns from the first on, which is 0 if some row has it, and else 1. ok is false without an index.
+// Extent returns the columns from the first on, which is 0 if some row has it, and otherwise 1. ok is false without an
+// index.
 func (f *FoundExtent) Extent() (e Extent, ok bool) {
 	if f.Last < 0 {
 		return e, false
@@ -41,16 +42,16 @@ func (o Options) NeedingDense(need bool) Options {
 // NeedsDense reports whether the stages need dense rows.
 func (o Options) NeedsDense() bool { return o.needsDense }
 
-// WithExtent returns the options that make sparse rows dense, with these columns.
+// WithExtent returns the options that convert sparse rows to dense ones with these columns.
 func (o Options) WithExtent(e Extent) Options {
 	o.extent = e
 	return o
 }
 
-// Extent returns the columns of sparse rows that become dense; zero: none do.
+// Extent returns the columns of sparse rows that are converted; zero: none.
 func (o Options) Extent() Extent { return o.extent }
 
-// Place returns the place of an index among the dense features; −1: it is behind them. In rows to predict it may be.
+// Place returns the dense position of an index; −1: beyond the last one, which is allowed in rows to predict.
 func (e Extent) Place(index int64) (int, error) {
 	at := index - e.First
 	switch {

@@ -7,7 +7,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// FoundWords are the words in the training files. They are collected before the rows are read, because they define the features.
+// FoundWords are the words in the training files. They are collected before the rows are read, because they define the
+// features.
 type FoundWords struct {
 	categories categoryWords
 	texts      *vocabulary.PhraseTexts
@@ -18,7 +19,7 @@ func NewFoundWords(o Options) *FoundWords {
 	return &FoundWords{categories: categoryWords{}, texts: vocabulary.NewPhraseTexts(o.Words)}
 }
 
-// Add adds the words of a value of a column, if they are looked for.
+// Add adds the words of a column's value, if they are needed.
 func (w *FoundWords) Add(l *Layout, column int, text string) error {
 	switch l.Cells[column].Role {
 	case Category:
@@ -29,7 +30,8 @@ func (w *FoundWords) Add(l *Layout, column int, text string) error {
 	return nil
 }
 
-// WithWords returns the options with the words of each categorical column, sorted, and with the vocabulary of the texts if there are some.
+// WithWords returns the options with the words of each categorical column, sorted, and with the vocabulary of the texts,
+// if any.
 func (o Options) WithWords(found *FoundWords) (Options, error) {
 	o.categories = map[string][]string{}
 	for name, words := range found.categories {

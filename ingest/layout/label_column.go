@@ -8,12 +8,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// inspectRows is how many rows show whether a column looks like the label.
+// inspectRows is the number of rows inspected to detect a wrong label column.
 const inspectRows = 10_000
 
-// InspectLabels returns a *input.Error if no option names the label column, and the default column looks like a measurement or
-// a row number: it has fractions, or more different values than a tenth of the rows. each calls put for the labels of the first
-// rows, until put returns false.
+// InspectLabels returns a *input.Error if no option names the label column, and the default column looks like a
+// measurement or a row number: it has fractions, or more different values than a tenth of the rows. each calls put for the
+// labels of the first rows, until put returns false.
 func (l *Layout) InspectLabels(each func(put func(label string) bool) error) error {
 	if l.Label < 0 || l.Options.Several() || l.Options.Label != "" || len(l.Options.Classes) > 0 {
 		return nil
@@ -36,7 +36,7 @@ func (l *Layout) InspectLabels(each func(put func(label string) bool) error) err
 		return l.Locate(l.Label, fmt.Errorf("%s looks like a measurement, not a label: set examples.label to the label column",
 			value.Quote(fraction)))
 	case err != nil:
-		return nil // whoever reads the file says where
+		return nil // reported when the file is read
 	case len(labels) > 2 && len(labels) > rows/10:
 		return l.Locate(l.Label, fmt.Errorf("%d different values in %d rows do not look like labels: "+
 			"set examples.label to the label column", len(labels), rows))

@@ -9,12 +9,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// MissingLabels returns the words for a missing label: those of missing values, without the classes that the options name.
+// MissingLabels returns the texts for a missing label: the missing-value texts, except classes named in the options.
 func (o Options) MissingLabels() value.Missing {
 	return value.Missing(o.MissingValues).Without(o.Classes)
 }
 
-// MissingLabels is Options.MissingLabels of the examples of a run.
+// MissingLabels is Options.MissingLabels for the examples of a run.
 func MissingLabels(plan *schemas.Plan) value.Missing {
 	o := Options{MissingValues: DefaultMissingValues(), Classes: plan.Classes}
 	if plan.Input.MissingValues != nil {
@@ -26,21 +26,21 @@ func MissingLabels(plan *schemas.Plan) value.Missing {
 // maxLabels is the maximum number of labels whose text is kept.
 const maxLabels = 1 << 16
 
-// KeepClasses makes the classes that the options name the only labels whose text is kept.
+// KeepClasses makes the classes in the options the only labels whose text is kept.
 func (l *Layout) KeepClasses() {
 	clear(l.Labels)
 	for _, class := range l.Options.Classes {
 		l.Labels[class] = class
 	}
-	for _, class := range l.Options.Classes { // which may be spelt otherwise than the rows spell them
+	for _, class := range l.Options.Classes { // may be spelt differently in rows
 		if _, taken := l.Labels[l.LabelOf(class)]; !taken {
 			l.Labels[l.LabelOf(class)] = class
 		}
 	}
 }
 
-// Word checks a label and returns a string of its own, shared by all rows with that label; "" if the text is no label.
-// The text itself may be a slice of the row, and would keep all of it in memory.
+// Word checks a label and returns an interned string for it; "" if the text is not a label. The text itself may be a slice
+// of the row, and would keep the whole row in memory.
 func (l *Layout) Word(text string) (string, error) {
 	if word, ok := l.Labels[text]; ok {
 		return word, nil
@@ -79,7 +79,7 @@ func (l *Layout) CheckText(text string) error {
 	return nil
 }
 
-// NotUTF8 adds to an error of text that is not UTF-8 what to do. encoded says whether the text is in the encoding of the options.
+// NotUTF8 adds advice to an error of invalid UTF-8. encoded reports whether the text is in the encoding of the options.
 func (o Options) NotUTF8(err error, encoded bool) error {
 	if encoded {
 		return fmt.Errorf("%w: set %s, such as windows-1252, or convert the text", err, o.Key("encoding"))
@@ -87,13 +87,13 @@ func (o Options) NotUTF8(err error, encoded bool) error {
 	return fmt.Errorf("%w: convert the text", err)
 }
 
-// AppendLabel appends a label to the words of a batch; "": the row has none.
+// AppendLabel appends a label to a batch; "": the row has none.
 func AppendLabel(b *examples.Rows, word string) {
 	b.Words = append(b.Words, word)
 	NoteLabel(b, len(b.Words), word == "")
 }
 
-// NoteLabel notes whether the last of n rows has no label.
+// NoteLabel records whether the last of n rows has no label.
 func NoteLabel(b *examples.Rows, n int, none bool) {
 	if none || len(b.NoLabel) > 0 {
 		for len(b.NoLabel) < n-1 {

@@ -8,17 +8,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Learnt is what rows have that a chain of versions has learnt, or learns first. Rows of files that come later are laid out like them:
-// columns with names have the same places, whatever their order in a file, and the same words and offsets.
+// Learnt describes the rows on which a chain of versions was trained, or is trained first. Rows of later files have the
+// same layout: columns with names have the same positions, whatever their order in a file, and the same words and offsets.
 type Learnt struct {
-	Version int              // that has learnt them, for people; 0: they are on the topic, and the first version learns them
+	Version int              // version trained on them; 0: the first version will be trained on the rows on the topic
 	Sparse  bool             // the rows are sparse
 	Width   int              // number of features of dense rows
-	Columns examples.Columns // that the features are of; nil: not known
-	First   *int64           // the index of the first column of sparse rows that were made dense; nil: they were not, or it is not known
+	Columns examples.Columns // of the features; nil: unknown
+	First   *int64           // index of the first column of sparse rows that were converted to dense ones; nil: not converted, or unknown
 }
 
-// After returns the options for rows that come after those that a chain has learnt.
+// After returns the options for rows that follow those of a chain.
 func (o Options) After(l *Learnt) Options {
 	o.learnt = l
 	if l == nil || l.Columns == nil {
@@ -39,11 +39,11 @@ func (o Options) After(l *Learnt) Options {
 	return o
 }
 
-// Learnt returns what the rows have that a chain has learnt before; nil: nothing, or it is not known.
+// Learnt returns the description of a chain's rows; nil: none, or unknown.
 func (o Options) Learnt() *Learnt { return o.learnt }
 
-// After returns the columns of sparse rows that become dense after the rows that a chain has learnt: those of the chain, of which rows may
-// have fewer.
+// After returns the columns for the conversion of sparse rows after those of a chain: the columns of the chain, of which
+// rows may have fewer.
 func (e Extent) After(l *Learnt) Extent {
 	if l == nil || l.Sparse {
 		return e
@@ -54,7 +54,7 @@ func (e Extent) After(l *Learnt) Extent {
 	return e
 }
 
-// Follows returns an error if there are indices beyond the columns that a chain has learnt.
+// Follows returns an error if there are indices beyond the columns of a chain.
 func (f *FoundExtent) Follows(l *Learnt) error {
 	found, ok := f.Extent()
 	if !ok || l == nil || l.Sparse {
@@ -68,7 +68,7 @@ func (f *FoundExtent) Follows(l *Learnt) error {
 	return nil
 }
 
-// rows names the rows for people.
+// rows names the rows in errors.
 func (l *Learnt) rows() string {
 	if l.Version == 0 {
 		return "the rows that were ingested before"
@@ -76,7 +76,7 @@ func (l *Learnt) rows() string {
 	return fmt.Sprintf("the rows that version %d of the chain has learnt", l.Version)
 }
 
-// advice says what to do if rows can't follow those of the chain.
+// advice returns the advice if rows can't follow those of the chain.
 func (l *Learnt) advice() string {
 	const anotherName = "give the pipeline another name to start a chain with these rows"
 	if l.Version == 0 {
@@ -85,8 +85,8 @@ func (l *Learnt) advice() string {
 	return anotherName
 }
 
-// Check returns an error if rows of that width and with those columns can't follow what a chain has learnt. Rows are sparse if the width
-// is 0.
+// Check returns an error if rows of that width and with those columns can't follow those of a chain. Rows are sparse if
+// the width is 0.
 func (l *Learnt) Check(width int, columns examples.Columns) error {
 	if l == nil {
 		return nil
@@ -120,7 +120,7 @@ func (l *Learnt) Check(width int, columns examples.Columns) error {
 	return nil
 }
 
-// columnsNamed names columns for people.
+// columnsNamed formats column names for errors.
 func columnsNamed(names []string) string {
 	if len(names) == 1 {
 		return "the column " + SomeNames(names)
@@ -128,7 +128,7 @@ func columnsNamed(names []string) string {
 	return "the columns " + SomeNames(names)
 }
 
-// columnsWithout returns the names of the columns of a table whose columns have values that those of another have not.
+// columnsWithout returns the names of the columns of a table with values that another table's columns lack.
 func columnsWithout(columns, others examples.Columns) (names []string) {
 	has := map[string]bool{}
 	for _, c := range others {
@@ -143,8 +143,8 @@ func columnsWithout(columns, others examples.Columns) (names []string) {
 	return names
 }
 
-// inOrder returns the numbers of the columns in the order in which their features get places: those of the file, or of columns with names
-// that of the columns that a chain has learnt. Those that it has not learnt come last.
+// inOrder returns the column numbers in the order of feature positions: file order, or for columns with names the order of
+// the chain's columns, with additional ones at the end.
 func (l *Layout) inOrder() []int {
 	order := make([]int, len(l.Cells))
 	for at := range order {
@@ -167,7 +167,7 @@ func (l *Layout) inOrder() []int {
 	return order
 }
 
-// placed returns the numbers of the columns that are features, in the order of their places; nil if that is the order of the file.
+// placed returns the numbers of the feature columns, in the order of their positions; nil if that is file order.
 func (l *Layout) placed() []int {
 	var order []int
 	for at, c := range l.Cells {

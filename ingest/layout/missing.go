@@ -7,10 +7,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// IsMissing reports whether a text says that its value is missing.
+// IsMissing reports whether a text means a missing value.
 func (l *Layout) IsMissing(text string) bool { return l.missing.Has(text) }
 
-// CheckMissing returns an error if values may not be missing. what names the value.
+// CheckMissing returns an error if missing values are not allowed. what names the value.
 func (l *Layout) CheckMissing(what string) error {
 	switch {
 	case l.Options.Missing == MissingMean:
@@ -21,7 +21,7 @@ func (l *Layout) CheckMissing(what string) error {
 	return fmt.Errorf("%s: examples.missing: mean uses the mean of the column", what)
 }
 
-// missingText names a text that says that its value is missing.
+// missingText formats a missing-value text.
 func missingText(text string) string {
 	if text == "" {
 		return "an empty field"

@@ -12,25 +12,26 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Hash is the keys under `prepare.hash`: how categorical columns become columns of sparse rows. The zero value: they do not, unless there
-// is a text beside them.
+// Hash is the keys under `prepare.hash`: how categorical columns become columns of sparse rows. The zero value: they do
+// not, unless there is also a text.
 type Hash struct {
-	// Columns is how many columns all words of all categorical columns are hashed to; 0: defaultHash, if there is a text beside them.
+	// Columns is the number of columns to which the words of all categorical columns are hashed; 0: defaultHash, if there is
+	// also a text.
 	Columns HashColumns `mapstructure:"columns" yaml:"columns"`
 	// Cross are lists of categorical columns whose words are also hashed together.
 	Cross Crosses `mapstructure:"cross" yaml:"cross"`
 }
 
-// HashColumns is a number of columns, which a configuration may write as a power, such as 2^22.
+// HashColumns is a number of columns, which may be written as a power, such as 2^22.
 type HashColumns int
 
 // Crosses are lists of columns.
 type Crosses [][]string
 
-// defaultHash is how many columns words are hashed to if no key says it.
+// defaultHash is the default number of hash columns.
 const defaultHash = 1 << 18
 
-// Check finds impossible values of the keys, which are under `prepare`, given the categorical columns.
+// Check finds invalid values of the keys under `prepare`. categorical are the categorical columns.
 func (h Hash) Check(categorical []string) (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -85,27 +86,27 @@ func (o Options) Hash() Hash {
 	return h
 }
 
-// Mixed reports whether rows are sparse and have numbers, texts and hashed words side by side: numbers first, then the columns of texts,
-// then those of words.
+// Mixed reports whether rows are sparse and combine numbers, texts and hashed words: numbers first, then the text columns,
+// then the hash columns.
 func (o Options) Mixed() bool {
 	return o.hash.Columns > 0 || o.Text != "" && len(o.Columns.Use)+len(o.Columns.Drop)+len(o.Categorical)+len(o.Times) > 0
 }
 
-// Counting returns the options for stages of which one counts what occurs in rows: the key that says so, with its value; empty: none does.
+// Counting returns the options for stages that include a counted one: its key with its value; "": none.
 func (o Options) Counting(key string) Options {
 	o.counting = key
 	return o
 }
 
-// mixed is what a layout of mixed rows has beside the roles of columns. Zero: rows are not mixed.
+// mixed is the additional state of a layout of mixed rows.
 type mixed struct {
 	hasher  *vocabulary.Hasher // nil: there are no hashed words
-	words   []string           // of the row that is read, by the order of Options.Categorical
-	numbers []float32          // of the row that is read
+	words   []string           // of the current row, in the order of Options.Categorical
+	numbers []float32          // of the current row
 	texts   examples.SparseRows
 }
 
-// beginMixed gives categorical columns, which have roles already, those of hashed ones.
+// beginMixed changes categorical columns to hashed ones.
 func (l *Layout) beginMixed() error {
 	if !l.Options.Mixed() {
 		return nil
@@ -125,7 +126,7 @@ func (l *Layout) beginMixed() error {
 	return nil
 }
 
-// firstWord and firstHashed return the first columns of texts and of hashed words.
+// firstWord and firstHashed return the first text and hash columns.
 func (l *Layout) firstWord() int { return l.Features }
 
 func (l *Layout) firstHashed() int {
@@ -135,7 +136,7 @@ func (l *Layout) firstHashed() int {
 	return l.Features + l.Options.Words.Columns
 }
 
-// finishMixed checks how many columns there are.
+// finishMixed checks the number of columns.
 func (l *Layout) finishMixed() error {
 	l.TableText = l.Table.Text()
 	l.mixed.numbers = make([]float32, l.Features)
@@ -150,7 +151,7 @@ func (l *Layout) finishMixed() error {
 	return nil
 }
 
-// HashWord keeps the word of a hashed column of the row that is read. Space around a word does not count.
+// HashWord records the word of a hashed column of the current row. Surrounding space is ignored.
 func (l *Layout) HashWord(c Cell, words []string, word string) error {
 	word = strings.TrimSpace(word)
 	if l.IsMissing(word) {
@@ -164,7 +165,7 @@ func (l *Layout) HashWord(c Cell, words []string, word string) error {
 	return nil
 }
 
-// AppendMixed appends a row of numbers, counts of words and words that are hashed. The last two may be nil.
+// AppendMixed appends a row of numbers, word counts and hashed words. The last two may be nil.
 func (l *Layout) AppendMixed(rows *examples.SparseRows, numbers []float32, columns []int32, counts []float32, words []string) {
 	for j, v := range numbers {
 		rows.Append(int32(j), v)
@@ -179,7 +180,7 @@ func (l *Layout) AppendMixed(rows *examples.SparseRows, numbers []float32, colum
 	rows.End()
 }
 
-// endMixed appends the row whose numbers and words were read, and whose text was counted last.
+// endMixed appends the current row, whose text was counted last.
 func (l *Layout) endMixed() {
 	m := l.mixed
 	m.texts.Reset()
@@ -192,7 +193,7 @@ func (l *Layout) endMixed() {
 	l.AppendMixed(&l.Rows, m.numbers, columns, counts, m.words)
 }
 
-// mixedValues returns how many values the row has at most whose text was counted last.
+// mixedValues returns the maximum number of values of the current row.
 func (l *Layout) mixedValues() int {
 	n := l.Features + l.Words.Size()
 	if l.mixed.hasher != nil {
@@ -204,7 +205,7 @@ func (l *Layout) mixedValues() int {
 // IsMixed reports whether rows are mixed: see [Options.Mixed].
 func (l *Layout) IsMixed() bool { return l.mixed != nil }
 
-// LayMixed gives columns of mixed rows to predict their roles: those of training, by their names or numbers.
+// LayMixed assigns the roles of columns of mixed rows to predict as in training, by name or number.
 func (l *Layout) LayMixed(want Features) error {
 	l.IgnoreAll()
 	for _, of := range sourcesOf(want.Columns) {

@@ -8,14 +8,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// MixedRow reads single mixed rows to predict, value by value. NewMixedRow makes it. It is not safe for concurrent use.
+// MixedRow reads single mixed rows to predict, value by value. It is not safe for concurrent use. Create it with
+// NewMixedRow.
 type MixedRow struct {
 	layout Layout
 	byName map[string]int
 	has    []bool
 }
 
-// NewMixedRow returns what reads rows for a model. o is what [TrainedAs] returns.
+// NewMixedRow returns a reader of rows for a model. o is the result of [TrainedAs].
 func NewMixedRow(o Options, want Features) (*MixedRow, error) {
 	o = o.ToPredict()
 	var names []string
@@ -35,21 +36,21 @@ func NewMixedRow(o Options, want Features) (*MixedRow, error) {
 	return m, m.layout.LayMixed(want)
 }
 
-// Begin begins a row.
+// Begin starts a row.
 func (m *MixedRow) Begin() {
 	clear(m.has)
 	clear(m.layout.mixed.numbers)
 	clear(m.layout.mixed.words)
-	_ = m.layout.Words.Count("") // no text is no error
+	_ = m.layout.Words.Count("") // an empty text is valid
 }
 
-// Find returns the number of the column of a name.
+// Find returns the number of the column with a name.
 func (m *MixedRow) Find(name string) (column int, ok bool) {
 	column, ok = m.byName[name]
 	return column, ok
 }
 
-// Put notes the text of a column's value; "" is a missing one.
+// Put sets the value of a column; "" is a missing one.
 func (m *MixedRow) Put(column int, text string) error {
 	l, c := &m.layout, m.layout.Cells[column]
 	m.has[column] = true

@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// OffsetRows is the number of first rows of the training files that decide which columns need an offset.
+// OffsetRows is the number of first rows of the training files that determine which columns need an offset.
 const OffsetRows = 4096
 
-// levels is in how many steps float32 must divide the standard deviation of a column.
+// levels is the minimum number of float32 values within the standard deviation of a column.
 const levels = 1024
 
-// Offsets are subtracted from the values of columns before they become float32, by the names of the columns.
+// Offsets are subtracted from the values of columns before the conversion to float32, by column name.
 type Offsets map[string]float64
 
-// offset returns the offset of a column: what the configuration says, or else what the first rows say.
+// offset returns the offset of a column: from the configuration, or else from the first rows.
 func (o Options) offset(name string) float64 {
 	if offset, said := o.Offsets[name]; said {
 		return offset
@@ -22,19 +22,19 @@ func (o Options) offset(name string) float64 {
 	return o.offsets[name]
 }
 
-// Spreads are the spreads of the numbers of columns, by the names of the columns.
+// Spreads are the spreads of the numbers of columns, by column name.
 type Spreads map[string]*spread
 
-// spread sums the numbers of a column.
+// spread accumulates the moments of a column.
 type spread struct {
 	n, shift, sum, squares float64
-	inexact                bool // float32 does not hold all of them
-	age                    bool // the column is ages of times, of which shift is the smallest
+	inexact                bool // some numbers are not exact in float32
+	age                    bool // the column is ages of times, with shift the smallest
 }
 
-// Add adds a number of a column; NaN is none.
+// Add adds a number of a column; NaN is ignored.
 func (s Spreads) Add(name string, v float64) {
-	if v-v != 0 { // of finite v only 0
+	if v-v != 0 { // 0 only for finite v
 		return
 	}
 	at := s[name]
@@ -47,8 +47,8 @@ func (s Spreads) Add(name string, v float64) {
 	at.inexact = at.inexact || float64(float32(v)) != v
 }
 
-// Offset returns what the numbers should be less; 0 if float32 divides their standard deviation well enough as they
-// are. It is a multiple of a power of 2 near the standard deviation: no row's own number, and short.
+// Offset returns the offset of the numbers; 0 if float32 resolves their standard deviation without one. It is a multiple
+// of a power of 2 near the standard deviation, so it has few digits, and is not the number of any row.
 func (s *spread) Offset() float64 {
 	if s.age {
 		return s.shift
@@ -58,11 +58,11 @@ func (s *spread) Offset() float64 {
 	mean += s.shift
 	step := math.Abs(mean) / (1 << 24)
 	switch {
-	case math.IsNaN(deviation), math.IsInf(deviation, 0): // of numbers that float32 does not hold, with or without an offset
+	case math.IsNaN(deviation), math.IsInf(deviation, 0): // of numbers outside the range of float32, with or without an offset
 		return 0
 	case !s.inexact || step*levels <= deviation:
 		return 0
-	case deviation == 0 && step < 1: // a constant such as 0.1; whole numbers differ by 1 if they differ
+	case deviation == 0 && step < 1: // a constant such as 0.1; different integers differ by at least 1
 		return 0
 	case deviation == 0:
 		return mean
@@ -71,19 +71,19 @@ func (s *spread) Offset() float64 {
 	return math.Round(mean/unit) * unit
 }
 
-// less returns a feature less the offset of its column, of which narrow is the value as float32, and field its text.
+// less returns a feature minus the offset of its column. narrow is the value in float32, and field its text.
 func (c Cell) less(narrow float32, field string) float32 {
 	if c.Offset == 0 || narrow != narrow {
 		return narrow
 	}
 	wide, err := strconv.ParseFloat(field, 64)
-	if err != nil { // true and false are numbers too
+	if err != nil { // true and false are also numbers
 		wide = float64(narrow)
 	}
 	return float32(wide - c.Offset)
 }
 
-// WithOffsets returns the options with the offsets of columns with these spreads.
+// WithOffsets returns the options with the offsets for these spreads.
 func (o Options) WithOffsets(found Spreads) Options {
 	for name, s := range found {
 		if offset := s.Offset(); offset != 0 {
@@ -96,7 +96,7 @@ func (o Options) WithOffsets(found Spreads) Options {
 	return o
 }
 
-// Offsets returns the offsets of the columns that have more than one number, and need one.
+// Offsets returns the offsets of the columns that have more than one number and need an offset.
 func (s Spreads) Offsets() Offsets {
 	needed := Offsets{}
 	for name, of := range s {

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// CheckOwnColumns finds columns of a key that are listed twice or are none, and those that have another role.
+// CheckOwnColumns finds columns of a key that are duplicated, invalid, or have another role.
 func (o Options) CheckOwnColumns(key string, columns []string) (problems []option.Problem) {
 	known := map[string]bool{}
 	for _, c := range columns {

@@ -10,15 +10,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Places maps the values of single rows to predict to their places in a model, and checks them. It is safe for concurrent use.
+// Places maps the values of single rows to predict to feature positions, and checks them. It is safe for concurrent use.
 type Places struct {
 	layout Layout
 	byName map[string]int
-	within map[string]bool // where columns have paths that go on
+	within map[string]bool // prefixes of column paths
 }
 
-// NewPlaces returns the places of the columns that a model was trained on, or if they are not known of its features, which then have no
-// names. o is what TrainedAs returns.
+// NewPlaces returns the Places of a model's training columns, or, if these are unknown, of its features, which then have
+// no names. o is the result of TrainedAs.
 func NewPlaces(o Options, want Features) (*Places, error) {
 	o = o.ToPredict()
 	p := &Places{byName: map[string]int{}, within: map[string]bool{}}
@@ -48,7 +48,7 @@ func NewPlaces(o Options, want Features) (*Places, error) {
 	return p, nil
 }
 
-// Columns returns how many columns there are.
+// Columns returns the number of columns.
 func (p *Places) Columns() int { return len(p.layout.Cells) }
 
 // HasNames reports whether the columns have names.
@@ -66,7 +66,7 @@ func (p *Places) Names() []string {
 	return names
 }
 
-// Find returns the number of the column of a name.
+// Find returns the number of the column with a name.
 func (p *Places) Find(name []byte) (column int, ok bool) {
 	column, ok = p.byName[string(name)]
 	return column, ok
@@ -75,14 +75,15 @@ func (p *Places) Find(name []byte) (column int, ok bool) {
 // Within reports whether there are columns within a value, as user.age is within user.
 func (p *Places) Within(name []byte) bool { return p.within[string(name)] }
 
-// Numbers returns the place of the feature that a column of numbers is. ok is false for a column of words or times, and for one
-// with an offset, whose numbers PutText needs as they are written.
+// Numbers returns the feature position of a numeric column. ok is false for a categorical or time column, and for one with
+// an offset, for which PutText needs the text.
 func (p *Places) Numbers(column int) (at int, ok bool) {
 	c := p.layout.Cells[column]
 	return c.At, c.Role == Feature && c.Offset == 0
 }
 
-// PutMissing notes in the features of a row that a column has no value. It is an error if the model was trained without missing values.
+// PutMissing sets the features of a row for a missing value of a column. It is an error if the model was trained without
+// missing values.
 func (p *Places) PutMissing(features []float32, column int) error {
 	c := p.layout.Cells[column]
 	own := features[c.At : c.At+1]
@@ -98,7 +99,7 @@ func (p *Places) PutMissing(features []float32, column int) error {
 	return p.layout.CheckMissing("a missing value")
 }
 
-// PutText puts the text of a column's value into the features of a row: a word of a column of words, a time, or a number.
+// PutText sets the features of a row for a column's value: a word, a time, or a number.
 func (p *Places) PutText(features []float32, column int, text string) error {
 	c := p.layout.Cells[column]
 	switch c.Role {
@@ -116,7 +117,7 @@ func (p *Places) PutText(features []float32, column int, text string) error {
 	return nil
 }
 
-// Lacks returns an error that names the missing columns of a row, given its columns.
+// Lacks returns an error with the missing columns of a row. has reports which columns the row has.
 func (p *Places) Lacks(has []bool) error {
 	names := make([]string, 0, len(has))
 	for name, column := range p.byName {

@@ -9,16 +9,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Features describes the row that a model needs.
+// Features describes the rows that a model needs.
 type Features struct {
 	Width   int              // number of features
-	Columns examples.Columns // of the table that the model was trained on; nil: only the order of the features is known
-	Image   examples.Image   // shape of the images that the rows are; zero: they are none, or it is not known
-	Labels  []string         // of the model's classes; none: not known
-	Sparse  bool             // rows are sparse; columns from Width on are left out
+	Columns examples.Columns // of the training table; nil: only the order of the features is known
+	Image   examples.Image   // image shape of the rows; zero: not images, or unknown
+	Labels  []string         // classes of the model; none: unknown
+	Sparse  bool             // rows are sparse; columns from Width on are ignored
 }
 
-// fill makes a column become features of the model, from a place on.
+// fill assigns feature positions of the model to a column, starting at a position.
 func (c *Cell) fill(at int, column examples.Column) {
 	switch {
 	case len(column.Categories) > 0:
@@ -31,8 +31,8 @@ func (c *Cell) fill(at int, column examples.Column) {
 	c.Role, c.At, c.Offset = Feature, at, column.Offset
 }
 
-// LayByName gives the columns of a model, which the file names, their places in the model. Other columns are not read. otherwise is what
-// to do if the file seems to lack a column.
+// LayByName assigns the positions of a model's columns in the file by name. Other columns are not read. otherwise is the
+// advice if the file seems to lack a column.
 func (l *Layout) LayByName(want examples.Columns, otherwise string) error {
 	l.IgnoreAll()
 	var missing []string
@@ -59,8 +59,8 @@ func (l *Layout) LayByName(want examples.Columns, otherwise string) error {
 	return l.Finish()
 }
 
-// LayByPlace gives the columns their places in the order of the file. The file has the columns of training, or only the features. A list
-// may have all features, whatever they were called in training.
+// LayByPlace assigns the positions of columns in file order. The file has the training columns, or only the features. A
+// list may have all features, whatever their names in training.
 func (l *Layout) LayByPlace(want Features) error {
 	columns := want.Columns
 	if columns == nil || l.HasList(want.Width) {
@@ -95,7 +95,7 @@ func (l *Layout) HasList(length int) bool {
 	return slices.ContainsFunc(l.Cells, func(c Cell) bool { return c.List && c.Length == length })
 }
 
-// offsetLists gives a list of all features the offsets that their columns had in training.
+// offsetLists sets the offsets of a list of all features to those used in training.
 func (l *Layout) offsetLists(want Features) {
 	if !want.Columns.HasOffsets() {
 		return
@@ -119,10 +119,10 @@ func (l *Layout) IgnoreAll() {
 	}
 }
 
-// usedPlaces returns the columns that are features, of which there must be n; a list counts as many as it has numbers. A file may lack the
-// label, the weight and the columns that training dropped. So those that the options give by name are left out if the file has them. Those
-// that they give by number, and what they do not use, are left out only if the file has another number of columns otherwise: without the
-// label all later numbers are others.
+// usedPlaces returns the feature columns, which must give n features; a list counts as its length. A file may lack the
+// label, the weight and the columns dropped in training. So those that the options give by name are ignored if the file
+// has them. Those given by number, and unused ones, are ignored only if the number of columns does not match otherwise:
+// without the label all later numbers would shift.
 func (l *Layout) usedPlaces(n int) ([]int, error) {
 	o := l.Options
 	var used []int

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// AppendRow adds a row of texts to a batch. parse parses a feature. The words of a text must have been counted. After an error
-// the batch may have a part of the row.
+// AppendRow adds a row of texts to a batch. parse parses a feature. The words of a text must have been counted. After an
+// error the batch may have a part of the row.
 func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field string) (float32, error)) error {
 	var features []float32
 	if l.IsMixed() {
@@ -113,10 +113,10 @@ func (l *Layout) Parse(field string) (float32, error) {
 	return v, err
 }
 
-// DecimalComma is a number as half of the world writes it.
+// DecimalComma matches a number with a decimal comma.
 var DecimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
 
-// LooksLikeWords reports whether a field that is not a number may be one of a few words.
+// LooksLikeWords reports whether a field that is not a number may be categorical.
 func LooksLikeWords(field string) bool {
 	first, _ := utf8.DecodeRuneInString(field)
 	return unicode.IsLetter(first) && len(field) <= 40

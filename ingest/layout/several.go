@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	LabelsOne     = "one"                 // Options.Labels: an example has one label
-	LabelsSeveral = schemas.LabelsSeveral // Options.Labels: an example has any number of labels
+	LabelsOne     = "one"                 // Options.Labels: single-label
+	LabelsSeveral = schemas.LabelsSeveral // Options.Labels: multi-label
 )
 
-// PlanLabels returns the labels of a plan: nothing if a row has one.
+// PlanLabels returns the labels of a plan: "" if single-label.
 func (o Options) PlanLabels() string {
 	if o.Several() {
 		return LabelsSeveral
@@ -22,10 +22,10 @@ func (o Options) PlanLabels() string {
 	return ""
 }
 
-// Several reports whether an example may have several labels.
+// Several reports whether examples are multi-label.
 func (o Options) Several() bool { return o.Labels == LabelsSeveral }
 
-// assignLabelColumns gives the columns of labels their role.
+// assignLabelColumns assigns the role of label columns.
 func (l *Layout) assignLabelColumns() error {
 	for _, name := range l.Options.LabelColumns {
 		at, err := l.Column(Column(name))
@@ -43,7 +43,7 @@ func (l *Layout) assignLabelColumns() error {
 	return nil
 }
 
-// Split returns the labels of a text. An empty text has none; the labels of a word for a missing value are unknown.
+// Split splits a text into labels. An empty text has none; the labels of a missing-value text are unknown.
 func (l *Layout) Split(text string) ([]string, error) {
 	labels := []string{}
 	switch {
@@ -72,7 +72,7 @@ func (l *Layout) Split(text string) ([]string, error) {
 	return labels, nil
 }
 
-// ListOf returns the labels of a list; nil, for unknown labels, of nil.
+// ListOf returns the labels of a list; nil, meaning unknown labels, for nil.
 func (l *Layout) ListOf(items []string) ([]string, error) {
 	if items == nil {
 		return nil, nil
@@ -88,7 +88,7 @@ func (l *Layout) ListOf(items []string) ([]string, error) {
 	return labels, nil
 }
 
-// Listed is word for a label among several, which must be there.
+// Listed is Word for one of several labels, which must not be missing.
 func (l *Layout) Listed(text string) (word string, err error) {
 	if word, err = l.Word(text); err == nil && word == "" {
 		err = fmt.Errorf("%s: expected a label", missingText(strings.TrimSpace(text)))
@@ -96,7 +96,7 @@ func (l *Layout) Listed(text string) (word string, err error) {
 	return word, err
 }
 
-// Indicate returns whether a row has the label of a column, by a text of it.
+// Indicate reports whether a row has the label of a column, from the text of its value.
 func Indicate(field string) (bool, error) {
 	switch v, err := value.Number(field); {
 	case err != nil:

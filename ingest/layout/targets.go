@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// assignTargets gives the columns of the numbers to predict their role.
+// assignTargets assigns the role of target columns.
 func (l *Layout) assignTargets() error {
 	for i, name := range l.Options.Targets {
 		at, err := l.Column(Column(name))
@@ -34,7 +34,7 @@ func CheckTarget(v float64) error {
 	return nil
 }
 
-// parseTarget parses a number to predict.
+// parseTarget parses a target.
 func parseTarget(field string) (float64, error) {
 	v, err := value.Number(field)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Times are the parts of times that columns of times become, by the columns' names or numbers.
+// Times are the parts of times that time columns become, by column name or number.
 type Times map[string][]string
 
-// Columns returns the columns of times, sorted.
+// Columns returns the time columns, sorted.
 func (t Times) Columns() []string { return slices.Sorted(maps.Keys(t)) }
 
-// part is a part of the times of a column: a feature.
+// part is a part of a column's times: a feature.
 type part struct {
 	column examples.Column
-	at     int // its place among the features
+	at     int // feature position
 }
 
-// of returns the feature of a part, less its offset.
+// of returns the feature of a part, minus its offset.
 func (p part) of(v float64) float32 { return float32(v - p.column.Offset) }
 
-// timesOf returns the parts of a column of times, of which name is how the file names it.
+// timesOf returns the parts of a time column. name is its name in the file.
 func (l *Layout) timesOf(at int, name string) (columns []examples.Column, err error) {
 	for _, key := range l.Options.Times.Columns() {
 		column, err := l.Column(Column(key))
@@ -44,7 +44,7 @@ func (l *Layout) timesOf(at int, name string) (columns []examples.Column, err er
 	return columns, nil
 }
 
-// placeTime adds a part of the times of a column, whose feature has a place.
+// placeTime adds a part of a column's times, with a feature position.
 func (c *Cell) placeTime(at int, column examples.Column) {
 	if c.Role = Time; len(c.parts) == 0 {
 		c.At = at
@@ -52,7 +52,7 @@ func (c *Cell) placeTime(at int, column examples.Column) {
 	c.parts = append(c.parts, part{column, at})
 }
 
-// PutTime puts the parts of a time into the features of a row.
+// PutTime sets the features of a row for the parts of a time.
 func (l *Layout) PutTime(c Cell, features []float32, text string) error {
 	text = strings.TrimSpace(text)
 	if l.IsMissing(text) {
@@ -71,7 +71,7 @@ func (l *Layout) PutTime(c Cell, features []float32, text string) error {
 	return nil
 }
 
-// AddTime adds a time of a column, which the options list under times. Ages count from the newest.
+// AddTime adds a time of a column in the options' times. Ages are relative to the newest.
 func (s Spreads) AddTime(name, text string) {
 	t, err := value.Time(text)
 	if err != nil {
@@ -87,13 +87,13 @@ func (s Spreads) AddTime(name, text string) {
 	at.n, at.shift = at.n+1, min(at.shift, age)
 }
 
-// source is a column of a table that a model needs: one of its own columns, or several that are parts of the same times.
+// source is a table column that a model needs: for one of its own columns, or for several parts of the same times.
 type source struct {
 	name    string
 	columns []examples.Column
 }
 
-// sourcesOf returns the columns of a table that have the columns of a model.
+// sourcesOf returns the table columns for the columns of a model.
 func sourcesOf(columns examples.Columns) (sources []source) {
 	for _, c := range columns {
 		if last := len(sources) - 1; c.Time != "" && last >= 0 && sources[last].name == c.Source() && sources[last].columns[0].Time != "" {
@@ -105,7 +105,7 @@ func sourcesOf(columns examples.Columns) (sources []source) {
 	return sources
 }
 
-// CheckParts reports whether parts of times are some that there are, each once.
+// CheckParts reports whether parts of times are valid and unique.
 func CheckParts(parts []string) bool {
 	known := map[string]bool{}
 	for _, p := range parts {

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Assign gives each column its role for training.
+// Assign assigns roles to the columns for training.
 func (l *Layout) Assign() (err error) {
 	o := l.Options
 	for at := range l.Cells {
@@ -63,7 +63,7 @@ func (l *Layout) Assign() (err error) {
 	return l.assignRest()
 }
 
-// assignLater gives the columns of what comes from other messages their roles.
+// assignLater assigns the roles of columns that come from other messages.
 func (l *Layout) assignLater() {
 	first, targets := 0, len(l.Options.Targets)
 	if l.Names == nil {
@@ -78,7 +78,7 @@ func (l *Layout) assignLater() {
 	}
 }
 
-// assignRest gives the columns of the weight and of texts their roles.
+// assignRest assigns the roles of weight and text columns.
 func (l *Layout) assignRest() error {
 	if err := l.assignWeight(); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (l *Layout) assignRest() error {
 	return l.AssignText()
 }
 
-// assignServed gives the columns of what was served their roles, if there are any.
+// assignServed assigns the roles of the served columns, if there are any.
 func (l *Layout) assignServed() error {
 	for _, c := range []struct {
 		column Column
@@ -110,7 +110,7 @@ func (l *Layout) assignServed() error {
 	return nil
 }
 
-// assignWeight gives the column of the weight its role, if there is one.
+// assignWeight assigns the role of the weight column, if there is one.
 func (l *Layout) assignWeight() (err error) {
 	if l.Options.Weight == "" {
 		return nil
@@ -130,7 +130,7 @@ func (l *Layout) assignWeight() (err error) {
 	return nil
 }
 
-// AssignText gives the column of texts its role, if the options give one.
+// AssignText assigns the role of the text column, if the options name one.
 func (l *Layout) AssignText() (err error) {
 	if l.Options.Text == "" {
 		return nil
@@ -146,7 +146,7 @@ func (l *Layout) AssignText() (err error) {
 	return nil
 }
 
-// Lay gives the features their places, in the order of the columns.
+// Lay assigns the positions of features, in column order.
 func (l *Layout) Lay() error {
 	var table examples.Columns
 	named := l.Names != nil
@@ -202,7 +202,7 @@ func (l *Layout) Lay() error {
 	return l.Finish()
 }
 
-// MissingValues returns the words for a missing value, for a reading: nothing if they are the default.
+// MissingValues returns the missing-value texts for a Reading: nil if they are the default.
 func (l *Layout) MissingValues() []string {
 	if slices.Equal(l.Options.MissingValues, DefaultMissingValues()) {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// TrainedAs returns the options that read rows to predict as a run read those that it was trained on.
+// TrainedAs returns the options for reading rows to predict in the way that a run read its training rows.
 func TrainedAs(plan *schemas.Plan) Options {
 	o, input := Defaults(), plan.Input
 	o.Label, o.Weight, o.Header, o.Encoding = Column(input.Label), Column(input.Weight), input.Header, input.Encoding
@@ -23,7 +23,7 @@ func TrainedAs(plan *schemas.Plan) Options {
 		o.hash = Hash{Columns: HashColumns(input.Hash.Columns), Cross: input.Hash.Cross}
 	}
 	if input.FirstIndex != nil {
-		o.extent = Extent{First: *input.FirstIndex, Width: 1} // who reads rows knows how many there are
+		o.extent = Extent{First: *input.FirstIndex, Width: 1} // the reader of the rows knows the width
 	}
 	o.Missing, o.Targets = plan.Missing, plan.Targets
 	if o.LabelColumns = input.LabelColumns; plan.Task() == examples.SeveralLabels {

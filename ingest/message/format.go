@@ -8,70 +8,71 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// Format is a format of messages. Its value owns everything that is particular to it. To add one, write one file with its value and
-// list it in messageFormats of package ingest.
+// Format is a message format. Its value owns everything that is specific to the format. To add one, write one file with
+// its value and list it in messageFormats of package ingest.
 type Format struct {
-	// Name is its value of examples.format.
+	// Name is the value of examples.format.
 	Name string
-	// Meaning says what a value is, for the documentation.
+	// Meaning describes values, for the documentation.
 	Meaning string
-	// Label is the column of the label, if no key says another.
+	// Label is the default column of the label.
 	Label layout.Column
-	// Keys are the keys under examples that this format reads, other than those that all formats read.
+	// Keys are the keys under examples that are specific to this format.
 	Keys []string
-	// IsText reports whether values are text, which may be in encodings other than UTF-8.
+	// IsText reports whether values are text, which may have an encoding other than UTF-8.
 	IsText bool
-	// Width returns how many columns are read of rows whose columns have no names, when the first row has n, and whether all rows must
-	// have as many as this one. nil: the columns have names.
+	// Width returns the number of columns to read if columns have no names and the first row has n, and whether all rows must
+	// have as many as the first. nil: the columns have names.
 	Width func(o layout.Options, n int) (columns int, exact bool, err error)
-	// Unframed reports whether values have no frame of a schema registry, whatever they begin with.
+	// Unframed means that values never have the framing of a schema registry.
 	Unframed bool
-	// Schema says what a schema describes the values in: the ending of its file, and what a registry calls its type. The zero value:
-	// values need no schema.
+	// Schema is the schema language of the values: the file extension, and the schema type in a registry. The zero value: no
+	// schema is needed.
 	Schema SchemaKind
-	// Check finds impossible values of the keys, other than columns.
+	// Check finds invalid values of the keys, except columns.
 	Check func(Options) []option.Problem
-	// Open returns what reads values.
+	// Open returns a reader of values.
 	Open func(Options) (Reader, error)
 }
 
-// SchemaKind is a language of schemas.
+// SchemaKind is a schema language.
 type SchemaKind struct {
-	Type   string // what a registry calls it
-	Ending string // of files, such as .avsc
-	Beside bool   // a file may be beside a registry: it has defaults
-	Named  bool   // a file may describe several messages: Settings.Message names one, and indexes behind the ID of a registry do
+	Type   string // type in a registry
+	Ending string // file extension, such as .avsc
+	Beside bool   // a file may complement a registry: it has defaults
+	Named  bool   // a file may have several message types, selected by Settings.Message or by indexes behind the schema ID
 }
 
-// Options say how values are read.
+// Options describe how values are read.
 type Options struct {
 	layout.Options
 	Settings
 }
 
-// Settings are the keys under examples for messages alone.
+// Settings are the keys under examples that only apply to messages.
 type Settings struct {
-	// Rows is the path of the rows of a message; "": a message is a row, or a list of rows. As the configuration has it, it may also say
-	// whether rows are dense.
+	// Rows is the path of the rows of a message; "": a message is a row, or a list of rows. In the configuration, it may also
+	// be a density of rows.
 	Rows string `mapstructure:"rows" yaml:"rows"`
-	// Schema is a file with the schema of the values, in the language of their format; "": a registry has it, or there is none.
+	// Schema is a file with the schema of the values; "": a registry has it, or there is none.
 	Schema string `mapstructure:"schema" yaml:"schema" path:"file"`
-	// Message is the full name of the message in Schema that the values are; "": the schema has one.
+	// Message is the full name of the message type of the values in Schema; "": the schema has one.
 	Message string `mapstructure:"message" yaml:"message"`
 }
 
-// Reader reads values. It belongs to one goroutine.
+// Reader decodes values. It is not safe for concurrent use.
 type Reader interface {
-	// Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are valid until
-	// the next call. An error says why the value can't be used, but for an *UnavailableError and the context's.
+	// Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are
+	// valid until the next call. Except for an *UnavailableError and the context's error, an error means that the value is
+	// invalid.
 	Read(ctx context.Context, p Payload) ([][]tabular.Cell, error)
 }
 
-// Payload is a value without what frames it.
+// Payload is a value without framing.
 type Payload struct {
 	Value []byte
-	// Schema is that of a registry; nil: there is none.
+	// Schema is the schema from a registry; nil: there is none.
 	Schema *Schema
-	// Indexes are the places of the message in the file of the schema, and within others of it, if its format has them.
+	// Indexes are the index path of the message type in the schema, if the format has one.
 	Indexes []int
 }

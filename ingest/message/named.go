@@ -8,13 +8,13 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// NamedKeys are the keys under examples that formats read whose columns have names.
+// NamedKeys are the keys under examples for formats whose columns have names.
 func NamedKeys() []string {
 	return []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
 		"words.phrases", "columns.use", "categorical", "times", "missing", "missing_values", "rows"}
 }
 
-// CheckNamed finds what is impossible in formats whose columns have names.
+// CheckNamed finds invalid keys for formats whose columns have names.
 func CheckNamed(o Options) (problems []option.Problem) {
 	if len(o.Columns.Use) == 0 && o.Text == "" {
 		problems = append(problems, option.Problem{Key: "columns.use", Value: "[]",
@@ -27,18 +27,18 @@ func CheckNamed(o Options) (problems []option.Problem) {
 	return problems
 }
 
-// MaxRows returns how many rows a message may have at most: as many as fit a message of examples. A few bytes of a value may be a row, and
-// cells take more than they.
+// MaxRows returns the maximum number of rows of a message: as many as fit into an examples message. A row may take a few
+// bytes of a value, but its cells take more.
 func MaxRows(o layout.Options) int {
 	return layout.MaxBatchBytes / layout.FloatRowBytes(len(o.Columns.Use))
 }
 
-// TooManyRows is the error of a message with more rows than that.
+// TooManyRows is the error of a message with too many rows.
 func TooManyRows(most int) error {
 	return fmt.Errorf("more than %d rows, which do not fit a message of examples: send fewer in a value", most)
 }
 
-// NextRow adds a row of n nulls to rows, in the memory of one that was there before if there is one, and returns it.
+// NextRow appends a row of n nulls to rows, reusing the memory of an earlier row if possible, and returns it.
 func NextRow(rows *[][]tabular.Cell, n int) []tabular.Cell {
 	if at := len(*rows); at < cap(*rows) {
 		if *rows = (*rows)[:at+1]; len((*rows)[at]) == n {

@@ -10,20 +10,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Path returns the steps to a value within others: names of members, and places in lists, from 0, as in items.0.price.
+// Path splits a path into member names and list indices, from 0, as in items.0.price.
 func Path(column string) []string { return strings.Split(column, ".") }
 
-// Label is the column of the label in messages whose columns have names, if no key says another.
+// Label is the default column of the label in messages whose columns have names.
 const Label = "label"
 
-// What comes from other messages is in columns that no message has: a label in LaterLabel, a target in one that begins with LaterTarget.
+// Columns from other messages have names that no message has: LaterLabel for a label, and the prefix LaterTarget for a
+// target.
 const (
 	LaterLabel  = "examples.outcome.label"
 	LaterTarget = "examples.targets."
 )
 
-// Columns returns the names of the columns that the options read: those of the label or of what else is predicted, the weight,
-// the text and what was served if there are such columns, and those of features.
+// Columns returns the names of the columns that the options read: the label or targets, the weight, the text and the
+// served columns, if any, and the features.
 func Columns(o layout.Options) []string {
 	columns := slices.Concat(o.Targets, o.LabelColumns)
 	switch {
@@ -48,7 +49,7 @@ func Columns(o layout.Options) []string {
 	return append(columns, o.Columns.Use...)
 }
 
-// Predicted returns how many of the first of Columns are what is predicted, and must be in a message.
+// Predicted returns the number of leading Columns that are labels or targets, and must be in a message.
 func Predicted(o layout.Options) int {
 	if o.LeavesLabelOut() || o.LabelComesLater() {
 		return 0
@@ -56,7 +57,7 @@ func Predicted(o layout.Options) int {
 	return max(1, len(o.Targets)+len(o.LabelColumns))
 }
 
-// NoColumnError says that a message, with these members, does not have a column that is predicted.
+// NoColumnError is the error of a message, with these members, without a label or target column.
 func NoColumnError(o layout.Options, column int, members []string) error {
 	key := "examples.label names the label column"
 	switch {
@@ -72,7 +73,7 @@ func NoColumnError(o layout.Options, column int, members []string) error {
 	return fmt.Errorf("no column %s: the message has %s: %s", value.Quote(Columns(o)[column]), has, key)
 }
 
-// NoRowsError says that a message has nothing at the path of its rows.
+// NoRowsError is the error of a message without a value at the path of its rows.
 func NoRowsError(path string, names []string) error {
 	return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(path),
 		layout.SomeNames(names))

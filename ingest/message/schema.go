@@ -8,19 +8,19 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Schema describes the values of messages.
+// Schema is a schema of message values.
 type Schema struct {
-	Name string // for people: where it comes from
-	Type string // what a registry calls its language
+	Name string // origin, for errors
+	Type string // schema type in a registry
 	Text string
-	// References are schemas that this one needs, each behind those that it needs itself.
+	// References are schemas that this one references, each after its own references.
 	References []Reference
 }
 
-// Reference is a schema by the name by which another one refers to it.
+// Reference is a schema with the name by which it is referenced.
 type Reference struct{ Name, Text string }
 
-// SchemaID names a schema of a registry: by a number, or by a GUID.
+// SchemaID identifies a schema in a registry: by number or GUID.
 type SchemaID struct {
 	Number int
 	GUID   string // "": Number is set
@@ -34,13 +34,13 @@ func (id SchemaID) String() string {
 }
 
 const (
-	framedNumber = 0 // the first byte of a frame: the number of a schema follows, in four bytes
-	framedGUID   = 1 // the first byte of a header: its GUID follows, in 16
+	framedNumber = 0 // first byte of a frame: a 4-byte schema number follows
+	framedGUID   = 1 // first byte of a header: a 16-byte GUID follows
 	frameBytes   = 5
 	guidBytes    = 16
 )
 
-// Framed reports whether a value begins as the serializers of a schema registry write it: with a 0 and the number of a schema
+// Framed reports whether a value has the framing of a schema registry's serializers: a 0 and the schema number
 // (https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/#wire-format).
 func Framed(content []byte) (id SchemaID, rest []byte, ok bool) {
 	if len(content) < frameBytes || content[0] != framedNumber {
@@ -49,7 +49,8 @@ func Framed(content []byte) (id SchemaID, rest []byte, ok bool) {
 	return SchemaID{Number: int(binary.BigEndian.Uint32(content[1:frameBytes]))}, content[frameBytes:], true
 }
 
-// FramedHeader returns the ID of a schema in the header of a message, where newer serializers write it, and what follows it there.
+// FramedHeader decodes the schema ID in a message header, where newer serializers write it, and returns the bytes after
+// it.
 func FramedHeader(header string) (id SchemaID, rest []byte, err error) {
 	content := []byte(header)
 	if id, rest, ok := Framed(content); ok {
@@ -63,11 +64,11 @@ func FramedHeader(header string) (id SchemaID, rest []byte, err error) {
 	return id, content[1+guidBytes:], nil
 }
 
-// SchemaHeader is the header in which newer serializers write the ID of the schema of a value.
+// SchemaHeader is the header in which newer serializers write the schema ID of a value.
 const SchemaHeader = "__value_schema_id"
 
-// Indexes returns the places of a message in the file of its schema, and within other messages of it, which Protobuf's serializers
-// write behind the ID, and what follows them. Most messages are the first of their file, which is a 0 alone.
+// Indexes decodes the index path of a message type in its schema, which Protobuf's serializers write behind the ID, and
+// returns the bytes after it. For the first message type, the most common one, the path is a single 0.
 func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 	next := func() int64 {
 		v, n := binary.Varint(content)
@@ -91,14 +92,14 @@ func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 	return indexes, content, err
 }
 
-// UnavailableError says that a schema can't be had now, but may be later: the message that needs it is not to blame.
+// UnavailableError means that a schema is temporarily unavailable: the message that needs it is not at fault.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// RefusedError says that no schema can be had with these options.
+// RefusedError means that the registry rejects requests with these options.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }

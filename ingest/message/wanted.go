@@ -1,21 +1,22 @@
 package message
 
-// Wanted are the columns that are read of a value, as a tree of the names on their paths.
+// Wanted are the columns to read in a value, as a tree of the names on their paths.
 type Wanted struct {
-	Columns int // how many there are
+	Columns int // number of columns
 	Names   []string
-	Rows    bool // the rows are at a path of the value
+	Rows    bool // the rows are at a path in the value
 	Root    *Node
 }
 
-// Node is a place in a value that columns are at or below.
+// Node is a node of the tree, with columns at or below it.
 type Node struct {
 	Column int // -1: none
 	Below  map[string]*Node
-	Rows   *Node // not nil: the rows are here, and this is wanted of each
+	Rows   *Node // if not nil, the rows are here, and this is the tree of each row
 }
 
-// Want returns the columns that the options read. Those of rows at a path may be of the rows, or of the value that has them.
+// Want returns the columns that the options read. With rows at a path, a column may be in the rows, or in the enclosing
+// value.
 func Want(o Options) *Wanted {
 	names := Columns(o.Options)
 	w := &Wanted{Columns: len(names), Names: names, Root: treeOf(names)}
@@ -43,7 +44,7 @@ func treeOf(names []string) *Node {
 	return root
 }
 
-// step returns the node below another, which it adds if need be.
+// step returns a child of a node, which it adds if necessary.
 func (n *Node) step(name string) *Node {
 	if n.Below == nil {
 		n.Below = map[string]*Node{}

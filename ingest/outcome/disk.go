@@ -14,10 +14,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Disk is where what does not fit memory waits: a folder with a store, which is made when something goes there. It is that of one join.
+// Disk stores the waiting entries of a join that do not fit into memory, in a directory with a store created on first use.
 type Disk struct {
 	folder string
-	memory int64 // that the store may take
+	memory int64 // memory limit of the store
 	db     *pebble.DB
 	lock   *pebble.Lock
 	cache  *pebble.Cache
@@ -25,27 +25,27 @@ type Disk struct {
 	heads  map[byte]*heads
 }
 
-// heads are the next places of a table on disk, which were read together.
+// heads are the next positions of a table on disk, which were read together.
 type heads struct {
 	items []queued
-	after []byte // the key behind the last that was taken; nil: the first
-	ended bool   // there is nothing behind the items
+	after []byte // key after the last one; nil: the first
+	ended bool   // there are no further positions
 }
 
-// NewDisk returns what keeps its store in a folder, which it empties at the beginning and at the end.
+// NewDisk returns a Disk in a directory, which it empties at the start and at the end.
 func NewDisk(folder string, memory int64) *Disk {
 	return &Disk{folder: folder, memory: memory, counts: map[byte]int{}, heads: map[byte]*heads{}}
 }
 
 const (
-	storedByKey   = 0 // of the prefix of a table: the entries of a key, one behind the other
-	storedByPlace = 1 // the key of an entry, by its place
+	storedByKey   = 0 // table prefix for the entries of a key, in sequence
+	storedByPlace = 1 // table prefix for the key of an entry, by its position
 	placeBytes    = 20
 	headsAtOnce   = 1000
 	minMemTable   = 256 << 10
 	maxMemTable   = 64 << 20
 	bloomBits     = 10
-	maxFolders    = 16 // that processes beside each other have
+	maxFolders    = 16 // maximum number of directories of concurrent processes
 )
 
 // open opens an empty store.
@@ -58,7 +58,7 @@ func (d *Disk) open() (err error) {
 			err = fmt.Errorf("open the store of waiting rows in %s: %w", d.folder, err)
 		}
 	}()
-	for base, n := d.folder, 1; ; n++ { // another process may have the same folder for what waits
+	for base, n := d.folder, 1; ; n++ { // another process may use the same directory
 		if err := os.MkdirAll(d.folder, 0o777); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (d *Disk) open() (err error) {
 	return err
 }
 
-// empty removes what a process that has ended has left in the folder, but for the lock.
+// empty removes files of an earlier process from the directory, except the lock.
 func (d *Disk) empty() error {
 	files, err := os.ReadDir(d.folder)
 	if err != nil {
@@ -101,7 +101,8 @@ func (d *Disk) empty() error {
 	return nil
 }
 
-// close closes the store and removes what it has. The folder stays, as another process may begin to use it.
+// close closes the store and removes its files. It keeps the directory, because another process may have started to use
+// it.
 func (d *Disk) close() error {
 	if d == nil || d.db == nil {
 		return nil
@@ -112,7 +113,7 @@ func (d *Disk) close() error {
 	return err
 }
 
-// entries returns how many entries of a table are on disk.
+// entries returns the number of entries of a table on disk.
 func (d *Disk) entries(prefix byte) int {
 	if d == nil {
 		return 0
@@ -126,7 +127,7 @@ func placed(prefix byte, p examples.JoinPlace) []byte {
 	return appendPlace([]byte{prefix, storedByPlace}, p)
 }
 
-// appendPlace appends a place so that the order of the bytes is that of the places.
+// appendPlace encodes a position so that the byte order is the order of positions.
 func appendPlace(b []byte, p examples.JoinPlace) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.Time)^1<<63)
 	b = binary.BigEndian.AppendUint32(b, uint32(p.Partition))
@@ -138,7 +139,7 @@ func placeOf(b []byte) examples.JoinPlace {
 		Offset: int64(binary.BigEndian.Uint64(b[12:]))}
 }
 
-// appendEntry appends an entry of a key.
+// appendEntry encodes an entry of a key.
 func appendEntry(b []byte, e entry) []byte {
 	b = appendPlace(b, e.place)
 	b = binary.AppendUvarint(b, uint64(len(e.value)))
@@ -158,7 +159,7 @@ func (d *Disk) add(prefix byte, entries []entry) error {
 		}
 	}
 	d.counts[prefix] += len(entries)
-	d.heads[prefix] = &heads{} // some of these may be before others that are there
+	d.heads[prefix] = &heads{} // some may precede existing entries
 	if err := batch.Commit(pebble.NoSync); err != nil {
 		return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
 	}
@@ -185,7 +186,7 @@ func (d *Disk) get(prefix byte, key string) (entries []entry, err error) {
 	return entries, done.Close()
 }
 
-// remove removes an entry. Its place is passed over later.
+// remove removes an entry. Its position is skipped later.
 func (d *Disk) remove(prefix byte, e entry) error {
 	entries, err := d.get(prefix, e.key)
 	if err != nil {
@@ -209,7 +210,7 @@ func (d *Disk) remove(prefix byte, e entry) error {
 	return nil
 }
 
-// first returns the first entry of a table, if its place is before a limit.
+// first returns the first entry of a table, if its position is before a limit.
 func (d *Disk) first(prefix byte, before examples.JoinPlace) (e entry, ok bool, err error) {
 	h := d.heads[prefix]
 	if h == nil {
@@ -242,7 +243,7 @@ func (d *Disk) first(prefix byte, before examples.JoinPlace) (e entry, ok bool, 
 	}
 }
 
-// readHeads reads the next places, and removes those before.
+// readHeads reads the next positions, and removes those before.
 func (d *Disk) readHeads(prefix byte, h *heads) (err error) {
 	begin := []byte{prefix, storedByPlace}
 	if h.after != nil {
@@ -270,7 +271,7 @@ func (d *Disk) readHeads(prefix byte, h *heads) (err error) {
 	return places.Close()
 }
 
-// silent is a logger of a store: what goes wrong is in its errors.
+// silent discards the log of a store, whose errors are returned.
 type silent struct{}
 
 func (silent) Infof(string, ...any) {}

@@ -1,47 +1,50 @@
 // Package outcome joins the rows of a topic with outcomes that arrive later on another topic:
 //
-//	rows, outcomes ──Join──▶ rows with labels, in the order in which they are decided
+//	rows, outcomes ──Join──▶ rows with labels, in the order of their decisions
 //
 // # Which rows become examples
 //
-// The set of examples and their labels is a function of both topics. It depends only on message times, offsets and keys:
+// The set of examples and their labels is a function of both topics. It depends only on message timestamps, offsets and
+// keys:
 //
-//   - The time of a message is the latest time of the messages of its partition up to it. So it never goes back within a partition, and
-//     says in one pass that nothing earlier is to come. A message without a time has that of the one before it.
-//   - A row of time t has its outcome in the first outcome with its key whose time is from t − early to t + within. First is the one with
-//     the earliest time; of several, the one in the lowest partition; then the one with the lowest offset. Within a partition that is the
-//     order of the offsets, so of several outcomes of a row the first one counts.
-//   - Without one the row is decided as absent once each partition of the outcomes is past t + within: one of its messages has a later
-//     time. Nothing that comes then can be the row's outcome.
+//   - The time of a message is the maximum timestamp in its partition up to it. So it never decreases within a partition, and also bounds
+//     all later messages. A message without a timestamp has the time of the previous one.
+//   - The outcome of a row at time t is the first outcome with its key and a time from t − early to t + within. First means the earliest
+//     time, then the lowest partition, then the lowest offset. Within a partition that is the order of the offsets, so of several
+//     outcomes of a row the first one counts.
+//   - Otherwise the row is decided as absent once each partition of the outcomes is past t + within, that is, has a message with a later
+//     time. No later message can be the row's outcome.
 //
-// Each message is a row of its own. Two with one key both get the outcome. An outcome is not used up.
+// Each message is a separate row. Two rows with the same key both get the outcome. An outcome is not consumed.
 //
-// A label may be any text that says what the outcome says: package later makes it of several labels, and of numbers.
+// A label is any text that encodes the outcome: package later encodes several labels, and targets.
 //
-// A silent partition holds rows back, because outcomes may still arrive on it. It counts as past a time if it has been read to its end,
-// and the latest message of another partition of that topic is later by more than idle: see [Join.Pass]. This is the only assumption: a
-// message is on its topic before the other partitions are idle past its time. A row whose outcome arrives even later may have been decided
-// as absent. If the whole topic is silent, its rows wait: the service that writes outcomes may be down. An outcome message with an empty
-// value advances the time, and is not an outcome.
+// A silent partition blocks rows, because outcomes may still arrive on it. It counts as past a time if it has been read to
+// its end, and the latest message of another partition of that topic is later by more than idle: see [Join.Pass]. This is
+// the only assumption: a message arrives before the other partitions are idle past its time. A row whose outcome arrives
+// even later may have been decided as absent. If the whole topic is silent, its rows wait, since the service that writes
+// outcomes may be down. An outcome message with an empty value advances the time, and is not an outcome.
 //
-// # In which order
+// # Order
 //
-// A row is decided when the later of it and its outcome is read, and the order of an outcome among those of all partitions is known. Rows
-// that are decided together are in the order of their deadlines, partitions and offsets; those of one outcome too. What a topic already has
-// is read in the order of the times, rows before outcomes, so that only rows of the last within wait: two processes that begin late decide
-// in the same order. What comes while they follow the topics is decided as it comes. The order in which messages arrive changes the order
-// of the examples, never the set and the labels.
+// A row is decided when both it and its outcome are read, and the order of the outcome among those of all partitions is
+// known. Rows decided together are ordered by deadline, partition and offset; so are the rows of one outcome. Existing
+// messages of a topic are read in timestamp order, rows before outcomes, so that only the rows of the last within wait:
+// two processes that start late decide in the same order. Messages that arrive while a process follows the topics are
+// decided as they arrive. The order of arrival affects the order of the examples, never the set and the labels.
 //
-// # Where it goes on
+// # Recovery
 //
-// What waits is a function of how far the topics were read, and of three places, which [Join.Cursor] returns and the examples carry: rows
-// with a deadline before Due no longer wait, outcomes before Applied have met the rows that waited, and Labelled messages have met the
-// outcome at Applied. A process that begins again reads what may wait from the topics with [Join.AddRow] and [Join.AddOutcome], and goes on
-// with the same bits. So it keeps nothing of its own: what waits is a cache.
+// The waiting rows and outcomes are a function of the read positions, and of three more positions, which [Join.Cursor]
+// returns and the examples carry: rows with a deadline before Due no longer wait, outcomes before Applied have been joined
+// with the waiting rows, and Labelled messages have been joined with the outcome at Applied. A restarted process reads the
+// possibly waiting messages with [Join.AddRow] and [Join.AddOutcome], and continues with the same bits. So it stores no
+// state of its own: the waiting entries are a cache.
 //
-// # Where it waits
+// # Storage
 //
-// Rows and outcomes wait in memory up to a limit. Beyond it the oldest go to a Pebble store on disk. Each row is written
-// and removed once, at keys in no order: a log-structured merge tree writes that in sequence, which a B+ tree such as bbolt does not. It
-// has no log of its own and is not synchronised, because the topics have all of it. What an ended process has left is removed.
+// Rows and outcomes wait in memory up to a limit. Beyond it the oldest are moved to a Pebble store on disk. Each row is
+// written and removed once, with keys in random order: a log-structured merge tree writes these sequentially, unlike a B+
+// tree such as bbolt. The store has no write-ahead log and is not synced, because the topics have all of the data. Files
+// of earlier processes are removed.
 package outcome

@@ -10,33 +10,33 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Never is before all times.
+// Never precedes all times.
 const Never = math.MinInt64
 
-// Rule is what makes a row an example.
+// Rule configures the join.
 type Rule struct {
-	Within time.Duration // after the time of a row in which its outcome counts
-	Early  time.Duration // before the time of a row in which its outcome counts
+	Within time.Duration // maximum delay of an outcome after its row
+	Early  time.Duration // how far an outcome may precede its row
 }
 
-// Message is a message of the rows: where it is, and what it is joined by.
+// Message is a row message: its position, and its join key.
 type Message struct {
 	Partition int
 	Offset    int64
-	Time      int64 // in milliseconds since 1970; Never: it has none
+	Time      int64 // in milliseconds since 1970; Never: none
 	Key       string
-	Value     []byte // of any form: it is given back when the row is decided
+	Value     []byte // opaque: returned when the row is decided
 }
 
-// Outcome is what a message of the outcomes says.
+// Outcome is the content of an outcome message.
 type Outcome struct {
 	Partition int
 	Offset    int64
-	Time      int64 // in milliseconds since 1970; Never: it has none
+	Time      int64 // in milliseconds since 1970; Never: none
 	Labels    []Labelled
 }
 
-// Labelled is a label, and the key of the rows that it is of.
+// Labelled is a label with the key of its rows.
 type Labelled struct{ Key, Label string }
 
 // Decided is a row that no longer waits.
@@ -45,38 +45,38 @@ type Decided struct {
 	Offset    int64
 	Value     []byte
 	Label     string
-	Absent    bool // no outcome has come: Label is empty
+	Absent    bool // no outcome has arrived: Label is empty
 }
 
-// A Join joins rows of some partitions with outcomes of some. It belongs to one goroutine. After an error of its methods, which are those
-// of decide or of the disk, it can't be used further.
+// A Join joins rows of some partitions with outcomes of some. It is not safe for concurrent use. After an error of its
+// methods, from decide or from the disk, it must not be used.
 type Join struct {
 	within, early  int64
 	rows, outcomes map[int]*input
-	waiting        *table // rows, by their deadlines
-	kept           *table // outcomes, by their times, which rows to come may have
+	waiting        *table // rows by deadline
+	kept           *table // outcomes by time, which later rows may have
 	unsettled      pending
 	due, applied   examples.JoinPlace
-	labelled, skip int // messages that the first of the unsettled has met, and of them those that it has not met in this process
+	labelled, skip int // number of messages joined with the first unsettled outcome, and of those joined by an earlier process
 }
 
 // input is a partition that is read.
 type input struct {
-	time   int64 // the latest of its messages
-	until  int64 // the latest of those before the cursor
-	passed int64 // what it is taken to be past
+	time   int64 // latest time of its messages
+	until  int64 // latest time of messages before the cursor
+	passed int64 // time that it is considered to be past
 	grain  int64
-	marks  []mark // in the order of the offsets
+	marks  []mark // in offset order
 }
 
 // mark is an offset and the latest time of the messages before it.
 type mark struct{ offset, time int64 }
 
-// marksOfWait is how many marks a partition has of the time in which a row waits.
+// marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
-// New returns a join in which nothing waits. It reads rows and outcomes of the partitions where they are said to begin. disk is what it
-// has beyond memory bytes; nil: none, and memory is no limit.
+// New returns an empty join. It reads rows and outcomes from the given positions. disk stores data in excess of memory
+// bytes; nil: none, and memory is unlimited.
 func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, disk *Disk) *Join {
 	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), rows: map[int]*input{}, outcomes: map[int]*input{},
 		due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
@@ -95,13 +95,13 @@ func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCur
 	return j
 }
 
-// Begin returns the cursor of a join of a partition that has decided nothing.
+// Begin returns the cursor of a partition's join without decisions.
 func Begin(partition int) examples.JoinCursor {
 	none := examples.JoinPlace{Time: Never}
 	return examples.JoinCursor{Partition: partition, Due: none, Applied: none}
 }
 
-// see takes a message into account, and returns its time.
+// see records a message, and returns its time.
 func (in *input) see(offset, time int64) int64 {
 	if time > in.time {
 		if last := in.marks[len(in.marks)-1]; last.time == Never || in.time-last.time >= in.grain {
@@ -119,10 +119,10 @@ func (in *input) before(time int64) mark {
 	return in.marks[0]
 }
 
-// past returns the time that no further message of the partition is before.
+// past returns a lower bound of the times of further messages.
 func (in *input) past() int64 { return max(in.time, in.passed) }
 
-// AddRow adds a row that was read before the cursor of New, as it is when the join goes on: it waits, or it was decided.
+// AddRow adds a row before the cursor of New, when the join is resumed: it waits, or it was decided.
 func (j *Join) AddRow(m Message) error {
 	t := j.rows[m.Partition].see(m.Offset, m.Time)
 	place := j.deadline(t, m)
@@ -138,7 +138,7 @@ func (j *Join) AddRow(m Message) error {
 	return j.expire()
 }
 
-// AddOutcome adds an outcome that was read before the cursor of New.
+// AddOutcome adds an outcome before the cursor of New.
 func (j *Join) AddOutcome(o Outcome) error {
 	place := j.placeOf(o)
 	if compare(place, j.applied) >= 0 {
@@ -159,11 +159,11 @@ func (j *Join) AddOutcome(o Outcome) error {
 	return j.keep(place, o.Labels)
 }
 
-// Resume ends what AddRow and AddOutcome begin: what the examples have last may be a part of the rows that an outcome has met.
+// Resume completes AddRow and AddOutcome: the last examples may have only some of the rows of an outcome.
 func (j *Join) Resume(decide func(Decided) error) error {
 	for _, inputs := range []map[int]*input{j.rows, j.outcomes} {
 		for _, in := range inputs {
-			in.time = max(in.time, in.until) // of messages that are gone
+			in.time = max(in.time, in.until) // of deleted messages
 		}
 	}
 	if j.labelled > 0 && len(j.unsettled) > 0 {
@@ -174,22 +174,22 @@ func (j *Join) Resume(decide func(Decided) error) error {
 	return j.Advance(decide)
 }
 
-// See takes a message of the rows into account that has none, or none that can be used.
+// See records a rows message without usable rows.
 func (j *Join) See(partition int, offset, time int64) { j.rows[partition].see(offset, time) }
 
-// RowTime and OutcomeTime return the latest time of the messages that were read of a partition; Never: there is none.
+// RowTime returns the latest time of the messages read from a rows partition; Never: there is none.
 func (j *Join) RowTime(partition int) int64 { return j.rows[partition].time }
 
 // OutcomeTime is RowTime for the outcomes.
 func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].time }
 
-// FirstDeadline returns until when the first of the rows waits that were not decided; false if none waits.
+// FirstDeadline returns the earliest deadline of undecided rows; false if no row waits.
 func (j *Join) FirstDeadline() (time int64, ok bool, err error) {
 	row, ok, err := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
 	return row.place.Time, ok, err
 }
 
-// deadline is the place of a row of time t among those that wait.
+// deadline returns the position of a row at time t among the waiting ones.
 func (j *Join) deadline(t int64, m Message) examples.JoinPlace {
 	return examples.JoinPlace{Time: plus(t, j.within), Partition: m.Partition, Offset: m.Offset}
 }
@@ -198,7 +198,7 @@ func (j *Join) placeOf(o Outcome) examples.JoinPlace {
 	return examples.JoinPlace{Time: j.outcomes[o.Partition].see(o.Offset, o.Time), Partition: o.Partition, Offset: o.Offset}
 }
 
-// Row reads a row. It calls decide if the row need not wait.
+// Row adds a row. It calls decide if the row need not wait.
 func (j *Join) Row(m Message, decide func(Decided) error) error {
 	t := j.rows[m.Partition].see(m.Offset, m.Time)
 	label, found, err := j.match(m.Key, t)
@@ -220,13 +220,13 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 	return j.expire()
 }
 
-// Outcome reads an outcome, and decides what it makes possible. One without labels moves the time on.
+// Outcome adds an outcome, and decides the rows that it allows. One without labels only advances the time.
 func (j *Join) Outcome(o Outcome, decide func(Decided) error) error {
 	heap.Push(&j.unsettled, waitingOutcome{j.placeOf(o), o.Labels})
 	return j.Advance(decide)
 }
 
-// Pass takes partitions of the outcomes, or of the rows, to be past a time, because they are silent: see the package.
+// Pass marks partitions of the outcomes, or of the rows, as past a time, because they are silent: see the package.
 func (j *Join) Pass(ofRows bool, partition int, time int64) {
 	inputs := j.outcomes
 	if ofRows {
@@ -237,7 +237,7 @@ func (j *Join) Pass(ofRows bool, partition int, time int64) {
 	}
 }
 
-// Advance decides what can be decided.
+// Advance decides all rows that can be decided.
 func (j *Join) Advance(decide func(Decided) error) error {
 	for len(j.unsettled) > 0 && j.settled(j.unsettled[0].place) {
 		if err := j.apply(decide); err != nil {
@@ -267,7 +267,7 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	return j.expire()
 }
 
-// settled reports whether no outcome before one at this place is to come.
+// settled reports whether no outcome before this position can arrive.
 func (j *Join) settled(p examples.JoinPlace) bool {
 	for partition, in := range j.outcomes {
 		if past := in.past(); past < p.Time || past == p.Time && partition < p.Partition {
@@ -277,7 +277,7 @@ func (j *Join) settled(p examples.JoinPlace) bool {
 	return true
 }
 
-// apply gives the first of the unsettled outcomes to the rows that wait for it, and keeps it for rows to come.
+// apply joins the first unsettled outcome with the rows that wait for it, and keeps it for later rows.
 func (j *Join) apply(decide func(Decided) error) error {
 	o := j.unsettled[0]
 	for _, l := range o.labels {
@@ -306,7 +306,7 @@ func (j *Join) apply(decide func(Decided) error) error {
 	return j.keep(o.place, o.labels)
 }
 
-// matched returns the rows that wait for an outcome of a key and a time, in order.
+// matched returns the rows that wait for an outcome with a key and a time, in order.
 func (j *Join) matched(key string, time int64) ([]entry, error) {
 	rows, err := j.waiting.get(key)
 	return slices.DeleteFunc(rows, func(row entry) bool {
@@ -314,7 +314,7 @@ func (j *Join) matched(key string, time int64) ([]entry, error) {
 	}), err
 }
 
-// match returns the outcome of a row of time t among those that are kept.
+// match returns the outcome of a row at time t among the kept ones.
 func (j *Join) match(key string, t int64) (label string, found bool, err error) {
 	outcomes, err := j.kept.get(key)
 	for _, o := range outcomes {
@@ -325,7 +325,7 @@ func (j *Join) match(key string, t int64) (label string, found bool, err error) 
 	return "", false, err
 }
 
-// keep keeps an outcome for rows to come.
+// keep keeps an outcome for later rows.
 func (j *Join) keep(place examples.JoinPlace, labels []Labelled) error {
 	if place.Time < j.floor() {
 		return nil
@@ -343,10 +343,10 @@ func (j *Join) keep(place examples.JoinPlace, labels []Labelled) error {
 	return nil
 }
 
-// floor is the time before which no outcome is one of a row to come.
+// floor is the time before which no outcome can belong to a later row.
 func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early) }
 
-// expire forgets outcomes that no row to come can have.
+// expire drops outcomes that no later row can have.
 func (j *Join) expire() error {
 	floor := examples.JoinPlace{Time: j.floor()}
 	for {
@@ -360,22 +360,22 @@ func (j *Join) expire() error {
 	}
 }
 
-// Cursor returns which rows and outcomes have had their turn.
+// Cursor returns which rows and outcomes are processed.
 func (j *Join) Cursor(partition int) examples.JoinCursor {
 	return examples.JoinCursor{Partition: partition, Due: j.due, Applied: j.applied, Labelled: j.labelled}
 }
 
-// RowsFrom returns where reading of a partition of the rows begins again if the join goes on from the cursor.
+// RowsFrom returns the position in a rows partition from which to resume the join at the cursor.
 func (j *Join) RowsFrom(partition int) examples.JoinInput {
 	in := j.rows[partition]
 	m := in.before(minus(j.due.Time, j.within))
 	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
 }
 
-// OutcomesFrom is RowsFrom for a partition of the outcomes.
+// OutcomesFrom is RowsFrom for an outcomes partition.
 func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
 	in := j.outcomes[partition]
-	earliest := minus(j.due.Time, j.within) // of a row that may wait, or of one to come
+	earliest := minus(j.due.Time, j.within) // of a row that may be waiting, or of a later one
 	for _, rows := range j.rows {
 		earliest = min(earliest, rows.time)
 	}
@@ -383,13 +383,13 @@ func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
 	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
 }
 
-// Waiting returns how many rows wait.
+// Waiting returns the number of waiting rows.
 func (j *Join) Waiting() int { return j.waiting.count }
 
-// Close removes what the join has on disk.
+// Close removes the join's data on disk.
 func (j *Join) Close() error { return j.waiting.budget.disk.close() }
 
-// frontier returns the time that no further message of any of the partitions is before.
+// frontier returns a lower bound of the times of further messages in any of the partitions.
 func frontier(inputs map[int]*input) int64 {
 	time := int64(math.MaxInt64)
 	for _, in := range inputs {
@@ -398,7 +398,7 @@ func frontier(inputs map[int]*input) int64 {
 	return time
 }
 
-// plus and minus move a time, unless it is before or after all.
+// plus and minus shift a time, unless it is Never or the maximum.
 func plus(time, by int64) int64 {
 	if time == Never || time > math.MaxInt64-by {
 		return time
@@ -417,13 +417,13 @@ func compare(a, b examples.JoinPlace) int {
 	return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
-// next returns the place after that of a message.
+// next returns the position after that of a message.
 func next(p examples.JoinPlace) examples.JoinPlace {
 	p.Offset++
 	return p
 }
 
-// waitingOutcome is an outcome whose turn has not come.
+// waitingOutcome is an unsettled outcome.
 type waitingOutcome struct {
 	place  examples.JoinPlace
 	labels []Labelled

@@ -13,15 +13,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// world is what two topics have.
+// world is the contents of two topics.
 type world struct {
 	rule     Rule
-	rows     [][]Message // by partition, in the order of the offsets
+	rows     [][]Message // by partition, in offset order
 	outcomes [][]Outcome
 }
 
-// draw draws topics: times are mostly in order, some messages have none, keys recur, and outcomes come early, late, several times or not at
-// all. Outcomes of a key are in one partition, or in any.
+// draw draws topics: timestamps are mostly in order, some messages have none, keys recur, and outcomes are early, late,
+// repeated or missing. Outcomes of a key are in one partition, or in any.
 func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 	w := &world{rule: Rule{Within: time.Duration(1+r.IntN(60)) * time.Millisecond, Early: time.Duration(r.IntN(10)) * time.Millisecond},
 		rows: make([][]Message, rows), outcomes: make([][]Outcome, outcomes)}
@@ -67,7 +67,7 @@ func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 	return w
 }
 
-// naive returns the label of each row by its definition; "absent" for none, and nothing for a row that still waits.
+// naive returns the label of each row by definition; "absent" for none, and no entry for a row that still waits.
 func (w *world) naive() map[string]string {
 	type timed struct {
 		time int64
@@ -85,7 +85,7 @@ func (w *world) naive() map[string]string {
 		ends[p] = latest
 		frontier = min(frontier, latest)
 	}
-	known := func(o timed) bool { // no outcome before it is to come
+	known := func(o timed) bool { // no earlier outcome can arrive
 		for p, end := range ends {
 			if end < o.time || end == o.time && p < o.p {
 				return false
@@ -122,14 +122,14 @@ func (w *world) naive() map[string]string {
 	return decided
 }
 
-// saved is what the examples say: rows, and how far they come.
+// saved is the state in the examples: rows, and positions.
 type saved struct {
-	rows, outcomes []int64 // offsets that come next
+	rows, outcomes []int64 // next offsets
 	joined         *examples.Joined
 	decided        []Decided
 }
 
-// process joins a world as a process does. It ends at any time, and then what was not saved is lost.
+// process joins a world. It ends at any time, and loses what was not saved.
 type process struct {
 	*world
 	*testing.T
@@ -236,8 +236,8 @@ func (p *process) step() bool {
 	return true
 }
 
-// A row becomes an example as the definition says, once, however messages of partitions come one after the other, wherever processes end
-// and begin again, and whether what waits is in memory or on disk.
+// A row becomes an example as defined, exactly once, for any interleaving of partitions and any restarts, with waiting
+// entries in memory or on disk.
 func TestJoinIsTheNaiveJoin(t *testing.T) {
 	labels, absent, waits := 0, 0, 0
 	for seed := range uint64(200) {
@@ -290,7 +290,7 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 	}
 }
 
-// What waits takes no more memory than it may, however much it is.
+// Waiting entries do not exceed the memory limit, however many there are.
 func TestMemoryOfWhatWaits(t *testing.T) {
 	const limit, rows = 16 << 20, 60_000
 	heap := func() int64 {
@@ -332,5 +332,5 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 	}
 }
 
-// memory returns how many bytes what waits takes in memory.
+// memory returns the memory of waiting entries in bytes.
 func (j *Join) memory() int64 { return j.waiting.bytes + j.kept.bytes }

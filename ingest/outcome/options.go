@@ -11,36 +11,37 @@ import (
 	"github.com/stagewise/stagewise/ingest/registry"
 )
 
-// Options are the keys under `examples.outcome` of the configuration: labels that come on a topic of their own. The zero value has none;
-// start from Defaults.
+// Options are the keys under `examples.outcome` of the configuration: labels that arrive on a separate topic. The zero
+// value has none; start from Defaults.
 type Options struct {
-	// Topic has the outcomes; "": rows have their labels.
+	// Topic is the outcomes topic; "": rows have their labels.
 	Topic string `mapstructure:"topic" yaml:"topic"`
-	// Key is the path of the key in an outcome, by which it belongs to a row; "": the key of the message.
+	// Key is the path of the join key in an outcome; "": the message key.
 	Key string `mapstructure:"key" yaml:"key"`
-	// Label is the path of the label in an outcome, or of several; "": other keys say where numbers or columns of labels are.
+	// Label is the path of the label or labels in an outcome; "": other keys have the paths of targets or label columns.
 	Label string `mapstructure:"label" yaml:"label"`
-	// Within is how long after its row an outcome counts, by the times of the messages.
+	// Within is the maximum delay of an outcome after its row, by message timestamps.
 	Within time.Duration `mapstructure:"within" yaml:"within"`
-	// Early is how long before its row an outcome counts.
+	// Early is how far an outcome may precede its row.
 	Early time.Duration `mapstructure:"early" yaml:"early"`
-	// Idle is how far a partition of the topic may be behind the others before it no longer holds rows back; at most Within.
+	// Idle is the maximum lag of a silent partition of the topic, after which it no longer blocks rows; at most Within.
 	Idle time.Duration `mapstructure:"idle" yaml:"idle"`
-	// Absent is the label of a row without an outcome, its labels, or its numbers, of which one is that of all; or AbsentSkip alone.
+	// Absent is the label, the labels or the targets of a row without an outcome, one value for all targets or one each; or
+	// AbsentSkip.
 	Absent []string `mapstructure:"absent" yaml:"absent" single:"true"`
-	// Memory is how many bytes of rows and outcomes wait in memory.
+	// Memory is the memory limit for waiting rows and outcomes.
 	Memory option.Bytes `mapstructure:"memory" yaml:"memory"`
 	// Format is that of the outcomes; "": that of the rows, with their schema and registry.
 	Format string `mapstructure:"format" yaml:"format"`
-	// What is in the messages.
+	// The contents of the messages.
 	message.Settings `mapstructure:",squash" yaml:",inline"`
 	// Registry has the schemas of the messages.
 	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
 
-	folder string // what does not fit memory waits here; "": all waits in memory
+	folder string // for data that does not fit into memory; "": memory is unlimited
 }
 
-// AbsentSkip is the Options.Absent that makes no example of a row without an outcome.
+// AbsentSkip is the Options.Absent that skips rows without an outcome.
 const AbsentSkip = "skip"
 
 const (
@@ -56,13 +57,13 @@ func Defaults() Options {
 	return Options{Early: defaultEarly, Idle: defaultIdle, Memory: defaultMemory}
 }
 
-// Rule returns what makes a row an example.
+// Rule returns the rule of the join.
 func (o Options) Rule() Rule { return Rule{Within: o.Within, Early: o.Early} }
 
-// IdleAfter returns how far a partition may be behind the others before it no longer holds rows back.
+// IdleAfter returns the maximum lag of a silent partition after which it no longer blocks rows.
 func (o Options) IdleAfter() time.Duration { return min(o.Idle, o.Within) }
 
-// WithFolder returns the options with what does not fit memory in a folder.
+// WithFolder returns the options with a directory for data that does not fit into memory.
 func (o Options) WithFolder(folder string) Options {
 	o.folder = folder
 	return o
@@ -77,7 +78,7 @@ func (o Options) IsZero() bool {
 	return reflect.DeepEqual(o, Options{}) || reflect.DeepEqual(o, Defaults())
 }
 
-// Check finds impossible values, if there are outcomes. What depends on the rows is left to packages ingest and later.
+// Check finds invalid values, if there are outcomes. Checks that depend on the rows are left to packages ingest and later.
 func (o Options) Check() (problems []option.Problem) {
 	wrong := func(key, shown, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
@@ -97,14 +98,14 @@ func (o Options) Check() (problems []option.Problem) {
 	return problems
 }
 
-// Waiting returns how many rows wait at most, and how many bytes they take, at so many rows a second in messages of a size.
+// Waiting returns the maximum number of waiting rows and their size, at the given number of rows per second and message
+// size.
 func (o Options) Waiting(rate, size int64) (rows, bytes int64) {
 	rows = int64(float64(rate) * o.Within.Seconds())
 	return rows, rows * (size + overhead)
 }
 
-// Disk returns where one of several joins keeps what does not fit its part of the memory, and how much that is. The disk is nil if there is
-// no folder.
+// Disk returns the disk and the memory limit of one of several joins. The disk is nil if there is no directory.
 func (o Options) Disk(number, of int) (disk *Disk, memory int64) {
 	memory = int64(o.Memory) / int64(max(of, 1))
 	if o.folder == "" {

@@ -6,30 +6,31 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// entry is a row or an outcome that waits.
+// entry is a waiting row or outcome.
 type entry struct {
 	place examples.JoinPlace
 	key   string
 	value []byte
 }
 
-// overhead is about how many bytes an entry takes in memory beside its key and its value: itself, its place in the queue, and that under
-// its key.
+// overhead is the approximate memory of an entry besides its key and its value: itself, its positions in the queue and
+// under its key.
 const overhead = 200
 
 func (e entry) size() int64 { return overhead + int64(len(e.key)+len(e.value)) }
 
-// table has entries by key and in the order of their places. The places of a partition come in order. The oldest entries may be on disk.
+// table has entries by key and in order of position. The positions of a partition are added in order. The oldest entries
+// may be on disk.
 type table struct {
 	budget *budget
 	prefix byte
-	byKey  map[string][]entry // each in order
-	queues map[int]*queue     // by partition; what was removed is still there
-	count  int                // of the entries, on disk too
-	bytes  int64              // of those in memory
+	byKey  map[string][]entry // each list in order
+	queues map[int]*queue     // by partition; removed entries are still included
+	count  int                // number of entries, including those on disk
+	bytes  int64              // size of the entries in memory
 }
 
-// queue has the places of a partition, in order.
+// queue has the positions of a partition, in order.
 type queue struct {
 	from  int
 	items []queued
@@ -44,7 +45,7 @@ func newTable(prefix byte, b *budget) *table {
 	return &table{budget: b, prefix: prefix, byKey: map[string][]entry{}, queues: map[int]*queue{}}
 }
 
-// add adds an entry, and moves others to the disk if there are too many.
+// add adds an entry, and moves others to disk if there are too many.
 func (t *table) add(e entry) error {
 	t.byKey[e.key] = insert(t.byKey[e.key], e)
 	q := t.queues[e.place.Partition]
@@ -58,13 +59,13 @@ func (t *table) add(e entry) error {
 	return t.budget.keep()
 }
 
-// insert adds an entry to those of its key.
+// insert inserts an entry into those of its key.
 func insert(entries []entry, e entry) []entry {
 	at, _ := slices.BinarySearchFunc(entries, e.place, func(e entry, p examples.JoinPlace) int { return compare(e.place, p) })
 	return slices.Insert(entries, at, e)
 }
 
-// push adds a place. Late outcomes come before others: a silent partition was taken to be past them.
+// push adds a position. Late outcomes are not at the end: a silent partition was considered to be past them.
 func (q *queue) push(item queued) {
 	if n := len(q.items); n == q.from || compare(q.items[n-1].place, item.place) < 0 {
 		q.items = append(q.items, item)
@@ -74,7 +75,7 @@ func (q *queue) push(item queued) {
 	q.items = slices.Insert(q.items, q.from+at, item)
 }
 
-// pop removes the first place.
+// pop removes the first position.
 func (q *queue) pop() {
 	q.items[q.from] = queued{}
 	if q.from++; q.from > 1024 && q.from > len(q.items)/2 {
@@ -83,7 +84,7 @@ func (q *queue) pop() {
 	}
 }
 
-// get returns the entries of a key in order. The caller may change the list.
+// get returns the entries of a key in order. The caller may modify the list.
 func (t *table) get(key string) ([]entry, error) {
 	entries := slices.Clone(t.byKey[key])
 	if t.onDisk() == 0 {
@@ -98,7 +99,7 @@ func (t *table) get(key string) ([]entry, error) {
 
 func (t *table) onDisk() int { return t.budget.disk.entries(t.prefix) }
 
-// first returns the first entry, if its place is before a limit.
+// first returns the first entry, if its position is before a limit.
 func (t *table) first(before examples.JoinPlace) (e entry, ok bool, err error) {
 	for _, q := range t.queues {
 		for ; q.from < len(q.items); q.pop() {
@@ -143,12 +144,12 @@ func (t *table) remove(e entry) error {
 	return nil
 }
 
-// spill moves the oldest entries to the disk, about the half of the bytes.
+// spill moves the oldest entries to disk, about half of the bytes.
 func (t *table) spill() error {
 	for target := t.bytes / 2; t.bytes > target; {
 		batch := make([]entry, 0, spilled)
 		for len(batch) < spilled && t.bytes > target {
-			e, ok := t.takeFirst()
+			e, ok := t.popFirst()
 			if !ok {
 				break
 			}
@@ -164,11 +165,11 @@ func (t *table) spill() error {
 	return nil
 }
 
-// spilled is how many entries go to disk together.
+// spilled is the number of entries moved to disk together.
 const spilled = 1000
 
-// takeFirst removes the first entry in memory.
-func (t *table) takeFirst() (e entry, ok bool) {
+// popFirst removes the first entry in memory.
+func (t *table) popFirst() (e entry, ok bool) {
 	var from *queue
 	for _, q := range t.queues {
 		for ; q.from < len(q.items); q.pop() {
@@ -198,14 +199,14 @@ func (t *table) takeFirst() (e entry, ok bool) {
 	return e, true
 }
 
-// budget is the memory of the tables of a join.
+// budget is the memory of a join's tables.
 type budget struct {
 	limit  int64
 	disk   *Disk // nil: none
 	tables []*table
 }
 
-// inMemory is the part of the limit that tables take. The store takes the rest.
+// inMemory is the fraction of the limit for tables. The rest is for the store.
 const inMemory = 0.5
 
 // keep moves entries to disk if there are too many in memory.

@@ -2,8 +2,8 @@ package outcome
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// unsynced are files that need not survive the machine: they are a cache of the topics. A store that is written and read in seconds would
-// spend half of the time waiting for the disk.
+// unsynced is a file system without fsync: its files need not survive a crash, because they are a cache of the topics. A
+// store that is written and read within seconds would spend half of the time waiting for the disk.
 type unsynced struct{ vfs.FS }
 
 func (u unsynced) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {

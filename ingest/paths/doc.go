@@ -1,3 +1,3 @@
-// Package paths finds the files that names in a configuration stand for: those that match a pattern, and the tables in a folder,
-// with the values of columns that the names of folders have.
+// Package paths expands names in a configuration to files: those that match a pattern, and the tables in a directory, with
+// partition values from directory names.
 package paths

@@ -13,12 +13,11 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// IsPattern reports whether a name may stand for other files than the one that
-// is called so.
+// IsPattern reports whether a name may match other files than the one with this name.
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
-// Glob is filepath.Glob, but what has exactly the name wins, in each folder of
-// the path. So a folder's own brackets don't spoil the pattern of a file in it.
+// Glob is filepath.Glob, except that an exact match takes precedence, in each element of the path. So brackets in a
+// directory name don't break a pattern for files in it.
 func Glob(name string) ([]string, error) {
 	if !IsPattern(name) {
 		return []string{name}, nil

@@ -10,15 +10,15 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// Kind says what a file in a folder is, by its name.
+// Kind is the kind of a file in a directory, by its name.
 type Kind struct {
 	IsTable bool // it is a table, or a part of one
-	HasPath bool // the names of its folders may have values of columns, which its format takes
+	HasPath bool // its format supports partition values from directory names
 }
 
-// Tables returns the files of tables in a folder, sorted, as Spark and others write a table in parts; none if it has
-// images. Names that begin with a dot or an underscore, as _SUCCESS does, are left out. values are those of columns
-// that the names of folders have, such as kind=iris.
+// Tables returns the table files in a directory, sorted, as written in parts by Spark and others; none if it has images.
+// Names that start with a dot or an underscore, such as _SUCCESS, are skipped. values are partition values from directory
+// names, such as kind=iris.
 func Tables(folder string, kindOf func(name string) Kind) (tables []string, values map[string][]input.Partition, err error) {
 	images := false
 	err = input.WalkFiles(os.DirFS(folder), func(path string, _ fs.FileInfo) error {

@@ -11,12 +11,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// noPartition is the value of rows whose column is null.
+// noPartition is the partition value for null.
 const noPartition = "__HIVE_DEFAULT_PARTITION__"
 
-// valuesInPaths returns the values that the folders in a folder have for the tables in them.
+// valuesInPaths returns the partition values of the tables in a directory.
 func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind) (map[string][]input.Partition, error) {
-	values, words := map[string][]input.Partition{}, map[string]bool{} // columns with a value that is no whole number
+	values, words := map[string][]input.Partition{}, map[string]bool{} // columns with a value that is not an integer
 	for _, table := range tables {
 		values[table] = nil
 		relative, err := filepath.Rel(folder, filepath.Dir(table))
@@ -32,7 +32,7 @@ func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind
 				return nil, input.WholeFile(folder, fmt.Errorf("folders such as %s hold the values of the column %s, which only Parquet "+
 					"and Arrow support: write the table without partitions", part, value.Quote(column)))
 			}
-			if plain, err := url.PathUnescape(text); err == nil { // some characters can't be in the names of folders
+			if plain, err := url.PathUnescape(text); err == nil { // special characters in directory names are escaped
 				text = plain
 			}
 			v := input.Partition{Column: column, Text: text, Null: text == noPartition}

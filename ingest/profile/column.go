@@ -13,35 +13,35 @@ import (
 )
 
 const (
-	// MaxWords is how many different words a column keeps: one more than ingest takes of a categorical column.
+	// maxWords is the maximum number of different words that a column records: one more than the limit of categorical columns.
 	maxWords = 1001
-	// MaxOdd is how many words a column of numbers may have that say that a number is missing.
+	// maxOdd is the maximum number of different missing-value texts of a numeric column.
 	maxOdd = 3
-	// MaxTried is how many cells show whether a column has dates: to try all ways to write one takes microseconds.
+	// maxTried is the number of cells checked for dates, because trying all formats takes microseconds.
 	maxTried = 1000
 )
 
-// Column is what a column of a table holds.
+// Column is the profile of a table column.
 type Column struct {
 	format.Column
-	At       int     // its number, from 0
-	Rows     int     // of the table
-	Missing  int     // cells that are empty or have a word for a missing value
-	Numbers  int     // cells that are numbers
-	Booleans int     // of these, true and false
-	Whole    bool    // all numbers are whole
+	At       int     // number of the column, from 0
+	Rows     int     // number of rows of the table
+	Missing  int     // number of empty cells and missing-value texts
+	Numbers  int     // number of numeric cells
+	Booleans int     // number of these that are true or false
+	Whole    bool    // all numbers are integers
 	Min, Max float64 // of the numbers
 
 	different *distinct
-	words     map[string]int // how often each word came; it stops at maxWords
-	odd       map[string]int // words that are no numbers, at most one more than maxOdd
-	counts    bool           // each number is one more than the one before
+	words     map[string]int // number of occurrences of each word; stops at maxWords
+	odd       map[string]int // non-numeric words, at most one more than maxOdd
+	counts    bool           // each number is the previous one plus one
 	last      float64
-	tried     int  // cells that are no numbers, of which it is known whether they are dates
-	dates     int  // of these, dates or times
-	times     int  // of these, such as [value.Time] reads
+	tried     int  // number of non-numeric cells checked for dates
+	dates     int  // number of these that are dates or times
+	times     int  // number of these that [value.Time] can parse
 	clock     bool // one of these is not at midnight
-	spoken    int  // words in cells that are no numbers: of a text, several each
+	spoken    int  // number of words in non-numeric cells, possibly several per cell
 }
 
 func newColumn(at int, described format.Column) *Column {
@@ -49,13 +49,13 @@ func newColumn(at int, described format.Column) *Column {
 		words: map[string]int{}, odd: map[string]int{}}
 }
 
-// Present returns how many cells have a value.
+// Present returns the number of cells with a value.
 func (c *Column) Present() int { return c.Rows - c.Missing }
 
-// Different returns how many different values there are; those above 16,384 are an estimate.
+// Different returns the number of different values; above 16,384 it is an estimate.
 func (c *Column) Different() int { return c.different.count() }
 
-// Words returns the different words and how often each came, the most frequent first; ok is false if there are more than 1000.
+// Words returns the different words with their frequencies, most frequent first; ok is false if there are more than 1000.
 func (c *Column) Words() (words []Word, ok bool) {
 	for text, n := range c.words {
 		words = append(words, Word{text, n})
@@ -64,13 +64,13 @@ func (c *Column) Words() (words []Word, ok bool) {
 	return words, len(words) < maxWords
 }
 
-// Word is a word of a column, and how many rows have it.
+// Word is a word of a column with its number of rows.
 type Word struct {
 	Text string
 	Rows int
 }
 
-// MissingWords are the words of a column of numbers that are no numbers, as they are written, sorted.
+// MissingWords are the non-numeric words of a numeric column, as written, sorted.
 func (c *Column) MissingWords() []string {
 	if !c.IsNumeric() {
 		return nil
@@ -78,7 +78,7 @@ func (c *Column) MissingWords() []string {
 	return slices.Sorted(maps.Keys(c.odd))
 }
 
-// IsNumeric reports whether the column has numbers alone, or so few other words that these say that a number is missing.
+// IsNumeric reports whether the column is numeric, except for a few other words that indicate missing numbers.
 func (c *Column) IsNumeric() bool {
 	switch present := c.Present(); {
 	case !c.Column.Numbers || c.Numbers == 0:
@@ -118,7 +118,7 @@ func (c *Column) add(text string, missing value.Missing) {
 	c.last, c.Min, c.Max, c.Whole = v, min(c.Min, v), max(c.Max, v), c.Whole && v == math.Trunc(v)
 }
 
-// addWord adds a cell that is no number.
+// addWord adds a non-numeric cell.
 func (c *Column) addWord(text string) {
 	c.counts = false
 	if len(c.odd) <= maxOdd && c.odd[text] == 0 {
@@ -136,16 +136,16 @@ func (c *Column) addWord(text string) {
 	}
 }
 
-// areDates reports whether the cells are dates or times, but for a few.
+// areDates reports whether the cells are dates or times, with few exceptions.
 func (c *Column) areDates() bool {
 	return c.Numbers*20 <= c.Present() && c.tried > 0 && c.dates*20 >= c.tried*19
 }
 
-// areTimes reports whether all cells that are no numbers are dates or times that ingest reads, as far as they were tried, and the others
-// are few.
+// areTimes reports whether all checked non-numeric cells are dates or times that ingest can parse, and there are few
+// others.
 func (c *Column) areTimes() bool { return c.Numbers == 0 && c.times > 0 && c.times == c.tried }
 
-// Parts returns what a column of times becomes: features of its age and weekday, and of the hour if it has times of day.
+// Parts returns the features of a time column: its age and weekday, and the hour if it has times of day.
 func (c *Column) Parts() []string {
 	if c.clock || strings.HasPrefix(strings.ToLower(c.Type), "timestamp") {
 		return []string{value.TimeHour, value.TimeWeekday, value.TimeAge}
@@ -153,7 +153,7 @@ func (c *Column) Parts() []string {
 	return []string{value.TimeWeekday, value.TimeAge}
 }
 
-// layouts are how programs and people write dates and times.
+// layouts are common date and time formats.
 var layouts = []string{
 	time.RFC3339, "2006-01-02", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02T15:04", "2006/01/02",
 	"2006/01/02 15:04:05", "1/2/2006", "1/2/2006 15:04", "1/2/2006 15:04:05", "2/1/2006", "02.01.2006", "02.01.2006 15:04", "15:04:05",

@@ -2,16 +2,17 @@ package profile
 
 import "hash/maphash"
 
-// sampled is how many hashes a column keeps.
+// sampled is the maximum number of hashes of a column.
 const sampled = 1 << 14
 
-// distinct counts different texts. It keeps all hashes, with how often each came, until there are too many; then only those that end with
-// ever more zeros (adaptive sampling: Wegman, in Flajolet 1990). So counts up to sampled are exact, and others are within some percent.
+// distinct counts different texts. It keeps all hashes, with their frequencies, up to a limit; then only those that end
+// with ever more zeros (adaptive sampling: Wegman, in Flajolet 1990). So counts up to sampled are exact, and others are
+// within some percent.
 type distinct struct {
 	seed   maphash.Seed
 	kept   map[uint64]int32
 	zeros  uint
-	repeat bool // one of the kept texts came twice
+	repeat bool // a kept text occurred twice
 }
 
 func newDistinct() *distinct { return &distinct{seed: maphash.MakeSeed(), kept: map[uint64]int32{}} }
@@ -34,5 +35,5 @@ func (d *distinct) add(text string) {
 	}
 }
 
-// count returns how many different texts there were, about.
+// count returns the approximate number of different texts.
 func (d *distinct) count() int { return len(d.kept) << d.zeros }

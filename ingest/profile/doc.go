@@ -1,7 +1,7 @@
-// Package profile says what each column of a table may be for:
+// Package profile suggests roles for the columns of a table:
 //
-//	columns, cells ──Table──▶ what each column holds ──Roles──▶ label, numbers, categories, and columns to drop, each with the reason
+//	columns, cells ──Table──▶ column profiles ──Roles──▶ label, numbers, categories, and columns to drop, with reasons
 //
-// Memory is bounded, whatever the length of the table: a column keeps the words that a categorical column may have, and a sample of
+// Memory does not depend on the length of the table: a column keeps the words for a categorical column, and a sample of
 // the hashes of its cells.
 package profile

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/profile"
 )
 
-// profiled returns a table of columns of a CSV, given as the cell of each row.
+// profiled returns a table of CSV columns, given by functions from row to cell.
 func profiled(rows int, columns map[string]func(row int) string) *profile.Table {
 	t := profile.NewTable(ingest.Defaults().MissingValues)
 	var described []format.Column
@@ -31,7 +31,7 @@ func profiled(rows int, columns map[string]func(row int) string) *profile.Table 
 	return t
 }
 
-// What a column is for depends on what it holds, whatever else is in the table.
+// The role of a column depends on its contents, but not on other columns.
 func TestRoles(t *testing.T) {
 	hash := func(row, of int) int { return row * 7919 % of }
 	for _, c := range []struct {
@@ -77,12 +77,12 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// A label is words, or whole numbers of few values; other numbers are predicted as numbers. What can't be learnt is an error.
+// A label is a word, or an integer with few values; other numbers are regression targets. An unusable label is an error.
 func TestRoleOfLabel(t *testing.T) {
 	for _, c := range []struct {
 		cell func(row int) string
 		role profile.Role
-		want string // of the reason or the error
+		want string // part of the reason or the error
 	}{
 		{func(row int) string { return []string{"yes", "no", "no", "no"}[row%4] }, profile.Label, `2 labels: no 75 %, yes 25 %`},
 		{func(row int) string { return fmt.Sprint(row % 10) }, profile.Label, "10 labels"},
@@ -109,7 +109,7 @@ func TestRoleOfLabel(t *testing.T) {
 	}
 }
 
-// The count of different texts is exact up to the size of its sample, and within some percent above it.
+// The count of different texts is exact up to the sample size, and within some percent above it.
 func TestDifferent(t *testing.T) {
 	for _, n := range []int{1, 100, 16_384, 300_000} {
 		table := profiled(n+n/2, map[string]func(int) string{"label": func(row int) string { return fmt.Sprintf("w%d", row%n) }})
@@ -120,7 +120,7 @@ func TestDifferent(t *testing.T) {
 	}
 }
 
-// Columns whose names are empty, numbers or not their own are named by their numbers.
+// Columns with empty, numeric or duplicate names are identified by number.
 func TestKeys(t *testing.T) {
 	table := profile.NewTable(nil)
 	var columns []format.Column
@@ -137,7 +137,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The same table looks the same in every format.
+// The same table has the same profile in every format.
 func TestView(t *testing.T) {
 	folder := t.TempDir()
 	files := map[string]string{

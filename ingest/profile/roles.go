@@ -16,25 +16,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Role is what a column is for.
+// Role is the role of a column.
 type Role string
 
 // The roles of columns.
 const (
 	Label      Role = "label"
-	Target     Role = "target" // a number to predict
+	Target     Role = "target" // a regression target
 	Number     Role = "number"
 	Category   Role = "category"
 	List       Role = "list" // of all features
-	Text       Role = "text" // whose words are counted
+	Text       Role = "text" // its words are counted
 	Identifier Role = "identifier"
-	Time       Role = "time" // of whose parts features are made
-	Date       Role = "date" // or a time, as ingest does not read it
+	Time       Role = "time" // its parts become features
+	Date       Role = "date" // or a time, in a format that ingest can't parse
 	Constant   Role = "constant"
 	Unused     Role = "unused"
 )
 
-// IsDropped reports whether a column with the role is no feature.
+// IsDropped reports whether a column with the role is not a feature.
 func (r Role) IsDropped() bool {
 	return r == Identifier || r == Date || r == Constant || r == Unused
 }
@@ -43,10 +43,10 @@ func (r Role) IsDropped() bool {
 type Assigned struct {
 	*Column
 	Role Role
-	Why  string // for people: what the column holds, and why it is dropped
+	Why  string // description of the column, and why it is dropped
 }
 
-// Roles returns the role of each column of a table with this label.
+// Roles returns the roles of the columns of a table with this label.
 func (t *Table) Roles(label layout.Column) ([]Assigned, error) {
 	at, err := t.find(label)
 	if err != nil {
@@ -66,7 +66,7 @@ func (t *Table) Roles(label layout.Column) ([]Assigned, error) {
 	return roles, nil
 }
 
-// settle decides between columns that exclude one another: all features are one list, or one text, or columns of their own.
+// settle chooses between incompatible columns: the features are one list, or one text, or separate columns.
 func settle(roles []Assigned) {
 	has := func(role Role) bool {
 		return slices.ContainsFunc(roles, func(a Assigned) bool { return a.Role == role })
@@ -85,17 +85,17 @@ func settle(roles []Assigned) {
 			single = true
 		}
 	}
-	for i := range roles { // a list or a text stands alone
+	for i := range roles { // a list or a text excludes others
 		if a := &roles[i]; a.Role == Time && (has(List) || has(Text)) {
 			a.Role = Date
 		}
 	}
 }
 
-// find returns the number of the column that is the label.
+// find returns the number of the label column.
 func (t *Table) find(label layout.Column) (int, error) {
 	var names []string
-	orName := ", or a name that the first row has" // it has names if one is asked for
+	orName := ", or a name that the first row has" // a name implies a header
 	for _, c := range t.List {
 		if names = append(names, c.Key(t)); c.Name != "" {
 			orName = ""
@@ -114,7 +114,7 @@ func (t *Table) find(label layout.Column) (int, error) {
 	return at, nil
 }
 
-// Key returns how options name the column: its number, if its name is empty, looks like a number, or is another column's too.
+// Key returns the column's key in options: its number, if its name is empty, looks like a number, or is not unique.
 func (c *Column) Key(t *Table) string {
 	_, err := strconv.Atoi(c.Name)
 	same := func(other *Column) bool { return other != c && other.Name == c.Name }
@@ -125,12 +125,12 @@ func (c *Column) Key(t *Table) string {
 }
 
 const (
-	fewRows  = 20   // fewer don't show that all values differ
-	textSize = 4    // words in a cell of a column of texts
-	maxLabel = 100  // whole numbers that differ more are numbers to predict
-	topWords = 3    // that are shown
-	maxTexts = 1000 // words that a categorical column may have
-	maxPlain = 40   // bytes of a word that is shown whole
+	fewRows  = 20   // with fewer rows, distinct values prove nothing
+	textSize = 4    // words in a cell of a text column
+	maxLabel = 100  // integers in a wider range are targets
+	topWords = 3    // number of words shown
+	maxTexts = 1000 // maximum number of words of a categorical column
+	maxPlain = 40   // maximum length of a word shown in full
 )
 
 // idName matches names of identifiers.
@@ -179,7 +179,7 @@ func (c *Column) feature() (role Role, why string) {
 	}
 }
 
-// number returns the role of a column of numbers.
+// number returns the role of a numeric column.
 func (c *Column) number(all bool) (Role, string) {
 	switch {
 	case c.Booleans == c.Numbers:
@@ -196,7 +196,7 @@ func (c *Column) number(all bool) (Role, string) {
 	return Number, c.withMissing(fmt.Sprintf("%s%s to %s", kind, number(c.Min), number(c.Max)))
 }
 
-// withMissing adds how many rows have no value.
+// withMissing adds the number of missing values.
 func (c *Column) withMissing(why string) string {
 	missing := c.Missing
 	odd := c.MissingWords()
@@ -215,10 +215,10 @@ func (c *Column) withMissing(why string) string {
 	return why
 }
 
-// rows writes a number of rows.
+// rows formats a number of rows.
 func rows(n int) string { return english.Plural(n, "row", "") }
 
-// label returns whether a column has labels or numbers to predict.
+// label reports whether a label column has labels or targets.
 func (c *Column) label() (role Role, why string, err error) {
 	present, different := c.Present(), c.Different()
 	switch {
@@ -246,13 +246,13 @@ func (c *Column) label() (role Role, why string, err error) {
 	return Label, why, nil
 }
 
-// isTimeType reports whether a file's type is one of dates or times.
+// isTimeType reports whether a file's type is a date or time type.
 func isTimeType(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc([]string{"date", "time", "duration"}, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// isReadType reports whether a file's type is one of dates or times that ingest reads.
+// isReadType reports whether a file's type is a date or time type that ingest can read.
 func isReadType(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "timestamp") || slices.Contains([]string{"date", "date32", "date64"}, name)
@@ -270,10 +270,10 @@ func some(words []Word) string {
 	return strings.Join(list, ", ")
 }
 
-// maxShares is how many labels are shown with their shares.
+// maxShares is the maximum number of labels shown with their shares.
 const maxShares = 5
 
-// shares lists the most frequent labels with their parts of the rows.
+// shares lists the most frequent labels with their shares of the rows.
 func shares(words []Word, rows int) string {
 	var list []string
 	for i, w := range words {
@@ -285,7 +285,7 @@ func shares(words []Word, rows int) string {
 	return strings.Join(list, ", ")
 }
 
-// number writes a number for people.
+// number formats a number.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -295,7 +295,7 @@ func number(v float64) string {
 
 var plain = regexp.MustCompile(`^[\pL\pN_.+-]+$`)
 
-// quoted writes a word, in quotes if it has more than letters and digits.
+// quoted formats a word, in quotes if it has other characters than letters and digits.
 func quoted(word string) string {
 	if plain.MatchString(word) && len(word) <= maxPlain {
 		return word

@@ -5,24 +5,24 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Table is what the columns of a table hold. It is a [format.Viewer].
+// Table is the profile of a table. It is a [format.Viewer].
 type Table struct {
 	List []*Column // in the order of the file
 
 	missing value.Missing
 }
 
-// NewTable returns a table without columns. missing are words for a missing value, beside the empty cell.
+// NewTable returns an empty table. missing are missing-value texts, in addition to the empty cell.
 func NewTable(missing []string) *Table { return &Table{missing: missing} }
 
-// Columns takes the columns. Those of the first file count.
+// Columns sets the columns, from the first file.
 func (t *Table) Columns(columns []format.Column) {
 	for at := len(t.List); at < len(columns); at++ {
 		t.List = append(t.List, newColumn(at, columns[at]))
 	}
 }
 
-// Cell takes a cell.
+// Cell adds a cell.
 func (t *Table) Cell(column int, text string) { t.List[column].add(text, t.missing) }
 
 // Rows returns the number of rows.

@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Client gets schemas. It belongs to one goroutine. Open makes it.
+// Client fetches schemas. It is not safe for concurrent use. Create it with Open.
 type Client struct {
 	url     string
 	client  *sr.Client
@@ -27,20 +27,20 @@ type Client struct {
 // absent is a schema that the registry did not have.
 type absent struct {
 	err  error
-	asks int // how many messages have asked since
+	asks int // number of messages that have requested it since
 }
 
-// askAgain is how many messages with an ID that the registry does not know are in vain, before it is asked again: a registry that is
-// restored may know it then.
+// askAgain is the number of messages with an unknown ID after which the registry is asked again, since it may have been
+// restored.
 const askAgain = 1000
 
-// timeout is how long a request may take.
+// timeout is the timeout of a request.
 const timeout = 10 * time.Second
 
-// maxReferences bounds the schemas that a schema needs.
+// maxReferences is the maximum number of references of a schema.
 const maxReferences = 1000
 
-// Open returns a client for options that pass Check. It reads their files, and sends nothing.
+// Open returns a client for options that pass Check. It reads their files, and sends no requests.
 func Open(o Options) (*Client, error) {
 	options := []sr.ClientOpt{sr.URLs(o.URL), sr.UserAgent("stagewise")}
 	if o.User != "" {
@@ -65,8 +65,8 @@ func Open(o Options) (*Client, error) {
 		unknown: map[message.SchemaID]*absent{}}, nil
 }
 
-// Schema returns the schema with an ID, and those that it needs. If the registry does not answer, the error is a
-// *message.UnavailableError; if it refuses us a *message.RefusedError. Any other is the fault of the ID.
+// Schema returns the schema with an ID, with its references. If the registry is unavailable, the error is a
+// *message.UnavailableError; if it denies access a *message.RefusedError. Any other error is due to the ID.
 func (c *Client) Schema(ctx context.Context, id message.SchemaID) (*message.Schema, error) {
 	if known := c.known[id]; known != nil {
 		return known, nil
@@ -109,7 +109,7 @@ func (c *Client) fetch(ctx context.Context, id message.SchemaID) (*message.Schem
 	return s, err
 }
 
-// references returns the schemas that another needs, each behind those that it needs itself. below are those that need it.
+// references returns the references of a schema, each after its own references. below are the schemas that reference it.
 func (c *Client) references(ctx context.Context, needed []sr.SchemaReference, below []string, done map[string]bool) (
 	all []message.Reference, err error) {
 	for _, r := range needed {
@@ -138,7 +138,7 @@ func (c *Client) references(ctx context.Context, needed []sr.SchemaReference, be
 	return all, nil
 }
 
-// explain says what an error of the registry means for the one who configured it.
+// explain adds advice to an error of the registry.
 func (c *Client) explain(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -24,7 +24,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// certificate writes a certificate that signs itself, and its key, and returns the files.
+// certificate writes a self-signed certificate and its key, and returns the files.
 func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -53,7 +53,8 @@ func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Cert
 	return cert, key, parsed
 }
 
-// A registry with TLS is trusted by the file of its CA, and may want our certificate. Without either, what is wrong names the key.
+// A TLS registry is trusted through its CA file, and may require a client certificate. Otherwise the error includes the
+// key.
 func TestTLS(t *testing.T) {
 	fake := srfake.New()
 	defer fake.Close()
@@ -99,7 +100,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A schema is fetched once. One that the registry does not have is asked for again after a thousand messages.
+// A schema is fetched once. A missing one is requested again after a thousand messages.
 func TestSchemasAreFetchedOnce(t *testing.T) {
 	fake := srfake.New()
 	defer fake.Close()

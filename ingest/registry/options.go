@@ -13,21 +13,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Options are the keys under `examples.registry` of the configuration. The zero value is no registry.
+// Options are the keys under `examples.registry` of the configuration. The zero value means no registry.
 type Options struct {
-	// URL is where the registry answers, such as https://registry:8081; "": there is none.
+	// URL is the URL of the registry, such as https://registry:8081; "": there is none.
 	URL string `mapstructure:"url" yaml:"url"`
-	// User is the name of the user, with the password in the first line of PasswordFile; "": none.
+	// User is the user name, with the password in the first line of PasswordFile; "": none.
 	User         string `mapstructure:"user" yaml:"user"`
 	PasswordFile string `mapstructure:"password_file" yaml:"password_file" path:"file"`
 	// CA is a file with the CA certificates that sign the registry's; "": the system's.
 	CA string `mapstructure:"ca" yaml:"ca" path:"file"`
-	// Cert and Key are files with our certificate and its key, for registries that require one. All files are PEM.
+	// Cert and Key are files with the client certificate and its key, for registries that require one. All files are PEM.
 	Cert string `mapstructure:"cert" yaml:"cert" path:"file"`
 	Key  string `mapstructure:"key" yaml:"key" path:"file"`
 }
 
-// Check finds impossible values. It does not open the files.
+// Check finds invalid values. It does not open the files.
 func (o Options) Check() (problems []option.Problem) {
 	wrong := func(key, shown, want string) {
 		problems = append(problems, option.Problem{Key: "registry." + key, Value: value.Quote(shown), Want: want})

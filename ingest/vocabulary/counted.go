@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// MaxVocabulary bounds the phrases of a counted vocabulary: each version has them all.
+	// MaxVocabulary is the maximum number of phrases of a counted vocabulary, because each version includes them.
 	MaxVocabulary = 1 << 20
-	// maxPhrasesFound bounds the different phrases of the files that a vocabulary is made of. So many take about 500 MB.
+	// maxPhrasesFound is the maximum number of different phrases of the files for a vocabulary. They take about 500 MB.
 	maxPhrasesFound = 1 << 22
 )
 
-// CountedVocabulary gives a column to each phrase that the files to train on have, in the order of the alphabet; if
-// there are too many, to those that are in most texts.
+// CountedVocabulary assigns a column to each phrase in the training files, in alphabetical order; if there are too many,
+// to those in the most texts.
 func CountedVocabulary() vocabulary {
 	return vocabulary{
 		Name: "counted",
@@ -35,8 +35,8 @@ func CountedVocabulary() vocabulary {
 	}
 }
 
-// Counting returns a Text with the words and phrases of a counted vocabulary, in the order of their columns: those of a
-// source or of a version. Without any, it returns the Text as it is.
+// Counting returns Options with the words and phrases of a counted vocabulary, in column order, from a source or a
+// version. Without any, it returns the Options unchanged.
 func (t Options) Counting(phrases []string) Options {
 	if len(phrases) == 0 {
 		return t
@@ -48,28 +48,28 @@ func (t Options) Counting(phrases []string) Options {
 	return t
 }
 
-// Counted returns what [Options.Counting] got; nil without it.
+// Counted returns the phrases set with [Options.Counting]; nil without them.
 func (t Options) Counted() []string { return t.counted }
 
-// NewPhraseTexts returns phraseTexts of no texts.
+// NewPhraseTexts returns empty PhraseTexts.
 func NewPhraseTexts(how Options) *PhraseTexts {
 	return &PhraseTexts{phrases: phrases{most: how.Phrases}, limit: maxPhrasesFound}
 }
 
-// PhraseTexts counts the texts that have each phrase.
+// PhraseTexts counts the texts in which each phrase occurs.
 type PhraseTexts struct {
 	phrases
-	limit int            // of different phrases
-	at    map[string]int // a phrase's place in found
+	limit int            // maximum number of different phrases
+	at    map[string]int // index of a phrase in found
 	found []phraseText
-	texts int // that were read
+	texts int // number of texts read
 }
 
 // phraseText is a phrase.
 type phraseText struct {
 	phrase string
-	texts  int // that have it
-	last   int // of them
+	texts  int // number of texts with it
+	last   int // the last of them
 }
 
 // Add adds the phrases of a text.
@@ -96,8 +96,8 @@ func (p *PhraseTexts) Add(text string) error {
 	})
 }
 
-// Vocabulary returns the phrases that are in most texts, in the order of the alphabet. Of phrases that are in as many
-// texts, the first of the alphabet come first. It is an error if there are none.
+// Vocabulary returns the phrases in the most texts, in alphabetical order. Ties are broken alphabetically. It is an error
+// if there are none.
 func (p *PhraseTexts) Vocabulary(most int) ([]string, error) {
 	if len(p.found) == 0 {
 		return nil, errors.New("no text has a word")

@@ -2,7 +2,7 @@ package vocabulary
 
 import "testing"
 
-// A vocabulary that would not fit is an error of the text with the first phrase that is too many.
+// A vocabulary that exceeds the limit is an error of the text with the first excess phrase.
 func TestVocabularyThatDoesNotFit(t *testing.T) {
 	p := PhraseTexts{phrases: phrases{most: 2}, limit: 5}
 	for range 2 {

@@ -13,28 +13,28 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Options says how a column of text becomes counts of words: sparse rows. It is a part of each version that is trained on texts.
+// Options configure how a text column becomes word counts: sparse rows. They are part of each version trained on texts.
 type Options struct {
-	// Vocabulary is the name of a way to give words columns: see vocabularies.
+	// Vocabulary is the name of a vocabulary: see vocabularies.
 	Vocabulary string `mapstructure:"vocabulary" yaml:"vocabulary" json:"-"`
-	// Columns is how many columns there are, or the most that there may be.
+	// Columns is the number of columns, or its maximum.
 	Columns int `mapstructure:"columns" yaml:"columns"`
 	// Phrases is the maximum length of phrases that are counted in addition to single words.
 	Phrases int `mapstructure:"phrases" yaml:"phrases"`
 
-	counted []string         // the words and phrases of a counted vocabulary; nil: not found yet
-	places  map[string]int32 // the column of each of them
+	counted []string         // words and phrases of a counted vocabulary; nil: not found yet
+	places  map[string]int32 // column of each of them
 }
 
-// MaxPhrases bounds Text.Phrases: a text has as many phrases of each length as it has words.
+// MaxPhrases is the maximum of Options.Phrases: a text has as many phrases of each length as it has words.
 const MaxPhrases = 5
 
-// Defaults is the Text of an empty configuration.
+// Defaults returns the Options of an empty configuration.
 func Defaults() Options {
 	return Options{Vocabulary: vocabularies()[0].Name, Columns: 1 << 18, Phrases: 1}
 }
 
-// Check finds impossible values of the keys under words.
+// Check finds invalid values of the keys under words.
 func (t Options) Check() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -52,27 +52,27 @@ func (t Options) Check() (problems []option.Problem) {
 	return problems
 }
 
-// Found reports whether the vocabulary has the phrases of the files to train on, which are read for them first.
+// Found reports whether the vocabulary has the phrases of the training files, which are read for it first.
 func (t Options) Found() bool {
 	v, _ := t.vocabulary()
 	return v.found
 }
 
-// Counter counts the words of texts. NewCounter makes it. It is not safe for concurrent use.
+// Counter counts the words of texts. It is not safe for concurrent use. Create it with NewCounter.
 type Counter struct {
 	phrases
-	column func(phrase []byte) (column int32, known bool) // of a vocabulary
-	counts map[int32]float32                              // of the text counted last, by column
-	places []int32                                        // its columns, ascending
+	column func(phrase []byte) (column int32, known bool) // of the vocabulary
+	counts map[int32]float32                              // of the last text, by column
+	places []int32                                        // columns of the last text, ascending
 }
 
-// NewCounter returns a counter of the words of texts that are read like this.
+// NewCounter returns a counter for texts with these options.
 func NewCounter(how Options) *Counter {
 	v, _ := how.vocabulary()
 	return &Counter{phrases: phrases{most: how.Phrases}, column: v.open(how)}
 }
 
-// Count counts the words of a text and the phrases that they make. What has no column is passed over.
+// Count counts the words of a text and their phrases. It ignores those without a column.
 func (c *Counter) Count(text string) error {
 	if c.counts == nil {
 		c.counts = map[int32]float32{}
@@ -93,7 +93,7 @@ func (c *Counter) Count(text string) error {
 	return err
 }
 
-// AppendTo appends the counts of the text counted last, as a row.
+// AppendTo appends the counts of the last text as a row.
 func (c *Counter) AppendTo(rows *examples.SparseRows) {
 	for _, column := range c.places {
 		rows.Append(column, c.counts[column])
@@ -110,19 +110,19 @@ func (c *Counter) Append(rows *examples.SparseRows, text string) error {
 	return nil
 }
 
-// Size returns how many columns the words of the text counted last have.
+// Size returns the number of columns of the last text.
 func (c *Counter) Size() int { return len(c.places) }
 
-// phrases finds the words of texts, and the phrases that they make.
+// phrases finds the words of texts, and their phrases.
 type phrases struct {
-	most   int    // words of a phrase
-	text   []byte // the words that were read, each with a space after it
-	starts []int  // in it, of the last words, which the next phrases begin with
+	most   int    // maximum number of words of a phrase
+	text   []byte // words read, each followed by a space
+	starts []int  // starts in text of the last words, with which the next phrases start
 }
 
-// each calls put with each word of a text, and with each phrase that ends with it: its words with a space between two
-// of them. A word is a run of letters, marks and digits, in lower case. What put gets is valid during the call. An
-// error is that of put, or the text is not UTF-8.
+// each calls put with each word of a text, and with each phrase that ends with it: its words separated by spaces. A word
+// is a run of letters, marks and digits, in lower case. The argument of put is valid during the call. The error is that of
+// put, or means that the text is not UTF-8.
 func (p *phrases) each(text string, put func(phrase []byte) error) error {
 	if !utf8.ValidString(text) {
 		return errors.New("a text that is not UTF-8: convert the file")

@@ -12,7 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// A word is a run of letters and digits in lower case; its column is its hash, and a phrase is hashed with a space between its words.
+// A word is a run of letters and digits in lower case; its column is its hash, and a phrase is hashed with spaces between
+// its words.
 func TestWordsAreCounted(t *testing.T) {
 	for _, test := range []struct {
 		text    string
@@ -27,7 +28,7 @@ func TestWordsAreCounted(t *testing.T) {
 		{"", 1, nil},
 	} {
 		c := NewCounter(Options{Columns: 1 << 20, Phrases: test.phrases})
-		for range 2 { // the memory is used again
+		for range 2 { // the memory is reused
 			if err := c.Count(test.text); err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +50,7 @@ func TestWordsAreCounted(t *testing.T) {
 	}
 }
 
-// Whatever the text, a row has ascending columns, each once, and as many counts as the text has words and phrases.
+// For any text, a row has unique ascending columns, and the counts add up to the number of words and phrases.
 func FuzzWords(f *testing.F) {
 	f.Add("Buy now, buy NOW", uint8(2), uint8(7))
 	f.Add("Straße \u0301 ½", uint8(5), uint8(1))

@@ -1,3 +1,3 @@
-// Package vocabulary turns texts into counts of words: sparse rows with a column
-// for each word, which a hash gives, or the words of the texts to train on.
+// Package vocabulary converts texts to word counts: sparse rows with a column for each word, either hashed or from the
+// words of the training texts.
 package vocabulary

@@ -6,8 +6,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// HashedVocabulary gives a phrase the column that its hash says, FNV-1a of 64 bits (RFC 9923), modulo their number. So
-// no file has to be read first, and no list of words kept (Weinberger et al. 2009).
+// HashedVocabulary assigns a column to a phrase by its hash, FNV-1a of 64 bits (RFC 9923), modulo the number of columns.
+// So no file has to be read first, and no list of words is kept (Weinberger et al. 2009).
 func HashedVocabulary() vocabulary {
 	return vocabulary{
 		Name:    "hashed",
@@ -17,7 +17,7 @@ func HashedVocabulary() vocabulary {
 			hash, columns := fnv.New64a(), uint64(how.Columns)
 			return func(phrase []byte) (int32, bool) {
 				hash.Reset()
-				hash.Write(phrase) // it returns no error
+				hash.Write(phrase) // never fails
 				return int32(hash.Sum64() % columns), true
 			}
 		},

@@ -8,18 +8,19 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Hasher gives the words of several columns of a row, and the crosses of such columns, columns of sparse rows by a hash. NewHasher makes
-// it. It is not safe for concurrent use.
+// Hasher hashes the words of several columns of a row, and of crosses of such columns, to columns of sparse rows. It is
+// not safe for concurrent use. Create it with NewHasher.
 type Hasher struct {
 	columns uint64
 	names   []string
-	crosses [][]int // places in names
+	crosses [][]int // indices in names
 	hash    hash.Hash64
-	counts  map[int32]float32 // of the row hashed last, by column
-	places  []int32           // its columns, ascending
+	counts  map[int32]float32 // of the last row, by column
+	places  []int32           // columns of the last row, ascending
 }
 
-// NewHasher returns a hasher of words of columns with these names, and of crosses of some of them, to so many columns.
+// NewHasher returns a hasher of the words of columns with these names, and of crosses of some of them, to a number of
+// columns.
 func NewHasher(columns int, names []string, cross [][]string) *Hasher {
 	h := &Hasher{columns: uint64(columns), names: names, hash: fnv.New64a(), counts: map[int32]float32{}}
 	for i := range names {
@@ -35,7 +36,8 @@ func NewHasher(columns int, names []string, cross [][]string) *Hasher {
 	return h
 }
 
-// Hash hashes a row that has these words in the columns of the hasher, in their order; "": none. A cross needs words of all its columns.
+// Hash hashes a row with these words in the columns of the hasher, in order; "": none. A cross needs words in all of its
+// columns.
 func (h *Hasher) Hash(words []string) {
 	clear(h.counts)
 	h.places = h.places[:0]
@@ -45,7 +47,7 @@ func (h *Hasher) Hash(words []string) {
 		}
 		h.hash.Reset()
 		for _, i := range cross {
-			for _, text := range []string{h.names[i], words[i]} { // a hash returns no error
+			for _, text := range []string{h.names[i], words[i]} { // a hash never fails
 				h.hash.Write([]byte(text))
 				h.hash.Write([]byte{0})
 			}
@@ -58,10 +60,10 @@ func (h *Hasher) Hash(words []string) {
 	slices.Sort(h.places)
 }
 
-// Most returns how many columns a row has at most.
+// Most returns the maximum number of columns of a row.
 func (h *Hasher) Most() int { return len(h.crosses) }
 
-// AppendTo appends the columns of the row hashed last, from a column on, to the row that is written.
+// AppendTo appends the columns of the last row, starting at a column, to the current row.
 func (h *Hasher) AppendTo(rows *examples.SparseRows, from int) {
 	for _, column := range h.places {
 		rows.Append(int32(from)+column, h.counts[column])

@@ -6,20 +6,20 @@ import (
 	"github.com/stagewise/stagewise/config/option"
 )
 
-// vocabulary is a way to give the words of texts, and the phrases that they make, columns.
+// vocabulary is a way to assign columns to the words of texts and their phrases.
 type vocabulary struct {
 	Name    string
 	meaning string // for the documentation
-	most    int    // columns
-	found   bool   // it has the phrases of the files to train on, which are read for them first
-	// open returns a function that says which column a phrase has, if it has one. The function is not safe for concurrent use.
+	most    int    // maximum number of columns
+	found   bool   // it has the phrases of the training files, which are read for it first
+	// open returns a function from a phrase to its column, if it has one. The function is not safe for concurrent use.
 	open func(how Options) func(phrase []byte) (column int32, known bool)
 }
 
 // vocabularies are the vocabularies, in the order of the documentation. The first is the default.
 func vocabularies() []vocabulary { return []vocabulary{HashedVocabulary(), CountedVocabulary()} }
 
-// vocabulary returns the vocabulary of the texts. Without a name it is the first.
+// vocabulary returns the vocabulary of the texts. The default is the first.
 func (t Options) vocabulary() (v vocabulary, known bool) {
 	all := vocabularies()
 	if t.Vocabulary == "" {
@@ -32,7 +32,7 @@ func (t Options) vocabulary() (v vocabulary, known bool) {
 	return all[i], true
 }
 
-// wantVocabulary lists the vocabularies, for people who gave another one.
+// wantVocabulary lists the vocabularies for errors.
 func wantVocabulary() string {
 	var names []string
 	for _, v := range vocabularies() {
@@ -41,7 +41,7 @@ func wantVocabulary() string {
 	return option.Enumerate(names, "or")
 }
 
-// VocabularyMeanings says what each vocabulary is, for the documentation.
+// VocabularyMeanings describes the vocabularies, for the documentation.
 func VocabularyMeanings() string {
 	var meanings []string
 	for _, v := range vocabularies() {

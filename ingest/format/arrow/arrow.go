@@ -22,8 +22,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Format is the file and the stream of Arrow's columnar format
-// (https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc). Feather is such a file.
+// Format is the file and the stream format of Arrow
+// (https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc). Feather V2 is the
+// file format.
 func Format() format.Format {
 	return tabular.Format(format.Format{
 		Name:      "arrow",
@@ -34,20 +35,20 @@ func Format() format.Format {
 }
 
 const (
-	arrowMagic  = "ARROW1\x00\x00"   // of a file. A stream follows, and then an index of its batches, which is not read
-	arrowStream = "\xff\xff\xff\xff" // begins each message of a stream
+	arrowMagic  = "ARROW1\x00\x00"   // of a file: a stream follows, then a footer, which is not read
+	arrowStream = "\xff\xff\xff\xff" // start of each message of a stream
 )
 
 func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrowMagic)) }
 
-// arrowTable reads record batch after record batch. Memory holds one, and the rows of a block.
+// arrowTable reads record batches one by one. Memory holds one of them, and the rows of a block.
 type arrowTable struct {
 	stream  *stream.Reader
 	columns []tabular.Field
-	batches []arrow.Record // those of the current rows, and of the next rows
-	from    int            // the first current row of the first batch
-	rows    int            // current rows
-	read    int64          // rows before the current ones
+	batches []arrow.Record // of the current rows and the next ones
+	from    int            // first current row in the first batch
+	rows    int            // number of current rows
+	read    int64          // number of rows before the current ones
 }
 
 func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
@@ -69,7 +70,7 @@ func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
 		if fixed, ok := f.Type.(*arrow.FixedSizeListType); ok {
 			t.columns[i].Length = int(fixed.Len())
 		} else {
-			t.columns[i].Length = -1 // known when the first rows are read
+			t.columns[i].Length = -1 // known after the first rows are read
 		}
 	}
 	if _, err := t.load(1); err != nil {
@@ -87,7 +88,7 @@ func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
 	return t, nil
 }
 
-// arrowStreamOf returns the stream of a content, and whether a file has it.
+// arrowStreamOf returns the stream in a content, and whether the content is a file.
 func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
 	if c.Value != nil {
 		file = isArrowFile(c.Value)
@@ -95,12 +96,12 @@ func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
 	}
 	first, _ := c.Peek(len(arrowMagic))
 	if file = isArrowFile(first); file { // the next read overwrites first
-		c.Discard(len(arrowMagic)) // it was peeked
+		c.Discard(len(arrowMagic)) // already peeked
 	}
 	return c, file
 }
 
-// arrowAdvice returns the advice for a type that is not read.
+// arrowAdvice returns the advice for an unsupported type.
 func arrowAdvice(t arrow.DataType) string {
 	switch t.ID() {
 	case arrow.DURATION:
@@ -111,7 +112,7 @@ func arrowAdvice(t arrow.DataType) string {
 	return ""
 }
 
-// arrowKind returns what the values of a type are.
+// arrowKind returns the kind of a type's values.
 func arrowKind(t arrow.DataType) tabular.Kind {
 	switch t := t.(type) {
 	case *arrow.BooleanType:
@@ -143,7 +144,7 @@ func arrowKind(t arrow.DataType) tabular.Kind {
 
 func (t *arrowTable) Fields() []tabular.Field { return t.columns }
 
-// load reads batches until n rows follow, and returns how many of them there are.
+// load reads batches until n rows are available, and returns the number of available rows.
 func (t *arrowTable) load(n int) (int, error) {
 	rows := -t.from
 	for _, b := range t.batches {
@@ -178,7 +179,7 @@ func (t *arrowTable) Begin(n int) (rows int, err error) {
 	return t.rows, err
 }
 
-// each calls put for each current row of a column, with its values in the batch of the row.
+// each calls put for each current row of a column, with the batch's values and the index in them.
 func (t *arrowTable) each(column int, put func(row int, cells arrowCells, at int) error) error {
 	row, at := 0, t.from
 	for _, b := range t.batches {
@@ -215,7 +216,7 @@ func (t *arrowTable) Numbers(column int, put func(i int, v float64) error) error
 	})
 }
 
-// lists implements wordLists.
+// Lists implements wordLists.
 func (t *arrowTable) Lists(column int, put func(row int, items []string, null bool) error) error {
 	return t.each(column, func(row int, c arrowCells, at int) error {
 		if c.isNull(at) {
@@ -230,7 +231,7 @@ func (t *arrowTable) Lists(column int, put func(row int, items []string, null bo
 	})
 }
 
-// singles implements singleLists.
+// Singles implements singleLists.
 func (t *arrowTable) Singles(column int, put func(row int, values []float32) error) (ok bool, err error) {
 	if t.columns[column].Kind != tabular.List {
 		return false, nil
@@ -279,12 +280,12 @@ func (t *arrowTable) Texts(column int, put func(row int, v string, null bool) er
 	})
 }
 
-// arrowCells are the values of a column of a batch. One of float, whole, text and lists is set.
+// arrowCells are the values of a column in a batch. One of float, whole, text and lists is set.
 type arrowCells struct {
 	isNull   func(i int) bool
 	float    func(i int) float64
 	whole    func(i int) int64
-	unsigned bool // whole returns the bits of an uint64
+	unsigned bool // whole returns the bits of a uint64
 	boolean  bool // whole returns 1 for true
 	text     func(i int) string
 	lists    array.ListLike
@@ -362,7 +363,7 @@ func cellsOf(column arrow.Array) (c arrowCells, err error) {
 		c.text = column.Value
 	case *array.Timestamp:
 		toTime, err := column.DataType().(*arrow.TimestampType).GetToTimeFunc()
-		if err != nil { // a zone that is not known here
+		if err != nil { // an unknown time zone
 			toTime = func(v arrow.Timestamp) time.Time { return v.ToTime(column.DataType().(*arrow.TimestampType).Unit) }
 		}
 		c.text = func(i int) string { return toTime(column.Value(i)).Format(time.RFC3339Nano) }
@@ -388,12 +389,12 @@ func cellsOf(column arrow.Array) (c arrowCells, err error) {
 	return c, nil
 }
 
-// wholesOf widens whole numbers.
+// wholesOf widens integers.
 func wholesOf[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](value func(int) T) func(int) int64 {
 	return func(i int) int64 { return int64(value(i)) }
 }
 
-// at returns the values of a column that is encoded with a dictionary of these values. They may be null too.
+// at returns the values of a dictionary-encoded column, whose dictionary is c. They may also be null.
 func (c arrowCells) at(column *array.Dictionary) arrowCells {
 	index := column.GetValueIndex
 	encoded := arrowCells{unsigned: c.unsigned, boolean: c.boolean, isNull: func(i int) bool { return column.IsNull(i) || c.isNull(index(i)) }}

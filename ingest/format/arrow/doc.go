@@ -1,2 +1,2 @@
-// Package arrow reads files and streams of Arrow as tables.
+// Package arrow reads Arrow files and streams as tables.
 package arrow

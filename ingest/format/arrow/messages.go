@@ -18,10 +18,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// streams is the name of this format, which is that of files too.
+// streams is the name of this format, also for files.
 const streams = "arrow"
 
-// Messages is a stream or a file of Arrow in messages, whose columns need not be those of examples.
+// Messages is the Arrow stream or file format for messages with arbitrary columns.
 func Messages() message.Format {
 	return message.Format{
 		Name:     streams,
@@ -47,7 +47,7 @@ type messages struct {
 // Read implements message.Reader.
 func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.Cell, err error) {
 	defer func() {
-		if cause := recover(); cause != nil { // the library trusts what a stream says of itself
+		if cause := recover(); cause != nil { // the library does not validate streams
 			err = fmt.Errorf("the stream is damaged: %v", cause)
 		}
 	}()
@@ -78,12 +78,12 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 	}
 }
 
-// maxItems bounds the values of the lists of a column in a batch: those that are null take no bytes.
+// maxItems limits the list items of a column in a batch, because null items take no bytes.
 const maxItems = 1 << 18
 
 var errItems = fmt.Errorf("lists with more than %d values", maxItems)
 
-// reads reports whether a column of a batch has something that is wanted.
+// reads reports whether any part of a batch's column is wanted.
 func (r *messages) reads(name string) bool {
 	return r.wanted.Root.Below[name] != nil || slices.Contains(r.wanted.Names, name)
 }
@@ -121,7 +121,7 @@ func (r *messages) grow(n int) error {
 	return nil
 }
 
-// addWithin adds the rows in a column of a batch: lists of structures, or structures.
+// addWithin adds the rows in a column of a batch: lists of structs, or structs.
 func (r *messages) addWithin(root *table, n int) error {
 	if n > r.most {
 		return message.TooManyRows(r.most)
@@ -130,8 +130,8 @@ func (r *messages) addWithin(root *table, n int) error {
 	if !ok {
 		return message.NoRowsError(r.options.Rows, root.names)
 	}
-	from, ends := len(r.rows), make([]int, n) // where the rows of each row of the batch end
-	var places []int                          // of them in the column of their values
+	from, ends := len(r.rows), make([]int, n) // end of the rows of each row of the batch
+	var places []int                          // their indices in the child array
 	values := at
 	if lists, ok := at.(array.ListLike); ok {
 		values = lists.ListValues()
@@ -188,11 +188,11 @@ func (r *messages) addWithin(root *table, n int) error {
 	return nil
 }
 
-// table is columns with names: of a batch, or of a structure.
+// table is named columns: of a batch or of a struct.
 type table struct {
 	names   []string
 	columns []arrow.Array
-	isNull  func(row int) bool // nil: no row is
+	isNull  func(row int) bool // nil: no row is null
 }
 
 func tableOf(s *array.Struct) *table {
@@ -203,7 +203,7 @@ func tableOf(s *array.Struct) *table {
 	return t
 }
 
-// column returns the column of a name.
+// column returns the column with a name.
 func (t *table) column(name string) (arrow.Array, bool) {
 	for i := range t.names {
 		if t.names[i] == name {
@@ -213,7 +213,7 @@ func (t *table) column(name string) (arrow.Array, bool) {
 	return nil, false
 }
 
-// find returns the column at a path of structures.
+// find returns the column at a path of structs.
 func (t *table) find(path []string) (arrow.Array, bool) {
 	column, ok := t.column(path[0])
 	if s, isStruct := column.(*array.Struct); ok && isStruct && len(path) > 1 {
@@ -222,7 +222,7 @@ func (t *table) find(path []string) (arrow.Array, bool) {
 	return column, ok && len(path) == 1
 }
 
-// read puts the cells of n rows at a path. found says whether there is something.
+// read calls put for the cells of n rows at a path. found reports whether the path exists.
 func (t *table) read(path []string, whole string, n int, put func(row int, c tabular.Cell)) (found bool, err error) {
 	if t.isNull != nil {
 		inner := put
@@ -275,7 +275,7 @@ func (t *table) read(path []string, whole string, n int, put func(row int, c tab
 	return false, nil
 }
 
-// eachCell puts the cells of the first n rows of a column. Times are numbers of seconds.
+// eachCell calls put for the first n cells of a column. Times are in seconds.
 func eachCell(column arrow.Array, n int, put func(row int, c tabular.Cell)) error {
 	switch column := column.(type) {
 	case *array.Struct, *array.Map:
@@ -335,7 +335,7 @@ func (c *arrowCells) cellAt(i int) tabular.Cell {
 	case c.isNull(i):
 		return tabular.Cell{}
 	case c.text != nil:
-		return tabular.Word(string([]byte(c.text(i)))) // the text is part of the batch
+		return tabular.Word(string([]byte(c.text(i)))) // the text is a part of the batch
 	case c.boolean:
 		return tabular.Truth(c.whole(i) != 0)
 	case c.unsigned:
@@ -348,7 +348,7 @@ func (c *arrowCells) cellAt(i int) tabular.Cell {
 	return tabular.Object()
 }
 
-// timeOf returns the cells of a column of times; nil: it is none.
+// timeOf returns the cells of a time column; nil for another column.
 func timeOf(column arrow.Array) func(row int) tabular.Cell {
 	const day = 86400
 	whole := func(v int64, unit arrow.TimeUnit) tabular.Cell {

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 )
 
-// arePairs reports whether each value of a type is a sparse row: a list of index and value, as messages of examples
-// have it, or a map of both.
+// arePairs reports whether the values of a type are sparse rows: lists of index and value, as in examples messages, or
+// maps.
 func arePairs(t arrow.DataType) bool {
 	switch t := t.(type) {
 	case *arrow.MapType:
@@ -28,7 +28,7 @@ func arePairs(t arrow.DataType) bool {
 	return false
 }
 
-// sparse implements sparseLists.
+// Sparse implements sparseLists.
 func (t *arrowTable) Sparse(column int, put func(row int, indices []int64, values []float64) error) error {
 	var indices []int64
 	var values []float64
@@ -52,7 +52,7 @@ func (t *arrowTable) Sparse(column int, put func(row int, indices []int64, value
 				}
 				n := index.whole(i)
 				if index.unsigned && n < 0 {
-					n = math.MaxInt64 // as far beyond the last column
+					n = math.MaxInt64 // beyond the last column in any case
 				}
 				indices, values = append(indices, n), append(values, value.floatAt(i))
 			}

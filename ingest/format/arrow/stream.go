@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Stream is File for rows that somebody sends as a stream or a file of Arrow, which is not copied. name is what errors
-// call it. Compressed buffers may have so many bytes in a batch when they are decompressed.
+// Stream is Format for rows that are sent as an Arrow stream or file, without a copy. name is used in errors. unpacked
+// limits the decompressed buffers of a batch.
 func Stream(ctx context.Context, name string, value []byte, unpacked int, o layout.Options,
 	want layout.Features) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {

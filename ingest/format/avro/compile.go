@@ -10,35 +10,36 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// step reads a value, and puts what is wanted of it into the current row.
+// step reads a value, and writes its wanted parts to the current row.
 type step func(d *decoder)
 
 // decoder reads values with one schema.
 type decoder struct {
 	cursor
-	row   []tabular.Cell   // the current one
+	row   []tabular.Cell   // the current row
 	rows  [][]tabular.Cell // of the value
-	most  int              // rows that a value may have
-	depth int              // of values within values that are passed over
+	most  int              // maximum number of rows of a value
+	depth int              // nesting depth of skipped values
 }
 
 // program is a compiled schema.
 type program struct {
 	run     step
 	columns int
-	within  bool           // rows are at a path of the value
+	within  bool           // rows are at a path in the value
 	reached bool           // the schema has that path
-	found   map[int]bool   // columns that the schema has
-	own     map[int]bool   // those that rows at a path have; others are of the value
-	names   []string       // of the fields of the schema, for errors
-	shared  []tabular.Cell // of all rows of a value
-	preset  []tabular.Cell // what columns are that the schema does not have: defaults of ours
+	found   map[int]bool   // columns in the schema
+	own     map[int]bool   // columns of rows at a path; others are shared
+	names   []string       // field names of the schema, for errors
+	shared  []tabular.Cell // shared by all rows of a value
+	preset  []tabular.Cell // values of columns that the schema lacks: defaults of the reader schema
 }
 
-// maxDepth bounds the values within values that are passed over: a schema may have itself within it.
+// maxDepth limits the nesting of skipped values, since a schema may be recursive.
 const maxDepth = 500
 
-// compile returns the program of a schema. ours has the defaults and aliases of fields; nil: there are none.
+// compile returns the program of a writer schema. ours is the reader schema with defaults and aliases of fields; nil:
+// none.
 func compile(writer, ours avro.Schema, wanted *message.Wanted) *program {
 	p := &program{columns: wanted.Columns, within: wanted.Rows, found: map[int]bool{}, own: map[int]bool{},
 		shared: make([]tabular.Cell, wanted.Columns), preset: make([]tabular.Cell, wanted.Columns)}
@@ -51,7 +52,7 @@ func compile(writer, ours avro.Schema, wanted *message.Wanted) *program {
 	return p
 }
 
-// deref returns the schema that a name stands for.
+// deref resolves a named schema.
 func deref(s avro.Schema) avro.Schema {
 	if ref, ok := s.(*avro.RefSchema); ok {
 		return ref.Schema()
@@ -59,7 +60,7 @@ func deref(s avro.Schema) avro.Schema {
 	return s
 }
 
-// value returns the step for a value of which something is wanted; nil: nothing is.
+// value returns the step for a value; nil if no part of it is wanted.
 func (p *program) value(s, ours avro.Schema, want *message.Node) step {
 	s = deref(s)
 	if want == nil {
@@ -83,7 +84,7 @@ func (p *program) value(s, ours avro.Schema, want *message.Node) step {
 	if len(steps) == 1 {
 		return steps[0]
 	}
-	return func(d *decoder) { // a value may be wanted as a whole and in parts
+	return func(d *decoder) { // both the whole value and parts of it may be wanted
 		for i, step := range steps {
 			before := d.rest
 			if step(d); i < len(steps)-1 && d.err == nil {
@@ -93,7 +94,7 @@ func (p *program) value(s, ours avro.Schema, want *message.Node) step {
 	}
 }
 
-// branch returns the schema of ours that a value of a type is read as; nil: none.
+// branch returns the branch of ours for a value of a type; nil: none.
 func branch(ours avro.Schema, t avro.Type) avro.Schema {
 	if ours == nil {
 		return nil
@@ -110,7 +111,7 @@ func branch(ours avro.Schema, t avro.Type) avro.Schema {
 	return ours
 }
 
-// below returns the step for what is wanted within a value.
+// below returns the step for the wanted parts of a value.
 func (p *program) below(s, ours avro.Schema, want *message.Node) step {
 	switch s := s.(type) {
 	case *avro.RecordSchema:
@@ -155,7 +156,7 @@ func (p *program) below(s, ours avro.Schema, want *message.Node) step {
 	return passing(s)
 }
 
-// union returns the step for a union, of the steps for its branches.
+// union returns the step for a union, with of returning the steps for its branches.
 func (p *program) union(s *avro.UnionSchema, of func(avro.Schema) step) step {
 	branches := make([]step, len(s.Types()))
 	for i, b := range s.Types() {
@@ -171,7 +172,7 @@ func (p *program) union(s *avro.UnionSchema, of func(avro.Schema) step) step {
 	}
 }
 
-// record returns the step for a record. Fields that it lacks are our defaults.
+// record returns the step for a record. Missing fields get the defaults of ours.
 func (p *program) record(s *avro.RecordSchema, ours avro.Schema, want *message.Node) step {
 	mine, _ := ours.(*avro.RecordSchema)
 	named := func(name string) *avro.Field {
@@ -184,7 +185,7 @@ func (p *program) record(s *avro.RecordSchema, ours avro.Schema, want *message.N
 		}
 		return mine.Fields()[i]
 	}
-	at := map[string]*message.Node{} // what is wanted of the fields, by their names here
+	at := map[string]*message.Node{} // wanted parts of the fields, by their names in the writer schema
 	for name, next := range want.Below {
 		f := named(name)
 		has := func(name string) bool {
@@ -215,7 +216,7 @@ func (p *program) record(s *avro.RecordSchema, ours avro.Schema, want *message.N
 	}
 }
 
-// defaults puts a default into the columns that are wanted of it.
+// defaults writes a default to its wanted columns.
 func (p *program) defaults(v any, want *message.Node) {
 	if want.Column >= 0 {
 		p.found[want.Column] = true
@@ -260,7 +261,7 @@ func defaultCell(v any) tabular.Cell {
 	return tabular.Object()
 }
 
-// cellOf returns what reads a value as one cell.
+// cellOf returns a function that reads a value as one cell.
 func cellOf(s avro.Schema) func(d *decoder) tabular.Cell {
 	s = deref(s)
 	switch s := s.(type) {
@@ -297,7 +298,7 @@ func cellOf(s avro.Schema) func(d *decoder) tabular.Cell {
 	}
 }
 
-// rowsOf returns the step for the value that has the rows: a list of records, or one.
+// rowsOf returns the step for the value with the rows: an array of records, or a record.
 func (p *program) rowsOf(s, ours avro.Schema, want *message.Node) step {
 	s = deref(s)
 	switch s := s.(type) {
@@ -310,7 +311,7 @@ func (p *program) rowsOf(s, ours avro.Schema, want *message.Node) step {
 		}
 		item := p.rowsOf(s.Items(), branch(of, deref(s.Items()).Type()), want)
 		return func(d *decoder) { d.items(func() { item(d) }) }
-	case *avro.NullSchema: // such as the state after a row was deleted
+	case *avro.NullSchema: // for example the state after the deletion of a row
 		return func(*decoder) {}
 	}
 	p.reached = true
@@ -334,7 +335,7 @@ func (p *program) rowsOf(s, ours avro.Schema, want *message.Node) step {
 	}
 }
 
-// passing returns the step that passes over a value.
+// passing returns the step that skips a value.
 func passing(s avro.Schema) step {
 	s = deref(s)
 	switch s := s.(type) {
@@ -359,7 +360,7 @@ func passing(s avro.Schema) step {
 	return func(d *decoder) { d.pass(s) }
 }
 
-// pass passes over a value that may have others of its own schema within it.
+// pass skips a value of a recursive schema.
 func (d *decoder) pass(s avro.Schema) {
 	if d.err != nil {
 		return

@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// cursor reads a value (https://avro.apache.org/docs/1.12.0/specification/#binary-encoding). After an error it reads zeros.
+// cursor decodes a value (https://avro.apache.org/docs/1.12.0/specification/#binary-encoding). After an error it returns
+// zeros.
 type cursor struct {
 	rest []byte
 	err  error
@@ -18,7 +19,7 @@ var (
 	errLong  = errors.New("a number of more than 64 bits")
 )
 
-// maxEmpty bounds the items of a list that take no bytes.
+// maxEmpty limits the zero-length items of an array.
 const maxEmpty = 1 << 16
 
 func (c *cursor) fail(err error) {
@@ -84,7 +85,7 @@ func (c *cursor) boolean() bool {
 
 func (c *cursor) bytes() []byte { return c.next(c.long()) }
 
-// items calls item for each item of an array or a map, until there is an error.
+// items calls item for each item of an array or a map, until an error.
 func (c *cursor) items(item func()) {
 	for {
 		n, _ := c.block()
@@ -99,7 +100,7 @@ func (c *cursor) items(item func()) {
 	}
 }
 
-// passItems passes over an array or a map.
+// passItems skips an array or a map.
 func (c *cursor) passItems(item func()) {
 	for {
 		n, size := c.block()
@@ -118,7 +119,7 @@ func (c *cursor) passItems(item func()) {
 	}
 }
 
-// block begins a block of items, and returns how many there are, and how many bytes they take: -1 if it does not say.
+// block reads a block header, and returns its number of items and its length: -1 if not included.
 func (c *cursor) block() (n, size int64) {
 	n, size = c.long(), -1
 	if n < 0 {

@@ -1,5 +1,5 @@
-// Package avro reads messages in Avro's binary encoding, with the schema of a registry or of a file.
+// Package avro reads messages in Avro's binary encoding, with schemas from a registry or a file.
 //
-// A schema is compiled once, into steps that read the columns and pass over everything else: a value becomes cells without a value of
-// Go for each of its fields in between.
+// A schema is compiled once, into steps that read the wanted columns and skip everything else: a value is decoded directly
+// to cells, without intermediate Go values for its fields.
 package avro

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 )
 
-// leafOf returns what reads the cell of a value that has no others within it. Times are numbers of seconds, whatever the unit of the
-// schema: a schema that changes the unit does not change what is learnt.
+// leafOf returns a function that reads a value without children as a cell. Times are in seconds, whatever the unit of the
+// schema, so that a change of the unit does not change the training data.
 func leafOf(s avro.Schema) func(c *cursor) tabular.Cell {
 	switch s := s.(type) {
 	case *avro.NullSchema:
@@ -60,10 +60,11 @@ func primitive(s *avro.PrimitiveSchema) func(c *cursor) tabular.Cell {
 	return func(c *cursor) tabular.Cell { return tabular.Word(string(c.bytes())) }
 }
 
-// day is how many seconds a day has.
+// day is the number of seconds of a day.
 const day = 86400
 
-// unitOf returns how many of the units of a time are a second; negative: how many seconds are one; 0: it is no time.
+// unitOf returns the number of a time type's units per second; negative: the number of seconds per unit; 0: not a time
+// type.
 func unitOf(s *avro.PrimitiveSchema) int64 {
 	if s.Logical() == nil {
 		if name, _ := s.Prop("logicalType").(string); name == "timestamp-nanos" || name == "local-timestamp-nanos" {
@@ -82,7 +83,7 @@ func unitOf(s *avro.PrimitiveSchema) int64 {
 	return 0
 }
 
-// seconds returns a time of a unit in seconds.
+// seconds converts a time to seconds.
 func seconds(v, unit int64) float64 {
 	if unit < 0 {
 		return float64(v) * float64(-unit)

@@ -15,8 +15,9 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with the schema of a
-// registry or of a file. With both, the file has the defaults and the aliases of fields that the writer's schema lacks.
+// Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a
+// schema from a registry or a file. With both, the file provides defaults and aliases of fields that the writer schema
+// lacks.
 func Messages() message.Format {
 	return message.Format{
 		Name:    "avro",
@@ -50,20 +51,20 @@ var errDeep = fmt.Errorf("nested values, more than %d deep", maxDepth)
 type messages struct {
 	options  message.Options
 	wanted   *message.Wanted
-	file     string      // of our schema; "": none
-	ours     avro.Schema // of the file
+	file     string      // file of the reader schema; "": none
+	ours     avro.Schema // the reader schema
 	programs map[*message.Schema]compiled
 	decoder
 }
 
-// compiled is a program, or why there is none.
+// compiled is a program or a compile error.
 type compiled struct {
 	*program
 	name string
 	err  error
 }
 
-// parse parses a schema, and those that it refers to.
+// parse parses a schema with its references.
 func parse(s *message.Schema) (schema avro.Schema, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -71,7 +72,7 @@ func parse(s *message.Schema) (schema avro.Schema, err error) {
 		}
 	}()
 	if text := strings.TrimSpace(s.Text); strings.HasPrefix(text, "{") && !json.Valid([]byte(text)) {
-		return nil, errors.New("avro: the schema is not JSON") // the library would take all of it for the name of a type
+		return nil, errors.New("avro: the schema is not JSON") // the library would parse it as a type name
 	}
 	types := &avro.SchemaCache{}
 	for _, r := range s.References {
@@ -82,7 +83,7 @@ func parse(s *message.Schema) (schema avro.Schema, err error) {
 	return avro.ParseWithCache(s.Text, "", types)
 }
 
-// programOf returns the program of a schema of a registry, or of the file for nil.
+// programOf returns the program of a registry schema, or of the file for nil.
 func (r *messages) programOf(s *message.Schema) compiled {
 	p, known := r.programs[s]
 	if !known {
@@ -97,7 +98,7 @@ func (r *messages) programOf(s *message.Schema) compiled {
 	return p
 }
 
-// compile compiles a schema, which must have what is predicted, and the rows if they are at a path.
+// compile compiles a schema, which must have the columns to predict, and the path of the rows if there is one.
 func (r *messages) compile(s *message.Schema, writer, ours avro.Schema) compiled {
 	p := compile(writer, ours, r.wanted)
 	c := compiled{program: p, name: s.Name}
@@ -147,7 +148,7 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 	return r.rows, nil
 }
 
-// explain says with which schema a value can't be read. Without a registry, one may have framed it.
+// explain adds the schema to a decoding error. Without a registry, the value may have a registry's framing.
 func (r *messages) explain(err error, schema string, m message.Payload) error {
 	err = fmt.Errorf("%w: is it written with %s?", err, schema)
 	if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {

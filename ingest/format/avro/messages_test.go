@@ -25,7 +25,7 @@ func readerOf(t *testing.T, rows string, columns ...string) *messages {
 	return r.(*messages)
 }
 
-// texts returns the cells of rows as texts: lists with their items.
+// texts formats the cells of rows: lists with their items.
 func texts(rows [][]tabular.Cell) (all [][]string) {
 	for _, row := range rows {
 		var line []string
@@ -84,9 +84,9 @@ func valueOf() map[string]any {
 	}
 }
 
-// Every type has a cell, wherever it is, and what is not wanted is passed over. Times are seconds, whatever their unit.
+// Every type can be a cell, at any depth, and unwanted values are skipped. Times are in seconds, whatever their unit.
 func TestTypes(t *testing.T) {
-	schema := event // hamba would want a time.Time
+	schema := event // hamba requires a time.Time
 	for _, logical := range []string{"timestamp-millis", "timestamp-micros", "timestamp-nanos", "date"} {
 		schema = strings.ReplaceAll(schema, `,"logicalType":"`+logical+`"`, "")
 	}
@@ -116,7 +116,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// Rows at a path have what the value has beside them, unless they have it themselves.
+// Rows at a path include the values beside them, unless they have their own.
 func TestRowsWithin(t *testing.T) {
 	const schema = `{"type":"record","name":"M","fields":[
 		{"name":"who","type":"string"},{"name":"of","type":["null",{"type":"record","name":"Of","fields":[
@@ -149,7 +149,7 @@ func TestRowsWithin(t *testing.T) {
 	}
 }
 
-// A schema that lacks what is predicted, or that is none, is a reason.
+// A schema without the columns to predict, or an invalid one, is an error.
 func TestSchemasThatCantBeUsed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"type":"record","name":"M","fields":[{"name":"who","type":"string"}]}`: `schema 1: no column "label": the message has "who": examples.label names the label column`,
@@ -165,7 +165,7 @@ func TestSchemasThatCantBeUsed(t *testing.T) {
 	}
 }
 
-// Schemas refer to others, and to others of those.
+// Schemas may reference others, transitively.
 func TestReferences(t *testing.T) {
 	s := &message.Schema{Name: "schema 1", Text: `{"type":"record","name":"M","namespace":"shop","fields":[
 		{"name":"label","type":"shop.Kind"},{"name":"at","type":"shop.Place"}]}`, References: []message.Reference{
@@ -178,7 +178,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// Whatever strangers send, it is read in the time and the memory of its bytes, or it is an error.
+// Any input is read in time and memory proportional to its size, or it is an error.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{2, 2, 0, 2, 10, 0, 0, 0, 0, 0, 0, 0}, uint8(0))
 	f.Add([]byte{0, 2, 9, 0, 0, 0, 0, 63, 0, 0, 0, 0, 0, 0, 0, 2, 64, 1, 8, 't', 'e', 'x', 't'}, uint8(0))

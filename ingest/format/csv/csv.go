@@ -52,16 +52,16 @@ type csvReader struct {
 	limit  *rowLimit
 	parser *csv.Reader
 
-	record  []string // of the row read last
+	record  []string // last row
 	line    int      // of the record
 	pending bool     // the record is not in a batch yet: the next read returns it
-	empty   bool     // there is a header, and no row after it so far
+	empty   bool     // there is a header, and no row yet
 	blank   blankRows
-	doubt   func(record []string) error // says why the fields of a row may be no columns; nil: they are
+	doubt   func(record []string) error // returns the reason why the fields of a row may not be columns; nil: no check
 	batch   examples.Rows
 }
 
-// fail returns an error at a column of the row read last; -1: at the row.
+// fail returns an error at a column of the last row; -1: at the row.
 func (r *csvReader) fail(column int, err error) error {
 	e := &input.Error{File: r.Name, Line: r.line, Offset: -1, Err: err}
 	if column >= 0 {
@@ -69,13 +69,13 @@ func (r *csvReader) fail(column int, err error) error {
 			e.Column += " (" + value.Quote(r.Names[column]) + ")"
 		}
 		if column < len(r.record) && !r.blank.current {
-			e.Line, _ = r.parser.FieldPos(column) // a quoted field before it may have several lines
+			e.Line, _ = r.parser.FieldPos(column) // an earlier quoted field may span several lines
 		}
 	}
 	return e
 }
 
-// Reading has also what tells the fields of a row.
+// Reading also has the delimiter.
 func (r *csvReader) Reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.Header = r.Names != nil
@@ -86,7 +86,8 @@ func (r *csvReader) Reading() layout.Reading {
 	return how
 }
 
-// read reads the next row that is not blank. All have as many columns as the first one. Of files of one column blank rows are rows too.
+// read reads the next row that is not blank. All rows have as many columns as the first one. With one column, blank rows
+// count.
 func (r *csvReader) read() error {
 	for {
 		if r.pending {
@@ -120,8 +121,7 @@ func (r *csvReader) read() error {
 	}
 }
 
-// readError adds the place to an error of the parser. If the file could not be
-// read, readError returns that error and ignores what the parser says.
+// readError adds the position to a parser error. If the file could not be read, it returns that error instead.
 func (r *csvReader) readError(err error) error {
 	switch cause := r.limit.err; {
 	case cause == errLongRow:
@@ -132,7 +132,7 @@ func (r *csvReader) readError(err error) error {
 	}
 	if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
 		place := fmt.Sprintf("byte %d", syntax.Column)
-		if syntax.Line > syntax.StartLine { // an open quote: the line where it begins helps more than the last line
+		if syntax.Line > syntax.StartLine { // an open quote: its start is more helpful than the last line
 			place = fmt.Sprintf("from here to line %d, %s", syntax.Line, place)
 		}
 		return &input.Error{File: r.Name, Line: syntax.StartLine, Offset: -1, Err: fmt.Errorf("%s: %w", place, syntax.Err)}
@@ -140,8 +140,7 @@ func (r *csvReader) readError(err error) error {
 	return err // io.EOF
 }
 
-// Next reads up to BatchRows rows. A row that does not fit the message is left
-// for the next batch.
+// Next reads up to BatchRows rows. A row that does not fit into the message is left for the next batch.
 func (r *csvReader) Next() (*examples.Rows, error) {
 	b := &r.batch
 	*b = examples.Rows{Cols: r.Features, Columns: r.Table, Floats: b.Floats[:0], Words: b.Words[:0], NoLabel: b.NoLabel[:0],
@@ -218,17 +217,16 @@ func (r *csvReader) parse(field string) (float32, error) {
 	return v, err
 }
 
-// rowLimit limits the length of a row. The parser reads through it; before each
-// row left is set to the maximum.
+// rowLimit limits the length of a row. The parser reads through it; left is reset before each row.
 type rowLimit struct {
 	from io.Reader
-	left int   // bytes that may still be read
-	err  error // of the last Read
-	ends int   // of lines, that were read
-	last byte  // that was read; 0: none was
+	left int   // number of bytes that may still be read
+	err  error // error of the last Read
+	ends int   // number of line ends read
+	last byte  // last byte read; 0: none
 }
 
-// lines returns how many lines were read.
+// lines returns the number of lines read.
 func (l *rowLimit) lines() int {
 	if l.last == '\n' || l.last == 0 {
 		return l.ends

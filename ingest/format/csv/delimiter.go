@@ -14,10 +14,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// delimiters are what people put between the fields of a row. The first is that of RFC 4180.
+// delimiters are the supported automatic delimiters. The first is that of RFC 4180.
 const delimiters = ",;\t|"
 
-// CheckDelimiter returns a Problem if the delimiter can stand between no fields.
+// CheckDelimiter returns a Problem if the delimiter is invalid.
 func CheckDelimiter(o layout.Options) []option.Problem {
 	if o.Delimiter == "" || utf8.RuneCountInString(o.Delimiter) == 1 && !strings.ContainsAny(o.Delimiter, "\"\r\n\ufffd") {
 		return nil
@@ -25,8 +25,9 @@ func CheckDelimiter(o layout.Options) []option.Problem {
 	return []option.Problem{{Key: "delimiter", Value: strconv.Quote(o.Delimiter), Want: "one character"}}
 }
 
-// delimiterOf returns what is between the fields of a file: what the options say, or else what its first rows show. If several delimiters
-// make all rows equally long, it is the one that makes the most numbers. It returns a *input.Error if that is in doubt.
+// delimiterOf returns the delimiter of a file: that of the options, or one detected in its first rows. If several
+// delimiters give rows of equal length, it is the one with the most numeric fields. It returns a *input.Error if that is
+// ambiguous.
 func delimiterOf(o layout.Options, file string, first []byte) (rune, error) {
 	if o.Delimiter != "" {
 		return []rune(o.Delimiter)[0], nil
@@ -49,11 +50,11 @@ func delimiterOf(o layout.Options, file string, first []byte) (rune, error) {
 	return best, nil
 }
 
-// detectRows is how many rows show the delimiter.
+// detectRows is the number of rows used to detect the delimiter.
 const detectRows = 20
 
-// tryDelimiter returns how many columns the first rows have with a delimiter, and which part of their fields are numbers, with a point or
-// a comma. It returns 0 columns if the rows differ, or can't be read.
+// tryDelimiter returns the number of columns of the first rows with a delimiter, and the fraction of numeric fields, with
+// a decimal point or comma. It returns 0 columns if the rows differ, or can't be parsed.
 func tryDelimiter(first []byte, delimiter rune) (columns int, numbers float64) {
 	parser := newParser(bytes.NewReader(first), delimiter)
 	fields := 0

@@ -13,13 +13,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// lines is the name of this format, which is that of files in CSV too.
+// lines is the name of this format, also for CSV files.
 const lines = "csv"
 
 const meaning = "one example a line, without a header"
 
-// Messages is CSV (RFC 4180) in messages, without a header, one example in each row. With columns.use a row may have more columns than
-// are named. Otherwise all rows have as many as the first.
+// Messages is CSV (RFC 4180) in messages, without a header, one example in each row. With columns.use a row may have more
+// columns than are named. Otherwise all rows have as many as the first one.
 func Messages() message.Format {
 	return message.Format{
 		Name:    lines,
@@ -46,7 +46,7 @@ func Messages() message.Format {
 	}
 }
 
-// width returns how many columns are read of a row of n.
+// width returns the number of columns to read of a row with n columns.
 func width(o layout.Options, n int) (columns int, exact bool, err error) {
 	if len(o.Columns.Use) == 0 {
 		return n, true, nil

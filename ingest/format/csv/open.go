@@ -29,14 +29,14 @@ func openAssigned(c *input.Content, o layout.Options) (*csvReader, error) {
 		return nil, err
 	}
 	if hasHeader(o) {
-		if err := r.takeHeader(); err != nil {
+		if err := r.parseHeader(); err != nil {
 			return nil, err
 		}
 	}
 	return r, r.Assign()
 }
 
-// hasHeader reports whether the first row of the files to train on has the names of the columns.
+// hasHeader reports whether the first row of training files is a header.
 func hasHeader(o layout.Options) bool {
 	if o.Header != nil {
 		return *o.Header
@@ -64,7 +64,7 @@ func csvWords(c *input.Content, o layout.Options, found *layout.FoundWords) erro
 	}
 }
 
-// newCSVReader reads the first row. It is an example, until takeHeader.
+// newCSVReader reads the first row. It is an example, until parseHeader.
 func newCSVReader(c *input.Content, o layout.Options) (*csvReader, error) {
 	r := &csvReader{Content: c, limit: &rowLimit{from: c}}
 	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
@@ -94,8 +94,8 @@ func newCSVReader(c *input.Content, o layout.Options) (*csvReader, error) {
 	return r, nil
 }
 
-// takeHeader takes the first row as the names of the columns.
-func (r *csvReader) takeHeader() error {
+// parseHeader uses the first row as the column names.
+func (r *csvReader) parseHeader() error {
 	r.pending, r.empty = false, true
 	r.Names = make([]string, len(r.record))
 	for i, name := range r.record {
@@ -109,8 +109,8 @@ func (r *csvReader) takeHeader() error {
 	return nil
 }
 
-// newParser returns a parser of rows. Each row may have another number of columns: the reader checks it, and its error says how
-// many are expected.
+// newParser returns a parser that accepts rows of any length: the reader checks the number of columns, and its error
+// includes the expected number.
 func newParser(from io.Reader, comma rune) *csv.Reader {
 	parser := csv.NewReader(from)
 	parser.Comma = comma
@@ -120,7 +120,7 @@ func newParser(from io.Reader, comma rune) *csv.Reader {
 	return parser
 }
 
-// csvSpread adds the numbers of the first rows of a CSV. What can't be read is none of its business: who reads all rows says so.
+// csvSpread adds the numbers of the first rows of a CSV. It ignores errors, which are reported when all rows are read.
 func csvSpread(c *input.Content, o layout.Options, found layout.Spreads) error {
 	r, err := openAssigned(c, o)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// openCSVFeatures is openFeatureRows. Of a file of one column the blank rows before the first come too, unless that has
-// the name of the column.
+// openCSVFeatures is openFeatureRows. In a file with one column, blank rows before the first row count, unless that is a
+// header.
 func openCSVFeatures(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
 	r, err := openFeatureRows(c, o, want)
 	if err != nil {
@@ -28,8 +28,8 @@ func openCSVFeatures(c *input.Content, o layout.Options, want layout.Features) (
 	return r, nil
 }
 
-// openFeatureRows reads rows without their labels and weights. A file with a header has the model's columns in any order; one without
-// has them in the order of training.
+// openFeatureRows reads rows without labels and weights. A file with a header may have the model's columns in any order;
+// without one, they must be in the order of training.
 func openFeatureRows(c *input.Content, o layout.Options, want layout.Features) (*csvReader, error) {
 	first, _ := input.FirstRows(c) // newCSVReader returns the error
 	first = bytes.Clone(first)
@@ -51,7 +51,7 @@ func openFeatureRows(c *input.Content, o layout.Options, want layout.Features) (
 		return nil, err
 	}
 	if header {
-		if err := r.takeHeader(); err != nil {
+		if err := r.parseHeader(); err != nil {
 			return nil, err
 		}
 	}
@@ -69,15 +69,15 @@ func (r *csvReader) checkTextModel(want layout.Features) error {
 	return input.WholeFile(r.Name, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
 }
 
-// layText finds the column of texts among rows to predict: the only one, or that with the name or the number of
-// training. In a file without a header the label may be left out, but nothing else. first are the first rows of the file.
+// layText finds the text column of rows to predict: the only one, or the one with the name or number used in training. In
+// a file without a header, only the label may be omitted. first are the first rows of the file.
 func (r *csvReader) layText(want layout.Features, first []byte) error {
 	header := r.Options.Header != nil && *r.Options.Header
 	if r.Options.Header == nil && r.Options.Text.IsName() {
 		header = slices.ContainsFunc(r.record, func(field string) bool { return strings.TrimSpace(field) == string(r.Options.Text) })
 	}
 	if header {
-		if err := r.takeHeader(); err != nil {
+		if err := r.parseHeader(); err != nil {
 			return err
 		}
 	}
@@ -103,8 +103,8 @@ func (r *csvReader) layText(want layout.Features, first []byte) error {
 	return nil
 }
 
-// fieldsOf returns what says why a row without names may be a text with the delimiter in it, and not the columns of the
-// files of training: its other columns have no labels of the model, or no numbers.
+// fieldsOf returns a function that returns the reason why a row without names may be one text that contains the delimiter,
+// rather than the columns of the training files: its other columns have no labels of the model, or no numbers.
 func (r *csvReader) fieldsOf(want layout.Features) func(record []string) error {
 	labels := map[string]bool{}
 	for _, label := range want.Labels {
@@ -147,8 +147,8 @@ func (r *csvReader) fieldsOf(want layout.Features) func(record []string) error {
 	}
 }
 
-// findHeader reports whether the first row has the names of the columns. If the options don't say, the row itself must. A row is never
-// skipped in doubt: rows in are rows out.
+// findHeader reports whether the first row is a header. If the options don't say, the row is inspected. A row is never
+// skipped in doubt: there must be an output row for each input row.
 func (r *csvReader) findHeader(want layout.Features) (bool, error) {
 	if r.Options.Header != nil {
 		return *r.Options.Header, nil
@@ -169,17 +169,17 @@ func (r *csvReader) findHeader(want layout.Features) (bool, error) {
 	})
 	switch {
 	case want.Columns == nil && !hasHeader(r.Options):
-		return false, nil // as in the files of training
+		return false, nil // as in the training files
 	case numbers && named == 0 && want.Columns != nil:
 		return false, nil
 	case !numbers && (named > 0 || want.Columns == nil):
-		return true, nil // layByName says which names are missing
+		return true, nil // layByName reports missing names
 	}
 	return false, r.fail(-1, errors.New("the first row may be a header or an example: set --header or --header=false"))
 }
 
-// layMixed gives the columns of mixed rows their roles. The first row has the names of columns if it has all of those that the options
-// give by name.
+// layMixed assigns the roles of columns of mixed rows. The first row is a header if it has all column names of the
+// options.
 func (r *csvReader) layMixed(want layout.Features) error {
 	header := r.Options.Header != nil && *r.Options.Header
 	if r.Options.Header == nil && hasHeader(r.Options) {
@@ -196,23 +196,23 @@ func (r *csvReader) layMixed(want layout.Features) error {
 		if len(named) == 0 && len(lacking) > 0 {
 			return r.noHeader(lacking)
 		}
-		header = true // which says what it lacks
+		header = true // its error includes the missing names
 	}
 	if header {
-		if err := r.takeHeader(); err != nil {
+		if err := r.parseHeader(); err != nil {
 			return err
 		}
 	}
 	return r.LayMixed(want)
 }
 
-// noHeader returns the error of a file whose first row has none of the names of columns that the model needs.
+// noHeader returns the error of a file whose first row has none of the column names of the model.
 func (r *csvReader) noHeader(names []string) error {
 	return r.fail(-1, fmt.Errorf("the first row does not name the columns that the model needs: expected a header with %s",
 		layout.SomeNames(names)))
 }
 
-// mayBeHeader reports whether the first row of a file of one column looks like a name, and the second one does not.
+// mayBeHeader reports whether the first row of a file with one column looks like a name, and the second one does not.
 func (r *csvReader) mayBeHeader(first []byte) bool {
 	if len(r.record) != 1 || !isName.MatchString(strings.TrimSpace(r.record[0])) {
 		return false
@@ -224,5 +224,5 @@ func (r *csvReader) mayBeHeader(first []byte) bool {
 	return err == nil && again == nil && len(second) == 1 && !isName.MatchString(strings.TrimSpace(second[0]))
 }
 
-// isName matches names as programs give them to columns.
+// isName matches typical column names.
 var isName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]*$`)

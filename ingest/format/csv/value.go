@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Rows returns the rows of a value of a message that are not blank. An empty delimiter is a comma. Its errors have the
-// line, from 1, and the byte.
+// Rows returns the non-blank rows of a message value. An empty delimiter means a comma. Its errors have the line, from 1,
+// and the byte.
 func Rows(value []byte, delimiter string) (rows [][]string, err error) {
 	comma := ','
 	if delimiter != "" {

@@ -15,7 +15,7 @@ func csvView(c *input.Content, o layout.Options, v format.Viewer) error {
 		return err
 	}
 	if hasHeader(o) {
-		if err := r.takeHeader(); err != nil {
+		if err := r.parseHeader(); err != nil {
 			return err
 		}
 	}

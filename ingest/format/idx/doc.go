@@ -1,3 +1,2 @@
-// Package idx reads the files of MNIST, arrays of images and of their labels, as
-// examples.
+// Package idx reads MNIST files, arrays of images and of labels, as examples.
 package idx

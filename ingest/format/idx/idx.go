@@ -17,8 +17,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Format is MNIST's format (http://yann.lecun.com/exdb/mnist, "The IDX file
-// format"): an array in each file, of images or of their labels.
+// Format is MNIST's format (http://yann.lecun.com/exdb/mnist, "The IDX file format"): each file is an array of images or
+// labels.
 func Format() format.Format {
 	return format.Format{
 		Name:         "idx",
@@ -32,7 +32,7 @@ func Format() format.Format {
 	}
 }
 
-// The third byte of an idx file, the type of its values. All are big-endian.
+// The third byte of an idx file is the type of its values. All are big-endian.
 const (
 	idxUint8   = 0x08
 	idxInt8    = 0x09
@@ -42,7 +42,7 @@ const (
 	idxFloat64 = 0x0E
 )
 
-// idxValueBytes is the size of a value of a type; 0 if there is no such type.
+// idxValueBytes is the size of a type; 0 if there is no such type.
 func idxValueBytes(kind byte) int {
 	switch kind {
 	case idxUint8, idxInt8:
@@ -57,25 +57,22 @@ func idxValueBytes(kind byte) int {
 	return 0
 }
 
-// isIDX reports whether a file begins with the magic number of idx: two zeros,
-// the type of the values, and the number of dimensions.
+// isIDX reports whether a file starts with the magic number of idx: two zeros, the type, and the number of dimensions.
 func isIDX(first []byte) bool {
 	return len(first) >= 4 && first[0] == 0 && first[1] == 0 && idxValueBytes(first[2]) > 0 && first[3] > 0
 }
 
-// idxArray is the array of an open idx file. A row is what the first dimension
-// counts: an image, or a label.
+// idxArray is the array in an open idx file. A row is an item of the first dimension: an image or a label.
 type idxArray struct {
 	*input.Content
-	kind      byte     // type of the values
-	rows      int64    // as the header says
-	shape     []uint32 // of a row, without the first dimension; empty: a row is one number
+	kind      byte     // value type
+	rows      int64    // number of rows in the header
+	shape     []uint32 // shape of a row, without the first dimension; empty: a row is a number
 	headerEnd int64    // offset of the first value
-	read      int64    // rows read so far
+	read      int64    // number of rows read so far
 }
 
-// newIDXArray reads the header. A header may claim any size, so nothing is
-// allocated before as many values follow.
+// newIDXArray reads the header. A header may claim any size, so memory is only allocated as values are read.
 func newIDXArray(c *input.Content) (*idxArray, error) {
 	f := &idxArray{Content: c}
 	var magic [4]byte
@@ -104,8 +101,8 @@ func (f *idxArray) fail(offset int64, err error) error {
 	return &input.Error{File: f.Name, Offset: offset, Err: err}
 }
 
-// cutOff returns the error of a content that ends too early, at offset. Other
-// errors of reading have a place already and are returned as they are.
+// cutOff returns the error of a truncated content, at offset. Other read errors already have a position and are returned
+// unchanged.
 func (f *idxArray) cutOff(offset int64, where string, err error) error {
 	if err != io.EOF && err != io.ErrUnexpectedEOF {
 		return err
@@ -113,8 +110,8 @@ func (f *idxArray) cutOff(offset int64, where string, err error) error {
 	return f.fail(offset, fmt.Errorf("the file ends %s: %w", where, io.ErrUnexpectedEOF))
 }
 
-// cols returns the number of values of a row, or maxCols+1 if there are
-// more than maxCols: the product of the dimensions in a header may overflow.
+// cols returns the number of values of a row, or maxCols+1 if there are more than maxCols: the product of the dimensions
+// in a header may overflow.
 func (f *idxArray) cols(maxCols int) int {
 	cols := uint64(1)
 	for _, d := range f.shape {
@@ -125,8 +122,8 @@ func (f *idxArray) cols(maxCols int) int {
 	return int(cols)
 }
 
-// image returns the shape of a row as an image: height and width, and the number of channels if there is a third dimension. An array
-// with other dimensions has no images.
+// image returns the shape of a row as an image: height, width, and the number of channels if there is a third dimension.
+// An array with other dimensions has no images.
 func (f *idxArray) image() (shape examples.Image) {
 	if n := len(f.shape); n != 2 && n != 3 {
 		return shape
@@ -138,7 +135,7 @@ func (f *idxArray) image() (shape examples.Image) {
 	return shape
 }
 
-// describe says what the array looks like, for people who gave the wrong file.
+// describe describes the array for error messages.
 func (f *idxArray) describe() string {
 	if len(f.shape) == 0 {
 		return fmt.Sprintf("%d numbers, as labels are", f.rows)
@@ -146,7 +143,7 @@ func (f *idxArray) describe() string {
 	return fmt.Sprintf("%d × %s values, as images are", f.rows, strings.ReplaceAll(strings.Trim(fmt.Sprint(f.shape), "[]"), " ", " × "))
 }
 
-// readRows reads the values of the next rows, as they are in the file, into dst.
+// readRows reads the encoded values of the next rows into dst.
 func (f *idxArray) readRows(dst []byte, rows int) error {
 	n, err := io.ReadFull(f, dst)
 	if err != nil {
@@ -158,8 +155,8 @@ func (f *idxArray) readRows(dst []byte, rows int) error {
 	return nil
 }
 
-// end returns an error if the file does not end where its header says. Reading
-// to the end also makes the decompressor compare its checksum.
+// end returns an error if the file size does not match its header. Reading to the end also makes the decompressor verify
+// its checksum.
 func (f *idxArray) end(rowLength int) error {
 	if _, err := f.ReadByte(); err == nil {
 		return f.fail(f.headerEnd+f.rows*int64(rowLength), errors.New("the file has more bytes than its header announces"))
@@ -172,11 +169,11 @@ func (f *idxArray) end(rowLength int) error {
 // idxReader reads images, and labels if there are any.
 type idxReader struct {
 	images    *idxArray
-	labels    *idxArray      // nil: for prediction
+	labels    *idxArray      // nil in prediction
 	classes   map[int64]bool // nil: all labels are allowed
-	batchRows int            // rows of a batch, but for the last
+	batchRows int            // rows of a batch, except the last
 	batch     examples.Rows
-	packed    []byte // values as they are in the file: labels, and images that are not uint8
+	packed    []byte // encoded values: labels, and images that are not uint8
 }
 
 // openIDX reads images with their labels.
@@ -272,7 +269,7 @@ func (r *idxReader) Next() (*examples.Rows, error) {
 	return &r.batch, nil
 }
 
-// end checks that both files end where their headers say.
+// end checks that the sizes of both files match their headers.
 func (r *idxReader) end() error {
 	if err := r.images.end(r.batch.Cols * idxValueBytes(r.images.kind)); err != nil || r.labels == nil {
 		return err
@@ -322,15 +319,15 @@ func (r *idxReader) readLabels() error {
 	return nil
 }
 
-// readPacked reads the values of the batch's rows into packed.
+// readPacked reads the encoded values of the batch's rows into packed.
 func (r *idxReader) readPacked(f *idxArray, values int) error {
 	size := values * idxValueBytes(f.kind)
 	r.packed = slices.Grow(r.packed[:0], size)[:size]
 	return f.readRows(r.packed, r.batch.Rows)
 }
 
-// floats converts the packed values of a type. It stops at the first that is not
-// a finite float32 and returns its index, or len(dst) if all are.
+// floats decodes values of a type. It stops at the first that is not a finite float32 and returns its index, or len(dst)
+// if all are.
 func floats(dst []float32, packed []byte, kind byte) int {
 	big := binary.BigEndian
 	for i := range dst {
@@ -353,7 +350,7 @@ func floats(dst []float32, packed []byte, kind byte) int {
 	return len(dst)
 }
 
-// wholeNumbers converts the packed values of a type of whole numbers.
+// wholeNumbers decodes values of an integer type.
 func wholeNumbers(dst []int64, packed []byte, kind byte) {
 	big := binary.BigEndian
 	for i := range dst {

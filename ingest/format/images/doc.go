@@ -1,3 +1,2 @@
-// Package images reads folders and archives of photographs as examples. The name
-// of an image's folder is its label.
+// Package images reads directories and archives of photographs as examples. The name of an image's directory is its label.
 package images

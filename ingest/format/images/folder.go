@@ -13,18 +13,19 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// packedFolder reads a folder as the tar archive of its files, of their names and bytes alone. So a folder is read,
-// digested and checked for changes as a file is.
+// packedFolder reads a directory as the tar archive of its files, with names and contents only. So a directory is read,
+// digested and checked for changes like a file.
 type packedFolder struct {
 	fs.FS
-	files   []string // that are left, by their paths in the folder
+	files   []string // remaining files, as paths relative to the directory
 	archive *tar.Writer
-	ready   bytes.Buffer // what the archive has and nobody has read
+	ready   bytes.Buffer // unread part of the archive
 	ended   bool
 }
 
-// OpenFolder opens a folder. Its files are in the order of their names, or if mixed is set in one that depends on the names as if it were
-// drawn: classes that are folders of their own would follow one another otherwise. Names that begin with a dot are left out.
+// OpenFolder opens a directory. Its files are in the order of their names, or, if mixed is set, in a pseudorandom order
+// derived from the names: otherwise classes in directories of their own would follow one another. Names that start with a
+// dot are skipped.
 func OpenFolder(name string, mixed bool) (*packedFolder, error) {
 	f := &packedFolder{FS: os.DirFS(name)}
 	err := input.WalkFiles(f.FS, func(path string, _ fs.FileInfo) error {
@@ -60,7 +61,7 @@ func (f *packedFolder) Read(p []byte) (int, error) {
 	return f.ready.Read(p)
 }
 
-// pack adds the next file to the archive, or ends it.
+// pack adds the next file to the archive, or ends the archive.
 func (f *packedFolder) pack() error {
 	if len(f.files) == 0 {
 		f.ended = true

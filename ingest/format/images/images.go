@@ -25,7 +25,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Format is photographs in folders, one folder for each class.
+// Format is photographs in directories, one directory for each class.
 func Format() format.Format {
 	return format.Format{
 		Name:         "images",
@@ -42,13 +42,13 @@ func Format() format.Format {
 const (
 	pngMagic  = "\x89PNG\r\n\x1a\n"
 	jpegMagic = "\xff\xd8\xff"
-	tarMagic  = "ustar" // of POSIX and GNU, at tarOffset
+	tarMagic  = "ustar" // of POSIX and GNU tar, at tarOffset
 	tarOffset = 257
-	// maxImageFile bounds what is read of a file: its image fits a message, which is far less.
+	// maxImageFile limits the size of a file: its image must fit into a message, which is far smaller.
 	maxImageFile = 64 << 20
 )
 
-// isImages reports whether a file begins as an archive does, or as a single image.
+// isImages reports whether a file starts like an archive or an image.
 func isImages(first []byte) bool {
 	return isTar(first) || bytes.HasPrefix(first, []byte(pngMagic)) || bytes.HasPrefix(first, []byte(jpegMagic))
 }
@@ -57,25 +57,25 @@ func isTar(first []byte) bool {
 	return len(first) >= tarOffset+len(tarMagic) && string(first[tarOffset:tarOffset+len(tarMagic)]) == tarMagic
 }
 
-// imageReader reads images of one shape.
+// imageReader reads images of the same shape.
 type imageReader struct {
 	content *input.Content
-	archive *tar.Reader // nil: the content is one image
+	archive *tar.Reader // nil: the content is a single image
 	options layout.Options
-	first   string        // the name of the first image, for errors
-	ahead   *decodedImage // read, and not yet in a batch; nil: there is none
+	first   string        // name of the first image, for errors
+	ahead   *decodedImage // read, and not yet in a batch; nil: none
 	batch   examples.Rows
 	labels  bool
-	ended   bool // a single image was read
+	ended   bool // the single image was read
 }
 
-// decodedImage is an image and the file that it is from.
+// decodedImage is an image with its file.
 type decodedImage struct {
-	file   string // in the folder
+	file   string // relative to the directory
 	pixels image.Image
 }
 
-// openImages reads images whose class is the name of the folder that they are in.
+// openImages reads images with the names of their directories as classes.
 func openImages(files []*input.Content, o layout.Options) (format.Reader, error) {
 	return newImageReader(files[0], o, true)
 }
@@ -98,7 +98,7 @@ func openImageFeatures(c *input.Content, o layout.Options, want layout.Features)
 	return r, nil
 }
 
-// newImageReader reads the first image, whose shape all others have to have.
+// newImageReader reads the first image, whose shape all others must have.
 func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageReader, error) {
 	r := &imageReader{content: c, options: o, labels: labels}
 	first, err := c.Peek(format.PeekBytes)
@@ -135,7 +135,7 @@ func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageRead
 func (r *imageReader) Width() int                { return r.batch.Cols }
 func (r *imageReader) Columns() examples.Columns { return nil }
 
-// Reading has the shape, which decides whether colours are kept.
+// Reading has the shape, which determines whether colours are kept.
 func (r *imageReader) Reading() layout.Reading { return layout.Reading{Image: r.batch.Image.Text()} }
 
 func (r *imageReader) fail(file string, err error) error {
@@ -229,7 +229,8 @@ func (r *imageReader) read() (*decodedImage, error) {
 	return &decodedImage{name, pixels}, nil
 }
 
-// nextFile goes to the next file of the archive whose name does not begin with a dot. At the end it reads what follows the archive.
+// nextFile advances to the next file of the archive whose name does not start with a dot. At the end it reads what follows
+// the archive.
 func (r *imageReader) nextFile() (string, error) {
 	for {
 		header, err := r.archive.Next()
@@ -252,7 +253,7 @@ func (r *imageReader) nextFile() (string, error) {
 	}
 }
 
-// label returns the class of an image: the name of its folder.
+// label returns the class of an image: the name of its directory.
 func (r *imageReader) label(file string) (string, error) {
 	label := path.Base(path.Dir(file))
 	switch {
@@ -268,7 +269,7 @@ func (r *imageReader) label(file string) (string, error) {
 	return label, nil
 }
 
-// checkShape returns an error if the image that was read has another shape than the others.
+// checkShape returns an error if the shape of the last image differs from that of the others.
 func (r *imageReader) checkShape() error {
 	shape, size := r.batch.Image, r.ahead.pixels.Bounds().Size()
 	asked := len(r.options.Image) > 0
@@ -287,7 +288,7 @@ func (r *imageReader) checkShape() error {
 	return nil
 }
 
-// channelsOf returns 1 for an image without colours, and otherwise 3.
+// channelsOf returns 1 for a grey image, and otherwise 3.
 func channelsOf(pixels image.Image) int {
 	switch pixels.ColorModel() {
 	case color.GrayModel, color.Gray16Model:
@@ -296,8 +297,8 @@ func channelsOf(pixels image.Image) int {
 	return 3
 }
 
-// appendPixels appends the pixels of an image, row by row: their luminance, or red, green and blue. What is transparent
-// is mixed with black.
+// appendPixels appends the pixels of an image, row by row: their luminance, or red, green and blue. Transparent pixels are
+// blended with black.
 func appendPixels(dst []byte, pixels image.Image, channels int) []byte {
 	bounds := pixels.Bounds()
 	whole := image.Rect(0, 0, bounds.Dx(), bounds.Dy())

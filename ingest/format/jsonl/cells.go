@@ -8,14 +8,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// jsonKinds says of which kinds the values of a column are.
+// jsonKinds records the kinds of a column's values.
 type jsonKinds struct {
-	seen   int // 1<<kind of each
-	length int // of the first list of numbers
-	words  int // strings that are no numbers
+	seen   int // bitmap of kinds
+	length int // length of the first list of numbers
+	words  int // number of strings that are not numbers
 }
 
-// see adds the kind of a value. Null, and a list without values, have none.
+// see records the kind of a value. Null and empty lists have none.
 func (k *jsonKinds) see(cell value.Cell, missing value.Missing) {
 	if cell == nil {
 		return
@@ -56,7 +56,7 @@ func (k *jsonKinds) see(cell value.Cell, missing value.Missing) {
 	}
 }
 
-// kindOfObject returns pairs for an object whose names are indices.
+// kindOfObject returns Pairs for an object whose names are indices.
 func kindOfObject(cell value.Cell) tabular.Kind {
 	object := tabular.JSON(cell)
 	if _, err := object.Entries(); err != nil {
@@ -65,7 +65,7 @@ func kindOfObject(cell value.Cell) tabular.Kind {
 	return tabular.Pairs
 }
 
-// kind returns the kind of a column with these values: one of texts may have numbers too, and one of lists of texts lists of numbers.
+// kind returns the kind of a column with these values: Text includes numbers, and TextList lists of numbers.
 func (k *jsonKinds) kind() tabular.Kind {
 	const numbers = 1<<tabular.Whole | 1<<tabular.Numeric | 1<<tabular.Boolean
 	switch {
@@ -90,7 +90,7 @@ func (k *jsonKinds) kind() tabular.Kind {
 // digits reports whether all strings of the column are numbers.
 func (k *jsonKinds) digits() bool { return k.kind() == tabular.Text && k.words == 0 }
 
-// String names the kinds for people.
+// String lists the kinds for error messages.
 func (k *jsonKinds) String() string {
 	var names []string
 	for i, name := range []string{tabular.Unread: "object", tabular.Numeric: "number", tabular.Whole: "whole number",

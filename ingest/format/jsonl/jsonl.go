@@ -15,7 +15,7 @@ import (
 )
 
 // Format is JSON Lines (https://jsonlines.org): an object in each line, whose members are the columns. It is read as a
-// table: the first rows say which columns there are, and of which types.
+// table whose columns and types are inferred from the first rows.
 func Format() format.Format {
 	return tabular.Format(format.Format{
 		Name:     "jsonl",
@@ -29,24 +29,24 @@ func Format() format.Format {
 }
 
 const (
-	schemaRows  = 1024    // so many first rows say which columns there are
-	schemaBytes = 4 << 20 // or fewer, if they are longer than this together
+	schemaRows  = 1024    // number of rows used for the inference
+	schemaBytes = 4 << 20 // or their maximum total length
 )
 
-// jsonTable reads line after line. Memory holds the current rows, and the first ones until they were current.
+// jsonTable reads lines one by one. Memory holds the current rows, and the first ones until they are current.
 type jsonTable struct {
 	input.LineReader
 	tabular.Rows
 	options layout.Options
-	within  []string       // columns that the options name by paths
-	paths   *Paths         // to them
-	places  map[string]int // of the columns, by name
-	leaves  bool           // columns that the first rows do not have are left out; false: they are an error
+	within  []string       // columns that the options name by path
+	paths   *Paths         // to within
+	places  map[string]int // name to column index
+	leaves  bool           // columns that the first rows lack are ignored; false: they are an error
 	closed  bool           // the first rows have been read
-	rows    []jsonRow      // the current ones, and those that follow
+	rows    []jsonRow      // the current rows, and read-ahead
 }
 
-// jsonRow is a row. A cell that is null, or that the object does not have, is null or missing at the end.
+// jsonRow is a row. A missing member is null, or missing at the end.
 type jsonRow struct {
 	line  int
 	cells []tabular.Cell
@@ -94,7 +94,7 @@ func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
 	return t, nil
 }
 
-// lineOf implements linedTable.
+// LineOf implements linedTable.
 func (t *jsonTable) LineOf(row int) int { return t.rows[row].line }
 
 // fail returns an error at a current row.
@@ -138,7 +138,7 @@ func (t *jsonTable) read() (row jsonRow, err error) {
 		} else if err != nil {
 			return row, t.FailLine(err)
 		}
-		cells, err := t.members(bytes.Clone(line)) // cells are parts of it, and the next line overwrites it
+		cells, err := t.members(bytes.Clone(line)) // cells are parts of the line, whose buffer is reused
 		if err != nil {
 			return row, t.FailLine(err)
 		}
@@ -146,7 +146,7 @@ func (t *jsonTable) read() (row jsonRow, err error) {
 	}
 }
 
-// members returns the values of an object, in the order of the columns. While the first rows are read it adds columns.
+// members returns the values of an object, in column order. While the first rows are read it adds columns.
 func (t *jsonTable) members(line []byte) ([]tabular.Cell, error) {
 	if line[0] != '{' {
 		return nil, fmt.Errorf("%s: expected an object with a value for each column", value.Quote(string(line)))

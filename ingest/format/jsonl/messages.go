@@ -17,8 +17,8 @@ import (
 
 const meaning = "an object with a value for each column, or an array of such objects"
 
-// Messages is JSON (RFC 8259) in messages: an object with a value for each column, or an array of such objects. Columns that no key
-// names are not read. If columns.use names one column alone, it may have all features as an array.
+// Messages is JSON (RFC 8259) in messages: an object with a value for each column, or an array of such objects. Columns
+// that no key names are not read. If columns.use names a single column, that may be an array of all features.
 func Messages() message.Format {
 	return message.Format{
 		Name:    "json",
@@ -43,7 +43,7 @@ type messages struct {
 	options message.Options
 	columns []string
 	paths   *Paths
-	rows    []string // the path of the rows; nil: the message has them
+	rows    []string // path of the rows; nil: the message itself
 	most    int
 	read    [][]tabular.Cell
 }
@@ -68,7 +68,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 		return nil, fmt.Errorf("%s: expected an object with the rows at %s (examples.rows)", content, value.Quote(r.options.Rows))
 	case !ok:
 		return nil, message.NoRowsError(r.options.Rows, slices.Sorted(maps.Keys(membersOf(content))))
-	case rows.Null(): // such as the state after a row was deleted
+	case rows.Null(): // for example the state after the deletion of a row
 		return nil, nil
 	}
 	shared := make([]tabular.Cell, len(r.columns))
@@ -80,7 +80,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 	return r.rowsOf(rows, shared)
 }
 
-// rowsOf returns the rows of an object or of an array of objects. What a row lacks is shared by all.
+// rowsOf returns the rows in an object or in an array of objects. Columns that a row lacks are taken from shared.
 func (r *messages) rowsOf(content value.Cell, shared []tabular.Cell) ([][]tabular.Cell, error) {
 	if content[0] != '[' {
 		err := r.add(content, shared)
@@ -114,7 +114,8 @@ func (r *messages) add(object value.Cell, shared []tabular.Cell) error {
 	return nil
 }
 
-// lacksColumn returns an error that says what an object has that lacks the column of the label, and where in it the column is.
+// lacksColumn returns the error for an object without the label column, with its members, and the path at which the column
+// was found.
 func lacksColumn(cell value.Cell, column, rows string) error {
 	object := membersOf(cell)
 	names := slices.Sorted(maps.Keys(object))
@@ -132,7 +133,7 @@ func lacksColumn(cell value.Cell, column, rows string) error {
 		layout.SomeNames(names))
 }
 
-// findColumn returns the path of the object in an object that has a column, such as payload.after; "": none has.
+// findColumn returns the path of a nested object that has a column, such as payload.after; "": none.
 func findColumn(object map[string]value.Cell, column string) string {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if object[name].Null() || object[name][0] != '{' && object[name][0] != '[' {
@@ -156,7 +157,7 @@ func findColumn(object map[string]value.Cell, column string) string {
 	return ""
 }
 
-// membersOf returns the members of an object, which CheckJSON has passed.
+// membersOf returns the members of an object validated by CheckJSON.
 func membersOf(object value.Cell) map[string]value.Cell {
 	members := map[string]value.Cell{}
 	_ = object.Members(func(name string, cell value.Cell) error {

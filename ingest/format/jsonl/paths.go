@@ -9,13 +9,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Paths finds columns in objects: members, and values within others by their paths. A member that is called as a path is goes first.
+// Paths finds columns in objects: members, and nested values by path. A member whose name equals a path takes precedence.
 type Paths struct {
 	root node
 	how  []uint8 // how each column of the object was found
 }
 
-// node is a place in an object that columns are at or below.
+// node is a node of the tree of paths.
 type node struct {
 	column  int // -1: none
 	literal bool
@@ -28,7 +28,7 @@ const (
 	byName
 )
 
-// NewPaths returns what finds these columns.
+// NewPaths returns the Paths of these columns.
 func NewPaths(columns []string) *Paths {
 	p := &Paths{root: node{column: -1}, how: make([]uint8, len(columns))}
 	for i, name := range columns {
@@ -43,7 +43,7 @@ func NewPaths(columns []string) *Paths {
 	return p
 }
 
-// step returns the node below another, which it adds if need be.
+// step returns a child of a node, which it adds if necessary.
 func (n *node) step(name string) *node {
 	if n.below == nil {
 		n.below = map[string]*node{}
@@ -56,13 +56,13 @@ func (n *node) step(name string) *node {
 	return next
 }
 
-// Read puts the columns of an object into cells, and leaves those that it does not have. It is an error if an object has a member twice.
+// Read copies the columns of an object to cells, and does not change those that it lacks. A duplicate member is an error.
 func (p *Paths) Read(object value.Cell, cells []tabular.Cell) error {
 	clear(p.how)
 	return p.read(&p.root, object, cells)
 }
 
-// Has reports whether the object that was read last has a column.
+// Has reports whether the last object has a column.
 func (p *Paths) Has(column int) bool { return p.how[column] != absent }
 
 func (p *Paths) read(n *node, cell value.Cell, cells []tabular.Cell) error {

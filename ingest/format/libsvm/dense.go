@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// addExtent adds the indices of the rows of a file, which it reads to its end.
+// addExtent adds the indices of the rows of a file, which it reads completely.
 func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) error {
 	r, err := newLIBSVMReader(c, o)
 	if err != nil {
@@ -37,8 +37,8 @@ func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) er
 	}
 }
 
-// rowBytes returns how many bytes of a message the row of the line read last takes: of a dense one as many as of a row of CSV, so that
-// messages have the same rows.
+// rowBytes returns the length of the last row in a message: for a dense row that of a CSV row, so that messages have the
+// same rows.
 func (r *libsvmReader) rowBytes(label string) (int, error) {
 	if r.dense.Width > 0 {
 		return r.RowBytes(label)
@@ -46,7 +46,7 @@ func (r *libsvmReader) rowBytes(label string) (int, error) {
 	return r.SparseRowBytes(label, bytes.Count(r.text, []byte{':'}))
 }
 
-// appendZeros appends the features of a dense row, which are 0; nil: rows are sparse.
+// appendZeros appends a dense row of zeros; nil: rows are sparse.
 func (r *libsvmReader) appendZeros(b *examples.Rows) []float32 {
 	if r.dense.Width == 0 {
 		return nil

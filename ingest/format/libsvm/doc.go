@@ -1,2 +1,2 @@
-// Package libsvm reads the sparse rows of LIBSVM and SVMlight as examples.
+// Package libsvm reads the sparse rows of LIBSVM and SVMlight files as examples.
 package libsvm

@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Format is the format of LIBSVM and SVMlight: in each line a label and the features that are not 0, as `index:value`. An index is the
-// number of a column as the file has it, from 0 or from 1.
+// Format is the format of LIBSVM and SVMlight: each line has a label and the nonzero features, as `index:value`. An index
+// is a column number of the file, from 0 or from 1.
 func Format() format.Format {
 	return format.Format{
 		Name: "libsvm",
@@ -48,25 +48,25 @@ func openLIBSVMFeatures(c *input.Content, o layout.Options, want layout.Features
 
 // libsvmReader reads the lines of a LIBSVM file.
 type libsvmReader struct {
-	layout.Layout // of no columns, for its labels
+	layout.Layout // without columns, for labels
 	input.LineReader
-	text     []byte // of the line read last, valid until the next is read
-	pending  bool   // the line read last is of the next batch
-	spelt    bool   // labels of the first lines are numbers that are not in their shortest form
-	labelled bool   // a line had a label
+	text     []byte // last line, valid until the next one is read
+	pending  bool   // the last line belongs to the next batch
+	spelt    bool   // labels of the first lines are numbers not in their shortest form
+	labelled bool   // some line had a label
 	bare     bool   // rows to predict have no labels, so an empty line is a row of zeros
-	blank    int    // empty lines before held
-	held     []byte // the text of the line after them; nil: the file ends there
+	blank    int    // number of empty lines before held
+	held     []byte // the line after them; nil: end of file
 	batch    examples.Rows
 	rows     examples.SparseRows
-	dense    layout.Extent // of the features, if the rows are made dense
+	dense    layout.Extent // of the features, if the rows are converted to dense ones
 }
 
 // newLIBSVMReader reads the first line.
 func newLIBSVMReader(c *input.Content, o layout.Options) (*libsvmReader, error) {
 	r := &libsvmReader{LineReader: input.LineReader{Content: c}}
 	r.Layout = layout.New(o, "", 0, r.fail)
-	r.Encoded, r.LabelOf = true, value.NumberLabel // labels of this format are numbers
+	r.Encoded, r.LabelOf = true, value.NumberLabel // labels of this format are numeric
 	r.KeepClasses()
 	if r.dense = o.Extent(); r.dense.Width > 0 {
 		r.Features = r.dense.Width
@@ -87,7 +87,7 @@ func newLIBSVMReader(c *input.Content, o layout.Options) (*libsvmReader, error) 
 	return r, err
 }
 
-// speltNumbers reports whether labels of some lines are numbers that are not in their shortest form.
+// speltNumbers reports whether labels of some lines are numbers not in their shortest form.
 func speltNumbers(lines []byte) bool {
 	for line := range bytes.Lines(lines) {
 		token, _ := cutField(bytes.TrimSpace(line))
@@ -100,7 +100,7 @@ func speltNumbers(lines []byte) bool {
 	return false
 }
 
-// Reading says also how labels are read, which once were kept as they were spelt.
+// Reading also has the label format: earlier releases kept labels as spelt.
 func (r *libsvmReader) Reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.NumberLabels, how.MissingValues = r.spelt, r.MissingValues()
@@ -110,7 +110,7 @@ func (r *libsvmReader) Reading() layout.Reading {
 	return how
 }
 
-// fail returns an error at a field of the line read last, counted from 0, the label; -1: at the line.
+// fail returns an error at a field of the last line, counted from 0, the label; -1: at the line.
 func (r *libsvmReader) fail(field int, err error) error {
 	e := r.FailLine(err)
 	if field >= 0 {
@@ -119,7 +119,7 @@ func (r *libsvmReader) fail(field int, err error) error {
 	return e
 }
 
-// Next reads up to BatchRows rows. A row that does not fit the message is left for the next batch.
+// Next reads up to BatchRows rows. A row that does not fit into the message is left for the next batch.
 func (r *libsvmReader) Next() (*examples.Rows, error) {
 	b := &r.batch
 	*b = examples.Rows{Sparse: &r.rows, Words: b.Words[:0], NoLabel: b.NoLabel[:0], LabelLists: b.LabelLists[:0], Floats: b.Floats[:0]}
@@ -152,7 +152,7 @@ func (r *libsvmReader) Next() (*examples.Rows, error) {
 	}
 }
 
-// read reads the next line that has more than a comment, or of rows to predict without labels an empty one.
+// read reads the next line with more than a comment; in rows to predict without labels, also an empty one.
 func (r *libsvmReader) read() error {
 	for empty := 0; ; {
 		switch {
@@ -195,7 +195,7 @@ func (r *libsvmReader) read() error {
 	}
 }
 
-// appendLine appends the row of the line read last.
+// appendLine appends the row of the last line.
 func (r *libsvmReader) appendLine(b *examples.Rows) error {
 	label, rest, field := r.cutLabel()
 	if !r.Options.Predicts() {
@@ -203,7 +203,7 @@ func (r *libsvmReader) appendLine(b *examples.Rows) error {
 			return err
 		}
 	}
-	if bytes.HasPrefix(rest, []byte(queryField)) { // which query a row is an answer to is for ranking
+	if bytes.HasPrefix(rest, []byte(queryField)) { // the query id, for ranking
 		_, rest = cutField(rest)
 		field++
 	}
@@ -235,11 +235,11 @@ func (r *libsvmReader) appendLine(b *examples.Rows) error {
 	return nil
 }
 
-// queryField begins a field of SVMlight that is no feature.
+// queryField is the prefix of an SVMlight field that is not a feature.
 const queryField = "qid:"
 
-// cutLabel returns the first field of the line read last, if it is no feature, the rest, and the number of the field
-// that the rest begins with.
+// cutLabel returns the first field of the last line, if it is not a feature, the rest, and the field number at which the
+// rest starts.
 func (r *libsvmReader) cutLabel() (label, rest []byte, field int) {
 	token, after := cutField(r.text)
 	if bytes.IndexByte(token, ':') >= 0 {
@@ -248,7 +248,7 @@ func (r *libsvmReader) cutLabel() (label, rest []byte, field int) {
 	return token, after, 1
 }
 
-// appendLabel appends the label of the line read last, or its labels; there says whether the line has a field for it.
+// appendLabel appends the label or labels of the last line; there reports whether the line has a field for it.
 func (r *libsvmReader) appendLabel(b *examples.Rows, token []byte, there bool) error {
 	if r.Options.Several() {
 		labels, err := r.Split(string(token))
@@ -276,7 +276,7 @@ func (r *libsvmReader) appendLabel(b *examples.Rows, token []byte, there bool) e
 	return nil
 }
 
-// cutField cuts the first field off a line that begins with it.
+// cutField cuts the first field off a line.
 func cutField(line []byte) (field, rest []byte) {
 	at := bytes.IndexAny(line, " \t")
 	if at < 0 {

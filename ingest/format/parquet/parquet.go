@@ -27,10 +27,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Format is Apache Parquet (https://parquet.apache.org/docs/file-format). It is read by its columns, and not by way of
-// Arrow records: the library's pqarrow brings 84 packages of gRPC and protobuf with it, of which the program has 29 anyway, and its
-// 39 MB become 53 MB. To read 4 million rows of 28 columns (snappy, 1,024 rows at a time, with the file's SHA-256) takes 160 to
-// 185 MB and 3.0 s of processor time so, half of what it takes to ingest them, and 180 to 250 MB and 1.0 s with pqarrow.
+// Format is Apache Parquet (https://parquet.apache.org/docs/file-format). It reads columns directly rather than Arrow
+// records: the library's pqarrow imports 84 packages of gRPC and protobuf, of which the program has 29 anyway, and would
+// increase its size from 39 to 53 MB. To read 4 million rows of 28 columns (snappy, 1,024 rows at a time, with the file's
+// SHA-256) takes 160 to 185 MB and 3.0 s of processor time, half of the time to ingest them, compared with 180 to 250 MB
+// and 1.0 s with pqarrow.
 func Format() format.Format {
 	return tabular.Format(format.Format{
 		Name: "parquet",
@@ -43,15 +44,15 @@ func Format() format.Format {
 
 const parquetMagic = "PAR1"
 
-// parquetTable reads all columns side by side, a page of each at a time. So memory holds a page of each column.
+// parquetTable reads all columns in parallel, one page each. So memory holds a page of each column.
 type parquetTable struct {
 	columns []parquetColumn
-	left    int64 // rows that are not current yet
-	read    int64 // rows before the current ones
-	rows    int   // current rows
+	left    int64 // number of remaining rows
+	read    int64 // number of rows before the current ones
+	rows    int   // number of current rows
 }
 
-// parquetColumn is a column of a Parquet file. A column of which nothing is read has neither a leaf nor pairs.
+// parquetColumn is a column of a Parquet file. An unread column has neither a leaf nor pairs.
 type parquetColumn struct {
 	tabular.Field
 	leaf  *parquetLeaf
@@ -71,8 +72,8 @@ func openParquet(c *input.Content, _ layout.Options) (tabular.Table, error) {
 		return nil, errors.New("a pipe: expected a file, because Parquet stores its schema at the end")
 	}
 	properties := parquet.NewReaderProperties(limited{memory.NewGoAllocator()})
-	properties.BufferedStreamEnabled = true // otherwise a column of a row group is read whole
-	// The section has a position of its own. The digest is of the bytes that content reads.
+	properties.BufferedStreamEnabled = true // otherwise a column chunk is read as a whole
+	// The section has its own position. The digest covers the bytes that content reads.
 	r, err := file.NewParquetReader(io.NewSectionReader(f, 0, info.Size()), file.WithReadProps(properties))
 	if err != nil {
 		return nil, err
@@ -108,10 +109,10 @@ func openParquet(c *input.Content, _ layout.Options) (tabular.Table, error) {
 	return t, nil
 }
 
-// restrict makes a column one that is not read, if its numbers stand for something else, or if this program can't
-// decode them. written is the type in Arrow that the column was written from; nil: not known.
+// restrict marks a column as unread if its numbers have another meaning, or an unsupported encoding. written is the Arrow
+// type from which the column was written; nil: unknown.
 func (c *parquetColumn) restrict(r *file.Reader, leaf int, written arrow.DataType) {
-	if written != nil && written.ID() == arrow.DURATION { // Parquet has no durations: they are written as whole numbers
+	if written != nil && written.ID() == arrow.DURATION { // Parquet has no durations: they are written as integers
 		c.Kind, c.Type, c.Advice = tabular.Unread, written.String(), tabular.AdviseSeconds
 	}
 	for group := range r.NumRowGroups() {
@@ -123,13 +124,13 @@ func (c *parquetColumn) restrict(r *file.Reader, leaf int, written arrow.DataTyp
 	}
 }
 
-// byteStreamSplit is an encoding that the Parquet library does not have.
+// byteStreamSplit is an encoding that the Parquet library lacks.
 const byteStreamSplit = "BYTE_STREAM_SPLIT"
 
-// arrowSchema is the key under which those who write Parquet from Arrow keep its schema.
+// arrowSchema is the metadata key of the Arrow schema of files written from Arrow.
 const arrowSchema = "ARROW:schema"
 
-// writtenAs returns the types in Arrow that columns were written from, by their names, as far as they are known.
+// writtenAs returns the Arrow types from which columns were written, by name, as far as known.
 func writtenAs(metadata metadata.KeyValueMetadata) map[string]arrow.DataType {
 	types := map[string]arrow.DataType{}
 	text := metadata.FindValue(arrowSchema)
@@ -142,7 +143,7 @@ func writtenAs(metadata metadata.KeyValueMetadata) map[string]arrow.DataType {
 	}
 	r, err := stream.NewReader(bytes.NewReader(content), false, memory.DefaultAllocator)
 	if err != nil {
-		return types // it is only a hint
+		return types // only a hint
 	}
 	for _, f := range r.Schema().Fields() {
 		types[f.Name] = f.Type
@@ -150,16 +151,16 @@ func writtenAs(metadata metadata.KeyValueMetadata) map[string]arrow.DataType {
 	return types
 }
 
-// parquetType names the type of a column for people.
+// parquetType formats the type of a column for error messages.
 func parquetType(c *schema.Column) string {
 	if l := c.LogicalType(); l != nil && !l.IsNone() {
-		name, _, _ := strings.Cut(l.String(), "(") // what follows are details that only programs need
+		name, _, _ := strings.Cut(l.String(), "(") // without parameters
 		return strings.ToLower(name)
 	}
 	return strings.ToLower(c.PhysicalType().String())
 }
 
-// parquetKind returns what the values of a column with one leaf are.
+// parquetKind returns the kind of a column with one leaf.
 func parquetKind(c *schema.Column) tabular.Kind {
 	kind := parquetScalar(c)
 	switch depth := len(c.ColumnPath()); {
@@ -171,7 +172,7 @@ func parquetKind(c *schema.Column) tabular.Kind {
 	return kind
 }
 
-// parquetScalar returns what the values of a leaf are, whatever they are in.
+// parquetScalar returns the kind of a leaf, regardless of nesting.
 func parquetScalar(c *schema.Column) tabular.Kind {
 	logical := c.LogicalType()
 	_, isInt := logical.(*schema.IntLogicalType)
@@ -200,7 +201,7 @@ func parquetScalar(c *schema.Column) tabular.Kind {
 // day is the unit of dates.
 const day = 24 * time.Hour
 
-// unitOf returns the unit of a type of dates or times; 0: it is none.
+// unitOf returns the unit of a date or time type; 0: another type.
 func unitOf(t schema.LogicalType) time.Duration {
 	switch t := t.(type) {
 	case schema.DateLogicalType:
@@ -218,7 +219,8 @@ func unitOf(t schema.LogicalType) time.Duration {
 	return 0
 }
 
-// zoneOf returns the zone of times that were written from a type of Arrow: Parquet has none. It is UTC if it is not known.
+// zoneOf returns the time zone of the Arrow type from which times were written, because Parquet has none. It is UTC if
+// unknown.
 func zoneOf(written arrow.DataType) *time.Location {
 	if t, ok := written.(*arrow.TimestampType); ok {
 		if zone, err := t.GetZone(); err == nil && zone != nil {
@@ -228,7 +230,7 @@ func zoneOf(written arrow.DataType) *time.Location {
 	return time.UTC
 }
 
-// timeOf returns the text of a time, by the clock of a zone.
+// timeOf formats a time in a time zone.
 func timeOf(whole int64, unit time.Duration, zone *time.Location) string {
 	if unit == day {
 		return time.Unix(0, 0).UTC().AddDate(0, 0, int(whole)).Format(time.DateOnly)
@@ -268,7 +270,7 @@ func (t *parquetTable) Numbers(column int, put func(i int, v float64) error) err
 	return c.leaf.each(t.rows*c.Length, func(i int, v *parquetValue, definition, repetition int16) error {
 		row := t.read + int64(i/c.Length)
 		switch begins := i%c.Length == 0; {
-		case begins && repetition != 0: // a value more of the list before
+		case begins && repetition != 0: // a further item of the previous list
 			return tabular.RaggedAt(row-1, c.Length)
 		case !begins && repetition == 0, definition < present:
 			return tabular.RaggedAt(row, c.Length)
@@ -300,7 +302,7 @@ type parquetValue struct {
 	isNumber bool // number is set
 	number   float64
 	text     []byte
-	unit     time.Duration // of a time: whole counts such units since 1970; 0: it is none
+	unit     time.Duration // of a time: unit of whole since 1970; 0: not a time
 	zone     *time.Location
 }
 
@@ -338,18 +340,18 @@ func (v parquetValue) word() string {
 	return value.WordOf(v.number)
 }
 
-// parquetLeaf reads the values of a column, row group after row group.
+// parquetLeaf reads the values of a column, one row group after the other.
 type parquetLeaf struct {
 	file       *file.Reader
 	index      int
 	descriptor *schema.Column
 	zone       *time.Location // of times
-	group      int            // the next row group
+	group      int            // next row group
 	chunk      file.ColumnChunkReader
-	levels     [2][]int16 // definition and repetition of the values read last
+	levels     [2][]int16 // definition and repetition levels of the last values
 }
 
-// length returns how many values the first list has.
+// length returns the length of the first list.
 func (l *parquetLeaf) length() (n int, err error) {
 	first := &parquetLeaf{file: l.file, index: l.index, descriptor: l.descriptor}
 	if l.file.NumRows() == 0 {
@@ -362,7 +364,7 @@ func (l *parquetLeaf) length() (n int, err error) {
 		n++
 		return nil
 	})
-	if err == errEndOfList || errors.Is(err, io.ErrUnexpectedEOF) { // the end of the list, or of the file
+	if err == errEndOfList || errors.Is(err, io.ErrUnexpectedEOF) { // end of the list or of the file
 		err = nil
 	}
 	return n, err
@@ -370,7 +372,7 @@ func (l *parquetLeaf) length() (n int, err error) {
 
 var errEndOfList = errors.New("the end of a list")
 
-// present returns the definition level of a value of a list that may be null. A list that is empty or null has a lower one.
+// present returns the definition level of a nullable list's item. An empty or null list has a lower one.
 func (l *parquetLeaf) present() int16 {
 	level := l.descriptor.MaxDefinitionLevel()
 	if l.descriptor.SchemaNode().RepetitionType() == parquet.Repetitions.Optional {
@@ -379,10 +381,10 @@ func (l *parquetLeaf) present() int16 {
 	return level
 }
 
-// maxValues is how many values are read at a time.
+// maxValues is the number of values read at a time.
 const maxValues = 1024
 
-// each calls put for the next n values, nulls among them.
+// each calls put for the next n values, including nulls.
 func (l *parquetLeaf) each(n int, put func(i int, v *parquetValue, definition, repetition int16) error) error {
 	for done := 0; done < n; {
 		if l.chunk == nil || !l.chunk.HasNext() {
@@ -405,7 +407,7 @@ func (l *parquetLeaf) each(n int, put func(i int, v *parquetValue, definition, r
 	return nil
 }
 
-// advance begins the next row group.
+// advance starts the next row group.
 func (l *parquetLeaf) advance() (err error) {
 	if l.chunk != nil && l.chunk.Err() != nil {
 		return l.chunk.Err()
@@ -421,7 +423,7 @@ func (l *parquetLeaf) advance() (err error) {
 	return nil
 }
 
-// some calls put for some of the next n values, and returns for how many.
+// some calls put for some of the next n values, and returns their number.
 func (l *parquetLeaf) some(n int, put func(i int, v *parquetValue, definition, repetition int16) error) (int, error) {
 	signed, unit := true, unitOf(l.descriptor.LogicalType())
 	bits := int8(64)
@@ -452,13 +454,13 @@ func (l *parquetLeaf) some(n int, put func(i int, v *parquetValue, definition, r
 	case *file.Float64ColumnChunkReader:
 		return values(l, chunk, n, put, func(v float64) parquetValue { return parquetValue{isNumber: true, number: v} })
 	case *file.ByteArrayColumnChunkReader:
-		// A text lies in its page, whose memory the next page takes. So no two pages are read at once.
+		// A text is a part of its page, whose memory is reused for the next page. So the pages are read sequentially.
 		return values(l, chunk, 1, put, func(v parquet.ByteArray) parquetValue { return parquetValue{text: v} })
 	}
 	return 0, fmt.Errorf("type %s is not supported", parquetType(l.descriptor))
 }
 
-// values calls put for some of the next n values of a chunk, and returns for how many.
+// values calls put for some of the next n values of a chunk, and returns their number.
 func values[T any](l *parquetLeaf, chunk interface {
 	ReadBatch(n int64, values []T, definitions, repetitions []int16) (int64, int, error)
 }, n int, put func(i int, v *parquetValue, definition, repetition int16) error, convert func(T) parquetValue) (int, error) {
@@ -466,7 +468,7 @@ func values[T any](l *parquetLeaf, chunk interface {
 		if l.levels[i] == nil {
 			l.levels[i] = make([]int16, maxValues)
 		}
-		clear(l.levels[i][:n]) // a column without levels leaves them as they are
+		clear(l.levels[i][:n]) // a column without levels does not set them
 	}
 	read := make([]T, n)
 	var v parquetValue
@@ -489,7 +491,7 @@ func values[T any](l *parquetLeaf, chunk interface {
 	return int(total), nil
 }
 
-// limited is an allocator that panics instead of allocating more than a page of a file that is not damaged needs.
+// limited is an allocator that panics rather than allocate more than a page of an undamaged file needs.
 type limited struct{ memory.Allocator }
 
 const maxPageBytes = 1 << 30

@@ -13,13 +13,13 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 )
 
-// parquetPairs are two leaves of a column of sparse rows, side by side.
+// parquetPairs are the two leaves of a column of sparse rows.
 type parquetPairs struct {
 	index, value parquetEntries
-	nullable     bool // a row may be null
+	nullable     bool // rows may be null
 }
 
-// pairsOf returns the pairs of two leaves of a column: lists of index and value, or maps of both; nil if they are something else.
+// pairsOf returns the pairs of a column with two leaves: lists of index and value, or maps; nil if it is something else.
 func pairsOf(first, second *parquetLeaf, root schema.Node) *parquetPairs {
 	index, value := first, second
 	names := []string{last(first.descriptor), last(second.descriptor)}
@@ -47,7 +47,7 @@ func last(c *schema.Column) string {
 
 // row reads the next row. The slices are valid until the next call.
 func (p *parquetPairs) row(indices []int64, values []float64) ([]int64, []float64, error) {
-	listed := int16(1) // the definition level of an entry that may be null
+	listed := int16(1) // definition level of a nullable entry
 	if p.nullable {
 		listed++
 	}
@@ -80,13 +80,13 @@ func (p *parquetPairs) row(indices []int64, values []float64) ([]int64, []float6
 		}
 		n := index.whole
 		if index.unsigned && n < 0 {
-			n = math.MaxInt64 // as far beyond the last column
+			n = math.MaxInt64 // beyond the last column in any case
 		}
 		indices, values = append(indices, n), append(values, value.float())
 	}
 }
 
-// sparse implements sparseLists.
+// Sparse implements sparseLists.
 func (t *parquetTable) Sparse(column int, put func(row int, indices []int64, values []float64) error) error {
 	var indices []int64
 	var values []float64
@@ -102,17 +102,17 @@ func (t *parquetTable) Sparse(column int, put func(row int, indices []int64, val
 	return nil
 }
 
-// parquetEntry is a value of a leaf, with its levels.
+// parquetEntry is a value of a leaf with its levels.
 type parquetEntry struct {
 	parquetValue
 	definition, repetition int16
 }
 
-// parquetEntries reads a leaf whose rows end where the next begins.
+// parquetEntries reads a leaf whose rows end where the next one starts.
 type parquetEntries struct {
 	leaf  *parquetLeaf
 	ahead []parquetEntry
-	at    int // the next of them
+	at    int // index of the next value
 }
 
 // peek returns the next value; nil after the last. It is valid until the next call.

@@ -11,29 +11,29 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// step puts what is wanted of a message into the current row.
+// step writes the wanted parts of a message to the current row.
 type step func(r *rows, m protoreflect.Message)
 
 // rows are the rows of a value.
 type rows struct {
-	row  []tabular.Cell // the current one
+	row  []tabular.Cell // the current row
 	all  [][]tabular.Cell
-	most int // how many a value may have
+	most int // maximum number of rows of a value
 	err  error
 }
 
 // program is a compiled schema.
 type program struct {
 	of      protoreflect.MessageDescriptor
-	read    *dynamicpb.Message // of the value that is read, empty between values: a map of so many fields is made once
+	read    *dynamicpb.Message // reusable message, empty between values, since its large field map is expensive to create
 	steps   []step
-	within  bool // rows are at a path of the value
+	within  bool // rows are at a path in the value
 	reached bool // the schema has that path
 	found   map[int]bool
-	own     map[int]bool // columns that rows at a path have; others are of the value
-	names   []string     // of the fields of the schema, for errors
+	own     map[int]bool // columns of rows at a path; others are shared
+	names   []string     // field names of the schema, for errors
 	columns int
-	shared  []tabular.Cell // of all rows of a value
+	shared  []tabular.Cell // shared by all rows of a value
 }
 
 func compile(of protoreflect.MessageDescriptor, wanted *message.Wanted) *program {
@@ -46,7 +46,7 @@ func compile(of protoreflect.MessageDescriptor, wanted *message.Wanted) *program
 	return p
 }
 
-// empty takes all fields out of what was read.
+// empty clears the message after reading.
 func (p *program) empty() {
 	p.read.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		p.read.Clear(f)
@@ -54,7 +54,7 @@ func (p *program) empty() {
 	})
 }
 
-// message returns the steps for what is wanted of a message.
+// message returns the steps for the wanted parts of a message.
 func (p *program) message(of protoreflect.MessageDescriptor, want *message.Node) (steps []step) {
 	for name, next := range want.Below {
 		f := of.Fields().ByName(protoreflect.Name(name))
@@ -68,7 +68,7 @@ func (p *program) message(of protoreflect.MessageDescriptor, want *message.Node)
 	return steps
 }
 
-// field returns the steps for what is wanted of a field.
+// field returns the steps for the wanted parts of a field.
 func (p *program) field(f protoreflect.FieldDescriptor, want *message.Node) (steps []step) {
 	if want.Rows != nil {
 		steps = append(steps, p.rowsOf(f, want.Rows))
@@ -120,7 +120,7 @@ func (p *program) field(f protoreflect.FieldDescriptor, want *message.Node) (ste
 	return steps
 }
 
-// value returns the step for what is wanted of a value of a list or a map; nil: the schema has nothing of it.
+// value returns the step for the wanted parts of a list or map value; nil: the schema has none of them.
 func (p *program) value(f protoreflect.FieldDescriptor, want *message.Node) func(r *rows, v protoreflect.Value) {
 	at := want.Column
 	var within []step
@@ -150,7 +150,7 @@ func run(steps []step, r *rows, m protoreflect.Message) {
 	}
 }
 
-// keyOf returns the key of a map that a name is.
+// keyOf parses a map key.
 func keyOf(f protoreflect.FieldDescriptor, name string) (key protoreflect.MapKey, ok bool) {
 	switch f.Kind() {
 	case protoreflect.StringKind:
@@ -172,7 +172,7 @@ func keyOf(f protoreflect.FieldDescriptor, name string) (key protoreflect.MapKey
 	return protoreflect.ValueOfUint64(v).MapKey(), err == nil
 }
 
-// rowsOf returns the step for the field that has the rows: a list of messages, or one.
+// rowsOf returns the step for the field with the rows: a list of messages, or a message.
 func (p *program) rowsOf(f protoreflect.FieldDescriptor, want *message.Node) step {
 	p.reached = true
 	if f.Message() == nil || f.IsMap() {
@@ -203,7 +203,7 @@ func (p *program) rowsOf(f protoreflect.FieldDescriptor, want *message.Node) ste
 			for i, list := 0, m.Get(f).List(); i < list.Len(); i++ {
 				add(r, list.Get(i).Message())
 			}
-		case m.Has(f): // such as the state before a row was deleted
+		case m.Has(f): // for example the state before the deletion of a row
 			add(r, m.Get(f).Message())
 		}
 	}

@@ -1,2 +1,2 @@
-// Package protobuf reads messages in Protobuf's binary encoding, with the schema of a registry or of a file.
+// Package protobuf reads messages in Protobuf's binary encoding, with schemas from a registry or a file.
 package protobuf

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 )
 
-// cellOf returns what reads a field as one cell. A field that is not set, and may be told from one that is, is null, unless its schema
-// gives a default.
+// cellOf returns a function that reads a field as one cell. An unset field with presence is null, unless its schema has a
+// default.
 func cellOf(f protoreflect.FieldDescriptor) func(m protoreflect.Message) tabular.Cell {
 	switch {
 	case f.IsMap():
@@ -37,7 +37,7 @@ func cellOf(f protoreflect.FieldDescriptor) func(m protoreflect.Message) tabular
 	return func(m protoreflect.Message) tabular.Cell { return leaf(m.Get(f)) }
 }
 
-// leafOf returns what reads a value of a field, or an item of a list.
+// leafOf returns a function that reads a value of a field, or an item of a list.
 func leafOf(f protoreflect.FieldDescriptor) func(v protoreflect.Value) tabular.Cell {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -48,7 +48,7 @@ func leafOf(f protoreflect.FieldDescriptor) func(v protoreflect.Value) tabular.C
 			if symbol := values.ByNumber(v.Enum()); symbol != nil {
 				return tabular.Word(string(symbol.Name()))
 			}
-			return tabular.Word(strconv.Itoa(int(v.Enum()))) // of a schema that has more
+			return tabular.Word(strconv.Itoa(int(v.Enum()))) // added in a later schema
 		}
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return func(v protoreflect.Value) tabular.Cell { return tabular.Float(v.Float()) }
@@ -64,7 +64,7 @@ func leafOf(f protoreflect.FieldDescriptor) func(v protoreflect.Value) tabular.C
 	return func(v protoreflect.Value) tabular.Cell { return tabular.Integer(v.Int()) }
 }
 
-// wellKnown returns what reads a message that is one value: times are numbers of seconds.
+// wellKnown returns a function that reads a well-known type as one value: times are in seconds.
 func wellKnown(of protoreflect.MessageDescriptor) func(v protoreflect.Value) tabular.Cell {
 	field := of.Fields().ByName
 	switch of.FullName() {

@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// Messages is Protobuf's binary encoding (https://protobuf.dev/programming-guides/encoding/) in messages: a message of the schema of a
-// registry or of a file.
+// Messages is Protobuf's binary encoding (https://protobuf.dev/programming-guides/encoding/) in messages, with a schema
+// from a registry or a file.
 func Messages() message.Format {
 	return message.Format{
 		Name:    "protobuf",
@@ -48,18 +48,18 @@ func Messages() message.Format {
 	}
 }
 
-// messages reads messages.
+// messages decodes messages.
 type messages struct {
 	options  message.Options
 	wanted   *message.Wanted
-	programs map[*message.Schema][]compiled // of the messages of a schema that were met
+	programs map[*message.Schema][]compiled // programs of the message types of a schema, as encountered
 	rows
 }
 
-// compiled is a program, or why there is none.
+// compiled is a program or a compile error.
 type compiled struct {
 	*program
-	name    string // of the schema
+	name    string // name of the schema
 	indexes []int
 	err     error
 }
@@ -88,10 +88,10 @@ func (r *messages) programOf(ctx context.Context, m message.Payload) compiled {
 	return c
 }
 
-// maxPrograms bounds the messages of a schema that are kept: what strangers send may name any.
+// maxPrograms limits the message types of a schema that are cached, because untrusted messages may name any.
 const maxPrograms = 1000
 
-// check returns an error if a schema lacks what is predicted, or the path of the rows.
+// check returns an error if a schema lacks the columns to predict, or the path of the rows.
 func (r *messages) check(c *compiled) error {
 	if c.within && !c.reached {
 		return fmt.Errorf("%s: %w", c.name, message.NoRowsError(r.options.Rows, c.names))
@@ -113,7 +113,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 	defer p.empty()
 	read := p.read
 	if err := unmarshal(m.Value, read); err != nil {
-		p.read = dynamicpb.NewMessage(p.of) // what the bytes have made of it is not known
+		p.read = dynamicpb.NewMessage(p.of) // its state after an error is undefined
 		err = fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
 		if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
 			err = fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set "+
@@ -141,13 +141,14 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 	return r.all, r.err
 }
 
-// unmarshal decodes a message. The library panics for some bytes, as for an entry of a map that has a second key with another wire type.
+// unmarshal decodes a message. The library panics on some inputs, such as a map entry with a second key of another wire
+// type.
 func unmarshal(value []byte, into proto.Message) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("proto: cannot parse invalid wire-format data: %v", cause)
 		}
 	}()
-	// A required field that is not set is a missing value; looking for those takes a third of the time.
+	// An unset required field is a missing value; checking for these takes a third of the time.
 	return proto.UnmarshalOptions{Merge: true, AllowPartial: true, DiscardUnknown: true}.Unmarshal(value, into)
 }

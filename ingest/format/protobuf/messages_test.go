@@ -47,7 +47,7 @@ func readerOf(t *testing.T, schema, name, rows string, columns ...string) (*mess
 	return r.(*messages), nil
 }
 
-// encoded is a message of the schema, which is given as JSON.
+// encoded is a message of the schema, given as JSON.
 func encoded(t *testing.T, schema, name, text string) []byte {
 	t.Helper()
 	file, err := compileText(t.Context(), &message.Schema{Text: schema})
@@ -91,7 +91,7 @@ func textOf(c *tabular.Cell) string {
 	return fmt.Sprint(items)
 }
 
-// Every kind of field has a cell. A field that is not set is null if it can be told from one that is.
+// Every kind of field can be a cell. An unset field with presence is null.
 func TestKinds(t *testing.T) {
 	r, err := readerOf(t, events, "shop.Event", "", "kind", "i", "s", "f", "u", "small", "yes", "raw", "maybe", "at", "took", "wrapped", "items.1.price",
 		"items.0.again.user_id", "counts.b", "byId.7.price", "tags", "left", "right.price", "price", "packed", "userId", "items", "right", "nowhere.at.all")
@@ -111,7 +111,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Rows at a path have what the message has beside them, unless their schema has it.
+// Rows at a path include the values beside them, unless their schema has the column.
 func TestRowsWithin(t *testing.T) {
 	r, err := readerOf(t, events, "Event", "items", "label", "price", "kind")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestRowsWithin(t *testing.T) {
 	}
 }
 
-// A schema that can't be used names the key, and where it is wrong.
+// The error of an unusable schema includes the key and the position.
 func TestSchemasThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ schema, name, rows, want string }{
 		{"syntax = \"proto3\";\nmessage E { int x = 1; }", "", "", `examples.schema: events.proto:2:13: field E.x: unknown type int`},
@@ -146,7 +146,7 @@ func TestSchemasThatCantBeUsed(t *testing.T) {
 	}
 }
 
-// A schema of a registry has its references, and the value says which message it is.
+// A registry schema has its references, and the value identifies its message type.
 func TestReferences(t *testing.T) {
 	s := &message.Schema{Name: "schema 1", Text: `syntax = "proto3"; import "common/place.proto"; import "confluent/meta.proto";
 		message First { int32 x = 1; } message Second { message Third { string label = 1; common.Place at = 2; } }`,
@@ -177,7 +177,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A registry may have the descriptor of a file in Base64, as the serializers of Python register it, also of a reference.
+// A registry may have the Base64 descriptor of a file, as registered by the Python serializers, including references.
 func TestDescriptors(t *testing.T) {
 	descriptor := func(name, text string, imports ...message.Reference) string {
 		file, err := compileText(t.Context(), &message.Schema{Text: text, References: imports})
@@ -188,7 +188,7 @@ func TestDescriptors(t *testing.T) {
 		described.Name = &name
 		for _, m := range described.MessageType {
 			for _, f := range m.Field {
-				f.JsonName = nil // as in what protoc gives to Python
+				f.JsonName = nil // as in protoc's output for Python
 			}
 		}
 		content, err := proto.Marshal(described)
@@ -216,13 +216,13 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// Whatever strangers send is rows, or an error.
+// Any input gives rows or an error.
 func FuzzMessages(f *testing.F) {
 	f.Add([]byte{10, 1, 'b', 16, 2})
 	f.Add([]byte{114, 9, 9, 0, 0, 0, 0, 0, 0, 4, 64, 122, 5, 10, 1, 'b', 16, 2})
 	f.Add([]byte{162, 1, 8, 10, 2, 255, 255, 24, 128, 128, 64})
 	f.Add([]byte{0, 0, 0, 0, 7, 10, 1, 'b'})
-	f.Add([]byte("z\x05\n\x010\b0")) // an entry of a map with two keys, the second of another wire type
+	f.Add([]byte("z\x05\n\x010\b0")) // a map entry with two keys, the second of another wire type
 	var readers []message.Reader
 	for _, rows := range []string{"", "items"} {
 		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}

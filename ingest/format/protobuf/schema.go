@@ -35,7 +35,7 @@ message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }`,
 	}
 }
 
-// compileFile compiles a file, whose imports are in its folder.
+// compileFile compiles a file, whose imports are in the same directory.
 func compileFile(ctx context.Context, name string) (protoreflect.FileDescriptor, error) {
 	folder := filepath.Dir(name)
 	return compileSource(ctx, filepath.Base(name), func(path string) (found protocompile.SearchResult, err error) {
@@ -44,7 +44,7 @@ func compileFile(ctx context.Context, name string) (protoreflect.FileDescriptor,
 	})
 }
 
-// compileText compiles a schema of a registry, which has the files that it imports.
+// compileText compiles a registry schema, which includes its imports.
 func compileText(ctx context.Context, s *message.Schema) (protoreflect.FileDescriptor, error) {
 	const own = "schema.proto"
 	files := map[string]string{own: s.Text}
@@ -62,7 +62,7 @@ func compileText(ctx context.Context, s *message.Schema) (protoreflect.FileDescr
 	})
 }
 
-// sourceOf returns a file of a registry: its text, or its descriptor in Base64, which some serializers register instead.
+// sourceOf returns a file of a registry: its text, or its descriptor in Base64, which some serializers register.
 func sourceOf(path, text string) protocompile.SearchResult {
 	if content, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil && len(content) > 0 {
 		file := &descriptorpb.FileDescriptorProto{}
@@ -77,7 +77,8 @@ func sourceOf(path, text string) protocompile.SearchResult {
 	return protocompile.SearchResult{Source: strings.NewReader(text)}
 }
 
-// nameJSON gives the fields of a message the names in JSON that they have if their descriptor does not say: the compiler expects some.
+// nameJSON sets the default JSON names of a message's fields if its descriptor lacks them, because the compiler expects
+// names.
 func nameJSON(m *descriptorpb.DescriptorProto) {
 	for _, f := range m.Field {
 		if f.GetJsonName() == "" {
@@ -99,7 +100,7 @@ func nameJSON(m *descriptorpb.DescriptorProto) {
 	}
 }
 
-// compileSource compiles a file, and finds those that it imports by their paths.
+// compileSource compiles a file, with find returning its imports by path.
 func compileSource(ctx context.Context, name string, find protocompile.ResolverFunc) (protoreflect.FileDescriptor, error) {
 	known := builtIn()
 	compiler := protocompile.Compiler{MaxParallelism: 1, Resolver: protocompile.WithStandardImports(protocompile.ResolverFunc(
@@ -117,7 +118,7 @@ func compileSource(ctx context.Context, name string, find protocompile.ResolverF
 	return files[0], nil
 }
 
-// named returns the message of a file with a name; of a file with one message it needs none.
+// named returns the message type of a file by name; the name may be empty if the file has one message type.
 func named(file protoreflect.FileDescriptor, name string) (protoreflect.MessageDescriptor, error) {
 	all := file.Messages()
 	var names []string
@@ -146,7 +147,7 @@ func named(file protoreflect.FileDescriptor, name string) (protoreflect.MessageD
 	return found, nil
 }
 
-// indexed returns the message of a file at places: in the file, and in the messages there.
+// indexed returns a message type by index path: in the file, then in the nested types.
 func indexed(file protoreflect.FileDescriptor, indexes []int) (found protoreflect.MessageDescriptor, err error) {
 	all := file.Messages()
 	for _, i := range indexes {

@@ -12,8 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Cell is a value of a row that says itself what it is: other rows may have values of other kinds in its column. The zero value is
-// null.
+// Cell is a value with its kind: other rows may have values of other kinds in the same column. The zero value is null.
 type Cell struct {
 	kind  cellKind
 	json  value.Cell
@@ -35,7 +34,7 @@ const (
 	cellObject
 )
 
-// JSON returns a value of JSON that CheckJSON has passed; null if there is none.
+// JSON returns a JSON value validated by CheckJSON; null if there is none.
 func JSON(c value.Cell) Cell {
 	if c.Null() {
 		return Cell{}
@@ -43,7 +42,7 @@ func JSON(c value.Cell) Cell {
 	return Cell{kind: cellJSON, json: c}
 }
 
-// Word returns a text. As a number it is what a CSV has.
+// Word returns a text. It is parsed as a number like a CSV field.
 func Word(text string) Cell { return Cell{kind: cellText, text: text} }
 
 // Float returns a number; null for NaN.
@@ -57,7 +56,7 @@ func Float(v float64) Cell {
 // Integer returns a whole number.
 func Integer(v int64) Cell { return Cell{kind: cellWhole, bits: uint64(v)} }
 
-// Unsigned returns a whole number that may be too large for int64.
+// Unsigned returns an integer that may be too large for int64.
 func Unsigned(v uint64) Cell {
 	if v > math.MaxInt64 {
 		return Word(strconv.FormatUint(v, 10))
@@ -77,17 +76,17 @@ func Truth(v bool) Cell {
 // Items returns a list.
 func Items(items []Cell) Cell { return Cell{kind: cellList, items: &items} }
 
-// Object returns a value that has members, and is no value of a column itself.
+// Object returns a value with members, which is not a column value itself.
 func Object() Cell { return Cell{kind: cellObject} }
 
-// Source returns the value of JSON that a cell is; nil if it is null or of another format.
+// Source returns the JSON value of a cell; nil if it is null or from another format.
 func (c *Cell) Source() value.Cell { return c.json }
 
 func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
 
 func (c *Cell) whole() int64 { return int64(c.bits) }
 
-// Null reports whether a value is null or not there.
+// Null reports whether a value is null or missing.
 func (c *Cell) Null() bool { return c.kind == cellNull }
 
 // IsList reports whether a value is a list.
@@ -95,7 +94,7 @@ func (c *Cell) IsList() bool {
 	return c.kind == cellList || c.kind == cellJSON && c.json[0] == '['
 }
 
-// List returns the values of a list; nil if the value is none.
+// List returns the items of a list; nil for another value.
 func (c *Cell) List() []Cell {
 	if c.kind == cellList {
 		return *c.items
@@ -115,7 +114,7 @@ func (c *Cell) isObject() bool {
 	return c.kind == cellObject || c.kind == cellJSON && c.json[0] == '{'
 }
 
-// String returns a value for an error, cut off if it is long.
+// String formats a value for an error, truncated if it is long.
 func (c *Cell) String() string {
 	switch c.kind {
 	case cellJSON:
@@ -133,7 +132,7 @@ func (c *Cell) String() string {
 	return text
 }
 
-// Number returns a number, NaN for one that is missing: a number, a boolean, which is 0 or 1, or a text with either.
+// Number returns a number, NaN for a missing one: a number, a boolean as 0 or 1, or a text with either.
 func (c *Cell) Number(missing value.Missing) (float64, error) {
 	switch c.kind {
 	case cellNull:
@@ -158,7 +157,7 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 	return c.json.Number(missing)
 }
 
-// Whole returns a number that is whole and fits int64.
+// Whole returns a number that is an integer and fits into int64.
 func (c *Cell) Whole() (int64, error) {
 	switch c.kind {
 	case cellJSON:
@@ -169,7 +168,7 @@ func (c *Cell) Whole() (int64, error) {
 	return 0, fmt.Errorf("%s is not a whole number that fits int64", c)
 }
 
-// Text returns a text as it is, or the word of a number or a boolean; "" for null.
+// Text returns a text, or the formatted number or boolean; "" for null.
 func (c *Cell) Text() (string, error) {
 	switch c.kind {
 	case cellNull:
@@ -193,7 +192,7 @@ func (c *Cell) Text() (string, error) {
 	return c.json.Text()
 }
 
-// Texts returns the texts of a list; nil if the value is none.
+// Texts returns the texts of a list; nil for another value.
 func (c *Cell) Texts() (texts []string, err error) {
 	for _, item := range c.List() {
 		text, err := item.Text()
@@ -205,14 +204,14 @@ func (c *Cell) Texts() (texts []string, err error) {
 	return texts, nil
 }
 
-// Entry is a value of a sparse row.
+// Entry is an entry of a sparse row.
 type Entry struct {
 	Index int64
 	Value float64
 }
 
-// Entries returns a sparse row of JSON: a list of objects with index and value, or an object with a value for each index,
-// whose order says nothing.
+// Entries returns a sparse row from JSON: a list of objects with index and value, or an object with a value for each
+// index, in any order.
 func (c *Cell) Entries() (entries []Entry, err error) {
 	if c.kind != cellJSON {
 		return nil, fmt.Errorf("%s: expected a list of index and value", c)
@@ -260,5 +259,5 @@ func entryOf(index, number value.Cell) (e Entry, err error) {
 	return e, err
 }
 
-// errNoSparseRow is the error of a row without a value in the column of sparse rows.
+// errNoSparseRow is the error of a null sparse row.
 var errNoSparseRow = errors.New("null instead of a sparse row")

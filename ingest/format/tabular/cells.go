@@ -8,16 +8,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Rows is the part of a table whose rows are cells: lines of JSON, and messages of a topic. A row may end early: what it lacks is null.
+// Rows is the part of a table whose rows are cells: JSON Lines, and messages of a topic. Missing cells at the end of a row
+// are null.
 type Rows struct {
 	Columns []Field
-	Current [][]Cell      // the current rows
-	Missing value.Missing // words of texts that say that a number is missing
+	Current [][]Cell      // current rows
+	Missing value.Missing // texts that mean a missing number
 	// Fail returns an error at a current row.
 	Fail func(row int, err error) error
 }
 
-// Fields describes the columns, in their order.
+// Fields describes the columns, in order.
 func (t *Rows) Fields() []Field { return t.Columns }
 
 var null Cell
@@ -73,7 +74,7 @@ func (t *Rows) numberOf(cell *Cell) (float64, error) {
 	return v, err
 }
 
-// Wholes calls put for each value of a column of whole numbers in the current rows.
+// Wholes calls put for each value of an integer column in the current rows.
 func (t *Rows) Wholes(column int, put func(row int, v int64, null bool) error) error {
 	for row := range t.Current {
 		cell, v := t.cell(row, column), int64(0)
@@ -91,7 +92,7 @@ func (t *Rows) Wholes(column int, put func(row int, v int64, null bool) error) e
 	return nil
 }
 
-// Texts calls put for each value of a column of text in the current rows: see [Table].
+// Texts calls put for each value of a text column in the current rows: see [Table].
 func (t *Rows) Texts(column int, put func(row int, v string, null bool) error) error {
 	for row := range t.Current {
 		cell := t.cell(row, column)
@@ -115,7 +116,7 @@ func (t *Rows) text(cell *Cell, joined bool) (string, error) {
 	return strings.Join(words, " "), err
 }
 
-// Lists calls put for each list of a column in the current rows, with its texts, or the words of numbers and booleans.
+// Lists calls put for each list of a column in the current rows, with its texts, or its formatted numbers and booleans.
 func (t *Rows) Lists(column int, put func(row int, items []string, null bool) error) error {
 	for row := range t.Current {
 		cell := t.cell(row, column)

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	maxDigits = 1 << 10 // bytes of a decimal number; more take too long
-	maxScale  = 1000    // digits behind the point, and zeros before it
+	maxDigits = 1 << 10 // maximum length of a decimal number; longer ones are too slow
+	maxScale  = 1000    // maximum digits after the point, or zeros before it
 )
 
-// Decimal returns the number that big-endian digits are in two's complement, with so many of them behind the point.
+// Decimal returns a decimal number from its unscaled value, in big-endian two's complement, and its scale.
 func Decimal(digits []byte, scale int) Cell {
 	switch {
 	case len(digits) == 0:
@@ -25,7 +25,7 @@ func Decimal(digits []byte, scale int) Cell {
 	if scale == 0 && unscaled.IsInt64() {
 		return Integer(unscaled.Int64())
 	}
-	if scale >= 0 && scale <= 22 && unscaled.CmpAbs(big.NewInt(1<<53)) <= 0 { // both are exact as float64, so the quotient is right
+	if scale >= 0 && scale <= 22 && unscaled.CmpAbs(big.NewInt(1<<53)) <= 0 { // exact in float64, so the quotient is correctly rounded
 		return Float(float64(unscaled.Int64()) / math.Pow10(scale))
 	}
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(scale, -scale))), nil)

@@ -10,22 +10,22 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Messages reads the rows of messages as [Format] reads those of files: one piece of code gives columns their roles, and their values
-// their places. A message is read as a whole or not at all. It belongs to one goroutine.
+// Messages reads the rows of messages as [Format] reads those of files: both use the same code to assign roles to columns
+// and positions to features. A message is read completely or not at all. It is not safe for concurrent use.
 type Messages struct {
 	tableReader
 	rows  Rows
 	names []string // nil: columns have no names
 	laid  bool
-	seen  int // rows that AddSpreads had, of the first layout.OffsetRows
+	seen  int // number of rows passed to AddSpreads, of the first layout.OffsetRows
 
-	present []bool // of the columns, whether one of these rows has a value
+	present []bool // by column: whether one of these rows has a value
 }
 
-// enoughRows is how many rows without a value make a column look like a misspelt one.
+// enoughRows is the number of rows without a value after which a column name is assumed to be misspelt.
 const enoughRows = 100
 
-// Absent returns the names of the features of which none of the first rows has a value, if there were enough of them.
+// Absent returns the names of the features without a value in any of the first rows, if there were enough rows.
 func (m *Messages) Absent() (names []string) {
 	for at, present := range m.present {
 		role := m.Cells[at].Role
@@ -36,7 +36,8 @@ func (m *Messages) Absent() (names []string) {
 	return names
 }
 
-// NewMessages returns what reads rows with these columns; without names, columns have numbers, and the first row says how many there are.
+// NewMessages returns a reader of rows with these columns; without names, columns have numbers, and the first row
+// determines how many.
 func NewMessages(o layout.Options, label layout.Column, names []string) *Messages {
 	m := &Messages{names: names}
 	m.defaultLabel = label
@@ -44,7 +45,7 @@ func NewMessages(o layout.Options, label layout.Column, names []string) *Message
 	return m
 }
 
-// begin makes the layout one of n columns without roles.
+// begin resets the layout to n columns without roles.
 func (m *Messages) begin(o layout.Options, n int) {
 	m.rows = Rows{Columns: make([]Field, n), Missing: o.MissingValues, Fail: m.failAt}
 	m.table, m.fields = noFile{&m.rows}, m.rows.Columns
@@ -70,7 +71,7 @@ func (e *rowError) Error() string { return fmt.Sprintf("row %d, counted from 0: 
 
 func (e *rowError) Unwrap() error { return e.err }
 
-// locate adds a column to an error; -1: no particular one. A message of one row needs no number of it.
+// locate adds a column to an error; -1: none. The row number is omitted for a message with one row.
 func (r *tableReader) locate(column int, err error) error {
 	at, placed := errors.AsType[*rowError](err)
 	if placed {
@@ -89,10 +90,10 @@ func (r *tableReader) locate(column int, err error) error {
 	return err
 }
 
-// Laid reports whether a row has said what columns there are, and they have their places.
+// Laid reports whether the columns are known from a row, and have their positions.
 func (m *Messages) Laid() bool { return m.laid }
 
-// Assign gives each of n columns its role. The first row says which columns are lists.
+// Assign assigns roles to n columns. The first row determines which columns are lists.
 func (m *Messages) Assign(n int, first []Cell) error {
 	m.begin(m.Options, n)
 	for i := range m.fields {
@@ -124,7 +125,7 @@ func (m *Messages) Assign(n int, first []Cell) error {
 	return m.checkTypes()
 }
 
-// listKind returns what a column is if it may have all features, by its first value.
+// listKind returns the kind of a column that may have all features, from its first value.
 func listKind(c *Cell) (k Kind, length int) {
 	switch {
 	case c.isObject():
@@ -138,7 +139,7 @@ func listKind(c *Cell) (k Kind, length int) {
 	return Pairs, 0
 }
 
-// Lay is Assign, and gives the features their places.
+// Lay is Assign, and also assigns positions to the features.
 func (m *Messages) Lay(n int, first []Cell) error {
 	if err := m.Assign(n, first); err != nil {
 		return err
@@ -150,16 +151,16 @@ func (m *Messages) Lay(n int, first []Cell) error {
 	return nil
 }
 
-// Forget makes the next row say again what columns there are.
+// Forget makes the next row determine the columns again.
 func (m *Messages) Forget() {
 	m.begin(m.Options, 0)
 	m.laid, m.present, m.seen = false, nil, 0
 }
 
-// servedBytes is how many bytes what was served takes beside its label: its offset, the version, and two bits for validity.
+// servedBytes is the length of a served prediction without its label: its offset, the version, and two validity bits.
 const servedBytes = 13
 
-// Read reads the rows of a message, which are valid until the next call, and returns how many bytes they take in a message of examples.
+// Read reads the rows of a message, which are valid until the next call, and returns their length in an examples message.
 func (m *Messages) Read(rows [][]Cell) (read *examples.Rows, size int, err error) {
 	m.rows.Current, m.block.Rows = rows, len(rows)
 	if err := m.readRows(); err != nil {
@@ -189,13 +190,13 @@ func (m *Messages) Read(rows [][]Cell) (read *examples.Rows, size int, err error
 	return &m.batch, size, nil
 }
 
-// AddWords adds the words of the categorical columns, and of texts, of rows that can be used.
+// AddWords adds the words of the categorical columns and texts of valid rows.
 func (m *Messages) AddWords(rows [][]Cell, found *layout.FoundWords) error {
 	m.rows.Current, m.block.Rows = rows, len(rows)
 	return m.findWords(found)
 }
 
-// AddSpreads adds the numbers of the rows that were read last, as long as they are among the first, and notes which columns have values.
+// AddSpreads adds the numbers of the last rows, if they are among the first ones, and records which columns have values.
 func (m *Messages) AddSpreads(found layout.Spreads) {
 	if m.seen >= layout.OffsetRows {
 		return
@@ -212,7 +213,7 @@ func (m *Messages) AddSpreads(found layout.Spreads) {
 		if _, said := m.Options.Offsets[m.NameOf(at)]; said || cell.Role != layout.Feature || cell.List {
 			continue
 		}
-		_ = m.rows.Numbers(at, func(_ int, v float64) error { // they were read before
+		_ = m.rows.Numbers(at, func(_ int, v float64) error { // validated before
 			found.Add(m.NameOf(at), v)
 			return nil
 		})
@@ -220,7 +221,7 @@ func (m *Messages) AddSpreads(found layout.Spreads) {
 	m.seen += len(m.rows.Current)
 }
 
-// Others returns how many columns are no features: the label and the weight, and in a CSV what is left out.
+// Others returns the number of columns that are not features: the label and the weight, and unused columns of a CSV.
 func (m *Messages) Others() (n int) {
 	for _, c := range m.Cells {
 		if !c.Role.IsFeature() {
@@ -230,7 +231,7 @@ func (m *Messages) Others() (n int) {
 	return n
 }
 
-// place is where a column is, for errors.
+// place formats the position of a column for errors.
 func (r *tableReader) place(column int) string {
 	return strconv.Itoa(column) + " (" + value.Quote(r.fields[column].Name) + ")"
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// beginMixed makes room for the words and the texts of the current rows, if they are mixed.
+// beginMixed allocates the words and texts of the current rows, if they are mixed.
 func (r *tableReader) beginMixed() {
 	if !r.IsMixed() {
 		return
@@ -16,7 +16,7 @@ func (r *tableReader) beginMixed() {
 	r.texts.Reset()
 }
 
-// readHashed reads a column of words that are hashed. A null is a missing value.
+// readHashed reads a column of hashed words. A null is a missing value.
 func (r *tableReader) readHashed(column int, c layout.Cell) error {
 	k := len(r.Options.Categorical)
 	return r.table.Texts(column, func(row int, word string, _ bool) error {
@@ -27,7 +27,7 @@ func (r *tableReader) readHashed(column int, c layout.Cell) error {
 	})
 }
 
-// endMixed makes mixed rows of what was read of the current rows.
+// endMixed assembles the mixed rows.
 func (r *tableReader) endMixed() {
 	if !r.IsMixed() {
 		return

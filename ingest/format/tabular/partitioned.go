@@ -7,15 +7,15 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// partitioned is a table with the columns that its path has.
+// partitioned is a table with partition columns from its path.
 type partitioned struct {
 	Table
-	own  int // columns of the file
+	own  int // number of columns of the file
 	path []input.Partition
-	rows int // current ones
+	rows int // number of current rows
 }
 
-// withPath returns a table with the columns that its path has and the file lacks.
+// withPath returns a table with the partition columns of its path that the file lacks.
 func withPath(t Table, path []input.Partition) Table {
 	own := t.Fields()
 	path = slices.DeleteFunc(slices.Clone(path), func(v input.Partition) bool {
@@ -80,7 +80,7 @@ func (p *partitioned) each(put func(row int) error) error {
 	return nil
 }
 
-// lists implements wordLists, as far as the file has any.
+// Lists implements wordLists, if the file does.
 func (p *partitioned) Lists(column int, put func(row int, items []string, null bool) error) error {
 	t, ok := p.Table.(wordLists)
 	if !ok || column >= p.own {
@@ -89,7 +89,7 @@ func (p *partitioned) Lists(column int, put func(row int, items []string, null b
 	return t.Lists(column, put)
 }
 
-// singles implements singleLists.
+// Singles implements singleLists.
 func (p *partitioned) Singles(column int, put func(row int, values []float32) error) (ok bool, err error) {
 	if t, ok := p.Table.(singleLists); ok && column < p.own {
 		return t.Singles(column, put)
@@ -97,7 +97,7 @@ func (p *partitioned) Singles(column int, put func(row int, values []float32) er
 	return false, nil
 }
 
-// numberInPath returns a whole number as numbers returns it; NaN for a null.
+// numberInPath returns an integer as Numbers does; NaN for a null.
 func numberInPath(v int64, null bool) float64 {
 	if null {
 		return math.NaN()
@@ -105,7 +105,7 @@ func numberInPath(v int64, null bool) float64 {
 	return float64(v)
 }
 
-// sparse implements sparseLists, for columns that the file has.
+// Sparse implements sparseLists for the columns of the file.
 func (p *partitioned) Sparse(column int, put func(row int, indices []int64, values []float64) error) error {
 	return p.Table.(sparseLists).Sparse(column, put)
 }

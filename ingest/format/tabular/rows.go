@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// next returns the next rows of the block that fit a message together, and reads a block when all are in batches.
+// Next returns the next rows of the block that fit into a message, and reads a block after the last one.
 func (r *tableReader) Next() (rows *examples.Rows, err error) {
 	defer damaged(r.Name, &err)
 	if r.emitted == r.block.Rows {
@@ -70,8 +70,8 @@ func (r *tableReader) labelOf(row int) string {
 	return ""
 }
 
-// readBlock reads the next rows, at most as many as fit a message without the text of their labels. After the last row it reads
-// the file to its end, for its digest, and returns io.EOF.
+// readBlock reads the next rows, at most as many as fit into a message without their label texts. After the last row it
+// reads the file to its end, for its digest, and returns io.EOF.
 func (r *tableReader) readBlock() error {
 	b := &r.block
 	b.Cols = r.Features
@@ -164,8 +164,8 @@ func (r *tableReader) readFeatures(column int, c layout.Cell) error {
 	})
 }
 
-// readCells is readFeatures for a column of numbers of messages: a message has few rows, and a closure for each of its columns would
-// take as long as all else.
+// readCells is readFeatures for a number column of messages: a message has few rows, and closures for each column would
+// double the time.
 func (r *tableReader) readCells(rows *Rows, column int, c layout.Cell) error {
 	for row := range rows.Current {
 		v, err := rows.numberOf(rows.cell(row, column))
@@ -180,7 +180,7 @@ func (r *tableReader) readCells(rows *Rows, column int, c layout.Cell) error {
 	return nil
 }
 
-// readOffsetLists is readFeatures for a list whose numbers have offsets.
+// readOffsetLists is readFeatures for a list with offsets.
 func (r *tableReader) readOffsetLists(column int, c layout.Cell) error {
 	return r.table.Numbers(column, func(i int, v float64) error {
 		row := i / c.Length
@@ -192,7 +192,7 @@ func (r *tableReader) readOffsetLists(column int, c layout.Cell) error {
 	})
 }
 
-// copyLists copies a column of lists of float32, or returns false if the table does not have them as they are.
+// copyLists copies a column of lists of float32, or returns false if the table does not store it in this form.
 func (r *tableReader) copyLists(column int, c layout.Cell) (ok bool, err error) {
 	t, ok := r.table.(singleLists)
 	if !ok {
@@ -212,7 +212,7 @@ func (r *tableReader) copyLists(column int, c layout.Cell) (ok bool, err error) 
 	})
 }
 
-// readCategories reads a column of words. A null is a missing value.
+// readCategories reads a categorical column. A null is a missing value.
 func (r *tableReader) readCategories(column int, c layout.Cell) error {
 	return r.table.Texts(column, func(row int, word string, null bool) error {
 		if err := r.Category(c, r.block.Floats[row*r.Features:(row+1)*r.Features], word); err != nil {
@@ -222,7 +222,7 @@ func (r *tableReader) readCategories(column int, c layout.Cell) error {
 	})
 }
 
-// readTimes reads a column of times. A null is a missing value.
+// readTimes reads a time column. A null is a missing value.
 func (r *tableReader) readTimes(column int, c layout.Cell) error {
 	return r.table.Texts(column, func(row int, text string, _ bool) error {
 		if err := r.PutTime(c, r.block.Floats[row*r.Features:(row+1)*r.Features], text); err != nil {
@@ -232,7 +232,7 @@ func (r *tableReader) readTimes(column int, c layout.Cell) error {
 	})
 }
 
-// readTargets reads a column of numbers to predict.
+// readTargets reads a target column.
 func (r *tableReader) readTargets(column int, c layout.Cell) error {
 	k := len(r.Options.Targets)
 	if n := r.block.Rows * k; len(r.block.Targets) < n {
@@ -257,7 +257,7 @@ func (r *tableReader) readWeights(column int) error {
 	})
 }
 
-// readServed reads the labels that a server gave rows, or the versions that did. A row without either was not served.
+// readServed reads the served labels of rows, or the versions that predicted them. A row without either was not served.
 func (r *tableReader) readServed(column int, role layout.Role) error {
 	if r.block.Served = r.block.Served[:min(len(r.block.Served), r.block.Rows)]; len(r.block.Served) < r.block.Rows {
 		r.block.Served = append(r.block.Served, make([]examples.Served, r.block.Rows-len(r.block.Served))...)
@@ -281,7 +281,7 @@ func (r *tableReader) readServed(column int, role layout.Role) error {
 	})
 }
 
-// readIndicators reads a column that has 1 in the rows with a label.
+// readIndicators reads a column that is 1 in the rows with a label.
 func (r *tableReader) readIndicators(column int) error {
 	for len(r.block.LabelLists) < r.block.Rows {
 		r.block.LabelLists = append(r.block.LabelLists, []string{})
@@ -298,7 +298,7 @@ func (r *tableReader) readIndicators(column int) error {
 	})
 }
 
-// readLists reads the labels of rows that may have several: lists, or texts with separators.
+// readLists reads the labels of multi-label rows: lists, or texts with separators.
 func (r *tableReader) readLists(column int) error {
 	k := r.fields[column].Kind
 	if k == Either {
@@ -331,7 +331,7 @@ func (r *tableReader) readLists(column int) error {
 	})
 }
 
-// readEither is readLists for a column that has lists in some messages and texts in others. Null has no labels that are known.
+// readEither is readLists for a column with lists in some messages and texts in others. Null means unknown labels.
 func (r *tableReader) readEither(column int) error {
 	rows := r.table.(noFile).Rows
 	for row := range rows.Current {
@@ -422,7 +422,7 @@ func (r *tableReader) failAt(row int, err error) error {
 	return fmt.Errorf("row %d, counted from 0: %w", r.read+int64(row), err)
 }
 
-// columnRows is how many rows are read at a time where only some of the columns are read.
+// columnRows is the number of rows read at a time if only some columns are read.
 const columnRows = 1024
 
 // addWords adds the words of the categorical columns and of the texts.

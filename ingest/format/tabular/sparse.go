@@ -11,12 +11,12 @@ import (
 
 // sparseLists is a table that may have a column of sparse rows.
 type sparseLists interface {
-	// Sparse calls put for each current row of a column, with the indices and values of its list, which are valid during
-	// the call. A null is an error.
+	// Sparse calls put for each current row of a column, with the indices and values of its list, which are valid during the
+	// call. A null is an error.
 	Sparse(column int, put func(row int, indices []int64, values []float64) error) error
 }
 
-// findSparse gives the column of sparse rows its role if the features are one. There are no others then.
+// findSparse assigns the role of the column of sparse rows, if there is one. There are no other features then.
 func (r *tableReader) findSparse() error {
 	features := 0
 	for i, c := range r.Cells {
@@ -38,7 +38,7 @@ func (r *tableReader) findSparse() error {
 	return nil
 }
 
-// laySparse finds the column of texts or of sparse rows, for rows to predict.
+// laySparse finds the column of texts or of sparse rows in rows to predict.
 func (r *tableReader) laySparse(want layout.Features) error {
 	if r.Options.Mixed() {
 		return r.LayMixed(want)
@@ -63,14 +63,14 @@ func (r *tableReader) laySparse(want layout.Features) error {
 	return nil
 }
 
-// readSparse reads a column of sparse rows. What is 0 is left out.
+// readSparse reads a column of sparse rows. Zeros are omitted.
 func (r *tableReader) readSparse(column int) error {
 	return r.table.(sparseLists).Sparse(column, func(row int, indices []int64, values []float64) error {
 		last := int64(-1)
 		for i, index := range indices {
 			value := float32(values[i])
 			err := examples.CheckIndex(index, last)
-			if err == nil && value-value != 0 { // only for a finite number is the difference 0
+			if err == nil && value-value != 0 { // the difference is 0 only for a finite number
 				err = fmt.Errorf("value %v: expected a finite number of at most %.3g in size", values[i], math.MaxFloat32)
 			}
 			if err != nil {
@@ -84,7 +84,7 @@ func (r *tableReader) readSparse(column int) error {
 	})
 }
 
-// readTexts counts the words of a column of texts. A null is a text without words.
+// readTexts counts the words of a text column. A null is a text without words.
 func (r *tableReader) readTexts(column int) error {
 	return r.table.Texts(column, func(row int, text string, _ bool) error {
 		if err := r.Words.Count(text); err != nil {
@@ -99,8 +99,8 @@ func (r *tableReader) readTexts(column int) error {
 	})
 }
 
-// exampleBytes returns how many bytes of a message a row of the block takes. It returns an error if not even a message
-// of this row alone holds it.
+// exampleBytes returns the length of a row of the block in a message. It returns an error if the row does not fit into a
+// message of its own.
 func (r *tableReader) exampleBytes(row int, label string) (int, error) {
 	if !r.IsSparse() {
 		return r.RowBytes(label)
@@ -109,7 +109,7 @@ func (r *tableReader) exampleBytes(row int, label string) (int, error) {
 	return r.SparseRowBytes(label, len(indices))
 }
 
-// cutSparse makes rows of the block those of the batch.
+// cutSparse copies rows of the block to the batch.
 func (r *tableReader) cutSparse(from, to int) {
 	first := 0
 	if from > 0 {

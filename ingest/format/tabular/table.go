@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	_ "time/tzdata" // of zones of times, which must not depend on the machine
+	_ "time/tzdata" // time zones must not depend on the machine
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -12,58 +12,58 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Kind is the kind of values of a table's column.
+// Kind is the kind of a column's values.
 type Kind uint8
 
 const (
-	Unread   Kind = iota // nothing that stagewise reads
+	Unread   Kind = iota // unsupported
 	Numeric              // floating-point numbers
 	Whole                // whole numbers
 	Boolean              // as numbers 0 and 1
 	Text                 // words, or whole texts
-	List                 // of numbers, as many in each row
+	List                 // of numbers, with a fixed length
 	TextList             // lists of texts
-	Either               // in some rows lists of texts, in others texts
+	Either               // lists of texts in some rows, texts in others
 	Pairs                // lists of index and value: sparse rows
-	Moment               // dates or times, whose texts are as [value.Time] reads them
+	Moment               // dates or times, formatted as [value.Time] parses them
 )
 
 // Field is a column of a table, as its file describes it.
 type Field struct {
 	Name   string
 	Kind   Kind
-	Type   string // the file's name of its type
+	Type   string // type name of the file format
 	Joined bool   // a text may be a list of words
-	Digits bool   // a text that has numbers alone, in a file whose texts may be numbers
+	Digits bool   // a text column with numbers only, in a file whose texts may be numbers
 	Length int    // of a list
-	Advice string // what makes a column that is not read one that is; "": to make it numbers
+	Advice string // how to make an unsupported column readable; "": convert it to numbers
 }
 
-// Table is an open file whose schema names and types its columns. Row numbers are from 0. Its errors are without a place, and
-// a Table may panic if the file is damaged.
+// Table is an open file whose schema has the names and types of columns. Row numbers start at 0. Its errors have no
+// position, and a Table may panic if the file is damaged.
 type Table interface {
-	// Fields describes the columns, in their order.
+	// Fields describes the columns, in order.
 	Fields() []Field
-	// Begin makes the next n rows current, or fewer at the end of the file. 0: there are no more.
+	// Begin makes the next n rows current, or fewer at the end of the file. 0 means the end.
 	Begin(n int) (int, error)
-	// Numbers calls put for each value of a column of numbers or lists in the current rows. i counts them from 0, row by row. A
-	// null is NaN.
+	// Numbers calls put for each value of a column of numbers or lists in the current rows. i counts them from 0, row by row.
+	// A null is NaN.
 	Numbers(column int, put func(i int, v float64) error) error
-	// Wholes calls put for each value of a column of whole numbers in the current rows.
+	// Wholes calls put for each value of an integer column in the current rows.
 	Wholes(column int, put func(row int, v int64, null bool) error) error
-	// Texts calls put for each value of a column of text in the current rows, or for the words of numbers and booleans. v
-	// is valid during the call.
+	// Texts calls put for each value of a text column in the current rows, or for formatted numbers and booleans. v is valid
+	// during the call.
 	Texts(column int, put func(row int, v string, null bool) error) error
 }
 
 // wordLists is a table that may have lists of labels.
 type wordLists interface {
-	// Lists calls put for each list of a column in the current rows, with its texts or whole numbers as texts. An entry
-	// that is null is "". null says that there is no list.
+	// Lists calls put for each list of a column in the current rows, with its texts or formatted integers. A null item is "".
+	// null means that there is no list.
 	Lists(column int, put func(row int, items []string, null bool) error) error
 }
 
-// singleLists is a table that may have lists of float32 as they are in memory.
+// singleLists is a table that may have lists stored as float32.
 type singleLists interface {
 	// Singles calls put for each list of a column in the current rows, or returns false if some have another type or a null.
 	Singles(column int, put func(row int, values []float32) error) (ok bool, err error)
@@ -76,26 +76,26 @@ func RaggedAt(row int64, length int) error {
 
 // linedTable is a table whose rows are lines.
 type linedTable interface {
-	// LineOf returns the number of the line of a current row, from 1.
+	// LineOf returns the line number of a current row, from 1.
 	LineOf(row int) int
 }
 
-// tableReader reads the rows of a table. It reads as many rows at a time as a batch may have, so batches do not depend on how the
-// file groups its rows.
+// tableReader reads the rows of a table. It reads as many rows at a time as fit into a batch, so batches do not depend on
+// the row groups of the file.
 type tableReader struct {
-	*input.Content // nil: the rows are of messages
+	*input.Content // nil for messages
 	layout.Layout
 	table   Table
 	fields  []Field
-	read    int64 // rows before the block
+	read    int64 // number of rows before the block
 	block   examples.Rows
-	emitted int // rows of the block that were in a batch
+	emitted int // number of rows of the block already in batches
 	batch   examples.Rows
 	cut     examples.SparseRows // of the batch, if the rows are sparse
-	texts   examples.SparseRows // counts of words of the current rows, if they are mixed
-	hashed  []string            // words of the current rows that are hashed (n × those of a row)
+	texts   examples.SparseRows // word counts of the current rows, if they are mixed
+	hashed  []string            // hashed words of the current rows (n × number per row)
 
-	defaultLabel layout.Column // of messages; a file's is Label
+	defaultLabel layout.Column // for messages; that of a file is Label
 }
 
 // Label is the default column of the label.
@@ -191,7 +191,7 @@ func openTable(c *input.Content, o layout.Options, open func(*input.Content, lay
 	return r, nil
 }
 
-// assignTyped gives each column its role for training.
+// assignTyped assigns roles to the columns for training.
 func (r *tableReader) assignTyped() error {
 	if err := r.Assign(); err != nil {
 		return err
@@ -242,7 +242,7 @@ func (r *tableReader) checkTypes() error {
 	return nil
 }
 
-// otherwise says what to do with a column of this kind that can't be a feature.
+// otherwise returns the advice for a column of a kind that can't be a feature.
 func (r *tableReader) otherwise(f Field) string {
 	switch {
 	case r.Options.Predicts():
@@ -253,7 +253,7 @@ func (r *tableReader) otherwise(f Field) string {
 	return ": exclude the column with examples.columns.drop, or " + cmp.Or(f.Advice, "convert it to a number")
 }
 
-// advised is the advice at the end of an error.
+// advised returns the advice at the end of an error.
 func (f Field) advised() string {
 	if f.Advice == "" {
 		return ""
@@ -261,14 +261,14 @@ func (f Field) advised() string {
 	return ": " + f.Advice
 }
 
-// What makes columns that are not read ones that are.
+// Advice for unsupported columns.
 const (
 	AdviseSeconds  = "convert it to a number of seconds"
 	AdviseTimes    = "list it under examples.times"
 	AdviseEncoding = "write it in another encoding, as pyarrow does without use_byte_stream_split"
 )
 
-// fail returns an error at a column; -1: at no particular column.
+// fail returns an error at a column; -1: at no particular one.
 func (r *tableReader) fail(column int, err error) error {
 	if r.Content == nil {
 		return r.locate(column, err)
@@ -283,7 +283,8 @@ func (r *tableReader) fail(column int, err error) error {
 	return e
 }
 
-// Reading has the words for missing values only if there are columns of words or labels. Labels that are booleans once were 0 and 1.
+// Reading has the missing-value texts only if there are categorical or label columns. In earlier releases, boolean labels
+// were 0 and 1.
 func (r *tableReader) Reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.BooleanLabels = r.Label >= 0 && r.fields[r.Label].Kind == Boolean
@@ -293,7 +294,7 @@ func (r *tableReader) Reading() layout.Reading {
 	return how
 }
 
-// damaged makes an error of a panic: the libraries trust what a file says of itself. It must be deferred.
+// damaged converts a panic to an error, because the libraries do not validate files. It must be deferred.
 func damaged(file string, err *error) {
 	if cause := recover(); cause != nil {
 		*err = input.WholeFile(file, fmt.Errorf("the file is damaged: %v", cause))
