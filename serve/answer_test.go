@@ -24,12 +24,12 @@ import (
 	"github.com/stagewise/stagewise/model"
 )
 
-// allFree takes all memory for requests, and returns false if some is held.
+// allFree acquires all memory for requests, and returns false if some is held.
 func allFree(s *Server) bool {
 	return s.reserve(context.Background(), s.options.capacity())
 }
 
-// manyClasses are the names of so many classes.
+// manyClasses returns n class names.
 func manyClasses(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -38,7 +38,7 @@ func manyClasses(n int) []string {
 	return names
 }
 
-// someRows returns so many rows of two features, and the request with them.
+// someRows returns n rows of two features, and the request with them.
 func someRows(t testing.TB, n int) (rows [][]float32, body []byte) {
 	t.Helper()
 	for i := range n {
@@ -63,7 +63,8 @@ func askWith(s http.Handler, contentType string, body []byte, headers ...string)
 	return w
 }
 
-// A long answer, which is sent in pieces, is what short answers are of its rows, in JSON and in Arrow, and gives all of its memory back.
+// A long answer, which is chunked, equals the short answers of its rows, in JSON and in Arrow, and releases all of its
+// memory.
 func TestLongAnswers(t *testing.T) {
 	const classes = 700
 	m := newModelOf(t, manyClasses(classes), 3, 2, nil, layout.MissingError)
@@ -95,12 +96,12 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// near reports whether two lists of numbers are as near as those of a row that is predicted among others.
+// near reports whether two lists of numbers agree up to the rounding between batches.
 func near(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) < 1e-5 })
 }
 
-// readArrow returns what an answer of Arrow says.
+// readArrow decodes an answer in Arrow.
 func readArrow(t *testing.T, content io.Reader) (got answered) {
 	t.Helper()
 	r, err := ipc.NewReader(content)
@@ -109,7 +110,7 @@ func readArrow(t *testing.T, content io.Reader) (got answered) {
 	}
 	defer r.Release()
 	version, _ := r.Schema().Metadata().GetValue(metadataVersion)
-	_, _ = fmt.Sscan(version, &got.Version) // else it is 0
+	_, _ = fmt.Sscan(version, &got.Version) // otherwise it is 0
 	for r.Next() {
 		names, lists := r.Record().Column(0).(*array.String), r.Record().Column(1).(*array.FixedSizeList)
 		all, k := lists.ListValues().(*array.Float32).Float32Values(), lists.Len()
@@ -124,7 +125,8 @@ func readArrow(t *testing.T, content io.Reader) (got answered) {
 	return got
 }
 
-// Whatever is wrong with a request is refused, however long its answer would be: nothing is sent before all of it was read.
+// Any error in a request gives an error response, however long its answer would be: nothing is sent before all of it was
+// read.
 func TestWrongEndsOfLongRequests(t *testing.T) {
 	m := newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)
 	_, body := someRows(t, 400)
@@ -141,7 +143,7 @@ func TestWrongEndsOfLongRequests(t *testing.T) {
 	}
 }
 
-// The most probable labels are asked for by a member, before or after the rows, or by a header.
+// The most probable labels are requested by a member, before or after the rows, or by a header.
 func TestMostProbableLabels(t *testing.T) {
 	m := newModelOf(t, manyClasses(40), 3, 2, nil, layout.MissingError)
 	s := newServer(t, Defaults(), Fixed(m))
@@ -199,8 +201,8 @@ func TestMostProbableLabels(t *testing.T) {
 	}
 }
 
-// The order of members does not matter, and others than those that are known pass. A column that is absent is missing,
-// where the model was trained with missing values. The classes are in the answer if they are asked for.
+// The order of members is irrelevant, and unknown ones are ignored. An absent column is missing, if the model was trained
+// with missing values. The classes are in the answer if requested.
 func TestMembersInAnyOrder(t *testing.T) {
 	m := newModel(t, 4, 5, people, layout.MissingMean)
 	s := newServer(t, Defaults(), Fixed(m))
@@ -231,7 +233,7 @@ func TestMembersInAnyOrder(t *testing.T) {
 	}
 }
 
-// failing has a model, and breaks as often as it is told to.
+// failing has a model, and panics as often as configured.
 type failing struct {
 	Versions
 	mutex sync.Mutex
@@ -248,7 +250,7 @@ func (f *failing) Model() *model.Model {
 	return f.Versions.Model()
 }
 
-// A handler that panics gives its workspace and its memory back, and is counted and told with what the request was like.
+// A handler that panics releases its workspace and its memory, and is counted and reported with the shape of the request.
 func TestHandlerThatPanics(t *testing.T) {
 	m := newModel(t, 3, 2, nil, layout.MissingError)
 	versions := &failing{Versions: Fixed(m)}
@@ -286,7 +288,7 @@ func TestHandlerThatPanics(t *testing.T) {
 	}
 }
 
-// An answer whose reader has gone, or that breaks after it has begun, has no end, and gives everything back.
+// An answer whose client has disconnected, or that fails after its start, is incomplete, and releases everything.
 func TestAnswersThatBreak(t *testing.T) {
 	m := newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)
 	s := newServer(t, Defaults(), Fixed(m))
@@ -306,7 +308,7 @@ func TestAnswersThatBreak(t *testing.T) {
 	}
 }
 
-// broken is a connection that breaks after some writes.
+// broken is a connection that fails after some writes.
 type broken struct {
 	*httptest.ResponseRecorder
 	left int

@@ -11,27 +11,27 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// The keys in the metadata of an answer's schema that have the version, and the labels as JSON if they are asked for.
+// The metadata keys in a response's schema for the version, and for the labels as JSON if requested.
 const (
 	metadataVersion = "stagewise.version"
 	metadataClasses = "stagewise.classes"
 )
 
-// arrowAnswer is an answer that is a stream of Arrow: the column label, and the column probabilities, a list of the
-// classes in order, or top, a list of the most probable labels with their probabilities; of several labels a row the
-// column labels, a list of those that a row is given, in place of label; of numbers the column predictions, a list of
-// them as float64 in the order of the targets. Labels are int64 if all of them are whole numbers.
+// arrowAnswer is an answer as an Arrow stream: the column label, and the column probabilities, a list of the classes in
+// order, or top, a list of the most probable labels with their probabilities; for multi-label tasks the column labels, a
+// list of the row's labels, in place of label; in regression the column predictions, a list of float64 in target order.
+// Labels are int64 if all of them are integers.
 type arrowAnswer struct {
 	*version
 	asked
-	given    *given // of the row that is added
+	given    *given // of the current row
 	schema   *arrow.Schema
-	stream   bytes.Buffer // what the writer has written, and nobody has taken yet
+	stream   bytes.Buffer // unread output of the writer
 	writer   *ipc.Writer
 	builder  *array.RecordBuilder
 	rows     int  // in the builder
-	rowBytes int  // about
-	written  bool // a batch
+	rowBytes int  // approximate size of a row
+	written  bool // a batch was written
 	order    []int32
 }
 
@@ -71,7 +71,7 @@ func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 
 func (a *arrowAnswer) kept() int { return a.rows * a.rowBytes }
 
-// add puts rows into the builder, and appends a batch once it has as many values as a piece.
+// add adds rows to the builder, and appends a batch once it has as many values as a chunk.
 func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
 	k := len(a.Labels())
 	last := a.builder.Field(len(a.schema.Fields()) - 1)
@@ -98,7 +98,7 @@ func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
 	return a.batch(dst)
 }
 
-// addLabels puts the label of a row into the builder, or those that it is given.
+// addLabels adds the label or labels of a row to the builder.
 func (a *arrowAnswer) addLabels(row []float32) {
 	a.given.reset()
 	a.given.add(row)
@@ -111,7 +111,7 @@ func (a *arrowAnswer) addLabels(row []float32) {
 	a.given.of(0, func(class int) { a.addLabel(lists.ValueBuilder(), class) })
 }
 
-// addLabel puts a label into a column of whole numbers or of texts.
+// addLabel adds a label to an integer or text column.
 func (a *arrowAnswer) addLabel(to array.Builder, class int) {
 	if a.wholeNumbers != nil {
 		to.(*array.Int64Builder).Append(a.wholeNumbers[class])
@@ -120,7 +120,7 @@ func (a *arrowAnswer) addLabel(to array.Builder, class int) {
 	to.(*array.StringBuilder).Append(a.Labels()[class])
 }
 
-// addTop puts the most probable labels of a row into the builder.
+// addTop adds the most probable labels of a row to the builder.
 func (a *arrowAnswer) addTop(lists *array.ListBuilder, row []float32) {
 	a.order = mostProbable(a.order, row, a.top)
 	lists.Append(true)
@@ -146,14 +146,14 @@ func (a *arrowAnswer) batch(dst []byte) ([]byte, error) {
 	return a.flush(dst), nil
 }
 
-// flush appends what the writer has written.
+// flush appends the output of the writer.
 func (a *arrowAnswer) flush(dst []byte) []byte {
 	dst = append(dst, a.stream.Bytes()...)
 	a.stream.Reset()
 	return dst
 }
 
-// end appends the last batch, which has no rows if there are none at all, and the end of the stream.
+// end appends the last batch, empty if there are no rows at all, and the end of the stream.
 func (a *arrowAnswer) end(dst []byte) ([]byte, error) {
 	defer a.builder.Release()
 	dst, err := a.batch(dst)

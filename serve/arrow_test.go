@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 )
 
-// arrowStream writes records of one schema as a stream.
+// arrowStream writes records with one schema as a stream.
 func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *array.RecordBuilder), batches int,
 	options ...ipc.Option) []byte {
 	t.Helper()
@@ -53,7 +53,7 @@ func listsOf(t testing.TB, rows [][]float32, n int) []byte {
 	}, (len(rows)+n-1)/n)
 }
 
-// checkArrow checks an answer that is a stream of Arrow.
+// checkArrow checks an answer in Arrow.
 func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows [][]float32) {
 	t.Helper()
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != typeArrow {
@@ -81,8 +81,8 @@ func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows
 	}
 }
 
-// Rows of Arrow may be lists or named columns, in any number of batches, and words may have a dictionary. The answer is
-// of Arrow, unless the request says otherwise.
+// Rows in Arrow may be lists or named columns, in any number of batches, and words may be dictionary-encoded. The answer
+// is in Arrow, unless the request specifies otherwise.
 func TestRowsOfArrow(t *testing.T) {
 	plain, named := newModel(t, 3, 2, nil, layout.MissingError), newModel(t, 4, 5, people, layout.MissingMean)
 	rows := [][]float32{{1, 2}, {-3, 0.5}, {4, 1e9}, {0, 0}, {5, 6}}
@@ -116,7 +116,7 @@ func TestRowsOfArrow(t *testing.T) {
 		[][]float32{{30, 0, 1, 0, 1.5}, {31, 1, 0, 0, nan}, {32, 0, 0, 1, 1.75}})
 }
 
-// Arrow that can't be used is refused with a reason, and a small body that says that it is large takes no memory.
+// Unusable Arrow is rejected with a reason, and a small body with a large declared size uses no memory.
 func TestRefusalsOfArrow(t *testing.T) {
 	m := newModel(t, 3, 2, nil, layout.MissingError)
 	named := newModel(t, 4, 5, people, layout.MissingError)
@@ -150,7 +150,7 @@ func TestRefusalsOfArrow(t *testing.T) {
 			t.Errorf("%s: %d: %s, expected %s", c.name, w.Code, got, c.want)
 		}
 	}
-	for at := range good { // whatever is damaged, the answer is one or the other
+	for at := range good { // with any damage, the answer is one or the other
 		damaged := slices.Clone(good)
 		damaged[at] ^= 0xff
 		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeArrow, damaged); w.Code != http.StatusOK &&
@@ -165,7 +165,7 @@ func TestRefusalsOfArrow(t *testing.T) {
 	}
 }
 
-// FuzzArrow answers rows of Arrow, or refuses them with a reason.
+// FuzzArrow predicts rows in Arrow, or rejects them with a reason.
 func FuzzArrow(f *testing.F) {
 	named := newModel(f, 4, 5, people, layout.MissingMean)
 	server := newServer(f, Defaults(), Fixed(named))

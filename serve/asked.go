@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The members of a request, and the headers, that say what the answer has.
+// The members and headers of a request that select the contents of the answer.
 const (
 	keyTop        = "top"
 	keyClasses    = "classes"
@@ -15,13 +15,13 @@ const (
 	headerClasses = "Stagewise-Classes"
 )
 
-// asked is what an answer has beside the label of each row.
+// asked is the requested contents of an answer besides the label of each row.
 type asked struct {
-	top     int  // how many of the most probable labels; 0: the probability of each, in the order of the labels
+	top     int  // number of most probable labels; 0: the probability of each, in label order
 	classes bool // all labels, in the order of the probabilities
 }
 
-// askedBy returns what the headers of a request ask for.
+// askedBy returns the contents requested in headers.
 func askedBy(h http.Header) (a asked, err error) {
 	if text := h.Get(headerTop); text != "" {
 		if a.top, err = strconv.Atoi(text); err != nil || a.top < 1 {
@@ -36,7 +36,7 @@ func askedBy(h http.Header) (a asked, err error) {
 	return a, nil
 }
 
-// check returns an error for what a version does not have.
+// check returns an error for contents that a version does not have.
 func (a asked) check(v *version) error {
 	if a.top > 0 && v.predictsNumbers() {
 		return refuse(http.StatusBadRequest, "%q: the model predicts numbers, which have no probabilities", keyTop)
@@ -44,14 +44,14 @@ func (a asked) check(v *version) error {
 	return nil
 }
 
-// values returns how many values the answer has of each row of a version.
+// values returns the number of values per row in the answer of a version.
 func (a asked) values(v *version) int {
 	k := len(v.Labels())
 	return min(cmp.Or(a.top, k), k)
 }
 
-// mostProbable returns the classes with the largest probabilities, so many of them, the largest first, of equal ones
-// the first. It uses the memory of order.
+// mostProbable returns the top classes with the largest probabilities, largest first, ties in class order. It uses the
+// memory of order.
 func mostProbable(order []int32, probabilities []float32, top int) []int32 {
 	order = order[:0]
 	for c := range probabilities {

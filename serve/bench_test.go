@@ -57,7 +57,7 @@ func images(b *testing.B) *model.Model {
 	return large
 }
 
-// nowhere is a topic that keeps nothing.
+// nowhere is a topic that discards messages.
 type nowhere struct{}
 
 func (nowhere) Partitions(context.Context, string) (int, error) { return 1, nil }
@@ -66,7 +66,8 @@ func (nowhere) Append(context.Context, string, int, ...kafkalog.Message) (int64,
 	return 0, nil
 }
 
-// BenchmarkPredict answers requests of 64 images, without a network. "predictions" is the time in units of that of the predictions alone.
+// BenchmarkPredict answers requests of 64 images, without a network. "predictions" is the time relative to that of the
+// predictions alone.
 func BenchmarkPredict(b *testing.B) {
 	m := images(b)
 	rows, random := make([][]float32, 64), rand.New(rand.NewPCG(3, 4))

@@ -11,25 +11,24 @@ import (
 	"strings"
 )
 
-// firstRead is how many bytes of a body are read at first.
+// firstRead is the initial buffer size for a body.
 const firstRead = 16 << 10
 
-// uncompressed is how HTTP calls the encoding of a body that is not encoded.
+// uncompressed is the content encoding of an unencoded body.
 const uncompressed = "identity"
 
-// unpackBytes is what decompressing a body takes beside the body: the window of 32 KiB, tables, and a buffer.
+// unpackBytes is the memory for decompressing a body besides the body: the window of 32 KiB, tables, and a buffer.
 const unpackBytes = 48 << 10
 
-// spareMemory is what a request takes beside its body: a piece of the answer, and what decompressing takes.
+// spareMemory is the memory of a request besides its body: a chunk of the answer, and that for decompression.
 const spareMemory = 4 << 20
 
-// capacity returns how much memory requests and answers take together: what the options say, and if that is too little
-// for the largest request, what it takes: its buffer, the one that is copied into it, and the rest.
+// capacity returns the total memory for requests and answers: that of the options, or, if it is too small for the largest
+// request, the memory needed for that: its buffer, the one copied into it, and the rest.
 func (o *Options) capacity() int64 { return max(o.Memory, o.MaxBody+1+o.MaxBody/2+spareMemory) }
 
-// largerBuffer returns how large the buffer after one of a size is, of bodies that have at most so many bytes: four
-// times as large, but none is between half of the largest and the largest, so that both find room while one is copied
-// into the other.
+// largerBuffer returns the size of the next larger buffer, for bodies of at most limit bytes: four times as large, but
+// never between half of the limit and the limit, so that both buffers fit while one is copied into the other.
 func largerBuffer(size, limit int64) int64 {
 	if next := max(firstRead, 4*size); 2*next <= limit {
 		return next
@@ -37,7 +36,7 @@ func largerBuffer(size, limit int64) int64 {
 	return limit + 1
 }
 
-// read reads the body of a request, and decompresses it. The caller calls release when nothing needs it any more.
+// read reads and decompresses the body of a request. The caller calls release when the body is no longer needed.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	limit := s.options.MaxBody
 	tooLarge := func() error {
@@ -46,7 +45,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	if r.ContentLength > limit {
 		return nil, nil, tooLarge()
 	}
-	held := int64(0) // beside the buffer of the body
+	held := int64(0) // besides the buffer of the body
 	give := func() {
 		s.memory.Release(held)
 		s.putBuffer(body)
@@ -71,7 +70,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 		return body, nil, refuse(http.StatusUnsupportedMediaType, "Content-Encoding %.40q: expected gzip, or none", encoding)
 	}
 	for {
-		if len(body) == cap(body) { // memory grows with what has come, whatever length was announced
+		if len(body) == cap(body) { // memory grows with the received bytes, not the announced length
 			larger := s.grow(r.Context(), body, largerBuffer(int64(len(body)), limit))
 			if larger == nil {
 				return body, nil, s.full()
@@ -96,13 +95,13 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	}
 }
 
-// full refuses a request for which there is no memory.
+// full rejects a request for lack of memory.
 func (s *Server) full() error {
 	return refuse(http.StatusServiceUnavailable,
 		"other requests and answers use all %d bytes of their limit: send it again", s.options.Memory)
 }
 
-// unpacked decompresses what it reads. It begins with the first read, which may wait for the body.
+// unpacked decompresses its input. It starts with the first read, which may wait for the body.
 type unpacked struct {
 	from io.Reader
 	gzip *gzip.Reader
@@ -111,7 +110,7 @@ type unpacked struct {
 func (u *unpacked) Read(p []byte) (n int, err error) {
 	if u.gzip == nil {
 		if u.gzip, err = gzip.NewReader(bufio.NewReader(u.from)); err != nil {
-			if err == io.EOF { // of no bytes at all: gzip has a header
+			if err == io.EOF { // of an empty body: gzip has a header
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, fmt.Errorf("decompress it: %w", err)

@@ -24,8 +24,8 @@ func packed(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-// A body that is compressed with gzip is answered as it is without; the limits are about what it becomes, and about
-// what was sent. Other encodings are refused with the one that is understood.
+// A gzip body is answered like an uncompressed one; the limits apply to both the decompressed and the compressed size.
+// Other encodings are rejected with the supported one.
 func TestCompressedBodies(t *testing.T) {
 	m := newModel(t, 3, 2, nil, layout.MissingError)
 	o := Defaults()
@@ -66,7 +66,7 @@ func TestCompressedBodies(t *testing.T) {
 	}
 }
 
-// Buffers of bodies grow to the largest body, and one finds room beside the one before it.
+// Buffers grow to the size of the largest body, and each fits into memory together with the previous one.
 func TestLargerBuffer(t *testing.T) {
 	for _, limit := range []int64{1, firstRead - 1, firstRead, 2 * firstRead, 1 << 20, 5 << 20, 16 << 20, 1<<30 - 7} {
 		o := Options{MaxBody: limit}

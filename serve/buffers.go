@@ -6,17 +6,16 @@ import (
 	"sync"
 )
 
-// buffers are those of bodies that no request uses now, of each size that bodies grow to. They count in the memory for
-// requests, and go when others need it. A large one counts until the collector has taken it, as another is made in the
-// meantime.
+// buffers is a pool of body buffers, by size. They count towards the memory for requests, and are released when it is
+// needed. A large one counts until the garbage collector has freed it, because another one is allocated in the meantime.
 type buffers struct {
 	mutex sync.Mutex
 	idle  map[int64][][]byte // by capacity
 	bytes int64
 }
 
-// take returns a buffer of a size, with the memory that it counts; nil if there is none.
-func (b *buffers) take(size int64) []byte {
+// get removes and returns a buffer of a size, with the memory that it counts for; nil if there is none.
+func (b *buffers) get(size int64) []byte {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	list := b.idle[size]
@@ -29,17 +28,17 @@ func (b *buffers) take(size int64) []byte {
 	return buffer[:0]
 }
 
-// likely returns a buffer that nobody uses for a body of an announced length, if that is small; nil if there is none.
+// likely returns a pooled buffer for a body of an announced length, if that is small; nil if there is none.
 func (b *buffers) likely(length int64) []byte {
 	for size := int64(firstRead); length >= 0 && size <= 1<<20; size *= 4 {
 		if size > length {
-			return b.take(size)
+			return b.get(size)
 		}
 	}
 	return nil
 }
 
-// keep keeps a buffer. It returns false if there would be more than so many bytes.
+// keep adds a buffer to the pool. It returns false if the pool would exceed most bytes.
 func (b *buffers) keep(buffer []byte, most int64) bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -55,7 +54,7 @@ func (b *buffers) keep(buffer []byte, most int64) bool {
 	return true
 }
 
-// drop returns all buffers, and keeps none.
+// drop removes and returns all buffers.
 func (b *buffers) drop() (all [][]byte) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -66,10 +65,10 @@ func (b *buffers) drop() (all [][]byte) {
 	return all
 }
 
-// grow returns a larger buffer with what is in one, which it takes; nil if there is no memory. Both count while one is
-// copied into the other.
+// grow returns a larger buffer with the content of one, which it releases; nil if there is no memory. Both count while one
+// is copied into the other.
 func (s *Server) grow(ctx context.Context, buffer []byte, size int64) []byte {
-	larger := s.bodies.take(size)
+	larger := s.bodies.get(size)
 	if larger == nil {
 		if !s.reserve(ctx, size) {
 			return nil
@@ -81,17 +80,17 @@ func (s *Server) grow(ctx context.Context, buffer []byte, size int64) []byte {
 	return larger
 }
 
-// putBuffer gives a buffer back, with the memory that it counts.
+// putBuffer releases a buffer to the pool.
 func (s *Server) putBuffer(buffer []byte) {
 	if cap(buffer) > 0 && !s.bodies.keep(buffer, s.options.Memory/2) {
 		s.free(buffer)
 	}
 }
 
-// largeBuffer is from how many bytes on a buffer counts until the collector has taken it.
+// largeBuffer is the size from which on a buffer counts until the garbage collector has freed it.
 const largeBuffer = 1 << 20
 
-// free gives back the memory of a buffer that nobody needs any more.
+// free releases the memory of a buffer.
 func (s *Server) free(buffer []byte) {
 	size := int64(cap(buffer))
 	if size < largeBuffer {
@@ -105,12 +104,12 @@ func (s *Server) free(buffer []byte) {
 	}, size)
 }
 
-// collect frees the buffers that no request uses, and has the collector take those that are free.
+// collect frees the pooled buffers, and runs the garbage collector for freed ones.
 func (s *Server) collect() {
 	for _, buffer := range s.bodies.drop() {
 		s.free(buffer)
 	}
-	if s.garbage.Load() > 0 && s.collecting.TryLock() { // else somebody else does
+	if s.garbage.Load() > 0 && s.collecting.TryLock() { // otherwise another goroutine does
 		defer s.collecting.Unlock()
 		runtime.GC()
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The content types of rows and answers.
+// Content types of rows and answers.
 const (
 	typeJSON  = "application/json"
 	typeArrow = "application/vnd.apache.arrow.stream"
 )
 
-// contentType returns how the rows of a request are sent.
+// contentType returns the content type of a request's rows.
 func contentType(r *http.Request) (string, error) {
 	sent := r.Header.Get("Content-Type")
 	switch name, _, err := mime.ParseMediaType(sent); {
@@ -25,7 +25,7 @@ func contentType(r *http.Request) (string, error) {
 	return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %.80q: expected %s or %s", sent, typeJSON, typeArrow)
 }
 
-// answerType returns how the answer to a request is sent: as it accepts, or else as the rows were sent.
+// answerType returns the content type of the answer: as accepted by the client, or else that of the rows.
 func answerType(r *http.Request, sent string) (string, error) {
 	accepted := strings.Join(r.Header.Values("Accept"), ",")
 	if accepted == "" {

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// credential is what files say that others replace while the server runs, as certificates that expire. It is safe for concurrent use.
+// credential is the content of files that are replaced while the server runs, such as expiring certificates. It is safe
+// for concurrent use.
 type credential[T any] struct {
 	files []string
 	read  func() (T, error)
 
 	mutex  sync.Mutex
 	value  T
-	stamps []stamp // of the files when the value was read
-	wrong  error   // why the files that there are now can't be used; nil: they are
+	stamps []stamp // of the files at the last read
+	wrong  error   // error of the current files; nil: they are valid
 }
 
-// stamp changes when a file does.
+// stamp identifies the state of a file.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// newCredential returns a credential of files, of which there may be none. The error is that of read.
+// newCredential returns a credential from files, possibly none. The error is that of read.
 func newCredential[T any](read func() (T, error), files ...string) (*credential[T], error) {
 	c := &credential[T]{files: files, read: read, stamps: stamps(files)}
 	var err error
@@ -31,7 +32,8 @@ func newCredential[T any](read func() (T, error), files ...string) (*credential[
 	return c, err
 }
 
-// get returns what the files say. While they can't be used, as one of two is replaced before the other, it returns what they said before.
+// get returns the content of the files. While they are invalid, as when one of two is replaced before the other, it
+// returns the previous content.
 func (c *credential[T]) get() T {
 	if len(c.files) == 0 {
 		return c.value
@@ -52,7 +54,7 @@ func (c *credential[T]) get() T {
 	return c.value
 }
 
-// trouble returns why the files that there are now can't be used; nil if they can.
+// trouble returns the error of the current files; nil if they are valid.
 func (c *credential[T]) trouble() error {
 	c.get()
 	c.mutex.Lock()
@@ -60,7 +62,7 @@ func (c *credential[T]) trouble() error {
 	return c.wrong
 }
 
-// stamps returns the stamps of files; those that are not there have zero values.
+// stamps returns the stamps of files; zero for missing ones.
 func stamps(files []string) []stamp {
 	list := make([]stamp, len(files))
 	for i, file := range files {

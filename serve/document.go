@@ -6,27 +6,27 @@ import (
 	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
-// The members of a request. Others are passed over, and their order does not matter.
+// The members of a request. Others are ignored, and their order is irrelevant.
 const (
 	keyRows    = "rows"
 	keyColumns = "columns"
 )
 
-// document reads a request of JSON: its rows, and the other members, which may come before or after them.
+// document reads a JSON request: its rows, and the other members, which may come before or after them.
 type document struct {
 	jsonscan.Scanner
 	asks    *asked
-	columns func() (changed bool, err error) // reads the value of "columns", and says whether the rows mean something else by that
-	start   int                              // where the rows begin
-	began   int                              // where the row begins that is read
-	places  [][2]int                         // where rows begin and end that were read
-	count   int                              // rows that were read
+	columns func() (changed bool, err error) // reads the value of "columns", and reports whether it changes the meaning of rows
+	start   int                              // start of the rows
+	began   int                              // start of the current row
+	places  [][2]int                         // ranges of the rows read
+	count   int                              // number of rows read
 	ended   bool                             // the last row was read
-	names   jsonscan.Names                   // of the members that were read
-	known   bool                             // the members after the rows were read: the next time they are passed over
+	names   jsonscan.Names                   // names of the members read
+	known   bool                             // the members after the rows were read: later passes skip them
 }
 
-// open reads what comes before the rows.
+// open reads the members before the rows.
 func (d *document) open() error {
 	if err := d.Take('{'); err != nil {
 		return err
@@ -53,13 +53,13 @@ func (d *document) open() error {
 	}
 }
 
-// begin begins the list of rows, for the first time or again.
+// begin starts the list of rows, for the first time or again.
 func (d *document) begin() error {
 	d.At, d.count, d.ended = d.start, 0, false
 	return d.Take('[')
 }
 
-// row begins the next row, and returns false after the last.
+// row starts the next row, and returns false after the last.
 func (d *document) row() (there bool, err error) {
 	if d.ended {
 		return false, nil
@@ -73,13 +73,13 @@ func (d *document) row() (there bool, err error) {
 	return there, err
 }
 
-// rowEnds notes that a row was read.
+// rowEnds records the end of a row.
 func (d *document) rowEnds() {
 	d.count++
 	d.places = append(d.places, [2]int{d.began, d.At})
 }
 
-// key reads the key of a member, and the colon.
+// key reads the name of a member, and the colon.
 func (d *document) key() (string, error) {
 	name, err := d.String()
 	if err != nil {
@@ -93,8 +93,8 @@ func (d *document) key() (string, error) {
 	return string(name), d.Take(':')
 }
 
-// member reads the value of a member beside the rows. changed says that rows mean something else by it, or that the
-// answer has other values.
+// member reads the value of a member other than the rows. changed reports whether it changes the meaning of rows, or the
+// contents of the answer.
 func (d *document) member(key string) (changed bool, err error) {
 	switch key {
 	case keyColumns:
@@ -121,7 +121,8 @@ func (d *document) member(key string) (changed bool, err error) {
 	return false, d.Skip()
 }
 
-// finish reads what comes after the rows. again says that it changes what the rows mean, or the answer: the rows begin again.
+// finish reads the members after the rows. again reports whether they change the meaning of rows, or the answer: the rows
+// are read again.
 func (d *document) finish() (again bool, err error) {
 	for {
 		there, err := d.More('}', false)

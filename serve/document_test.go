@@ -11,12 +11,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// purchases are columns of a table whose words look like numbers and booleans: a number and two words, which are seven features.
+// purchases are table columns with words that look like numbers and booleans: a number and two words, which are seven
+// features.
 var purchases = examples.Columns{{Name: "age"}, {Name: "member", Categories: []string{"false", "true"}},
 	{Name: "size", Categories: []string{"1", "2.5"}}}
 
-// Booleans and numbers are the same features whether the columns come before the rows or after them, and so are rows
-// that can't be read in the model's order.
+// Booleans and numbers give the same features whether the columns come before or after the rows, including rows that can't
+// be read in the model's order.
 func TestValuesWithColumnsAfterRows(t *testing.T) {
 	m := newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)
 	s := newServer(t, Defaults(), Fixed(m))
@@ -46,7 +47,7 @@ func TestValuesWithColumnsAfterRows(t *testing.T) {
 		0, 1, 0})
 }
 
-// A name that comes twice, and text that is no text, are refused wherever they are, also among what is passed over and after the rows.
+// Duplicate names, and invalid strings, are rejected anywhere, also in ignored members and after the rows.
 func TestNamesThatComeTwice(t *testing.T) {
 	dense := newServer(t, Defaults(), Fixed(newModel(t, 4, purchases.Features(), purchases, layout.MissingMean)))
 	sparse := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))

@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// FuzzRows compares the reader of rows with encoding/json: it takes only what that takes, and takes each list of
-// numbers with the same values.
+// FuzzRows compares the reader of rows with encoding/json: it only accepts valid JSON, and reads the same values of each
+// list of numbers.
 func FuzzRows(f *testing.F) {
 	for _, seed := range []string{
 		`{"rows":[[1,-2.5],[0,1e3]]}`, `{"rows":[]}`, ` { "rows" : [ [ 1 , 0.5 ] ] } `, `{"rows":[[01,1]]}`, `{"rows":[[1.,1]]}`,
@@ -39,7 +39,7 @@ func FuzzRows(f *testing.F) {
 			t.Fatalf("%q was taken as %v, and is no JSON", body, got)
 		}
 		if wrong != nil || err != nil {
-			return // words are taken here, and rows of another length, other cases of keys, and repeated keys there
+			return // unlike encoding/json, this accepts words, but no rows of another length, other cases of keys, or repeated keys
 		}
 		if len(got) != 2*len(want.Rows) {
 			t.Fatalf("%q has the values %v, expected %d rows", body, got, len(want.Rows))
@@ -66,7 +66,7 @@ func allRows(body []byte, places *layout.Places) (values []float32, err error) {
 			return nil, err
 		}
 		if !more {
-			_, err := rows.finish() // columns have no names here, so that nothing makes the rows begin again but "top"
+			_, err := rows.finish() // columns have no names here, so only "top" restarts the rows
 			return values, err
 		}
 		values = append(values, row...)

@@ -1,16 +1,15 @@
 package serve
 
-// given is which classes rows are given: one each, or of several labels a row those whose probability is above a
-// threshold. It takes four bytes a row, or a bit a class, so that an answer that is sent in pieces can name the labels
-// at its end.
+// given is the predicted classes of rows: one each, or in a multi-label task those whose probability is above a threshold.
+// It takes four bytes per row, or a bit per class, so that a chunked answer can list the labels at its end.
 type given struct {
-	classes   int                                 // of the model; 0: it predicts numbers
-	several   bool                                // a row may have any number of labels
-	threshold float64                             // of several labels
-	decide    func(probabilities []float32) int32 // of one label
+	classes   int                                 // number of classes of the model; 0: regression
+	several   bool                                // multi-label
+	threshold float64                             // of a multi-label model
+	decide    func(probabilities []float32) int32 // for single-label models
 	rows      int
 	one       []int32
-	bits      []uint64 // words() of each row
+	bits      []uint64 // words() for each row
 }
 
 func newGiven(v *version) *given {
@@ -24,10 +23,10 @@ func newGiven(v *version) *given {
 	return g
 }
 
-// words is how many words the bits of a row take.
+// words is the number of words for the bits of a row.
 func (g *given) words() int { return (g.classes + 63) / 64 }
 
-// bytes returns how many bytes of memory so many rows take.
+// bytes returns the memory for a number of rows.
 func (g *given) bytes(rows int) int64 {
 	switch {
 	case g.classes == 0:
@@ -41,7 +40,7 @@ func (g *given) bytes(rows int) int64 {
 // add adds a row with these probabilities (k).
 func (g *given) add(probabilities []float32) {
 	g.rows++
-	if g.classes == 0 { // of numbers
+	if g.classes == 0 { // regression
 		return
 	}
 	if !g.several {
@@ -59,7 +58,7 @@ func (g *given) add(probabilities []float32) {
 	}
 }
 
-// of calls with for each class that a row is given, in their order.
+// of calls with for each predicted class of a row, in order.
 func (g *given) of(row int, with func(class int)) {
 	switch {
 	case g.classes == 0:
@@ -77,5 +76,5 @@ func (g *given) of(row int, with func(class int)) {
 	}
 }
 
-// reset forgets all rows.
+// reset removes all rows.
 func (g *given) reset() { g.rows, g.one, g.bits = 0, g.one[:0], g.bits[:0] }

@@ -39,7 +39,7 @@ func dial(t testing.TB, address, text string) net.Conn {
 	return conn
 }
 
-// served checks that somebody else is answered.
+// served checks that another client gets an answer.
 func served(t *testing.T, address string) {
 	t.Helper()
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
@@ -53,7 +53,7 @@ func served(t *testing.T, address string) {
 	}
 }
 
-// A body that comes slowly is refused after the timeout, and others are served meanwhile.
+// A slow body is rejected after the timeout, and others are served in the meantime.
 func TestSlowBodies(t *testing.T) {
 	o := Defaults()
 	o.Timeout = 300 * time.Millisecond
@@ -76,7 +76,8 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Who only holds connections, with or without a part of a request, keeps nobody out: the one that has been quiet for longest is closed.
+// Clients that only hold connections, with or without a partial request, lock out nobody: the oldest idle connection is
+// closed.
 func TestManyConnections(t *testing.T) {
 	o := Defaults()
 	o.Connections = 50
@@ -84,7 +85,7 @@ func TestManyConnections(t *testing.T) {
 	before := runtime.NumGoroutine()
 	asks := dial(t, address, "")
 	answers := bufio.NewReader(asks)
-	ask := func() { // who was answered before keeps the connection
+	ask := func() { // a client answered before keeps the connection
 		t.Helper()
 		_, err := io.WriteString(asks, "GET /live HTTP/1.1\r\nHost: x\r\n\r\n")
 		response, readErr := http.ReadResponse(answers, nil)
@@ -110,12 +111,12 @@ func TestManyConnections(t *testing.T) {
 		}
 	}
 	ask()
-	for runtime.NumGoroutine()-before > 4*o.Connections { // those that were closed end in their own time
+	for runtime.NumGoroutine()-before > 4*o.Connections { // closed connections end asynchronously
 		runtime.Gosched()
 	}
 }
 
-// Bodies take no more memory together than they may, and then small ones are refused too, with the advice to come again.
+// Bodies do not exceed the total memory limit; at the limit even small ones are rejected, with advice to retry.
 func TestManyBodies(t *testing.T) {
 	o := Defaults()
 	o.MaxBody, o.Memory, o.Timeout = 1<<20, 1<<20, 20*time.Second
@@ -128,14 +129,14 @@ func TestManyBodies(t *testing.T) {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	s.memory.Release(o.capacity())
-	for range 3 * int(o.capacity()) / firstRead { // what was refused and what was answered gives its memory back
+	for range 3 * int(o.capacity()) / firstRead { // rejected and answered requests release their memory
 		if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)); w.Code != http.StatusOK {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}
 	}
 }
 
-// certified writes a certificate for 127.0.0.1 and its key, and returns their files and what trusts them.
+// certified writes a certificate for 127.0.0.1 and its key, and returns their files and the trusted pool.
 func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -164,8 +165,8 @@ func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.Cer
 	return certificateFile, keyFile, trusted
 }
 
-// A certificate and a token that are replaced count from the next connection and request on. While the files can't be
-// used, as one of two is replaced before the other, the server goes on with what they said before.
+// Replaced certificates and tokens apply to the next connection and request. While the files are inconsistent, because one
+// of two is replaced before the other, the server continues with the previous content.
 func TestReplacedCredentials(t *testing.T) {
 	o := Defaults()
 	var trusted *x509.CertPool
@@ -234,7 +235,7 @@ func TestReplacedCredentials(t *testing.T) {
 	works(then, "the second of two tokens", 1)
 }
 
-// With TLS and a token the server speaks HTTP/2 to who has the token. Others are told nothing but that it lives.
+// With TLS and a token the server speaks HTTP/2 with clients that have the token. Others only learn that it is alive.
 func TestTLSAndToken(t *testing.T) {
 	const token = "a token of many characters"
 	o := Defaults()

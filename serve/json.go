@@ -12,22 +12,22 @@ import (
 	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
-// jsonRows reads the rows of a request: {"columns": […], "rows": […]}. A row is a list of values, in the order of
-// columns if they are given and else in that of the model, or an object of named values. A value is a number, a
-// boolean, null if it is missing, or the text of a word or a number. A column that is absent is missing, if the model
-// was trained with missing values.
+// jsonRows reads the rows of a request: {"columns": […], "rows": […]}. A row is a list of values, in the order of columns
+// if present and otherwise in that of the model, or an object of named values. A value is a number, a boolean, null if it
+// is missing, or a text with a word or a number. An absent column is missing, if the model was trained with missing
+// values.
 type jsonRows struct {
 	document
 	places  *layout.Places
-	missing bool              // values may be missing
-	order   []int             // the model's column of each value of a list; −1: of none
-	absent  []int             // the model's columns that no value of a list has
+	missing bool              // missing values are allowed
+	order   []int             // column of the model for each value of a list; −1: none
+	absent  []int             // columns of the model that are not in lists
 	plain   bool              // each value of a list is the next feature
-	has     []bool            // the columns that a list of columns or an object has
+	has     []bool            // columns in a list of columns or an object
 	names   []json.RawMessage // of the values of a list, as JSON
 }
 
-// newJSONRows reads what comes before the rows.
+// newJSONRows reads the members before the rows.
 func newJSONRows(body []byte, v *version, asks *asked) (*jsonRows, error) {
 	text, err := jsonscan.New(body)
 	if err != nil {
@@ -43,7 +43,7 @@ func newJSONRows(body []byte, v *version, asks *asked) (*jsonRows, error) {
 	return r, r.open()
 }
 
-// lay finds out whether the values of lists are the features.
+// lay determines whether the values of lists are the features.
 func (r *jsonRows) lay() {
 	r.plain = true
 	for i, column := range r.order {
@@ -72,7 +72,7 @@ func (r *jsonRows) columns() (changed bool, err error) {
 		}
 		column, err := r.find(name, &others)
 		r.order = append(r.order, column)
-		text, _ := json.Marshal(string(name)) // which has JSON
+		text, _ := json.Marshal(string(name)) // which is JSON
 		r.names = append(r.names, text)
 		return err
 	})
@@ -91,8 +91,8 @@ func (r *jsonRows) columns() (changed bool, err error) {
 	return !slices.Equal(before, r.order), nil
 }
 
-// find returns the column of a name, and marks that the list or the object has it; −1 if the model has no such column.
-// Then it notes the name in others.
+// find returns the column with a name, and records that the list or the object has it; −1 if the model has no such column,
+// in which case it records the name in others.
 func (r *jsonRows) find(name []byte, others *jsonscan.Names) (int, error) {
 	column, known := r.places.Find(name)
 	switch {
@@ -126,7 +126,7 @@ func (r *jsonRows) next(features []float32) (bool, error) {
 	return true, nil
 }
 
-// sent appends a row as it was sent; one that is a list with the names of its columns.
+// sent appends a row as sent; a list with the names of its columns.
 func (r *jsonRows) sent(dst, row []byte) []byte {
 	if row[0] == '[' {
 		return answers.AppendNamed(dst, row, r.names)
@@ -134,7 +134,7 @@ func (r *jsonRows) sent(dst, row []byte) []byte {
 	return append(dst, row...)
 }
 
-// list reads a row that is a list. Its loop is its own: with elements a request takes a twentieth longer.
+// list reads a row that is a list. It has a loop of its own: with elements a request takes a twentieth longer.
 func (r *jsonRows) list(features []float32) error {
 	r.At++
 	for i := 0; ; i++ {
@@ -162,7 +162,7 @@ func (r *jsonRows) list(features []float32) error {
 	}
 }
 
-// members reads an object: a row, or a value within one, whose columns have paths that begin with the place of the object.
+// members reads an object: a row, or a nested value, whose column paths start with place.
 func (r *jsonRows) members(features []float32, place []byte) error {
 	var others jsonscan.Names
 	return r.Members(func(name []byte) error {
@@ -180,7 +180,7 @@ func (r *jsonRows) members(features []float32, place []byte) error {
 	})
 }
 
-// member reads the value of a column, or of none: then there may be columns within it.
+// member reads the value of a column, or another value that may contain columns.
 func (r *jsonRows) member(features []float32, name []byte, column int) error {
 	if column >= 0 || !r.places.Within(name) {
 		if err := r.value(features, column); err != nil {
@@ -228,7 +228,7 @@ func (r *jsonRows) object(features []float32) error {
 	return r.miss(features, absent)
 }
 
-// miss notes that a row has no values of columns.
+// miss sets the missing values of a row.
 func (r *jsonRows) miss(features []float32, columns []int) error {
 	for _, column := range columns {
 		if err := r.places.PutMissing(features, column); err != nil {
@@ -238,7 +238,7 @@ func (r *jsonRows) miss(features []float32, columns []int) error {
 	return nil
 }
 
-// value reads a value of a column; −1: of none that the model has.
+// value reads a value of a column; −1: not a column of the model.
 func (r *jsonRows) value(features []float32, column int) error {
 	if column < 0 {
 		return r.Skip()

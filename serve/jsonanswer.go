@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// jsonAnswer is an answer of JSON: {"version", "labels", "probabilities"}. Where it is sent in pieces the labels come
-// last: all rows are predicted by then.
+// jsonAnswer is an answer in JSON: {"version", "labels", "probabilities"}. In a chunked answer the labels come last, after
+// all rows are predicted.
 type jsonAnswer struct {
 	*version
 	asked
@@ -51,7 +51,7 @@ func (a *jsonAnswer) addTop(dst []byte, row []float32) []byte {
 	return append(dst, ']')
 }
 
-// appendNumbers appends the list of numbers of so many bits.
+// appendNumbers appends a list of numbers with the given bit size.
 func appendNumbers[T float32 | float64](dst []byte, numbers []T, bits int) []byte {
 	for i, v := range numbers {
 		dst = appendNumber(append(dst, "[,"[min(i, 1)]), float64(v), bits)
@@ -59,7 +59,7 @@ func appendNumbers[T float32 | float64](dst []byte, numbers []T, bits int) []byt
 	return append(dst, ']')
 }
 
-// appendNumber appends a number of so many bits, or null, as JSON has no other way to say that it is not finite.
+// appendNumber appends a number with the given bit size, or null if it is not finite, because JSON can't represent it.
 func appendNumber(dst []byte, v float64, bits int) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(dst, "null"...)
@@ -67,13 +67,13 @@ func appendNumber(dst []byte, v float64, bits int) []byte {
 	return strconv.AppendFloat(dst, v, 'g', -1, bits)
 }
 
-// head returns what each answer begins with.
+// head returns the start of an answer.
 func (a *jsonAnswer) head() []byte {
 	head := strconv.AppendInt([]byte(`{"version":`), int64(a.Manifest.Version), 10)
 	if a.predictsNumbers() {
 		head = a.appendAll(append(head, `,"targets":`...))
 	}
-	if a.classes && !a.predictsNumbers() { // else the targets are what the values are of
+	if a.classes && !a.predictsNumbers() { // otherwise the targets describe the values
 		head = a.appendAll(append(head, `,"classes":`...))
 	}
 	return head
@@ -87,7 +87,7 @@ func (a *jsonAnswer) appendAll(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendValues appends what comes before the values of rows.
+// appendValues appends the part before the values of rows.
 func (a *jsonAnswer) appendValues(dst []byte) []byte {
 	switch {
 	case a.predictsNumbers():

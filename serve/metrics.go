@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what Prometheus reads of a server.
+// metrics are the Prometheus metrics of a server.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  prometheus.Histogram
@@ -59,7 +59,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// answered counts an answer.
+// answered counts a response.
 func (m *metrics) answered(path string, status int, took time.Duration) {
 	m.requests.WithLabelValues(path, strconv.Itoa(status)).Inc()
 	if path == "/predict" {

@@ -8,7 +8,8 @@ import (
 	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
-// mixedObject appends a row that is an object with a value for each column: a number, a word or a text. Other columns are passed over.
+// mixedObject appends a row that is an object with a value for each column: a number, a word or a text. Other columns are
+// ignored.
 func (r *sparseRows) mixedObject(rows *examples.SparseRows) error {
 	var has jsonscan.Names
 	r.mixed.Begin()

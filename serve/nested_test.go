@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Columns that are paths are found within the values of a row, as where they were learnt.
+// Columns with paths are found in nested values, as in training.
 func TestNestedRows(t *testing.T) {
 	columns := examples.Columns{{Name: "user.age"}, {Name: "user.address.city", Categories: []string{"Oslo", "Rome"}}, {Name: "items.1.price"}, {Name: "n"}}
 	m := newModel(t, 1, 6, columns, layout.MissingMean)

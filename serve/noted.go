@@ -10,14 +10,14 @@ import (
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
-// WriteAnswers makes the server write what it answers to the topic of its options. It is called before the server answers, and Serve ends
+// WriteAnswers makes the server write its answers to the topic in its options. It must be called before Serve, which ends
 // it.
 func (s *Server) WriteAnswers(ctx context.Context, log answers.Log) (err error) {
 	s.answers, err = answers.Open(ctx, s.options.Answers, log, s.register, func(text string) { s.notice(text) })
 	return err
 }
 
-// closeAnswers writes what waits, once the last request was answered.
+// closeAnswers writes the buffered answers after the last response.
 func (s *Server) closeAnswers(ctx context.Context) {
 	if s.answers == nil {
 		return
@@ -29,11 +29,11 @@ func (s *Server) closeAnswers(ctx context.Context) {
 	}
 }
 
-// quotedNames returns the names of columns as JSON; none if they have none.
+// quotedNames returns the column names as JSON; nil if there are none.
 func quotedNames(p *layout.Places) []json.RawMessage { return examples.TextLabels.Values(p.Names()) }
 
-// begin returns the record of what is answered to a request, and tells who asked its id; nil if answers are not written, or not to
-// this request.
+// begin returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
+// or the request is not sampled.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request) (*answers.Request, error) {
 	if s.answers == nil {
 		return nil, nil
@@ -49,7 +49,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) (*answers.Request
 	return s.answers.Begin(id), nil
 }
 
-// note records what is predicted of the rows of a tile.
+// note records the predictions of a tile.
 func (p *prediction) note(n int) {
 	if p.record == nil {
 		return

@@ -23,7 +23,7 @@ import (
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
-// written has the messages that a server has written.
+// written has the messages written by a server.
 type written struct {
 	mutex    sync.Mutex
 	messages []kafkalog.Message
@@ -38,7 +38,7 @@ func (w *written) Append(_ context.Context, _ string, _ int, messages ...kafkalo
 	return 0, nil
 }
 
-// recorded returns what a server of a model answers to a request, and the messages that it writes.
+// recorded returns the response of a server of a model to a request, and the messages that it writes.
 func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*httptest.ResponseRecorder, []kafkalog.Message) {
 	t.Helper()
 	log := &written{}
@@ -59,7 +59,7 @@ func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*http
 	return w, log.messages
 }
 
-// A message has the features as they were sent, by the names of their columns wherever they have names, and what the answer says.
+// A message has the features as sent, by column name if there are names, and the contents of the answer.
 func TestAnswersOnATopic(t *testing.T) {
 	nested := newModel(t, 3, 2, examples.Columns{{Name: "user.age"}, {Name: "height"}}, layout.MissingMean)
 	table := arrow.NewSchema([]arrow.Field{{Name: "city", Type: arrow.BinaryTypes.String}, {Name: "age", Type: arrow.PrimitiveTypes.Float64},
@@ -136,7 +136,7 @@ func TestAnswersOnATopic(t *testing.T) {
 	}
 }
 
-// checkAgrees compares what was written of a row with the answer.
+// checkAgrees compares the message of a row with the answer.
 func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label string, probabilities map[string]float32) {
 	t.Helper()
 	var answer struct {
@@ -155,7 +155,7 @@ func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label stri
 	}
 }
 
-// An answer that is sent in pieces is written as one that is not.
+// A chunked answer is written like any other.
 func TestLongAnswersOnATopic(t *testing.T) {
 	many := make([]string, 3000)
 	for i := range many {
@@ -174,7 +174,7 @@ func TestLongAnswersOnATopic(t *testing.T) {
 	}
 }
 
-// Numbers and several labels are written as what they are, and a wrong id is refused before anything is predicted.
+// Targets and several labels are written as such, and an invalid id is rejected before the prediction.
 func TestAnswersOfOtherTasks(t *testing.T) {
 	numbers := newModelOf(t, labels, 1, 2, nil, layout.MissingError, func(m *schemas.Manifest) { m.Plan.Targets, m.Plan.Stages[0].Link = labels, link.Identity })
 	w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2]]}`))

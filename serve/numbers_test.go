@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// numbersModel returns a model of two features that predicts so many numbers.
+// numbersModel returns a model with two features and a number of targets.
 func numbersModel(t testing.TB, targets int) *model.Model {
 	t.Helper()
 	names := manyClasses(targets)
@@ -27,12 +27,11 @@ func numbersModel(t testing.TB, targets int) *model.Model {
 	})
 }
 
-// Numbers are float64, and null where they are not finite, in answers that are sent whole and in those that are sent in
-// pieces, in JSON and in Arrow.
+// Predicted targets are float64, and null if not finite, in whole and in chunked answers, in JSON and in Arrow.
 func TestNumbersInPieces(t *testing.T) {
 	const targets = 300
 	m := numbersModel(t, targets)
-	for _, n := range []int{2, 64, 65, 500} { // of which 500 rows alone are a long answer
+	for _, n := range []int{2, 64, 65, 500} { // only 500 rows are a long answer
 		s := newServer(t, Defaults(), Fixed(m))
 		rows, body := someRows(t, n)
 		want := make([]float64, n*targets)
@@ -78,7 +77,7 @@ func TestNumbersInPieces(t *testing.T) {
 	}
 }
 
-// checkNumbers checks numbers of about 1.7 billion to a thousandth; those that are not finite must not be either.
+// checkNumbers checks numbers of about 1.7 billion to a thousandth; others must match in not being finite.
 func checkNumbers(t *testing.T, got, want []float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -91,7 +90,7 @@ func checkNumbers(t *testing.T, got, want []float64) {
 	}
 }
 
-// arrowNumbers returns the numbers of an answer of Arrow.
+// arrowNumbers returns the predicted targets of an answer in Arrow.
 func arrowNumbers(t *testing.T, content io.Reader) (numbers []float64) {
 	t.Helper()
 	r, err := ipc.NewReader(content)

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// openapi is the part of the description that is compared with what the server does.
+// openapi is the part of the description that is compared with the server.
 type openapi struct {
 	Paths map[string]map[string]struct {
 		Security  []map[string][]string
@@ -23,7 +23,7 @@ type openapi struct {
 	Components struct{ Schemas map[string]any }
 }
 
-// schemaOf returns what checks a JSON answer, by its schema in the description.
+// schemaOf returns a validator of a JSON response, from its schema in the description.
 func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Resolved {
 	t.Helper()
 	content, err := json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas})
@@ -42,7 +42,7 @@ func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Reso
 	return resolved
 }
 
-// The description has the paths and methods that the server answers, and no others; each answer has a status and a body that it describes.
+// The description has exactly the paths and methods of the server; the status and body of each response match it.
 func TestDescription(t *testing.T) {
 	var described openapi
 	if err := json.Unmarshal(description, &described); err != nil {

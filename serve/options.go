@@ -21,20 +21,20 @@ type Options struct {
 	Listen      string // host:port
 	Certificate string `mapstructure:"certificate_file" path:"file"` // PEM, with its intermediate certificates; empty: HTTP without TLS
 	Key         string `mapstructure:"key_file" path:"file"`         // PEM, not encrypted
-	// whose first line each request must have as its bearer token; empty: none
+	// file whose first line is the bearer token of requests; empty: none
 	TokenFile   string        `mapstructure:"token_file" path:"file"`
-	Open        bool          // whether it may listen beyond this machine without TLS and a token
+	Open        bool          // whether it may listen on other than loopback addresses without TLS and a token
 	MaxBody     int64         `mapstructure:"max_body"`        // bytes of a request
 	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
-	Memory      int64         `mapstructure:"memory"`          // bytes of the bodies of all requests and of their answers together
-	Connections int           `mapstructure:"max_connections"` // at a time
-	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its answer to leave
-	MaxAge      time.Duration `mapstructure:"max_age"`     // of a version that counts as ready; 0: any
-	MaxSilence  time.Duration `mapstructure:"max_silence"` // of the brokers, while the version counts as ready
+	Memory      int64         `mapstructure:"memory"`          // total bytes of the bodies of all requests and of their answers
+	Connections int           `mapstructure:"max_connections"` // maximum number of connections
+	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be sent
+	MaxAge      time.Duration `mapstructure:"max_age"`     // maximum age of a version that counts as ready; 0: unlimited
+	MaxSilence  time.Duration `mapstructure:"max_silence"` // maximum time without contact to the brokers while ready
 	Answers     answers.Options
 }
 
-// Defaults returns the options where a configuration says nothing.
+// Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024,
 		Timeout: 10 * time.Second, MaxSilence: time.Minute, Answers: answers.Defaults()}
@@ -61,8 +61,8 @@ func Keys() []option.Key {
 	}, option.Under("answers", answers.Keys())...)
 }
 
-// Check returns the keys under `serve` that can't be followed, with what is expected. It leaves the files to [New]:
-// other commands, on other machines, do not need them.
+// Check returns the invalid keys under `serve`, with what is expected. It leaves the files to [New]: other commands, on
+// other machines, do not need them.
 func (o *Options) Check() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -115,10 +115,10 @@ func (o *Options) certificate() (*tls.Certificate, error) {
 	return &certificate, nil
 }
 
-// shortestToken is how many characters a token has at least: 16 random ones can't be guessed.
+// shortestToken is the minimum length of a token: 16 random characters can't be guessed.
 const shortestToken = 16
 
-// token reads the token that requests must have. The error is a [option.Problem].
+// token reads the token required in requests. The error is a [option.Problem].
 func (o *Options) token() (digest, error) {
 	problem := option.Problem{Key: "serve.token_file", Value: o.TokenFile,
 		Want: fmt.Sprintf("a file with a token of at least %d characters in its first line", shortestToken)}
@@ -134,5 +134,5 @@ func (o *Options) token() (digest, error) {
 	return sha256.Sum256([]byte(token)), nil
 }
 
-// cores is how many requests are predicted at a time.
+// cores is the number of requests predicted concurrently.
 func cores() int { return cmp.Or(runtime.GOMAXPROCS(0), 1) }

@@ -9,27 +9,27 @@ import (
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
-// tileRows is how many rows are predicted together at most: as many as the kernels take at a time.
+// tileRows is the maximum number of rows predicted together, the tile size of the kernels.
 const tileRows = 64
 
-// HeaderVersion is the header of an answer that has the number of the version.
+// HeaderVersion is the response header with the version number.
 const HeaderVersion = "Stagewise-Version"
 
-// prediction is a request for predictions that has come whole.
+// prediction is a prediction request that was received completely.
 type prediction struct {
 	*Server
 	*version
 	rows    rows
 	asks    asked
-	kind    string     // the type of the answer
+	kind    string     // content type of the answer
 	work    *workspace // nil: it has none
 	encoder encoder
-	count   int              // rows that were predicted
-	record  *answers.Request // of what is answered; nil: nobody asks for it
+	count   int              // number of predicted rows
+	record  *answers.Request // of the answers; nil: not written
 	order   []int32          // of classes, for record
 }
 
-// predict answers a request for predictions.
+// predict handles a prediction request.
 func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	sent, err := contentType(r)
 	if err != nil {
@@ -68,14 +68,14 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	return p.answer(r.Context(), w)
 }
 
-// abandon gives the workspace back, if there is one, of a request that has failed: another one, as nobody knows what is in it.
+// abandon replaces the workspace, if any, of a failed request, because its state is undefined.
 func (p *prediction) abandon() {
 	if p.work != nil {
 		p.cores <- &workspace{}
 	}
 }
 
-// answer predicts the rows and sends the answer: whole if it is short, and else in pieces.
+// answer predicts the rows and sends the answer: as a whole if it is short, otherwise in chunks.
 func (p *prediction) answer(ctx context.Context, w http.ResponseWriter) error {
 	for again := true; again; {
 		short, err := p.collect(ctx)
@@ -145,7 +145,7 @@ func (p *prediction) tile(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// head writes the headers of an answer.
+// head writes the headers of a response.
 func (p *prediction) head(w http.ResponseWriter, length int) {
 	w.Header().Set("Content-Type", p.kind)
 	if length >= 0 {

@@ -9,36 +9,36 @@ import (
 	"sync"
 )
 
-// quiet bounds how many connections there are. Beyond that it closes the one that has waited longest without a whole
-// request: first of those that never had one, and then of those that were answered. So who only holds connections, or
-// sends a request without an end, keeps nobody out.
+// quiet limits the number of connections. Beyond the limit it closes the oldest idle connection: first of those that have
+// never sent a complete request, then of those whose requests were answered. So clients that only hold connections, or
+// send endless requests, lock out nobody.
 type quiet struct {
 	most int
 
 	mutex    sync.Mutex
 	known    map[net.Conn]*connection
-	silent   list.List // of the net.Conn that never had a whole request, the longest first
-	answered list.List // of the others that wait for the next request, the longest first
+	silent   list.List // the net.Conn without any complete request, oldest first
+	answered list.List // the others that wait for the next request, oldest first
 }
 
-// connection is a connection that is open.
+// connection is an open connection.
 type connection struct {
 	list   *list.List    // silent or answered
-	place  *list.Element // in the list; nil: it has a whole request
-	answer int           // whole requests that are not answered yet: HTTP/2 may have several
+	place  *list.Element // in the list; nil: it has a complete request
+	answer int           // number of complete requests in progress: HTTP/2 may have several
 }
 
 func newQuiet(most int) *quiet { return &quiet{most: most, known: map[net.Conn]*connection{}} }
 
-// connectionKey is the key of a request's connection in its context.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
-// context is the server's hook: requests know their connection.
+// context is the server's ConnContext hook.
 func (q *quiet) context(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// changed is the server's hook: the state of a connection has changed.
+// changed is the server's ConnState hook.
 func (q *quiet) changed(c net.Conn, state http.ConnState) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -53,14 +53,14 @@ func (q *quiet) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes the connection at a place of a list; nil: none, as all connections are about to be answered.
+// close closes the connection at an element of a list; nil: none, because all connections have requests in progress.
 func (q *quiet) close(place *list.Element) {
 	if place == nil {
 		return
 	}
 	c := place.Value.(net.Conn)
 	q.forget(c)
-	_ = c.Close() // who waits for it is told
+	_ = c.Close() // clients notice
 }
 
 func (q *quiet) forget(c net.Conn) {
@@ -72,7 +72,7 @@ func (q *quiet) forget(c net.Conn) {
 	}
 }
 
-// begin notes that a request has come whole. The caller calls the function that it returns when the request is answered.
+// begin records a complete request. The caller calls the returned function when the request is answered.
 func (q *quiet) begin(r *http.Request) (answered func()) {
 	c, _ := r.Context().Value(connectionKey{}).(net.Conn)
 	q.mutex.Lock()

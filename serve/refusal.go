@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// refusal is an answer that says why there is no other.
+// refusal is an error response with a reason.
 type refusal struct {
 	status int
 	reason string
@@ -17,5 +17,5 @@ func refuse(status int, format string, values ...any) error {
 	return &refusal{status, fmt.Sprintf(format, values...)}
 }
 
-// unusable refuses a body for a reason.
+// unusable rejects a body with a reason.
 func unusable(err error) error { return refuse(http.StatusBadRequest, "%s", err) }

@@ -12,25 +12,25 @@ import (
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
-// rows are those of a request.
+// rows reads the rows of a request.
 type rows interface {
-	// next reads up to so many rows, and writes what is predicted of them into the workspace. n is 0 after the last row.
-	// The error may be errAgain.
+	// next reads up to most rows, and writes their predictions to the workspace. n is 0 after the last row. The error may be
+	// errAgain.
 	next(work *workspace, most int) (n int, err error)
-	// rest reads the rows that next has not read, and what follows them, without predicting them, and returns their
-	// number: next goes on as before. again is as of finish, and so is errAgain.
+	// rest reads the remaining rows, and the members after them, without predicting them, and returns their number: next
+	// continues as before. again and errAgain are as for finish.
 	rest(work *workspace) (n int, again bool, err error)
-	// finish reads what follows the last row. again says that it changes what the rows mean, or the answer: next begins
-	// with the first row again.
+	// finish reads the members after the last row. again reports whether they change the meaning of rows, or the answer: next
+	// starts again with the first row.
 	finish() (again bool, err error)
-	// features appends the features of row i of those that next has read, as JSON. It is called for each of them, in order.
+	// features appends the features of row i of the last next, as JSON. It is called for each of them, in order.
 	features(dst []byte, i int) []byte
-	// close ends reading.
+	// close releases the reader.
 	close()
 }
 
-// newRows returns the rows of a body that was sent as a type. What its members ask for is noted in asks. log says
-// that features will be asked for.
+// newRows returns the rows of a body with a content type. It records the requested contents in asks. log means that
+// features will be called.
 func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent string, log bool, asks *asked) (rows, error) {
 	switch {
 	case sent == typeArrow:
@@ -58,12 +58,12 @@ func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent stri
 	return newDenseTiles(v, r), nil
 }
 
-// jsonTiles are rows of JSON.
+// jsonTiles reads rows in JSON.
 type jsonTiles struct {
 	*document
-	read    func(work *workspace, most int) (n int, err error) // up to so many rows into the workspace
+	read    func(work *workspace, most int) (n int, err error) // reads up to most rows into the workspace
 	predict func(work *workspace, n int)
-	sent    func(dst, row []byte) []byte // appends a row as it was sent, from its text
+	sent    func(dst, row []byte) []byte // appends a row as sent, from its text
 }
 
 func newDenseTiles(v *version, r *jsonRows) *jsonTiles {
@@ -98,7 +98,8 @@ func newSparseTiles(v *version, r *sparseRows) *jsonTiles {
 	}
 }
 
-// errAgain says that rows could not be read as they were, but that what follows them changes what they mean: they begin again.
+// errAgain means that rows could not be read because of members after them, which change their meaning: reading starts
+// again.
 var errAgain = errors.New("the rows begin again")
 
 func (r *jsonTiles) next(work *workspace, most int) (n int, err error) {
@@ -112,8 +113,8 @@ func (r *jsonTiles) next(work *workspace, most int) (n int, err error) {
 	return n, nil
 }
 
-// late returns the error of a row, or errAgain if a member that comes after the rows has changed what they mean, or
-// what is wrong with such a member.
+// late returns the error of a row, or errAgain if a member after the rows has changed their meaning, or the error of such
+// a member.
 func (r *jsonTiles) late(wrong error) error {
 	if r.known {
 		return wrong
@@ -149,17 +150,17 @@ func (r *jsonTiles) features(dst []byte, i int) []byte {
 
 func (r *jsonTiles) close() {}
 
-// arrowRows are rows of a stream of Arrow.
+// arrowRows reads rows in an Arrow stream.
 type arrowRows struct {
 	*version
 	read  func() iter.Seq2[*examples.Rows, error]
 	pull  func() (*examples.Rows, error, bool)
 	stop  func()
 	batch *examples.Rows
-	at    int // rows of the batch that next has returned
-	count int // rows that next has returned
+	at    int // number of rows of the batch returned by next
+	count int // number of rows returned by next
 
-	text    func() ([]byte, bool) // the next row as JSON; nil: nobody asks for it
+	text    func() ([]byte, bool) // returns the next row as JSON; nil: not needed
 	endText func()
 }
 
@@ -215,7 +216,7 @@ func (r *arrowRows) close() {
 	}
 }
 
-// tooMany refuses more rows than there may be.
+// tooMany rejects too many rows.
 func tooMany(limit int) error {
 	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", limit)
 }

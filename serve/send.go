@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sendWhole sends an answer that was made.
+// sendWhole sends a completed answer.
 func (p *prediction) sendWhole(ctx context.Context, w http.ResponseWriter) error {
 	pieces, err := p.encoder.whole(p.work.rows)
 	if err != nil {
@@ -19,15 +19,15 @@ func (p *prediction) sendWhole(ctx context.Context, w http.ResponseWriter) error
 		length += len(piece)
 	}
 	p.record.Send(p.count)
-	if p.metrics.rows.Add(float64(p.count)); length <= firstRead { // which the buffers of the connection take
+	if p.metrics.rows.Add(float64(p.count)); length <= firstRead { // fits into the buffers of the connection
 		p.head(w, length)
 		for _, piece := range pieces {
-			_, _ = w.Write(piece) // who asked may have gone
+			_, _ = w.Write(piece) // the client may have disconnected
 		}
 		p.done()
 		return nil
 	}
-	all := slices.Concat(pieces...) // its own memory: the workspace does not wait for who reads slowly
+	all := slices.Concat(pieces...) // a copy, so that the workspace does not wait for a slow client
 	p.done()
 	if !p.reserve(ctx, int64(length)) {
 		return p.full()
@@ -40,15 +40,15 @@ func (p *prediction) sendWhole(ctx context.Context, w http.ResponseWriter) error
 	return nil
 }
 
-// done gives the workspace back.
+// done releases the workspace.
 func (p *prediction) done() {
 	work := p.work
 	p.work = nil
 	p.leave(work)
 }
 
-// sendPieces sends the rows that were predicted, and then the rest in pieces, of which it predicts each when the one
-// before has left. A core is taken only while a piece is made.
+// sendPieces sends the predicted rows, and then the rest in chunks, each predicted after the previous one was sent. A core
+// is only used while a chunk is computed.
 func (p *prediction) sendPieces(ctx context.Context, w http.ResponseWriter, rest int) error {
 	if p.count+rest > p.Server.options.MaxRows {
 		return tooMany(p.Server.options.MaxRows)
@@ -76,17 +76,17 @@ func (p *prediction) sendPieces(ctx context.Context, w http.ResponseWriter, rest
 		err = p.encoder.closing(out.write)
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // the answer has begun: who reads it must see that it has no end
+		panic(http.ErrAbortHandler) // the response has started: the client must notice that it is incomplete
 	}
 	p.record.Send(rows)
 	p.metrics.rows.Add(float64(p.count))
 	return nil
 }
 
-// piece makes the next piece of an answer; an empty one after the last row.
+// piece computes the next chunk of an answer; an empty one after the last row.
 func (p *prediction) piece(ctx context.Context, dst []byte) ([]byte, error) {
 	select {
-	case p.work = <-p.cores: // however long it takes: the answer has begun
+	case p.work = <-p.cores: // without a timeout, since the response has started
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -105,7 +105,7 @@ func (p *prediction) piece(ctx context.Context, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// senders are the answers that are being sent. If memory is short, those are cut off whose readers have taken nothing for longest.
+// senders are the answers being sent. If memory is short, those with the slowest clients are aborted.
 type senders struct {
 	mutex sync.Mutex
 	all   map[*sender]bool
@@ -116,7 +116,7 @@ type sender struct {
 	of      *senders
 	to      http.ResponseWriter
 	control *http.ResponseController
-	since   time.Time // when it began to wait for its reader; zero: it does not
+	since   time.Time // start of the current wait for the client; zero: none
 }
 
 func (s *senders) begin(w http.ResponseWriter) *sender {
@@ -133,7 +133,7 @@ func (s *senders) end(out *sender) {
 	delete(s.all, out)
 }
 
-// write writes a piece.
+// write writes a chunk.
 func (o *sender) write(piece []byte) error {
 	o.wait(time.Now())
 	defer o.wait(time.Time{})
@@ -147,10 +147,10 @@ func (o *sender) wait(since time.Time) {
 	o.since = since
 }
 
-// readerPatience is how long a reader may take nothing before its answer is cut off if others need the memory.
+// readerPatience is the time for which a client may read nothing before its answer is aborted if memory is needed.
 const readerPatience = time.Second
 
-// cut cuts off the answer whose reader has taken nothing for longest, if that is long enough.
+// cut aborts the answer whose client has read nothing for the longest time, if that exceeds readerPatience.
 func (s *senders) cut() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -164,13 +164,13 @@ func (s *senders) cut() {
 		return
 	}
 	delete(s.all, slowest)
-	_ = slowest.control.SetWriteDeadline(time.Now()) // else it ends with its time
+	_ = slowest.control.SetWriteDeadline(time.Now()) // otherwise it ends with its timeout
 }
 
-// memoryPatience is how long a request waits for memory that others have: for so long an answer takes to end that was cut off.
+// memoryPatience is the maximum time that a request waits for memory: the time for an aborted answer to end.
 const memoryPatience = 2 * readerPatience
 
-// reserve takes memory of that for requests and answers. It returns false if there is none for a while.
+// reserve reserves memory for requests and answers. It returns false if there is none for a while.
 func (s *Server) reserve(ctx context.Context, bytes int64) bool {
 	if s.memory.TryAcquire(bytes) {
 		return true

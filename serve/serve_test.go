@@ -34,16 +34,16 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// labels are the classes of all models here. One needs an escape in JSON.
+// labels are the classes of all models in these tests. One needs an escape in JSON.
 var labels = []string{"no", `"yes"`, "é"}
 
-// newModel returns a model of random weights over d features, of a version. columns may be nil.
+// newModel returns a model with random weights over d features, with a version number. columns may be nil.
 func newModel(t testing.TB, version, d int, columns examples.Columns, missing string) *model.Model {
 	t.Helper()
 	return newModelOf(t, labels, version, d, columns, missing)
 }
 
-// newModelOf is newModel with other classes. edits change the manifest and its plan.
+// newModelOf is newModel with other classes. edits modify the manifest and its plan.
 func newModelOf(t testing.TB, labels []string, version, d int, columns examples.Columns, missing string,
 	edits ...func(*schemas.Manifest)) *model.Model {
 	t.Helper()
@@ -68,7 +68,7 @@ func newModelOf(t testing.TB, labels []string, version, d int, columns examples.
 		wire.Vector(statistics.TensorCenter, make([]float32, d)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{1}, d)),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, labels),
 	}
-	if plan.Task() == examples.Numbers { // about 1.7 billion, of which float32 has only multiples of 128; the last one is not finite
+	if plan.Task() == examples.Numbers { // about 1.7 billion, where float32 only has multiples of 128; the last one is not finite
 		scale := slices.Repeat([]float32{1}, len(labels))
 		scale[len(labels)-1] = float32(math.Inf(1))
 		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, slices.Repeat([]float32{1.7e9}, len(labels))),
@@ -85,7 +85,7 @@ func newModelOf(t testing.TB, labels []string, version, d int, columns examples.
 	return m
 }
 
-// people are columns of a table: two numbers and a word, which are five features.
+// people are table columns: two numbers and a word, which are five features.
 var people = examples.Columns{{Name: "age"}, {Name: "city", Categories: []string{"Oslo", "Rome"}}, {Name: "height"}}
 
 // switched has the model that a test stores in it.
@@ -115,7 +115,7 @@ func newServer(t testing.TB, o Options, versions Versions) *Server {
 	return s
 }
 
-// listening is a server that listens, until the test ends.
+// listening starts a server with a listener, until the test ends.
 func listening(t testing.TB, o Options, versions Versions) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func listening(t testing.TB, o Options, versions Versions) (address string) {
 	return listener.Addr().String()
 }
 
-// ask sends a request to a server that does not listen.
+// ask sends a request to a server without a listener.
 func ask(s http.Handler, method, path, contentType string, body []byte) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, bytes.NewReader(body))
 	if contentType != "" {
@@ -146,7 +146,7 @@ func ask(s http.Handler, method, path, contentType string, body []byte) *httptes
 	return w
 }
 
-// answered is the JSON of predictions.
+// answered is the JSON of an answer.
 type answered struct {
 	Version       int         `json:"version"`
 	Labels        []string    `json:"labels"`
@@ -178,8 +178,8 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, row
 
 var nan = float32(math.NaN())
 
-// Rows may be lists in the model's order or in a given one, and objects. Words, missing values and columns that the
-// model does not have are what they are to predict.
+// Rows may be lists in the model's order or in a given one, and objects. Words, missing values and unknown columns are
+// handled as in prediction.
 func TestRowsOfJSON(t *testing.T) {
 	plain, named := newModel(t, 3, 3, nil, layout.MissingError), newModel(t, 4, 5, people, layout.MissingMean)
 	for body, want := range map[string][][]float32{
@@ -210,7 +210,7 @@ func TestRowsOfJSON(t *testing.T) {
 	}
 }
 
-// Many rows are answered as few are.
+// Many rows are answered like few.
 func TestManyRows(t *testing.T) {
 	m := newModel(t, 1, 2, nil, layout.MissingError)
 	for _, n := range []int{1, tileRows - 1, tileRows, tileRows + 1, 3 * tileRows} {
@@ -233,7 +233,7 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// reason returns the reason of a refusal.
+// reason returns the reason of an error response.
 func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var refused struct{ Error string }
@@ -243,7 +243,7 @@ func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 	return refused.Error
 }
 
-// What can't be answered is refused with a reason that says where and what.
+// Invalid requests are rejected with a reason and a position.
 func TestRefusals(t *testing.T) {
 	plain := newServer(t, Defaults(), Fixed(newModel(t, 3, 3, nil, layout.MissingError)))
 	named := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingError)))
@@ -328,7 +328,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// While versions come, each answer is of one of them, and none is refused.
+// While versions are replaced, each answer is from one of them, and none fails.
 func TestSwap(t *testing.T) {
 	models := map[int]*model.Model{}
 	for version := range 10 {
@@ -371,7 +371,7 @@ func TestSwap(t *testing.T) {
 	asking.Wait()
 }
 
-// HTTP/1.1 and HTTP/2 are answered without TLS.
+// HTTP/1.1 and HTTP/2 are supported without TLS.
 func TestProtocols(t *testing.T) {
 	address := listening(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	for version := 1; version <= 2; version++ {
@@ -393,7 +393,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// A server that is stopped answers what it has begun.
+// A stopped server completes requests in progress.
 func TestStop(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -422,12 +422,12 @@ func TestStop(t *testing.T) {
 		content, _ := io.ReadAll(response.Body)
 		answers <- string(content)
 	}()
-	if _, err := sent.Write([]byte(`{"rows":[[1,`)); err != nil { // the request has begun
+	if _, err := sent.Write([]byte(`{"rows":[[1,`)); err != nil { // the request is in progress
 		t.Fatal(err)
 	}
 	stop()
 	for !s.ending.Load() {
-		runtime.Gosched() // until it is being stopped
+		runtime.Gosched() // until the shutdown has started
 	}
 	if w := ask(s, "GET", "/ready", "", nil); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("/ready: %d", w.Code)

@@ -29,22 +29,22 @@ import (
 	"github.com/stagewise/stagewise/serve/panicked"
 )
 
-// description is the OpenAPI description of what a server answers, as /openapi.json has it.
+// description is the OpenAPI description of the server, served at /openapi.json.
 //
 //go:embed openapi.json
 var description []byte
 
-// Versions has the model that is the one to have. A [client.Follower] is one, and [Fixed] returns another.
+// Versions provides the current model. A [client.Follower] is one, and [Fixed] returns another.
 type Versions interface {
 	// Model returns the model; nil if there is none.
 	Model() *model.Model
-	// Status returns what is known of it.
+	// Status returns the status of the model.
 	Status() client.Status
-	// Stale returns why the model is stale; nil if it is not.
+	// Stale returns the reason why the model is stale; nil if it is not.
 	Stale() error
 }
 
-// Server answers requests. [New] makes servers.
+// Server serves predictions. Create servers with [New].
 type Server struct {
 	options  Options
 	notice   func(text string)
@@ -53,42 +53,42 @@ type Server struct {
 	metrics  *metrics
 	register prometheus.Registerer // for the metrics of the pipeline
 	last     atomic.Pointer[version]
-	cores    chan *workspace     // those that no request uses
-	memory   *semaphore.Weighted // of bodies, and of answers that are being sent
+	cores    chan *workspace     // idle workspaces
+	memory   *semaphore.Weighted // for bodies, and answers being sent
 	senders  *senders
 	answers  *answers.Writer // nil: answers are not written
 	bodies   buffers
-	garbage  atomic.Int64 // bytes of large buffers that the collector has not taken yet
-	// collecting is locked while a request has the collector run.
+	garbage  atomic.Int64 // bytes of large buffers not yet freed by the garbage collector
+	// collecting is locked while a request runs the garbage collector.
 	collecting sync.Mutex
 	quiet      *quiet
-	tls        *credential[*tls.Certificate] // nil: it speaks no TLS
-	token      *credential[digest]           // of the bearer token; nil: nobody is asked for one
+	tls        *credential[*tls.Certificate] // nil: no TLS
+	token      *credential[digest]           // of the bearer token; nil: none is required
 	routes     map[string]route              // by path
-	ending     atomic.Bool                   // no further requests are wanted
+	ending     atomic.Bool                   // the server is shutting down
 }
 
-// route is what a path answers.
+// route is the handler of a path.
 type route struct {
 	method string
 	public bool // without a token
 	answer func(http.ResponseWriter, *http.Request) error
 }
 
-// digest is what the server keeps of a token.
+// digest is the stored form of a token.
 type digest [sha256.Size]byte
 
-// version is a model with what answers need beside it.
+// version is a model with precomputed data for answers.
 type version struct {
 	*model.Model
 	options      layout.Options // of the rows
 	places       *layout.Places
 	quoted       []json.RawMessage // the labels as JSON
-	names        []json.RawMessage // of the columns of dense rows, as JSON; nil: they have none
-	wholeNumbers []int64           // the labels, if all are whole numbers; else nil
+	names        []json.RawMessage // of the columns of dense rows, as JSON; nil: none
+	wholeNumbers []int64           // the labels, if all are integers; otherwise nil
 }
 
-// New returns a server of the model of versions. o must pass [Options.Check]. It registers its metrics, which have the
+// New returns a server of the current model of versions. o must pass [Options.Check]. It registers its metrics, with the
 // label pipeline. The error is a [option.Problem] with a file of the options.
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
 	s := &Server{
@@ -123,11 +123,11 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 	return s, nil
 }
 
-// Notify makes the server call notice with what an operator should know, from any goroutine. It is called before the server answers.
+// Notify makes the server call notice, concurrently, with messages for the operator. It must be called before Serve.
 func (s *Server) Notify(notice func(text string)) { s.notice = notice }
 
-// Serve answers on a listener until ctx ends. Then it answers the requests that have come, and returns nil. Requests
-// that take longer than the timeout are cut off.
+// Serve serves a listener until ctx ends. Then it answers the requests received so far, and returns nil. Requests that
+// exceed the timeout are aborted.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -137,7 +137,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s, Protocols: protocols, ConnState: s.quiet.changed, ConnContext: s.quiet.context, MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: s.options.Timeout / 2, ReadTimeout: s.options.Timeout, WriteTimeout: 3 * s.options.Timeout, IdleTimeout: time.Minute,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10},
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what strangers do wrong is counted, not logged
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // client errors are counted, not logged
 	}
 	if s.tls != nil {
 		server.TLSConfig = &tls.Config{
@@ -170,7 +170,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP handles a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	counted := &counted{ResponseWriter: w, status: http.StatusOK}
@@ -190,7 +190,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.metrics.answered(of, counted.status, time.Since(began))
 		if broken || cause == http.ErrAbortHandler {
-			panic(http.ErrAbortHandler) // the answer has no end, and who asked must see that
+			panic(http.ErrAbortHandler) // the response is incomplete, and the client must notice that
 		}
 	}()
 	if err := s.route(counted, r); err != nil {
@@ -216,7 +216,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	return to.answer(w, r)
 }
 
-// allowed reports whether a request has the token, if there is one.
+// allowed reports whether a request has the token, if one is required.
 func (s *Server) allowed(r *http.Request) bool {
 	if s.token == nil {
 		return true
@@ -226,7 +226,7 @@ func (s *Server) allowed(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
-// refuse answers with the reason of an error.
+// refuse responds with the reason of an error.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	no, ok := errors.AsType[*refusal](err)
 	switch {
@@ -241,11 +241,11 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(no.status)
-	content, _ := json.Marshal(map[string]string{"error": no.reason}) // texts have JSON
-	_, _ = w.Write(append(content, '\n'))                             // who asked may have gone
+	content, _ := json.Marshal(map[string]string{"error": no.reason}) // strings can be encoded
+	_, _ = w.Write(append(content, '\n'))                             // the client may have disconnected
 }
 
-// newest returns the model of the version that answers, with what answers need beside it.
+// newest returns the current model with precomputed data for answers.
 func (s *Server) newest() (*version, error) {
 	m := s.versions.Model()
 	if m == nil {
@@ -257,7 +257,7 @@ func (s *Server) newest() (*version, error) {
 	}
 	v := &version{Model: m, options: layout.TrainedAs(m.Manifest.Plan), quoted: m.LabelType().Values(m.Labels()),
 		wholeNumbers: wholeNumbers(m)}
-	if !m.Sparse() { // whose columns are numbers
+	if !m.Sparse() { // its columns are numbered
 		var err error
 		if v.places, err = layout.NewPlaces(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
 			return nil, err
@@ -268,7 +268,7 @@ func (s *Server) newest() (*version, error) {
 	return v, nil
 }
 
-// manifest answers with the manifest of the version.
+// manifest responds with the manifest of the version.
 func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
 	m := s.versions.Model()
 	if m == nil {
@@ -287,7 +287,7 @@ func (s *Server) describe(w http.ResponseWriter, _ *http.Request) error {
 
 func answerJSON(w http.ResponseWriter, content []byte) error {
 	w.Header().Set("Content-Type", typeJSON)
-	_, _ = w.Write(content) // who asked may have gone
+	_, _ = w.Write(content) // the client may have disconnected
 	return nil
 }
 
@@ -301,7 +301,7 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready answers whether there is a version that can be relied on. Only who has the token, if there is one, is told why not.
+// ready reports whether there is a usable version. The reason is only sent to clients with the token, if one is required.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	err := s.versions.Stale()
 	if s.ending.Load() {
@@ -317,7 +317,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// counted notes the status of an answer.
+// counted records the status of a response.
 type counted struct {
 	http.ResponseWriter
 	status int
@@ -340,7 +340,7 @@ func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 // fixed is a model that never changes.
 type fixed struct{ model *model.Model }
 
-// Fixed returns a model as the only version, as from a file.
+// Fixed returns a model as the only version, for example from a file.
 func Fixed(m *model.Model) Versions { return fixed{m} }
 
 func (f fixed) Model() *model.Model { return f.model }

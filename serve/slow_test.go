@@ -23,21 +23,21 @@ import (
 
 var hostileFor = flag.Duration("hostile", 3*time.Second, "how long TestHostileClients goes on")
 
-// heapBytes returns how many bytes of the heap were in use when they were collected last, and how many it has with what is garbage since.
+// heapBytes returns the live bytes of the heap at the last garbage collection, and its size including garbage since.
 func heapBytes() (live, all int64) {
 	samples := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
 	runtimemetrics.Read(samples)
 	return int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64())
 }
 
-// raw is a request as it is sent.
+// raw is an encoded request.
 func raw(body []byte, headers string) []byte {
 	return append(fmt.Appendf(nil,
 		"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", len(body), headers), body...)
 }
 
-// While some read nothing of answers of 2,000 classes, others read all of them, send bombs, or never end their
-// requests, somebody else is answered, each time, and memory stays within what it may be.
+// While some clients read nothing of answers with 2,000 classes, others read all of them, send decompression bombs, or
+// never complete their requests, another client always gets an answer, and memory stays within its limit.
 func TestHostileClients(t *testing.T) {
 	for name, maxBody := range map[string]int64{"in the proportion of the defaults": 4 << 20,
 		"with bodies of a quarter of the memory": 16 << 20} {
@@ -47,12 +47,12 @@ func TestHostileClients(t *testing.T) {
 
 func withHostileClients(t *testing.T, maxBody int64) {
 	const classes = 2000
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the default, by which garbage is bounded below, whatever GOGC says
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the default, on which the limit of garbage below depends, whatever GOGC is
 	o := Defaults()
 	o.Memory, o.MaxBody, o.Timeout = 64<<20, maxBody, 5*time.Second
 	m := newModelOf(t, manyClasses(classes), 3, 2, nil, layout.MissingError)
 	address := listening(t, o, Fixed(m))
-	_, long := someRows(t, 8000) // of 69 kB, whose answer has 16 million numbers
+	_, long := someRows(t, 8000) // of 69 kB, with an answer of 16 million numbers
 	_, shorter := someRows(t, 500)
 	bomb := packed(t, make([]byte, 1<<30)) // of 1 MB
 	deadline := time.Now().Add(*hostileFor)
@@ -67,7 +67,7 @@ func withHostileClients(t *testing.T, maxBody int64) {
 				for time.Now().Before(deadline) {
 					conn, err := net.Dial("tcp", address)
 					if err != nil {
-						continue // there are too many
+						continue // too many connections
 					}
 					_ = conn.SetDeadline(deadline.Add(time.Second)) // it is open
 					do(conn)
@@ -76,15 +76,15 @@ func withHostileClients(t *testing.T, maxBody int64) {
 			})
 		}
 	}
-	each(8, func(conn net.Conn) { // reads nothing until it is cut off
+	each(8, func(conn net.Conn) { // reads nothing until it is aborted
 		_, err := conn.Write(raw(long, ""))
-		for junk := make([]byte, 4<<10); err == nil; { // the server's buffer takes some of it
+		for junk := make([]byte, 4<<10); err == nil; { // the server's buffer accepts some of it
 			_, err = conn.Write(junk)
 		}
 		slow.Add(1)
 	})
-	each(2, func(conn net.Conn) { // reads all
-		_, _ = conn.Write(raw(shorter, "")) // it sees below whether it is answered
+	each(2, func(conn net.Conn) { // reads everything
+		_, _ = conn.Write(raw(shorter, "")) // checked below
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			return
@@ -103,7 +103,7 @@ func withHostileClients(t *testing.T, maxBody int64) {
 			bombs.Add(1)
 		}
 	})
-	each(20, func(conn net.Conn) { // never ends its request
+	each(20, func(conn net.Conn) { // never completes its request
 		_, _ = conn.Write(raw(long, "")[:20_000])
 		_, _ = io.Copy(io.Discard, conn) // until the server gives up
 	})
@@ -131,7 +131,7 @@ func withHostileClients(t *testing.T, maxBody int64) {
 		"answers were read whole, %d cut off, %d refused; %d bombs; %d times nothing was read",
 		*hostileFor, len(took), took[len(took)/2], took[len(took)*99/100], live>>20, o.Memory>>20, all>>20, whole.Load(), cut.Load(),
 		refused.Load(), bombs.Load(), slow.Load())
-	if most := o.Memory; live > most || all > 2*most { // the collector begins when the heap is twice what is in use
+	if most := o.Memory; live > most || all > 2*most { // garbage collection starts when the heap is twice the live size
 		t.Errorf("the heap had %d bytes more than before, with garbage %d, expected at most %d", live, all, most)
 	}
 }

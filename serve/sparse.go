@@ -12,25 +12,25 @@ import (
 	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
-// The keys of a sparse row that is an object.
+// Keys of a sparse row that is an object.
 const (
 	keyIndices = "indices"
 	keyValues  = "values"
 )
 
-// sparseRows reads the rows of a request to a model of sparse rows: {"rows": […]}. A row is {"indices": […], "values":
-// […]}, the features that are not 0, or a list of all values, or of a model of texts a text, or an object with the
-// column of texts.
+// sparseRows reads the rows of a request to a model on sparse rows: {"rows": […]}. A row is {"indices": […], "values":
+// […]}, the nonzero features, or a list of all values; for a model on texts it is a text, or an object with the text
+// column.
 type sparseRows struct {
 	document
-	text    string              // the column of texts; "": the model was not trained on texts
-	words   *vocabulary.Counter // of the texts; nil as that
+	text    string              // text column; "": the model was not trained on texts
+	words   *vocabulary.Counter // for texts, otherwise nil
 	mixed   *layout.MixedRow    // nil: rows are not mixed
-	indices []int64             // of the row that is read
+	indices []int64             // of the current row
 	values  []float32
 }
 
-// newSparseRows reads what comes before the rows.
+// newSparseRows reads the members before the rows.
 func newSparseRows(body []byte, o layout.Options, columns examples.Columns, asks *asked) (*sparseRows, error) {
 	text, err := jsonscan.New(body)
 	if err != nil {
@@ -79,10 +79,10 @@ func (r *sparseRows) next(rows *examples.SparseRows) (bool, error) {
 	return true, nil
 }
 
-// sent appends a row as it was sent: a text with the name of its column, and two lists as an object of the values by their indices.
+// sent appends a row as sent: a text with the name of its column, and two lists as an object of values by index.
 func (r *sparseRows) sent(dst, row []byte) []byte {
 	if r.words != nil && row[0] == '"' {
-		name, _ := json.Marshal(r.text) // a text has JSON
+		name, _ := json.Marshal(r.text) // a string can be encoded
 		return append(append(append(append(append(dst, '{'), name...), ':'), row...), '}')
 	}
 	var pairs struct{ Indices, Values json.RawMessage }
@@ -92,7 +92,7 @@ func (r *sparseRows) sent(dst, row []byte) []byte {
 	return append(dst, row...)
 }
 
-// countWords appends the counts of a text.
+// countWords appends the word counts of a text.
 func (r *sparseRows) countWords(rows *examples.SparseRows) error {
 	text, err := r.String()
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *sparseRows) list(rows *examples.SparseRows) error {
 	return err
 }
 
-// object appends a row that is an object. Other keys than those that are known are passed over.
+// object appends a row that is an object. Unknown keys are ignored.
 func (r *sparseRows) object(rows *examples.SparseRows) error {
 	var has jsonscan.Names
 	r.indices, r.values = r.indices[:0], r.values[:0]
@@ -173,7 +173,7 @@ func (r *sparseRows) each(read func() error) error {
 	})
 }
 
-// index reads an index, which must be above the one before.
+// index reads an index, which must exceed the previous one.
 func (r *sparseRows) index() error {
 	text, err := r.Number()
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// sparseModel returns a model of random weights over d sparse columns, the second of which is left out; of texts if
-// there is a column of them.
+// sparseModel returns a model with random weights over d sparse columns, the second of which is dropped; for texts if text
+// is a column.
 func sparseModel(t testing.TB, d int, text string) *model.Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 1))
@@ -86,7 +86,7 @@ func checkSparse(t *testing.T, s http.Handler, m *model.Model, body string, rows
 	}
 }
 
-// askArrow sends the rows of a builder as Arrow, and asks for JSON.
+// askArrow sends the rows of a builder as Arrow, and requests JSON.
 func askArrow(t *testing.T, s http.Handler, b *array.RecordBuilder) *httptest.ResponseRecorder {
 	t.Helper()
 	record := b.NewRecord()
@@ -104,7 +104,7 @@ func askArrow(t *testing.T, s http.Handler, b *array.RecordBuilder) *httptest.Re
 	return answer
 }
 
-// A map from index to value is a sparse row of Arrow.
+// A map from index to value is a sparse row in Arrow.
 func TestSparseRowsOfArrow(t *testing.T) {
 	s := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
 	b := array.NewRecordBuilder(memory.DefaultAllocator,
@@ -143,7 +143,7 @@ func TestSparseRowsOfJSON(t *testing.T) {
 	}
 }
 
-// Texts are counted as those that the model was trained on.
+// Texts are counted like those in training.
 func TestTextsOfJSON(t *testing.T) {
 	m := sparseModel(t, 64, "message")
 	s := newServer(t, Defaults(), Fixed(m))
@@ -200,7 +200,8 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 	}
 }
 
-// FuzzSparseRows compares the reader of sparse rows with encoding/json: it takes only JSON, its rows are in order, and values are finite.
+// FuzzSparseRows compares the reader of sparse rows with encoding/json: it only accepts JSON, its rows are ordered, and
+// values are finite.
 func FuzzSparseRows(f *testing.F) {
 	for _, seed := range []string{
 		`{"rows":[{"indices":[0,3],"values":[1,-2.5]},[0,1]]}`, `{"rows":[]}`, `{"rows":["a text",{"message":"b"}]}`,

@@ -8,13 +8,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// predictsNumbers reports whether answers have numbers in place of labels and probabilities.
+// predictsNumbers reports whether answers have predicted targets in place of labels and probabilities.
 func (v *version) predictsNumbers() bool { return v.Task() == examples.Numbers }
 
-// givesSeveral reports whether a row may have any number of labels.
+// givesSeveral reports whether the model is multi-label.
 func (v *version) givesSeveral() bool { return v.Task() == examples.SeveralLabels }
 
-// wholeNumbers returns the labels as whole numbers if all of them are, and else nil.
+// wholeNumbers returns the labels as integers if all of them are, otherwise nil.
 func wholeNumbers(m *model.Model) []int64 {
 	if m.LabelType() != examples.WholeLabels {
 		return nil
@@ -22,7 +22,7 @@ func wholeNumbers(m *model.Model) []int64 {
 	return examples.WholeNumbers(m.Labels())
 }
 
-// described is a manifest with labels as answers have them.
+// described is a manifest with labels encoded as in answers.
 type described struct {
 	*schemas.Manifest
 	Labels []json.RawMessage `json:"labels"`

@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// wholeModel returns a model of two features whose classes are so many whole numbers.
+// wholeModel returns a model with two features and a number of integer classes.
 func wholeModel(t testing.TB, classes int, edits ...func(*schemas.Manifest)) *model.Model {
 	t.Helper()
 	names := make([]string, classes)
@@ -28,25 +28,25 @@ func wholeModel(t testing.TB, classes int, edits ...func(*schemas.Manifest)) *mo
 	return newModelOf(t, names, 3, 2, nil, layout.MissingError, edits...)
 }
 
-// severalLabels makes a model one of several labels a row.
+// severalLabels makes a model multi-label.
 func severalLabels(m *schemas.Manifest) {
 	m.Plan.Labels, m.Plan.Stages[0].Link = schemas.LabelsSeveral, link.Logistic
 }
 
-// probable is one of the most probable labels, which are whole numbers.
+// probable is one of the most probable labels, which are integers.
 type probable struct {
 	Label       int64   `json:"label"`
 	Probability float32 `json:"probability"`
 }
 
-// topOf returns what the most probable labels of rows are, by the model.
+// topOf returns the most probable labels of rows according to the model.
 func topOf(m *model.Model, rows [][]float32, top int) (labels []int64, want [][]probable) {
 	for _, row := range rows {
 		all := make([]float32, len(m.Labels()))
 		m.Probabilities(all, row)
 		var list []probable
 		for _, class := range mostProbable(nil, all, top) {
-			label, _ := strconv.ParseInt(m.Labels()[class], 10, 64) // as it is whole
+			label, _ := strconv.ParseInt(m.Labels()[class], 10, 64) // an integer
 			list = append(list, probable{label, all[class]})
 		}
 		labels, want = append(labels, list[0].Label), append(want, list)
@@ -62,11 +62,11 @@ func sameTop(a, b [][]probable) bool {
 	})
 }
 
-// Labels that are all whole numbers are numbers wherever an answer has labels: of rows, of the most probable ones, of
-// all classes; in JSON and in Arrow, in short answers and in long ones.
+// If all labels are integers, they are numbers wherever an answer has labels: of rows, of the most probable ones, of all
+// classes; in JSON and in Arrow, in short answers and in long ones.
 func TestWholeLabelsWithTop(t *testing.T) {
 	m := wholeModel(t, 700)
-	for _, n := range []int{3, 1000} { // of 1,000 rows the twenty most probable labels are a long answer
+	for _, n := range []int{3, 1000} { // with 1,000 rows the twenty most probable labels are a long answer
 		s := newServer(t, Defaults(), Fixed(m))
 		rows, body := someRows(t, n)
 		labels, want := topOf(m, rows, 20)
@@ -113,7 +113,7 @@ func TestWholeLabelsWithTop(t *testing.T) {
 	}
 }
 
-// Of several labels a row, those that it is given are whole numbers too, beside its most probable ones.
+// In a multi-label task, the labels of a row are also integers, beside its most probable ones.
 func TestSeveralWholeLabels(t *testing.T) {
 	m := wholeModel(t, 40, severalLabels)
 	s := newServer(t, Defaults(), Fixed(m))

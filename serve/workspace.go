@@ -9,21 +9,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// workspace is memory that a request uses while rows of it are predicted, and the next one again. There are as many as cores.
+// workspace is reusable memory for predicting the rows of a request. There are as many as cores.
 type workspace struct {
-	features  []float32 // rows of JSON
+	features  []float32 // rows in JSON requests
 	sparse    examples.SparseRows
 	predicted predicted
 	rows      []byte // of the answer
 }
 
-// predicted is what a model predicts of rows.
+// predicted is the predictions of a model for rows.
 type predicted struct {
 	probabilities []float32 // n × k
-	numbers       []float64 // n × k: of a model of numbers, in place of probabilities
+	numbers       []float64 // n × k: in regression, in place of probabilities
 }
 
-// keptValues is how many values of a workspace are kept from one request to the next.
+// keptValues is the maximum number of values that a workspace keeps between requests.
 const keptValues = 1 << 18
 
 // predict predicts rows of features (n × d).
@@ -50,10 +50,10 @@ func (p *predicted) predictSparse(v *version, rows *examples.SparseRows) {
 	v.ProbabilitiesSparse(p.probabilities, rows)
 }
 
-// resized returns so many values in the memory of others, or in more.
+// resized returns a slice of n values that reuses memory if possible.
 func resized[T any](values []T, n int) []T { return slices.Grow(values[:0], n)[:n] }
 
-// enter waits for a core, and returns a workspace. The caller gives it to leave when it is done.
+// enter waits for a core, and returns a workspace. The caller returns it with leave.
 func (s *Server) enter(ctx context.Context) (*workspace, error) {
 	timer := time.NewTimer(s.options.Timeout)
 	defer timer.Stop()
@@ -67,7 +67,7 @@ func (s *Server) enter(ctx context.Context) (*workspace, error) {
 	}
 }
 
-// leave gives a workspace back.
+// leave returns a workspace.
 func (s *Server) leave(work *workspace) {
 	if cap(work.features)+cap(work.predicted.probabilities)+2*cap(work.predicted.numbers)+2*cap(work.sparse.Values) > keptValues ||
 		cap(work.rows) > 2*keptAnswer {

@@ -1,5 +1,5 @@
-// Package answers writes the answers of a server to a topic, so that outcomes can be joined later, and models learn from served
-// predictions.
+// Package answers writes the answers of a server to a topic, so that outcomes can be joined later, and models be trained
+// on served predictions.
 //
 //	rows and their predictions ──Request──▶ messages ──Writer──▶ topic
 //

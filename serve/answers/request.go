@@ -9,13 +9,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
-// Header is the header of a request with its id, and of its answer.
+// Header is the header with the id of a request and its response.
 const Header = "X-Request-Id"
 
-// maxID is how many characters an id has at most.
+// maxID is the maximum length of an id.
 const maxID = 200
 
-// ValidID reports whether a text can be the id of a request: printable ASCII without spaces.
+// ValidID reports whether a text is a valid request id: printable ASCII without spaces.
 func ValidID(text string) bool {
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' {
@@ -25,23 +25,24 @@ func ValidID(text string) bool {
 	return text != "" && len(text) <= maxID
 }
 
-// DrawID returns an id that no other request has.
+// DrawID returns a unique id.
 func DrawID() string { return rand.Text() }
 
-// Predicted is what a version predicts of a row.
+// Predicted is a version's prediction for a row.
 type Predicted struct {
-	Labels  []json.RawMessage // that the row is given, as JSON: one, or those of several; of numbers none
-	Several bool              // a row may have any number of labels
-	Classes []json.RawMessage // of Values: the labels as JSON, or the names of the numbers
+	Labels  []json.RawMessage // labels of the row as JSON: one, or several if multi-label; none in regression
+	Several bool              // multi-label
+	Classes []json.RawMessage // of Values: the labels as JSON, or the target names
 	Values  []float32         // probabilities
-	Numbers []float64         // the numbers that are predicted, in place of labels and probabilities
-	Top     []int32           // the classes of the largest probabilities, the largest first
+	Numbers []float64         // predicted targets, in place of labels and probabilities
+	Top     []int32           // classes with the largest probabilities, largest first
 }
 
-// mostProbable is how many probabilities a message has at most.
+// mostProbable is the maximum number of probabilities in a message.
 const mostProbable = 10
 
-// MostProbable returns how many of the most probable classes a message has, if the request asked for so many; 0: it asked for all.
+// MostProbable returns the number of most probable classes in a message, given the number requested; 0: all were
+// requested.
 func MostProbable(asked int) int {
 	if asked > 0 && asked < mostProbable {
 		return asked
@@ -49,20 +50,20 @@ func MostProbable(asked int) int {
 	return mostProbable
 }
 
-// Request has the answers to one request, until they are sent. Its methods do nothing if it is nil: then the request is not sampled.
+// Request collects the answers to a request until they are sent. A nil Request, which is not sampled, does nothing.
 type Request struct {
 	writer  *Writer
 	id      string
 	version int
-	text    []byte // of the rows: what a message has before and after the number of the row
+	text    []byte // of the rows: the parts of a message before and after the row number
 	rows    []row
-	sent    int // rows
+	sent    int // number of rows sent
 }
 
-// row is where a row is in the text: its features, and what is predicted.
+// row is the position of a row in the text: its features and its prediction.
 type row struct{ features, predicted, end int }
 
-// Reset forgets the rows that were added, and says which version answers.
+// Reset drops the added rows, and sets the version.
 func (r *Request) Reset(version int) {
 	if r != nil {
 		r.version, r.text, r.rows, r.sent = version, r.text[:0], r.rows[:0], 0
@@ -82,7 +83,7 @@ func (r *Request) Add(features func(dst []byte) []byte, p Predicted) {
 	r.rows = append(r.rows, one)
 }
 
-// Send gives the rows that were added since the last Send to the writer. rows is how many rows the request has.
+// Send passes the rows added since the last Send to the writer. rows is the number of rows of the request.
 func (r *Request) Send(rows int) {
 	if r == nil || len(r.rows) == 0 {
 		return
@@ -96,13 +97,14 @@ func (r *Request) Send(rows int) {
 	r.writer.put(messages)
 }
 
-// message returns the message of a row. Its key is the id of the request; if the request has several rows, with the number of the row.
+// message returns the message of a row. Its key is the request id, followed by the row number if the request has several
+// rows.
 func (r *Request) message(one row, number int, several bool) kafkalog.Message {
 	key := r.id
 	if several {
 		key += "/" + strconv.Itoa(number)
 	}
-	id, _ := json.Marshal(r.id) // a text has JSON
+	id, _ := json.Marshal(r.id) // a string can be encoded
 	value := make([]byte, 0, len(`{"request":,"row":,"version":,"features":,"prediction":}`)+len(id)+40+one.end-one.features)
 	value = append(append(value, `{"request":`...), id...)
 	value = strconv.AppendInt(append(value, `,"row":`...), int64(number), 10)
@@ -112,7 +114,7 @@ func (r *Request) message(one row, number int, several bool) kafkalog.Message {
 	return kafkalog.Message{Key: []byte(key), Value: append(value, '}')}
 }
 
-// append appends what is predicted of a row, as JSON.
+// append appends the prediction of a row as JSON.
 func (p Predicted) append(dst []byte) []byte {
 	switch {
 	case p.Numbers != nil:
@@ -137,7 +139,7 @@ func (p Predicted) append(dst []byte) []byte {
 	}), '}')
 }
 
-// appendMembers appends an object of n numbers of so many bits. Those that are not finite are null.
+// appendMembers appends an object of n numbers with the given bit sizes. Numbers that are not finite are null.
 func appendMembers(dst []byte, n int, member func(i int) (name json.RawMessage, value float64, bits int)) []byte {
 	dst = append(dst, '{')
 	for i := range n {
@@ -145,7 +147,7 @@ func appendMembers(dst []byte, n int, member func(i int) (name json.RawMessage, 
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		if name[0] != '"' { // a whole number
+		if name[0] != '"' { // an integer
 			dst = append(append(append(dst, '"'), name...), `":`...)
 		} else {
 			dst = append(append(dst, name...), ':')
@@ -155,7 +157,7 @@ func appendMembers(dst []byte, n int, member func(i int) (name json.RawMessage, 
 	return append(dst, '}')
 }
 
-// appendNumber appends a number of so many bits, or null, as JSON has no other way to say that it is not finite.
+// appendNumber appends a number with the given bit size, or null if it is not finite, because JSON can't represent it.
 func appendNumber(dst []byte, v float64, bits int) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(dst, "null"...)

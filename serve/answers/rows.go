@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// elements returns the elements of a list that is known to be JSON, as they were written.
+// elements returns the encoded elements of a valid JSON list.
 func elements(list []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		number, depth, from, inText := 0, 0, 1, false
@@ -30,7 +30,7 @@ func elements(list []byte) iter.Seq2[int, []byte] {
 			case depth == 0 && (c == ',' || c == ']'):
 				element := bytes.TrimSpace(list[from:at])
 				if len(element) == 0 || !yield(number, element) {
-					return // of no elements
+					return // an empty list
 				}
 				number, from = number+1, at+1
 			case c == ']' || c == '}':
@@ -40,8 +40,8 @@ func elements(list []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// AppendNamed appends a row that was sent as a list, which is known to be JSON, as an object: the values by the names of their columns,
-// as JSON. Those without a name are left out. Without names it appends the list.
+// AppendNamed appends a row that was sent as a valid JSON list as an object of values by column name, as JSON. Values of
+// unnamed columns are omitted. Without names it appends the list.
 func AppendNamed(dst, list []byte, names []json.RawMessage) []byte {
 	if len(names) == 0 {
 		return append(dst, list...)
@@ -60,7 +60,7 @@ func AppendNamed(dst, list []byte, names []json.RawMessage) []byte {
 	return append(dst, '}')
 }
 
-// AppendPairs appends a sparse row of two lists, which are known to be JSON, as an object: each value by its index.
+// AppendPairs appends a sparse row of two valid JSON lists as an object: each value by its index.
 func AppendPairs(dst, indices, values []byte) []byte {
 	next, stop := iter.Pull2(elements(values))
 	defer stop()
@@ -75,14 +75,14 @@ func AppendPairs(dst, indices, values []byte) []byte {
 	return append(dst, '}')
 }
 
-// ArrowRows returns the rows of a stream or a file of Arrow as JSON: objects of the values by the names of their columns.
+// ArrowRows returns the rows of an Arrow stream or file as JSON: objects of values by column name.
 func ArrowRows(value []byte, unpacked int) iter.Seq[[]byte] {
 	const magic = "ARROW1\x00\x00" // of a file
 	return func(yield func([]byte) bool) {
 		from := bytes.NewBuffer(bytes.TrimPrefix(value, []byte(magic)))
 		r, err := stream.NewReader(from, bytes.HasPrefix(value, []byte(magic)), memory.DefaultAllocator)
 		if err != nil {
-			return // whoever predicts the rows says so
+			return // reported when the rows are predicted
 		}
 		defer r.Close()
 		r.LimitUnpacked(unpacked)
@@ -101,7 +101,7 @@ func rowsOf(record arrow.Record, yield func([]byte) bool) bool {
 	for i := range int(record.NumRows()) {
 		row := []byte{'{'}
 		for j, column := range record.Columns() {
-			name, _ := json.Marshal(record.ColumnName(j)) // a text has JSON
+			name, _ := json.Marshal(record.ColumnName(j)) // a string can be encoded
 			if j > 0 {
 				row = append(row, ',')
 			}
@@ -124,7 +124,7 @@ func appendValue(dst []byte, column arrow.Array, i int) []byte {
 		return appendNumber(dst, float64(column.Value(i)), 32)
 	case *array.Float64:
 		return appendNumber(dst, column.Value(i), 64)
-	case array.ListLike: // of many features, perhaps: encoding/json takes ten times as long
+	case array.ListLike: // possibly of many features: encoding/json takes ten times as long
 		from, to := column.ValueOffsets(i)
 		dst = append(dst, '[')
 		for j := from; j < to; j++ {

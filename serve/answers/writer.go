@@ -12,49 +12,49 @@ import (
 )
 
 const (
-	// bufferBytes is how many bytes of messages wait at most: some seconds of a server that answers as fast as it can.
+	// bufferBytes is the maximum size of buffered messages: some seconds of a server at full load.
 	bufferBytes = 64 << 20
-	// messageBytes is what a message takes beside its key and value.
+	// messageBytes is the overhead of a message besides its key and value.
 	messageBytes = 128
-	// maxMessage is how large a message may be: 900 KB, as brokers take 1 MB with all that is around it.
+	// maxMessage is the maximum size of a message: 900 KB, because brokers accept 1 MB including overhead.
 	maxMessage = 900_000
-	// noticeEvery is how often dropped answers are reported at most.
+	// noticeEvery is the minimum interval between reports of dropped answers.
 	noticeEvery = time.Minute
 )
 
-// Log is where answers are written. *kafkalog.Log is one.
+// Log is the log to which answers are written, such as *kafkalog.Log.
 type Log interface {
-	// Partitions returns how many partitions the topic has.
+	// Partitions returns the number of partitions of a topic.
 	Partitions(ctx context.Context, topic string) (int, error)
-	// Append writes messages to the end of a partition, and retries until that succeeds, cannot succeed, or ctx ends.
+	// Append appends messages to a partition, and retries until that succeeds, fails permanently, or ctx ends.
 	Append(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) (base int64, err error)
 }
 
-// Writer writes answers to a topic, from a goroutine of its own. [Open] makes writers.
+// Writer writes answers to a topic in a goroutine of its own. Create writers with [Open].
 type Writer struct {
 	options   Options
 	log       Log
 	notice    func(text string)
 	now       func() time.Time
 	partition func(key []byte) int
-	limit     int // bytes that may wait
+	limit     int // maximum size of buffered messages
 
 	written, dropped prometheus.Counter
 
 	mutex   sync.Mutex
 	waiting []kafkalog.Message
-	bytes   int // of those that wait, and of those that are being written
+	bytes   int // size of messages that are buffered or being written
 	closed  bool
-	wake    chan struct{} // has an element if there may be something to do
-	lost    int           // rows that were dropped since the last notice
-	reason  string        // why the last was
-	told    time.Time     // when the last notice was
+	wake    chan struct{} // signals that there may be work
+	lost    int           // number of rows dropped since the last notice
+	reason  string        // reason for the last one
+	told    time.Time     // time of the last notice
 
 	ended  chan struct{} // closed when everything is written
 	cancel context.CancelFunc
 }
 
-// Open returns a writer to a topic that exists. notice is called from any goroutine with what an operator should know.
+// Open returns a writer to an existing topic. notice is called concurrently with messages for the operator.
 func Open(ctx context.Context, o Options, log Log, register prometheus.Registerer, notice func(text string)) (*Writer, error) {
 	partitions, err := log.Partitions(ctx, o.Topic)
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *Writer) Begin(id string) *Request {
 	return &Request{writer: w, id: id}
 }
 
-// put gives messages to the writer. It never waits.
+// put passes messages to the writer. It never blocks.
 func (w *Writer) put(messages []kafkalog.Message) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -108,13 +108,13 @@ func (w *Writer) put(messages []kafkalog.Message) {
 	}
 }
 
-// drop counts rows that are not written, and says so if it has not for a while. The caller has locked the mutex.
+// drop counts rows that are not written, and reports them at most once per noticeEvery. The caller has locked the mutex.
 func (w *Writer) drop(rows int, reason string) {
 	w.dropped.Add(float64(rows))
 	w.lost, w.reason = w.lost+rows, reason
 	if now := w.now(); now.Sub(w.told) >= noticeEvery {
 		w.told = now
-		go w.tell(w.lost, reason) // whoever logs may be slow
+		go w.tell(w.lost, reason) // logging may be slow
 		w.lost = 0
 	}
 }
@@ -123,8 +123,8 @@ func (w *Writer) tell(rows int, reason string) {
 	w.notice(fmt.Sprintf("answers to %d rows were not written to %s: %s", rows, w.options.Topic, reason))
 }
 
-// take waits for messages, and returns all that wait. There are none once the writer is closed.
-func (w *Writer) take(ctx context.Context) []kafkalog.Message {
+// drain waits for messages, and removes and returns all of the buffer. It returns none once the writer is closed.
+func (w *Writer) drain(ctx context.Context) []kafkalog.Message {
 	for {
 		w.mutex.Lock()
 		messages, closed := w.waiting, w.closed
@@ -141,11 +141,11 @@ func (w *Writer) take(ctx context.Context) []kafkalog.Message {
 	}
 }
 
-// run writes what waits until the writer is closed. The more waits, the more is written at a time.
+// run writes buffered messages until the writer is closed. The batch size grows with the backlog.
 func (w *Writer) run(ctx context.Context) {
 	defer close(w.ended)
 	for {
-		messages := w.take(ctx)
+		messages := w.drain(ctx)
 		if len(messages) == 0 {
 			return
 		}
@@ -160,7 +160,7 @@ func (w *Writer) run(ctx context.Context) {
 	}
 }
 
-// append writes messages to a partition. While brokers do not answer it tries again.
+// append writes messages to a partition, with retries while brokers are unavailable.
 func (w *Writer) append(ctx context.Context, partition int, messages []kafkalog.Message) {
 	_, err := w.log.Append(ctx, w.options.Topic, partition, messages...)
 	w.mutex.Lock()
@@ -175,7 +175,7 @@ func (w *Writer) append(ctx context.Context, partition int, messages []kafkalog.
 	w.written.Add(float64(len(messages)))
 }
 
-// Close writes what waits, and returns when that is done or ctx ends. Then it returns an error that says how many rows were dropped.
+// Close writes the buffered messages, and returns when that is done or ctx ends, with an error if rows were dropped.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mutex.Lock()
 	w.closed = true

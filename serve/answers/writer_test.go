@@ -53,7 +53,7 @@ func (l *topic) keys(partition int) (keys []string) {
 	return keys
 }
 
-// open returns a writer, and what it has reported.
+// open returns a writer, and its reports.
 func open(t *testing.T, l *topic) (*Writer, func() []string) {
 	t.Helper()
 	var mutex sync.Mutex
@@ -73,7 +73,7 @@ func open(t *testing.T, l *topic) (*Writer, func() []string) {
 	}
 }
 
-// answer gives a request of so many rows to a writer.
+// answer passes a request with a number of rows to a writer.
 func answer(w *Writer, id string, rows int) {
 	r := w.Begin(id)
 	r.Reset(7)
@@ -85,7 +85,8 @@ func answer(w *Writer, id string, rows int) {
 	r.Send(rows)
 }
 
-// Everything that was answered is on the topic once the writer is closed, in the partitions in which Kafka's Java client puts the keys.
+// All answers are on the topic once the writer is closed, in the partitions selected by Kafka's Java client for their
+// keys.
 func TestAnswersAreWritten(t *testing.T) {
 	l := &topic{partitions: 3}
 	w, notices := open(t, l)
@@ -121,8 +122,8 @@ func TestAnswersAreWritten(t *testing.T) {
 	}
 }
 
-// While brokers do not answer, whoever answers does not wait: what does not fit is dropped, counted, and reported once a minute. What
-// waits is written when they are back.
+// While brokers are unavailable, requests do not wait: messages that exceed the buffer are dropped, counted, and reported
+// once a minute. Buffered messages are written afterwards.
 func TestBrokersAreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := make(chan struct{})
@@ -164,7 +165,8 @@ func TestBrokersAreAway(t *testing.T) {
 	})
 }
 
-// Brokers that refuse a message lose it alone; brokers that are away when the server ends delay that no longer than the context.
+// Brokers that reject a message only lose that one; brokers that are unavailable at shutdown delay it no longer than the
+// context.
 func TestWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refusing := true
@@ -199,7 +201,7 @@ func TestWhatIsLost(t *testing.T) {
 	})
 }
 
-// A row that is too large for a message is dropped, and the others of its request are not.
+// A row that is too large for a message is dropped, but not the others of its request.
 func TestLargeRow(t *testing.T) {
 	l := &topic{partitions: 1}
 	w, _ := open(t, l)
@@ -214,7 +216,7 @@ func TestLargeRow(t *testing.T) {
 	}
 }
 
-// The fraction of the requests that is sampled is the one that was asked for, and a larger one has those of a smaller one.
+// The sampled fraction of requests is the configured one, and a larger sample includes a smaller one.
 func TestSample(t *testing.T) {
 	const n = 20_000
 	for _, fraction := range []float64{0.01, 0.1, 0.5, 0.9} {
@@ -235,7 +237,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// A row that is not sampled costs nothing.
+// A row that is not sampled has no cost.
 func TestNotSampled(t *testing.T) {
 	var w *Writer
 	answer(w, "a", 1)
@@ -263,7 +265,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Lists are split as encoding/json splits them.
+// Lists are split like those of encoding/json.
 func FuzzAppendNamed(f *testing.F) {
 	for _, seed := range []string{`[]`, `[ ]`, `[1]`, `[1, "a,]\"\\", [2, {"b": [3, "}"]}], {}, null ]`, `[[],[[]]]`} {
 		f.Add([]byte(seed))

@@ -1,5 +1,5 @@
-// Package jsonscan reads the JSON of a request in one pass and without allocating: numbers, words and members in any
-// order, with errors that say where.
+// Package jsonscan scans the JSON of a request in one pass and without allocations: numbers, words and members in any
+// order, with the position in errors.
 //
 //	bytes ──Scanner──▶ numbers, words
 package jsonscan

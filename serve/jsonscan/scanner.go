@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// New returns a scanner of a text, which must be UTF-8: what is not would be another word than any that was trained on.
+// New returns a scanner of a text. Invalid UTF-8 is an error, since it can't match a word used in training.
 func New(text []byte) (Scanner, error) {
 	if err := value.CheckUTF8(text); err != nil {
 		return Scanner{}, err
@@ -20,21 +20,21 @@ func New(text []byte) (Scanner, error) {
 	return Scanner{text: text}, nil
 }
 
-// Scanner reads JSON (RFC 8259) that is in memory. encoding/json takes five times as long for rows of numbers, and more
-// memory than the rows. The decoder of github.com/go-json-experiment/json/jsontext takes 3.4 ms for 64 rows of 784
-// pixels, if each number is read as a value and parsed as here, and 7.0 ms by tokens; the scanner takes 1.4. All of a
-// request with these rows takes 2.4 ms (BenchmarkPredict), so it would take nearly twice as long.
+// Scanner scans JSON (RFC 8259) in memory. encoding/json takes five times as long for rows of numbers, and more memory
+// than the rows. The decoder of github.com/go-json-experiment/json/jsontext takes 3.4 ms for 64 rows of 784 pixels, if
+// each number is read as a value and parsed as here, and 7.0 ms by tokens; the scanner takes 1.4. A request with these
+// rows takes 2.4 ms in total (BenchmarkPredict), so it would take nearly twice as long.
 type Scanner struct {
 	text []byte
-	At   int // bytes that are read
+	At   int // number of bytes read
 }
 
-// Errorf returns an error at the scanner's place.
+// Errorf returns an error at the scanner's position.
 func (s *Scanner) Errorf(format string, values ...any) error {
 	return fmt.Errorf("byte %d: %s", s.At, fmt.Sprintf(format, values...))
 }
 
-// Between returns the text from a place to another.
+// Between returns the text between two positions.
 func (s *Scanner) Between(from, to int) []byte { return s.text[from:to] }
 
 // Peek skips space and returns the next byte, which is 0 at the end.
@@ -49,7 +49,7 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// Take skips space and a byte, which must be the next one.
+// Take skips space and a byte, which must be c.
 func (s *Scanner) Take(c byte) error {
 	if s.Peek() != c || s.At == len(s.text) {
 		return s.Expected(string(rune(c)))
@@ -58,7 +58,7 @@ func (s *Scanner) Take(c byte) error {
 	return nil
 }
 
-// Expected returns an error that says what the scanner expects at its place, and what is there.
+// Expected returns an error with what is expected at the scanner's position, and what is there.
 func (s *Scanner) Expected(what string) error {
 	switch found := s.Peek(); {
 	case s.At == len(s.text):
@@ -69,7 +69,8 @@ func (s *Scanner) Expected(what string) error {
 	return s.Errorf("found byte %#02x, expected %s", s.text[s.At], what)
 }
 
-// More takes a comma and returns true, or takes the end of a list or an object and returns false. first says that no comma comes before the
+// More consumes a comma and returns true, or consumes the end of a list or object and returns false. first means that no
+// comma is expected.
 // first element.
 func (s *Scanner) More(end byte, first bool) (bool, error) {
 	switch c := s.Peek(); {
@@ -85,7 +86,7 @@ func (s *Scanner) More(end byte, first bool) (bool, error) {
 	return false, s.Expected("a comma or " + string(rune(end)))
 }
 
-// Elements reads a list, and calls put at each element, with its number.
+// Elements reads a list, and calls put at each element, with its index.
 func (s *Scanner) Elements(put func(i int) error) error {
 	if err := s.Take('['); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (s *Scanner) Elements(put func(i int) error) error {
 	}
 }
 
-// Members reads an object, and calls put at each colon, with the name before it, which is valid until the text changes.
+// Members reads an object, and calls put after each colon, with the name, which is valid until the text changes.
 func (s *Scanner) Members(put func(name []byte) error) error {
 	if err := s.Take('{'); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (s *Scanner) Members(put func(name []byte) error) error {
 func (s *Scanner) Float() (float32, error) {
 	s.Peek()
 	start, whole := s.At, 0
-	for s.At < len(s.text) && s.text[s.At]-'0' <= 9 && s.At-start < 7 { // a whole number that float32 has exactly
+	for s.At < len(s.text) && s.text[s.At]-'0' <= 9 && s.At-start < 7 { // an integer that is exact in float32
 		whole = 10*whole + int(s.text[s.At]-'0')
 		s.At++
 	}
@@ -226,14 +227,13 @@ func (s *Scanner) String() ([]byte, error) {
 	return nil, s.Errorf("the JSON ends within a string")
 }
 
-// Names are those that an object has had, or a list of columns. One that comes twice is an error: which of its values
-// counts would be a guess.
+// Names are the names in an object or a list of columns. A duplicate is an error, because it would be ambiguous.
 type Names map[string]bool
 
-// maxNames is how many names are kept: their memory is beside that of the body.
+// maxNames is the maximum number of names, whose memory is in addition to the body.
 const maxNames = 1 << 16
 
-// Once notes a name, of whatever it is a name of.
+// Once records a name. of describes it in the error for a duplicate.
 func (s *Scanner) Once(known *Names, of string, name []byte) error {
 	switch {
 	case (*known)[string(name)]:
@@ -258,7 +258,7 @@ func (s *Scanner) Boolean() (v, ok bool) {
 	return false, s.Literal("false")
 }
 
-// Literal reads a word of JSON, if it is the next value.
+// Literal reads a JSON literal, if it is the next value.
 func (s *Scanner) Literal(word string) bool {
 	s.Peek()
 	if bytes.HasPrefix(s.text[s.At:], []byte(word)) {
@@ -268,7 +268,7 @@ func (s *Scanner) Literal(word string) bool {
 	return false
 }
 
-// Skip skips a value, of whatever kind.
+// Skip skips a value of any type.
 func (s *Scanner) Skip() error {
 	d := json.NewDecoder(bytes.NewReader(s.text[s.At:]))
 	var skipped json.RawMessage

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Shape describes a request without what it says, and where in the program it failed.
+// Shape describes a request without its contents, and where the program panicked.
 func Shape(r *http.Request) string {
 	h := r.Header
 	text := fmt.Sprintf("%.20s %.40q of %d bytes, Content-Type %.80q, Content-Encoding %.40q, Accept %.80q, %s", r.Method, r.URL.Path,
@@ -18,7 +18,7 @@ func Shape(r *http.Request) string {
 	return text + failedAt()
 }
 
-// failedAt returns the innermost functions of this module that the panic under way came from.
+// failedAt returns the innermost functions of this module in the current panic.
 func failedAt() (at string) {
 	callers := make([]uintptr, 64)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
