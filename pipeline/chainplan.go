@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// chainPlan returns what all plans of the chain have in common.
+// chainPlan returns the common part of all plans of the chain.
 func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
 	plan = &schemas.Plan{
@@ -30,7 +30,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		},
 	}
 	if chain.PinsWithheld(s.ledger) {
-		plan.Chain.AtLeast = 0 // the operator says so
+		plan.Chain.AtLeast = 0 // by decision of the operator
 	}
 	for _, lost := range r.backlog.Lost() {
 		event.Notice(r.rec, "%s[%d] deleted offsets %d to %d before a version of the chain learnt their messages: these are lost",
@@ -51,7 +51,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 			return nil, err
 		}
 		if offered == nil || r.hasLearnt(offered.Run) {
-			plan.Chain.AtLeast = 0 // nobody has it, or forget says so
+			plan.Chain.AtLeast = 0 // nobody has it, or by decision of forget
 		} else {
 			o := r.job.Retrain.Gate
 			plan.Chain.Gate = &schemas.Gate{Split: o.Split, Margin: o.Margin, Offered: schemas.Warm{Run: offered.Run, Manifest: offered.Digest()}}
@@ -66,13 +66,13 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 	if plan.Since, err = r.Now(ctx); err != nil {
 		return nil, err
 	}
-	if r.chain.Window != nil && r.chain.Stored != nil && r.chain.Attempt == 0 { // an attempt that has failed may have surveyed the same
+	if r.chain.Window != nil && r.chain.Stored != nil && r.chain.Attempt == 0 { // a failed attempt may have surveyed the same
 		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
 	}
 	return plan, err
 }
 
-// adds says in a plan which messages it adds to what the chain has looked at.
+// adds lists in a plan the messages that it adds to those processed by the chain.
 func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 	future := 0
 	plan.Chain.From, plan.Chain.Until, future = r.backlog.Times(spans, plan.Chain.Made)
@@ -82,7 +82,7 @@ func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 	}
 }
 
-// keepChoice keeps what was chosen for the first version of the chain: its stages, and how sparse rows are prepared.
+// keepChoice records the choices for the first version of the chain: its stages, and the preparation of sparse rows.
 func (r *runner) keepChoice(list []schemas.Stage, how schemas.Prepare) {
 	if r.job.Stages = list; r.job.Untuned {
 		r.job.Prepare = how
@@ -103,15 +103,15 @@ func (r *runner) firstPlan(ctx context.Context, s snapshot, increment backlog.In
 		plan.Stages, plan.Prepare = stages.Placed(chosen.Stages, nil), chosen.Prepare
 		r.keepChoice(chosen.Stages, chosen.Prepare)
 	}
-	if r.adds(plan, increment.Spans); r.chain.Head != nil { // nothing is left of what the chain had
+	if r.adds(plan, increment.Spans); r.chain.Head != nil { // nothing is left of the chain's rows
 		plan.Chain.Ends, plan.Chain.Progress, plan.Chain.Had = r.backlog.Ends(), chain.ProgressOf(r.chain.Counted, s.sources), r.chain.Had
 	}
 	return plan, nil
 }
 
-// fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is learnt.
-// If there is no row to fit to, as all are forgotten, or their sources are removed or have lost messages, it is nil, and the chain
-// begins again. If one class is left, it is nil, and only is that class.
+// fullPlan returns the plan of a full run over the window. It adds no rows, so every row is scored before it is trained
+// on. If there is no row to fit, because all are forgotten, or their sources are removed or have lost messages, it is nil,
+// and the chain restarts. If one class is left, it is nil, and only is set to that class.
 func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error) {
 	spans, err := r.chain.Spans(nil).Union(nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error
 	chain.KeepRows(s.ledger, plan)
 	r.keepWhatCounted(plan, s.sources)
 	plan.Chain.Had = r.chain.Had
-	// A source that has lost messages counts no longer, so that increments that are still there may have no row that does.
+	// A source that has lost messages no longer counts, so the remaining increments may have no row that does.
 	if len(plan.Forgotten)+len(plan.Removed) > 0 || r.chain.Renews {
 		if any, err := r.anyFits(ctx, plan); err != nil {
 			return nil, err
@@ -147,8 +147,8 @@ func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error
 	return plan, nil
 }
 
-// classes returns the classes of a full run over the window: those that a configuration names, or those of the newest version and the new
-// ones; none if the run finds them.
+// classes returns the classes of a full run over the window: the configured ones, or those of the newest version and
+// additional ones; none if the run determines them.
 func (r *runner) classes() []string {
 	if len(r.job.Examples.Classes) > 0 || len(r.only) > 0 {
 		return r.job.Examples.Classes
@@ -156,13 +156,14 @@ func (r *runner) classes() []string {
 	return r.chain.Classes(r.job.Retrain)
 }
 
-// keepWhatCounted has a full run go on from what the runs before it have looked at and counted: no update of that is between them.
+// keepWhatCounted makes a full run continue from the messages that the previous runs have processed and counted, without
+// an update in between.
 func (r *runner) keepWhatCounted(plan *schemas.Plan, sources []schemas.SourceSeal) {
 	plan.Chain.Ends, plan.Chain.Progress = r.backlog.Ends(), chain.ProgressOf(r.chain.Window.Progress, sources)
 }
 
-// fullWith makes of the plan of an increment that of a full run over the window and the increment: no update can go on from the version
-// before.
+// fullWith converts the plan of an increment to that of a full run over the window and the increment, because no update
+// can continue from the previous version.
 func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window) (*schemas.Plan, error) {
 	r.keepWhatCounted(plan, s.sources)
 	added := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: chain.ByPartition(plan.Spans)}
@@ -195,7 +196,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.I
 	plan.Warm = plan.Chain.Parent
 	if r.chain.Restarts(r.job.Retrain) {
 		plan.Chain.AtLeast = 0
-		if window.Sparse { // the weights follow what is left by a full run
+		if window.Sparse { // the weights follow the remaining rows in a full run
 			chain.DropChanged(window)
 			return r.fullWith(plan, s, window)
 		}
@@ -212,12 +213,12 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.I
 		if err != nil {
 			return nil, err
 		}
-		if !fits { // nothing would be left to fit to, so nothing leaves until rows come
+		if !fits { // nothing would be left to fit, so nothing leaves until rows arrive
 			stays, plan.Chain.Update.Leave = window.Increments, nil
 		}
 	}
 	window.Increments = stays
-	if len(plan.Chain.Update.Leave) > 0 { // the window says so
+	if len(plan.Chain.Update.Leave) > 0 { // the window determines it
 		plan.Chain.AtLeast = 0
 	}
 	chain.Refresh(plan.Chain.Update, window, o, increment.Rows)
@@ -225,7 +226,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.I
 	return plan, o.Shorten(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
 }
 
-// leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
+// leave adds to an update the increments that leave the window when found rows are added, and returns the remaining ones.
 func (r *runner) leave(ctx context.Context, update *schemas.Chain, window *schemas.Window,
 	found int64) (stays []schemas.WindowIncrement, err error) {
 	leaving := chain.Leaving{Retrain: r.job.Retrain, Most: r.chain.MostTerms(&r.job), Bytes: r.windowBytes}

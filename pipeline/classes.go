@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// firstLabels returns what finds the first two labels of a message, of rows that a run can learn from; nil if the job's
-// chain needs none to begin.
+// firstLabels returns a function that returns the first two labels of a message's trainable rows; nil if the job's chain
+// can start without them.
 func firstLabels(job topics.Job) func(*examples.Batch) []string {
 	if len(job.Examples.Classes) > 0 || len(job.Examples.Targets) > 0 || job.Examples.PlanLabels() != "" {
 		return nil
@@ -49,11 +49,12 @@ func firstLabels(job topics.Job) func(*examples.Batch) []string {
 	}
 }
 
-// findsClasses reports whether the next run finds its classes: the first of a chain, and one whose window has one class left.
+// findsClasses reports whether the next run determines its classes: the first of a chain, and one whose window has one
+// class left.
 func (r *runner) findsClasses() bool { return r.chain.Window == nil || len(r.only) > 0 }
 
-// waitForClasses says once that the next version needs rows of another class. At the end of the topic, if no more are
-// to come, that is an error.
+// waitForClasses reports once that the next version needs rows of another class. At the end of the topic, if no more are
+// expected, that is an error.
 func (r *runner) waitForClasses(increment backlog.Increment, untilEnd bool) error {
 	classes := r.backlog.LabelsOf(increment.Spans, r.only)
 	err := &survey.LabelsError{Classes: len(classes)}
@@ -77,5 +78,5 @@ func (r *runner) waitForClasses(increment backlog.Increment, untilEnd bool) erro
 	return nil
 }
 
-// looksForClasses notes that it is not known whether the window has one class left.
+// looksForClasses records that it is unknown whether the window has one class left.
 func (r *runner) looksForClasses() { r.only, r.waits = nil, false }

@@ -8,10 +8,11 @@
 //	        │   ▲                                     ▲
 //	        └─ residuals and their seals ─────────────┘
 //
-// The roles are in pipeline/worker and pipeline/solver, and their protocol is pipeline/protocol. They communicate only by topics,
-// even within one process. The next step of a worker is a pure function of the plan and the accepted weights. So a process that
-// is killed and restarted continues where it was.
+// The roles are in pipeline/worker and pipeline/solver, and their protocol is in pipeline/protocol. They communicate only
+// through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
+// weights. So a process that is killed and restarted continues where it was.
 //
-// Around the roles, imports run one way: topics, heed, source, planning, erase and dispatch, then this package, replay and versions.
-// What a chain learns next is decided by pipeline/backlog, which cuts new messages into increments, and pipeline/chain.
+// Around the roles, imports run in one direction: topics, heed, source, planning, erase and dispatch, then this package,
+// replay and versions. The next increment of a chain is determined by pipeline/backlog, which divides unprocessed messages
+// into increments, and pipeline/chain.
 package pipeline

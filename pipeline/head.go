@@ -16,8 +16,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// findHead finds the newest version of the chain, what its run has left, and how many runs that go on from it have
-// failed. All of that is of one ledger, in which no run is unfinished.
+// findHead finds the newest version of the chain, the state of its run, and the number of failed runs that continue from
+// it, all in one ledger without unfinished runs.
 func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	head, err := r.newestOfChain(ctx, l)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	return nil
 }
 
-// readWindow reads the window after a version, given the one before it; nil if it is not on the state topic, or damaged.
+// readWindow reads the window after a version, given the previous one; nil if it is not on the state topic, or damaged.
 func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *stored.Window) (*stored.Window, error) {
 	if head.Window == nil {
 		return nil, nil
@@ -103,7 +103,7 @@ func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *s
 	return w, err
 }
 
-// newestOfChain returns the manifest of the newest version of a chain that is whole; nil if there is none.
+// newestOfChain returns the manifest of the newest complete version of a chain; nil if there is none.
 func (r *runner) newestOfChain(ctx context.Context, l *protocol.Ledger) (*schemas.Manifest, error) {
 	newest := r.Newest()
 	for _, place := range slices.Backward(l.Versions()) {
@@ -129,7 +129,7 @@ func (r *runner) newestOfChain(ctx context.Context, l *protocol.Ledger) (*schema
 	return nil, nil
 }
 
-// passOver notices, once, that a version is incomplete.
+// passOver reports once that a version is incomplete.
 func (r *runner) passOver(place schemas.Place, why error) {
 	if !r.passed[place.Version] {
 		r.passed[place.Version] = true
@@ -137,7 +137,7 @@ func (r *runner) passOver(place schemas.Place, why error) {
 	}
 }
 
-// offered returns the manifest of the newest version that is offered and there; nil if there is none.
+// offered returns the manifest of the newest offered version that exists; nil if there is none.
 func (r *runner) offered(ctx context.Context, l *protocol.Ledger) (*schemas.Manifest, error) {
 	for _, place := range slices.Backward(l.Versions()) {
 		if place.Withheld {
@@ -156,7 +156,7 @@ func (r *runner) offered(ctx context.Context, l *protocol.Ledger) (*schemas.Mani
 	return nil, nil
 }
 
-// offeredRows returns how many rows the window had of the version that subscribers have; 0 if that is not known.
+// offeredRows returns the number of rows in the window of the version for subscribers; 0 if unknown.
 func (r *runner) offeredRows(ctx context.Context, l *protocol.Ledger) (int64, error) {
 	m, err := r.offered(ctx, l)
 	if err != nil || m == nil {

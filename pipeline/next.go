@@ -17,20 +17,20 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// snapshot is what the log has when the next run is looked for.
+// snapshot is the state of the log when the next run is planned.
 type snapshot struct {
 	ledger  *protocol.Ledger     // of the pipeline's plans
-	sealed  *protocol.Ledger     // of the plans topic that has the seals of sources: the same, or that of the pipeline that owns the examples
+	sealed  *protocol.Ledger     // of the plans topic with the seals of sources: the same, or that of the pipeline that owns the examples
 	bounds  []coverage.Span      // of the examples topic
-	sources []schemas.SourceSeal // that count
+	sources []schemas.SourceSeal // the valid ones
 }
 
-// next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more.
+// next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more messages.
 func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
 	if r.chain.Window != nil && r.job.Retrain.OnNewClass == topics.NewClassStop && len(r.chain.NewClasses(r.job.Retrain)) > 0 {
 		return nil, &NewClassError{r.chain.NewClasses(r.job.Retrain)}
 	}
-	var since time.Time // when something was first there that the newest version should change for
+	var since time.Time // time at which the first reason for a new version was found
 	for {
 		s, err := r.look(ctx)
 		if err != nil {
@@ -42,7 +42,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		}
 		r.backlog.Follow(s.sources, r.chain.Progress(), s.bounds)
 		increment, err := r.backlog.Cut(ctx, r.job.Retrain.Rows, r.findsClasses(), r.only)
-		if errors.As(err, new(*kafkalog.DeletedError)) { // since the bounds were read
+		if errors.As(err, new(*kafkalog.DeletedError)) { // after the bounds were read
 			r.backlog.Restart()
 			continue
 		}
@@ -66,7 +66,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if (len(increment.Spans) > 0 || forgets) && since.IsZero() {
 			since = r.Clock.Now()
 		}
-		if forgets && (r.job.Retrain.After == 0 || r.isLate(since)) { // no update has come
+		if forgets && (r.job.Retrain.After == 0 || r.isLate(since)) { // no update has arrived
 			if plan, err := r.fullPlan(ctx, s); err != nil || plan != nil {
 				return plan, err
 			}
@@ -83,7 +83,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 	}
 }
 
-// look reads what the log has, and takes out of the window, and out of the backlog, what it has no longer.
+// look reads the state of the log, and removes lost messages from the window and the backlog.
 func (r *runner) look(ctx context.Context) (s snapshot, err error) {
 	if s.ledger, err = r.ReadLedger(ctx); err != nil {
 		return s, err
@@ -109,12 +109,12 @@ func (r *runner) look(ctx context.Context) (s snapshot, err error) {
 	return s, nil
 }
 
-// fullIfDue returns the plan of a full run if one is due before any examples are added. forgets reports that the newest version has learnt
-// from what is forgotten, and that the next update can take it away.
+// fullIfDue returns the plan of a full run if one is due before any examples are added. forgets reports that the newest
+// version was trained on forgotten rows, which the next update can subtract.
 func (r *runner) fullIfDue(ctx context.Context, s snapshot) (plan *schemas.Plan, forgets bool, err error) {
 	c := &r.chain
 	if c.Window != nil && !c.Renews && c.Window.Rows() == 0 && r.hasLearnt(c.Head.Run) {
-		c.BeginAgain() // there is nothing to fit anew
+		c.BeginAgain() // there is nothing left to fit
 	}
 	if c.Window == nil && len(r.only) > 0 {
 		r.looksForClasses()
@@ -132,7 +132,7 @@ func (r *runner) fullIfDue(ctx context.Context, s snapshot) (plan *schemas.Plan,
 	return nil, forgets, nil
 }
 
-// planWith returns the plan of the run that adds an increment; nil if more of it is to come.
+// planWith returns the plan of the run that adds an increment; nil if more messages are expected.
 func (r *runner) planWith(ctx context.Context, s snapshot, increment backlog.Increment, untilEnd, late bool) (*schemas.Plan, error) {
 	switch any := len(increment.Spans) > 0; {
 	case any && r.chain.Window == nil && !r.backlog.AnyCounts(increment.Spans): // the first run needs an example
@@ -148,13 +148,13 @@ func (r *runner) planWith(ctx context.Context, s snapshot, increment backlog.Inc
 	return r.updatePlan(ctx, s, increment)
 }
 
-// isLate reports whether an update is due although its increment is not whole, of which the first message came at a time.
+// isLate reports whether an update is due although its increment is incomplete. since is the time of its first message.
 func (r *runner) isLate(since time.Time) bool {
 	return !since.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(since) >= r.job.Retrain.After
 }
 
-// await waits for more examples, for what comes on the plans topic after a snapshot, for the seal of a source, or for rows to forget; but
-// not longer than an update may be late.
+// await waits for examples, for messages on the plans topic after a snapshot, for the seal of a source, or for rows to
+// forget; at most until the update is due.
 func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
 	positions := heed.SaidAfter(r.Pipeline, s.sealed, r.forgotten)
 	if s.sealed != s.ledger {
@@ -170,23 +170,23 @@ func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
 		timeout = min(timeout, max(r.Clock.Until(since.Add(r.job.Retrain.After)), 0))
 	}
 	_, _, err := subscription.Next(ctx, timeout)
-	if errors.As(err, new(*kafkalog.DeletedError)) { // the next look at the bounds says what is there
+	if errors.As(err, new(*kafkalog.DeletedError)) { // the next look at the bounds handles it
 		return nil
 	}
 	return err
 }
 
-// NewClassError means that examples have labels that are not classes, and that the configuration stops the run then.
+// NewClassError means that examples have labels that are not classes, and that the run is configured to stop then.
 type NewClassError struct{ Labels []string }
 
-// Error names the labels.
+// Error includes the labels.
 func (e *NewClassError) Error() string {
 	return fmt.Sprintf("examples have labels %q, which are not classes of the newest version (retrain.on_new_class: stop): set it "+
 		"to full to learn them, or to quarantine to exclude them", e.Labels)
 }
 
-// sources returns a seal of each source of which a topic with those bounds has something left. If the chain has begun to count a source, it
-// is the one that it has begun with: of two ingests of the same rows only one counts.
+// sources returns a seal of each source that a topic with those bounds still has. If the chain has started to count a
+// source, it is the seal with which it has started: of two ingests of the same rows only one counts.
 func (r *runner) sources(l *protocol.Ledger, bounds []coverage.Span) []schemas.SourceSeal {
 	seals := planning.Remaining(l, bounds)
 	for i := range seals {

@@ -18,13 +18,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// A chain stands on messages that the log may no longer have: retention deletes them, an unclean election truncates a
-// partition, somebody makes the topic anew. Before a run is planned, the last message that the chain has looked at in
-// each partition must still be there. Where it is not, the chain goes on from what it can prove by the checksums of its
-// increments.
+// The log may lose messages on which a chain depends: retention deletes them, an unclean leader election truncates a
+// partition, the topic is recreated. Before a run is planned, the last message that the chain has processed in each
+// partition must still exist. Otherwise, the chain continues from what it can verify with the checksums of its increments.
 
-// prove finds out which partitions no longer hold what the chain has looked at, given the bounds of the examples topic.
-// It takes what it can't prove out of the window, and has the next run be a full one over the rest.
+// prove determines which partitions no longer have the messages that the chain has processed, given the bounds of the
+// examples topic. It removes unverified messages from the window, and makes the next run a full one over the rest.
 func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
 	for n := len(bounds); n < r.backlog.Partitions(); n++ {
 		bounds = append(slices.Clip(bounds), coverage.Span{Partition: n})
@@ -66,12 +65,12 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 	return nil
 }
 
-// replaced reports whether a partition does not hold the last message that the chain has looked at there. What
-// retention has deleted it may have held.
+// replaced reports whether a partition lacks the last message that the chain has processed there. A message deleted by
+// retention counts as existing.
 func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
 	n := bounds.Partition
 	at := slices.IndexFunc(r.backlog.Marks(), func(m coverage.Mark) bool { return m.Partition == n })
-	if at < 0 { // of a chain of an earlier release, or nothing was there
+	if at < 0 { // a chain of an earlier release, or nothing was there
 		return r.backlog.End(n) > bounds.To, nil
 	}
 	mark := r.backlog.Marks()[at]
@@ -84,7 +83,7 @@ func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, erro
 	switch {
 	case err == io.EOF:
 		return true, nil
-	case errors.As(err, new(*kafkalog.DeletedError)): // since the bounds were read
+	case errors.As(err, new(*kafkalog.DeletedError)): // after the bounds were read
 		return false, nil
 	case err != nil:
 		return false, err
@@ -92,8 +91,8 @@ func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, erro
 	return backlog.MarkOf(n, m) != mark, nil
 }
 
-// provenOn returns the offset before which a partition holds what the increments of the window have of it, and the mark of the last message
-// before it. If nothing can be proved, that is where the partition begins, and the mark is nil.
+// provenOn returns the offset before which a partition has the messages of the window's increments, and the mark of the
+// last message before it. If nothing can be verified, that is the start of the partition, and the mark is nil.
 func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int64, last *coverage.Mark, err error) {
 	proven = bounds.From
 	if r.chain.Window == nil {
@@ -127,7 +126,7 @@ func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int
 	return proven, last, nil
 }
 
-// holds reports whether a partition holds the messages that an increment has of it, and the mark of the last of them.
+// holds reports whether a partition has the messages of an increment, and returns the mark of the last of them.
 func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *coverage.Increment,
 	want coverage.Coverage) (last *coverage.Mark, same bool, err error) {
 	n, got := bounds.Partition, coverage.Coverage{Spans: want.Spans}
@@ -155,8 +154,8 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 	return last, got.Same(want), nil
 }
 
-// keepWhatIsHeld takes out of the window what the examples topic has deleted. Then it takes what retention may delete
-// before a full run has ended, unless that is all of it.
+// keepWhatIsHeld removes deleted messages of the examples topic from the window. Then it removes those that retention may
+// delete before a full run has ended, unless these are all.
 func (r *runner) keepWhatIsHeld(ctx context.Context, bounds []coverage.Span) error {
 	if !r.chain.LosesTo(bounds) {
 		return nil

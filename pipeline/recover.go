@@ -15,7 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// announce writes again which versions there are, if the plans topic has lost it. It reports whether there are any: the ledger is then old.
+// announce recovers versions if the plans topic has lost them. It reports whether there are any: the ledger is then
+// outdated.
 func (r *runner) announce(ctx context.Context, l *protocol.Ledger) (again bool, err error) {
 	numbers, err := r.AnnounceVersions(ctx, l)
 	if len(numbers) > 0 {
@@ -25,7 +26,7 @@ func (r *runner) announce(ctx context.Context, l *protocol.Ledger) (again bool, 
 	return len(numbers) > 0, err
 }
 
-// numbersText returns numbers as text.
+// numbersText formats numbers.
 func numbersText(numbers []int) (text []string) {
 	for _, n := range numbers {
 		text = append(text, strconv.Itoa(n))
@@ -33,9 +34,9 @@ func numbersText(numbers []int) (text []string) {
 	return text
 }
 
-// windowOfPlans returns the window of the chain's newest version where its state is gone: what the plans say, from the
-// last full run to the newest update. What counts in its spans is not known, so the next run is a full one, which
-// decides that again. If plans are gone too, the window is all that the chain has looked at.
+// windowOfPlans reconstructs the window of the chain's newest version, whose state is gone, from the plans of the last
+// full run to the newest update. Which messages count in its spans is unknown, so the next run is a full one, which
+// decides that again. If plans are gone too, the window is everything that the chain has processed.
 func (r *runner) windowOfPlans(ctx context.Context) (*schemas.Window, error) {
 	r.chain.Renews = true
 	past, err := heed.ReadHistory(ctx, r.Pipeline)

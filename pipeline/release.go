@@ -12,18 +12,18 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// earlier is a version of a chain before its newest.
+// earlier is a version of a chain before the newest.
 type earlier struct {
 	plan   *schemas.Plan
 	window *stored.Window // nil if it is gone
 }
 
-// release removes what the newest version of the chain and its parent do not need: of the version before them its part of the state topic,
-// and the statistics and weights of the runs before. Trouble with that is no trouble for anybody else: the next version, or the next start,
-// does the rest.
+// release deletes records that the newest version of the chain and its parent do not need: the state of the version before
+// these, and the statistics and weights of earlier runs. Errors have no effect: the next version, or the next start,
+// repeats it.
 func (r *runner) release(ctx context.Context) {
 	if err := r.tryRelease(ctx); err != nil && ctx.Err() == nil && !r.refused {
-		r.refused = errors.As(err, new(*kafkalog.AccessError)) // will be again
+		r.refused = errors.As(err, new(*kafkalog.AccessError)) // permanently
 		event.Notice(r.rec, "leftovers of earlier runs stay until a later run: %v", err)
 	}
 }
@@ -42,7 +42,7 @@ func (r *runner) tryRelease(ctx context.Context) error {
 	return release.Statistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.chain.Head.Plan}, parent.window, r.chain.Stored)
 }
 
-// findEarlier reads the two versions before the newest, as far as they are there and not known.
+// findEarlier reads the two versions before the newest, if they exist and are not known yet.
 func (r *runner) findEarlier(ctx context.Context) error {
 	for next := r.chain.Head.Plan.Chain.Parent; len(r.earlier) < 2 && next != nil; {
 		if n := len(r.earlier); n > 0 {

@@ -21,9 +21,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Retrain retrains continuously as examples arrive, or with untilEnd until all current examples of the topic are learnt. It ingests the
-// job's files first, and the topic that the job's examples come from meanwhile. Of several processes that retrain one
-// pipeline, one is active and the others stand by.
+// Retrain retrains continuously as examples arrive, or with untilEnd until all current examples of the topic are
+// processed. It ingests the job's files first, and concurrently the job's source topic. Of several processes that retrain
+// a pipeline, one is active and the others stand by.
 func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, untilEnd bool,
 	rec event.Recorder) (*Retraining, error) {
 	if job.Examples.Augment != (ingest.Augment{}) {
@@ -96,7 +96,8 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	return r.report, nil
 }
 
-// checkWords returns an error if the chain has rows whose words are in other columns than those of the job, before any are ingested.
+// checkWords returns an error if the words of the chain's rows have other columns than those of the job, before any files
+// are ingested.
 func checkWords(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 	m, err := p.Version(ctx, protocol.Latest)
 	switch {

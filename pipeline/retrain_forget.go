@@ -20,7 +20,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// forget reads what is forgotten. Once the newest version of the chain has not learnt from it, all versions are removed that have.
+// forget reads the forgotten rows. Once the newest version of the chain is not trained on them, it removes all versions
+// that are.
 func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	if err := r.readForgotten(ctx); err != nil {
 		return err
@@ -35,7 +36,7 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	if len(r.learnt) == 0 || r.chain.Head == nil || r.hasLearnt(r.chain.Head.Run) {
 		return nil
 	}
-	// Some may have gone meanwhile, as the oldest do.
+	// Some may have been removed in the meantime, like the oldest versions.
 	r.learnt = slices.DeleteFunc(r.learnt, func(place schemas.Place) bool { return !slices.Contains(l.Versions(), place) })
 	removed, left, err := heed.RemoveLearnt(ctx, r.Pipeline, r.learnt)
 	r.learnt = left
@@ -43,7 +44,7 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	return err
 }
 
-// readForgotten reads what the forget topic has that was not read, and finds out which versions have learnt from it.
+// readForgotten reads new messages of the forget topic, and determines which versions were trained on forgotten rows.
 func (r *runner) readForgotten(ctx context.Context) error {
 	more, err := heed.ReadMore(ctx, r.Pipeline, r.forgotten)
 	if err != nil || !more {
@@ -52,17 +53,16 @@ func (r *runner) readForgotten(ctx context.Context) error {
 	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
 		return err
 	}
-	r.backlog.Restart() // it has counted what is forgotten now
+	r.backlog.Restart() // it has counted rows that are forgotten now
 	r.looksForClasses()
 	r.learnt, err = heed.HaveLearnt(ctx, r.Pipeline, r.forgotten)
 	r.forgotten.Tell(r.Topics.Examples, r.rec)
 	return err
 }
 
-// waitsToForget reports whether the newest version has learnt from what is forgotten, and the next update can take it
-// away: the sums of a stage with the link identity are the same as if the rows had never come, wherever its weights
-// have been. What a full run has made of rows that it had read, no update takes away. bounds are those of the examples
-// topic.
+// waitsToForget reports whether the newest version was trained on forgotten rows, and the next update can subtract them:
+// the sums of a stage with the link identity do not depend on whether the rows were ever added, whatever its weights were.
+// Effects in a full run of the rows that it had read can't be subtracted. bounds are those of the examples topic.
 func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (bool, error) {
 	if r.chain.Window == nil || !r.hasLearnt(r.chain.Head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic ||
 		!topics.Updatable(r.job.Stages) {
@@ -70,7 +70,7 @@ func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (boo
 	}
 	rows := r.forgotten.Rows.Within(r.chain.Spans(nil))
 	for _, i := range chain.Touched(r.chain.Window.Increments, rows.Without(r.chain.Head.Plan.Forgotten)) {
-		if chain.Expires(&r.chain.Window.Increments[i].Increment, bounds) { // what it has learnt can't be summed again
+		if chain.Expires(&r.chain.Window.Increments[i].Increment, bounds) { // rows of the window can't be summed again
 			return false, nil
 		}
 	}
@@ -80,9 +80,9 @@ func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (boo
 	}
 	runs, err := past.Runs(r.chain.Head)
 	if err != nil {
-		return false, nil // a plan is gone: nobody knows what it has read
+		return false, nil // a plan is gone: it is unknown what it has read
 	}
-	// the last full run: means, components, filters and the bandwidth have seen the rows
+	// the last full run: means, components, filters and the bandwidth depend on the rows
 	if heed.HaveRead(r.Pipeline, heed.PlansOf(runs[:1]), r.forgotten.Rows) {
 		return false, nil
 	}
@@ -91,8 +91,8 @@ func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (boo
 	return !heed.HaveRead(r.Pipeline, append(heed.PlansOf(runs), without), r.forgotten.Rows), nil
 }
 
-// classesLeft returns the classes of a full run over the window: without those that only rows have had which were
-// forgotten since the version before.
+// classesLeft returns the classes of a full run over the window, without those whose rows were all forgotten since the
+// previous version.
 func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []string, err error) {
 	classes := r.classes()
 	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.chain.Head.Plan.Forgotten)) == 0 {
@@ -124,8 +124,8 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 	return slices.DeleteFunc(slices.Clone(classes), func(class string) bool { return !has[class] }), nil
 }
 
-// anyFits reports whether a run fits its weights to some row of its spans: one that counts, is for training, has a
-// label and weighs something.
+// anyFits reports whether a run fits its weights to any row of its spans: one that counts, is in the training split, and
+// has a label and a weight.
 func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err error) {
 	err = r.messagesLeft(ctx, plan, func(partition int, offset int64, batch *examples.Batch) (goOn bool) {
 		for row, weight := range decode.FittedWeights(plan, partition, offset, batch) {
@@ -139,7 +139,8 @@ func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err
 	return any, nil
 }
 
-// messagesLeft gives look the messages of a plan's spans that count, without what is forgotten, until it wants no more.
+// messagesLeft calls look with the messages of a plan's spans that count, without forgotten rows, until look returns
+// false.
 func (r *runner) messagesLeft(ctx context.Context, plan *schemas.Plan,
 	look func(partition int, offset int64, batch *examples.Batch) (goOn bool)) error {
 	counting, noLabels := counting.New(plan), layout.MissingLabels(plan)
@@ -152,7 +153,7 @@ func (r *runner) messagesLeft(ctx context.Context, plan *schemas.Plan,
 				}
 				batch, err := r.Codec.DecodeExamples(m.Value)
 				if err != nil {
-					return nil // it is in quarantine
+					return nil // quarantined
 				}
 				defer batch.Release()
 				if !look(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
@@ -171,10 +172,10 @@ func (r *runner) messagesLeft(ctx context.Context, plan *schemas.Plan,
 	return nil
 }
 
-// errFound ends reading.
+// errFound stops reading.
 var errFound = errors.New("all is found")
 
-// hasLearnt reports whether the version of a run has learnt from what is forgotten.
+// hasLearnt reports whether the version of a run was trained on forgotten rows.
 func (r *runner) hasLearnt(id string) bool {
 	return slices.ContainsFunc(r.learnt, func(place schemas.Place) bool { return place.Run == id })
 }

@@ -15,7 +15,7 @@ import (
 type Retraining struct {
 	Name    string                   `json:"name"`
 	Updates []*schemas.RetrainReport `json:"updates"`
-	// percent, of all rows that were scored before they were learnt; null if there are none
+	// percent, of all rows that were scored before training; null if there are none
 	PrequentialError *float64 `json:"prequential_error"`
 	// Curve is the prequential error along the log, in at most 400 bins.
 	Curve         []statistics.ErrorBin `json:"curve,omitempty"`
@@ -23,14 +23,14 @@ type Retraining struct {
 	Seconds       float64               `json:"seconds"`
 	RowsPerSecond float64               `json:"rows_per_second"`
 	WeightsDigest wire.Digest           `json:"weights_digest"` // of the last version
-	// Confusion is how the rows were predicted before they were learnt: by their labels, then by what was predicted. Labels are in order.
+	// Confusion is the confusion matrix of the predictions before training: by label, then by prediction. Labels are in order.
 	Labels    examples.ClassLabels `json:"labels,omitempty"`
 	Confusion [][]int64            `json:"prequential_confusion,omitempty"`
 
 	scored, wrong float64
 }
 
-// curveBins is how many bins a chain's curve has at most.
+// curveBins is the maximum number of bins of a chain's curve.
 const curveBins = 400
 
 // add adds the report of a run.
@@ -53,12 +53,12 @@ func (r *Retraining) add(report *schemas.Report) {
 	r.WeightsDigest = report.WeightsDigest
 }
 
-// addConfusion adds a confusion matrix. A full run may bring more classes.
+// addConfusion adds a confusion matrix. A full run may add classes.
 func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 	if confusion == nil {
 		return
 	}
-	var at []int // where the labels are among those of the chain
+	var at []int // indices of the labels among those of the chain
 	for _, label := range labels {
 		i, found := slices.BinarySearchFunc(r.Labels, label, compareLabels)
 		if !found {
@@ -80,7 +80,7 @@ func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 	}
 }
 
-// compareLabels orders labels: numbers by their value, then words.
+// compareLabels orders labels: numbers by value, then words.
 func compareLabels(a, b string) int {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)

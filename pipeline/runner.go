@@ -22,41 +22,42 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// execution works on a run until it has ended, or follows those who do, and returns its report. The ledger has the run's plan.
+// execution executes a run until it has ended, or follows its execution, and returns its report. The ledger has the run's
+// plan.
 type execution func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.Report, error)
 
 // runner submits the runs of a chain, and follows them to their ends.
 type runner struct {
 	*topics.Pipeline
 	job       topics.Job
-	owner     ownership.Owner    // of the plans topic among the runners: who owns it submits
+	owner     ownership.Owner    // of the plans topic in the group of runners: the owner submits
 	here      schemas.Arithmetic // of this process
 	join      func(context.Context) (work execution, leave func(), err error)
 	work      execution                                                       // while this process is the active one
-	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // stages by the rows of the first plan; nil: those of the job
+	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // chooses stages by the first plan; nil: the job has them
 	rec       event.Recorder
 	retention topics.ExamplesRetention
 	backlog   *backlog.Backlog
 	forgotten *heed.Forgotten
-	learnt    []schemas.Place // versions that have learnt from what is forgotten
+	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
 
 	chain    chain.State
-	proven   bool           // that the examples topic holds what the chain has looked at
-	earlier  []earlier      // the newest versions before the head, the newest first
-	refused  bool           // that what they have left is removed
-	passed   map[int]bool   // versions that are incomplete
+	proven   bool           // the examples topic has the messages processed by the chain
+	earlier  []earlier      // versions before the head, newest first
+	refused  bool           // deletion of their records was denied
+	passed   map[int]bool   // incomplete versions
 	failures int            // since the last version
-	made     string         // the run that this process has submitted last
-	waits    bool           // for a second class, and has said so
-	only     backlog.Labels // the class that is left in the window without what is forgotten; empty: more, or not known
+	made     string         // last run submitted by this process
+	waits    bool           // for a second class, which was reported
+	only     backlog.Labels // the only class left in the window without forgotten rows; empty: more, or unknown
 
 	windowBytes int64                                      // see schemas.WindowBytes
-	pause       func(context.Context, time.Duration) error // after a run has failed, so that what makes runs fail has time to pass
+	pause       func(context.Context, time.Duration) error // after a failed run, to give the cause time to pass
 }
 
-// newRunner returns the runner of a job's chain. Once this process is the active one of its group, it joins those who work on runs: the
-// partitions of one that stands by would wait.
+// newRunner returns the runner of a job's chain. It joins the groups of workers and solvers only when this process is the
+// active one of its group, because the partitions of a standby process would wait.
 func newRunner(p *topics.Pipeline, job topics.Job, owner ownership.Owner, here schemas.Arithmetic,
 	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
 	forgotten := heed.NewForgotten()
@@ -67,7 +68,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner ownership.Owner, here s
 		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
 }
 
-// examplesTopic is the examples topic of a pipeline without what is forgotten, as its backlog reads it.
+// examplesTopic is the examples topic of a pipeline without forgotten rows, for its backlog.
 type examplesTopic struct {
 	*topics.Pipeline
 	forgotten *heed.Forgotten
@@ -105,12 +106,12 @@ func (r *runner) run(ctx context.Context, untilEnd bool) error {
 		if !errors.Is(err, errNotActive) {
 			return err
 		}
-		r.rec.Record(event.Behind{}) // what is left is for the other process to say
+		r.rec.Record(event.Behind{}) // the other process reports the backlog
 	}
 }
 
-// ingestAndGoOn makes one version after the other, and ingests the job's topic beside that. With untilEnd the end of
-// that topic comes first.
+// ingestAndGoOn makes one version after the other, and concurrently ingests the job's topic. With untilEnd that topic is
+// first read to its end.
 func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	switch {
 	case r.job.Examples.FromTopic == "":
@@ -133,7 +134,7 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	return group.Wait()
 }
 
-// goOn makes one version after the other. The error is errNotActive if another process goes on.
+// goOn makes one version after the other. The error is errNotActive if another process continues.
 func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 	for {
 		if err := r.checkActive(); err != nil {
@@ -175,7 +176,7 @@ func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
 	}
 }
 
-// errNotActive says that another process retrains the pipeline now.
+// errNotActive means that another process retrains the pipeline now.
 var errNotActive = errors.New("another process retrains this pipeline")
 
 // checkActive returns errNotActive unless this process is the active one of its group.

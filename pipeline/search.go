@@ -16,9 +16,9 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs that list no stages have those that are
-// chosen for the first of them. Jobs of sparse rows, of which no key says how they are prepared and fitted, have what is chosen for the
-// first of their link.
+// Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs without stages use
+// those chosen for the first of them. Jobs on sparse rows without a configured preparation and fit use those chosen for
+// the first job with the same link.
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
 	with func(int, *replay.Candidate) error) error {
 	rec = event.Serialised(rec)

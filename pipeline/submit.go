@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// finish finishes the runs that were submitted before. It reports whether there were any: the ledger is then old.
+// finish finishes earlier submitted runs. It reports whether there were any: the ledger is then outdated.
 func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, err error) {
 	if err := r.endOvertaken(ctx, l); err != nil {
 		return false, err
@@ -30,7 +30,7 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 	return waited, nil
 }
 
-// endOvertaken writes the ends of runs of the chain that others have overtaken.
+// endOvertaken writes the ends of overtaken runs of the chain.
 func (r *runner) endOvertaken(ctx context.Context, l *protocol.Ledger) error {
 	for _, overtaken := range l.Overtaken() {
 		end := *overtaken
@@ -43,7 +43,7 @@ func (r *runner) endOvertaken(ctx context.Context, l *protocol.Ledger) error {
 	return nil
 }
 
-// submit submits a run and works on it until it has ended, unless another runner was faster.
+// submit submits a run and executes it until it has ended, unless another runner was faster.
 func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	if err := r.check(plan); err != nil {
 		return err
@@ -68,17 +68,17 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 	}
 	submitted := l.Plan(plan.Run())
 	switch {
-	case submitted == nil: // an unclean election has lost it, or it came to the topic damaged
+	case submitted == nil: // an unclean leader election has lost it, or it is damaged on the topic
 		event.Notice(r.rec, "the plan of run %s was written, but %s does not have it: planning the run again", plan.Run(), r.Topics.Plans)
 		return r.pause(ctx, firstPause)
 	case l.End(plan.Run()) != nil:
-		return nil // others have the turn, or have made the run meanwhile: what is next is on the topics
+		return nil // other processes are active, or have executed the run: the topics determine what is next
 	}
 	return r.execute(ctx, submitted, l)
 }
 
-// check makes the segments of a plan longer if they are too many, and returns an error for any other plan that no
-// process would work on. Nobody reads such a plan, so the chain would write it again and again.
+// check increases the segment length of a plan with too many segments, and returns an error for any other plan that
+// processes would reject. Such a plan would be ignored, so the chain would write it again and again.
 func (r *runner) check(plan *schemas.Plan) error {
 	configured := plan.Segment
 	for {
@@ -98,13 +98,13 @@ func (r *runner) check(plan *schemas.Plan) error {
 	}
 }
 
-// execute works on a run until it has ended. That a run of the chain has failed is no error: the next attempt is a full run.
+// execute executes a run until it has ended. A failed run of the chain is not an error: the next attempt is a full run.
 func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) error {
 	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
 	report, err := r.work(ctx, plan, l)
 	if failed, ok := errors.AsType[*dispatch.RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
 		event.Notice(r.rec, "%v", failed)
-		r.proven = false // it may have failed because of that
+		r.proven = false // which may be the cause of the failure
 		r.failures++
 		return r.pause(ctx, firstPause<<(r.failures-1))
 	}
@@ -126,8 +126,8 @@ func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Le
 	return nil
 }
 
-// maxFailures is how many runs may fail, without a version between them, before the chain ends.
+// maxFailures is the number of failed runs, without a version in between, after which the chain ends.
 const maxFailures = 3
 
-// firstPause is how long the chain waits after a run has failed. Each failure after it doubles that.
+// firstPause is the pause after a failed run. It doubles with each further failure.
 const firstPause = time.Second

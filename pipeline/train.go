@@ -18,10 +18,10 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// StandAsideError says that a run that goes first was planned by a process with another arithmetic. This process can't continue
-// it, as its sums would have other bits.
+// StandAsideError means that an earlier run was planned by a process with another arithmetic. This process can't continue
+// it, because its sums would have other bits.
 type StandAsideError struct {
-	Run         string             // the run that goes first
+	Run         string             // the earlier run
 	There, Here schemas.Arithmetic // of the run's plan, and of this process
 }
 
@@ -30,10 +30,10 @@ func (e *StandAsideError) Error() string {
 		e.Run, planning.Differences(e.There, e.Here, "this process"))
 }
 
-// Train ingests the job's files, or what the topic has now that its examples come from, submits a run of the job, and
-// works on it with a worker and a solver in this process until the run has ended. It resumes an unfinished run of the
-// same content. With brokers, other processes may work on the run too. The error is a *[dispatch.RunError] if the run
-// has ended without a version, and a *[StandAsideError] if this process can't work on a run that goes first.
+// Train ingests the job's files, or the current messages of its source topic, submits a run of the job, and executes it
+// with a worker and a solver in this process until the run has ended. It resumes an unfinished run with the same content.
+// With brokers, other processes may work on the run too. The error is a *[dispatch.RunError] if the run has ended without
+// a version, and a *[StandAsideError] if this process can't execute an earlier run.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
@@ -51,7 +51,8 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	if job, err = choice.Resolve(ctx, p, dispatch.NewProcess(blas), job, ingested, rec); err != nil {
 		return nil, nil, err
 	}
-	// Not before: others would wait for the partitions of a process that still ingests. Not later: joining takes seconds.
+	// Not earlier: others would wait for the partitions of a process that is still ingesting. Not later: joining takes
+	// seconds.
 	roles, err := dispatch.Join(ctx, p, job, o.Store, blas, rec)
 	if err != nil {
 		return nil, nil, err

@@ -1,9 +1,10 @@
-// Package backlog cuts what a topic of examples has that no run of a chain has looked at into increments:
+// Package backlog divides the messages of an examples topic that no run of a chain has processed into increments:
 //
 //	messages, sealed sources ──▶ backlog ──cut──▶ spans of the next increment
 //
-// It reads messages by a [Topic], so cuts are a function of what the topic holds and of the sources that count. Cuts go round the
-// partitions by the distance of an offset from where its partition began: on a topic that does not grow they depend on nothing else.
+// It reads messages from a [Topic], so cuts are a function of the contents of the topic and of the valid sources. Cuts
+// alternate between the partitions by the distance of offsets from the start of their partition: if the topic does not
+// grow they depend on nothing else.
 package backlog
 
 import (
@@ -17,76 +18,77 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Topic is a topic of examples.
+// Topic is an examples topic.
 type Topic interface {
-	// Range reads the messages of a span in the order of their offsets. The caller closes the reader.
+	// Range reads the messages of a span in offset order. The caller closes the reader.
 	Range(coverage.Span) protocol.Reader
-	// Examples returns the rows of a message that may be learnt, without those that are forgotten. The error says that it has none.
+	// Examples returns the trainable rows of a message, without forgotten ones. The error means that it has none.
 	Examples(partition int, m protocol.Message) (*examples.Batch, error)
 	String() string // its name
 }
 
-// Backlog is what a topic has that no run of a chain has looked at. [New] makes one; [Backlog.Begin] says where it begins.
+// Backlog is the messages of a topic that no run of a chain has processed. Create one with [New]; [Backlog.Begin] sets its
+// start.
 type Backlog struct {
 	topic  Topic
-	labels func(*examples.Batch) []string // the first two of a message; nil: any increment may be the first
+	labels func(*examples.Batch) []string // the first two labels of a message; nil: any increment may be the first
 
-	begins []int64     // by partition: where it began when it was first seen
-	ends   []int64     // by partition: the end of the last run
-	read   []int64     // by partition: how far it was read
-	bounds []int64     // by partition: how far the topic has messages
-	ahead  [][]counted // by partition: messages that were read and are in no run yet
+	begins []int64     // by partition: its start when it was first seen
+	ends   []int64     // by partition: end of the last run
+	read   []int64     // by partition: read position
+	bounds []int64     // by partition: end of the topic
+	ahead  [][]counted // by partition: messages read and not yet in a run
 	late   lateSources
-	marks  []coverage.Mark // the last messages that runs have looked at
-	lost   coverage.Spans  // that the topic has deleted before a run has looked at them, since the last run
+	marks  []coverage.Mark // last messages processed by runs
+	lost   coverage.Spans  // deleted from the topic since the last run, before a run has processed them
 
-	messages, rows int64 // that were read, for an estimate of what was not
+	messages, rows int64 // counts of messages read, to estimate the unread ones
 }
 
-// counted is a message and how many rows it has: 0 if that can't be known.
+// counted is a message with its number of rows: 0 if unknown.
 type counted struct {
 	offset int64
 	rows   int
-	until  int64 // when it was written, in milliseconds since 1970; 0 or less: it does not say
+	until  int64 // timestamp in milliseconds since 1970; 0 or less: none
 	mark   coverage.Mark
-	counts bool     // in a run that is planned now, unless it can't be used: some row weighs something
-	labels []string // the first two, if the backlog is for a chain that finds its classes
+	counts bool     // counts in a run planned now, unless it is unusable: some row has a weight
+	labels []string // the first two, if the chain determines its classes from the rows
 }
 
-// New returns the backlog of a topic. labels finds the first two labels of a message, of rows that a run can learn from; it is nil if the
-// first increment needs no rows of two classes.
+// New returns the backlog of a topic. labels returns the first two labels of a message's trainable rows; it is nil if the
+// first increment does not need rows of two classes.
 func New(topic Topic, labels func(*examples.Batch) []string) *Backlog {
 	return &Backlog{topic: topic, labels: labels}
 }
 
-// Begin makes the backlog that of a run's end: ends is by partition where the run ended, begins where the partitions
-// began, and marks are the last messages that it and those before it have looked at.
+// Begin sets the backlog to that at the end of a run: ends is the end of the run by partition, begins are the starts of
+// the partitions, and marks the last messages processed by the run and its predecessors.
 func (b *Backlog) Begin(begins, ends []int64, marks []coverage.Mark) {
 	*b = Backlog{topic: b.topic, labels: b.labels, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
 }
 
-// Begun reports whether it is known where the backlog begins.
+// Begun reports whether the start of the backlog is known.
 func (b *Backlog) Begun() bool { return b.ends != nil }
 
-// Begins returns by partition where it began when it was first seen.
+// Begins returns, by partition, its start when it was first seen.
 func (b *Backlog) Begins() []int64 { return slices.Clone(b.begins) }
 
-// Ends returns by partition where the last run ended.
+// Ends returns, by partition, the end of the last run.
 func (b *Backlog) Ends() []int64 { return slices.Clone(b.ends) }
 
-// Bounds returns by partition how far the topic has messages, as the last call of Refresh says.
+// Bounds returns, by partition, the end of the topic at the last call of Refresh.
 func (b *Backlog) Bounds() []int64 { return b.bounds }
 
-// Partitions returns how many partitions are known.
+// Partitions returns the number of known partitions.
 func (b *Backlog) Partitions() int { return len(b.ends) }
 
-// Lost returns what the topic has deleted before a run has looked at it, since the last run.
+// Lost returns the messages deleted since the last run, before a run has processed them.
 func (b *Backlog) Lost() coverage.Spans { return slices.Clone(b.lost) }
 
-// Marks returns the last messages that runs have looked at.
+// Marks returns the last messages processed by runs.
 func (b *Backlog) Marks() []coverage.Mark { return b.marks }
 
-// Refresh says which offsets the topic has now. What it has deleted and no run has looked at is lost.
+// Refresh sets the current bounds of the topic. Deleted messages that no run has processed are lost.
 func (b *Backlog) Refresh(bounds []coverage.Span) {
 	b.bounds = b.bounds[:0]
 	for n, span := range bounds {
@@ -105,7 +107,7 @@ func (b *Backlog) Refresh(bounds []coverage.Span) {
 	b.lost = b.lost.Merged()
 }
 
-// Shrunk reports whether a topic with these bounds has less than the chain has looked at or counted.
+// Shrunk reports whether a topic with these bounds has less than the chain has processed or counted.
 func (b *Backlog) Shrunk(bounds []coverage.Span) bool {
 	for n, read := range b.read {
 		if n >= len(bounds) || bounds[n].To < max(read, b.End(n)) {
@@ -115,7 +117,7 @@ func (b *Backlog) Shrunk(bounds []coverage.Span) bool {
 	return false
 }
 
-// Shrink forgets what the topic does not have: partitions, and messages that were read and are in no run.
+// Shrink drops what the topic no longer has: partitions, and messages that were read and are not in a run.
 func (b *Backlog) Shrink(bounds []coverage.Span) {
 	if keep := len(bounds); keep < len(b.ends) {
 		b.begins, b.ends, b.read, b.ahead = b.begins[:keep], b.ends[:keep], b.read[:keep], b.ahead[:keep]
@@ -128,11 +130,11 @@ func (b *Backlog) Shrink(bounds []coverage.Span) {
 	}
 }
 
-// End returns where what no run has looked at begins in a partition, but for sources that were sealed late.
+// End returns the start of a partition's unprocessed messages, apart from sources that were sealed late.
 func (b *Backlog) End(partition int) int64 { return max(b.ends[partition], b.begins[partition]) }
 
-// Replace says that a partition does not hold what runs have looked at, but for what is before an offset, which ends
-// with a mark, if there is any.
+// Replace records that a partition no longer has the messages processed by runs, except those before an offset, the last
+// of which has the given mark, if there are any.
 func (b *Backlog) Replace(bounds coverage.Span, proven int64, last *coverage.Mark) {
 	n := bounds.Partition
 	b.ends[n], b.read[n], b.ahead[n] = proven, proven, nil
@@ -144,16 +146,16 @@ func (b *Backlog) Replace(bounds coverage.Span, proven int64, last *coverage.Mar
 	}
 }
 
-// Everything returns the span of all offsets that a partition may have.
+// Everything returns the span of all possible offsets of a partition.
 func Everything(partition int) coverage.Span {
 	return coverage.Span{Partition: partition, To: math.MaxInt64}
 }
 
-// Restart makes the backlog what it is after the last run: nothing is read ahead.
+// Restart resets the backlog to the end of the last run, without read-ahead.
 func (b *Backlog) Restart() { b.restart(lateSources{}) }
 
-// Follow makes sources the ones that count, of which runs have counted progress. If they were others, what is read ahead is read again,
-// with the messages that the chain has passed over because their sources were not sealed then.
+// Follow sets the valid sources. progress is the sources' progress in runs. If the sources have changed, it discards the
+// read-ahead, and adds the messages that the chain has passed over because their sources were not sealed yet.
 func (b *Backlog) Follow(sources []schemas.SourceSeal, progress []schemas.SourceProgress, bounds []coverage.Span) {
 	if !slices.EqualFunc(b.late.names, sources, func(name string, s schemas.SourceSeal) bool { return name == s.Name() }) {
 		b.restart(findLate(sources, progress, bounds, b.ends))
@@ -168,7 +170,7 @@ func (b *Backlog) restart(late lateSources) {
 	clear(b.ahead)
 }
 
-// Add makes partition n known, which comes after those that are, and begins there.
+// Add adds partition n, the next one, which starts at an offset.
 func (b *Backlog) Add(n int, begin int64) {
 	if n >= len(b.begins) {
 		b.begins = append(b.begins, begin)
@@ -181,8 +183,8 @@ func (b *Backlog) Add(n int, begin int64) {
 	}
 }
 
-// Behind returns how many messages and rows the topic has that are in no run. A message that was not read is taken to have as many rows as
-// those that were have on average.
+// Behind returns the number of messages and rows that are in no run. An unread message is assumed to have the average
+// number of rows of those that were read.
 func (b *Backlog) Behind() (left event.Behind) {
 	unread := int64(0)
 	for n, ahead := range b.ahead {
@@ -197,7 +199,7 @@ func (b *Backlog) Behind() (left event.Behind) {
 	return left
 }
 
-// Take makes the spans of a plan that was made of the backlog a part of the past.
+// Take marks the spans of a plan made from the backlog as processed.
 func (b *Backlog) Take(plan *schemas.Plan) {
 	for n, begin := range plan.Chain.Begins {
 		b.Add(n, begin)

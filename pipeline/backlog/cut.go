@@ -7,15 +7,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Increment is messages that a run adds to what the chain has learnt.
+// Increment is the messages that a run adds to a chain.
 type Increment struct {
 	Spans coverage.Spans
 	Rows  int64 // of its messages
-	Whole bool  // it has as many rows as were asked for, and tells classes apart if it is the first
+	Whole bool  // it has the requested number of rows, and two classes if it is the first
 }
 
-// Cut returns the next increment: messages with at least rows rows, some of which count if it is the
-// first, and tell classes apart, of which some may be there; fewer if the topic has no more. Its spans become part of the past with Take.
+// Cut returns the next increment: messages with at least the given number of rows, some of which count if it is the first,
+// and with two classes, including those there; fewer if the topic has no more. Take marks its spans as processed.
 func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels) (increment Increment, err error) {
 	taken := make([]int, len(b.ahead))
 	any, classes := !first, slices.Clone(there)
@@ -48,8 +48,8 @@ func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels)
 	return increment, nil
 }
 
-// spansOf returns the spans of messages of a partition that are in no run yet: those of sources that were sealed late, and one of all that
-// no run has looked at up to the last of them.
+// spansOf returns the spans of a partition's messages that are in no run yet: those of sources that were sealed late, and
+// one for all unprocessed messages up to the last of them.
 func (b *Backlog) spansOf(partition int, messages []counted) (spans coverage.Spans) {
 	end := b.End(partition)
 	for _, m := range messages {
@@ -66,16 +66,16 @@ func (b *Backlog) spansOf(partition int, messages []counted) (spans coverage.Spa
 	return spans
 }
 
-// AnyCounts reports whether a message of spans counts that were cut and are not taken.
+// AnyCounts reports whether a message counts in spans that were cut and not yet taken.
 func (b *Backlog) AnyCounts(spans coverage.Spans) bool {
 	return slices.ContainsFunc(spans, func(s coverage.Span) bool {
 		return slices.ContainsFunc(b.ahead[s.Partition], func(c counted) bool { return c.counts && c.offset < s.To })
 	})
 }
 
-// Times returns when the oldest and the newest message of spans were written that were cut and are not taken. A message
-// that says it was written after the plan was made, or does not say when, counts as written then. future counts those
-// that say so.
+// Times returns the timestamps of the oldest and the newest message in spans that were cut and not yet taken. A message
+// with a timestamp after the plan was made, or without one, counts as written then. future is the number of messages with
+// later timestamps.
 func (b *Backlog) Times(spans coverage.Spans, made int64) (oldest, newest int64, future int) {
 	for _, s := range spans {
 		for _, c := range b.ahead[s.Partition] {
@@ -97,7 +97,7 @@ func (b *Backlog) Times(spans coverage.Spans, made int64) (oldest, newest int64,
 	return oldest, newest, future
 }
 
-// MarksAfter returns the marks of the chain after a run over spans that were cut and are not taken.
+// MarksAfter returns the marks of the chain after a run over spans that were cut and not yet taken.
 func (b *Backlog) MarksAfter(spans coverage.Spans) []coverage.Mark {
 	var more []coverage.Mark
 	for _, hull := range spans.Hulls() {
@@ -112,7 +112,7 @@ func (b *Backlog) MarksAfter(spans coverage.Spans) []coverage.Mark {
 	return coverage.Marks(b.marks, more)
 }
 
-// distance returns how far the message of a partition is from where the partition began.
+// distance returns the distance of a partition's message from the start of the partition.
 func (b *Backlog) distance(partition, message int) int64 {
 	return b.ahead[partition][message].offset - b.begins[partition]
 }

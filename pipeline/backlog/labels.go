@@ -7,10 +7,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// A model tells classes apart. So the first increment of a chain that finds its classes goes on until it has rows of two. If forgotten
-// rows leave the window with one class, so does the increment of the full run that is due.
+// A classifier needs two classes. So the first increment of a chain that determines its classes extends until it has rows
+// of two. If forgetting rows leaves the window with one class, so does the increment of the due full run.
 
-// Labels is the first two labels of some messages.
+// Labels is the first two labels in messages.
 type Labels []string
 
 // add adds the labels of a message that counts.
@@ -25,10 +25,10 @@ func (l *Labels) add(c *counted) {
 	}
 }
 
-// TellApart reports whether a chain can begin with rows of such labels.
+// TellApart reports whether a chain can start with rows of these labels.
 func (b *Backlog) TellApart(classes Labels) bool { return b.labels == nil || len(classes) > 1 }
 
-// LabelsOf returns the labels that are there, and the first ones of spans that were cut and are not taken: two at most.
+// LabelsOf returns the labels there, and the first ones in spans that were cut and not yet taken: two at most.
 func (b *Backlog) LabelsOf(spans coverage.Spans, there Labels) Labels {
 	classes := slices.Clone(there)
 	for _, s := range spans {

@@ -8,22 +8,23 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// lateSources are messages that a chain has passed over because their sources were not sealed then, and now are. An increment has them
-// before what is new in their partition, so that the messages of a source are counted in order. The zero value has none.
+// lateSources are messages that a chain has passed over because their sources were not sealed yet, and now are. An
+// increment has them before the unprocessed messages of their partition, so that the messages of a source are counted in
+// order. The zero value has none.
 type lateSources struct {
-	names   []string                            // of the sources that count now, late or not
-	counted []map[schemas.Origin]*countedSource // by partition, by the origins of the sources without a sequence
-	left    coverage.Spans                      // where such messages are that were not read yet, beside messages of others
+	names   []string                            // names of the valid sources, late or not
+	counted []map[schemas.Origin]*countedSource // by partition, and by source origin without a sequence number
+	left    coverage.Spans                      // spans with unread messages of this kind, among others
 }
 
-// countedSource is a source, and how far it is counted in a partition.
+// countedSource is a source with its progress in a partition.
 type countedSource struct {
 	schemas.SourceSeal
-	next int64 // the sequence that counts next
+	next int64 // next sequence number
 }
 
-// findLate finds the messages of sources before the ends of a backlog that no run has counted. progress is how far runs have counted
-// sources, and begins is by partition where the topic begins now.
+// findLate finds the uncounted messages of sources before the ends of a backlog. progress is the sources' progress in
+// runs, and begins the current starts of the topic's partitions.
 func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, begins []coverage.Span, ends []int64) (l lateSources) {
 	l.counted = make([]map[schemas.Origin]*countedSource, len(ends))
 	for n := range ends {
@@ -38,7 +39,7 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 			}
 			next := nextOf(progress, &seal, n)
 			l.counted[n][schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &countedSource{seal, next}
-			before := max(next-int64(n), 0) / int64(seal.Partitions) // so many of its messages are counted
+			before := max(next-int64(n), 0) / int64(seal.Partitions) // number of its messages counted
 			late := coverage.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
 			if before < seal.In(n) && !late.Empty() {
 				l.left = append(l.left, late)
@@ -49,7 +50,7 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 	return l
 }
 
-// nextOf returns the sequence of a source that counts next in a partition.
+// nextOf returns the next sequence number of a source in a partition.
 func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partition int) int64 {
 	for _, p := range progress {
 		if p.Source == seal.ID && p.Attempt == seal.Attempt && partition < len(p.Next) {
@@ -59,7 +60,7 @@ func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partiti
 	return 0
 }
 
-// next returns a span of up to that many messages of a partition to look at, and takes it from what is left; false if nothing is left.
+// next removes and returns a span of at most the given number of messages of a partition; false if nothing is left.
 func (l *lateSources) next(partition int, messages int64) (coverage.Span, bool) {
 	for i, s := range l.left {
 		if s.Partition == partition {
@@ -73,7 +74,7 @@ func (l *lateSources) next(partition int, messages int64) (coverage.Span, bool) 
 	return coverage.Span{}, false
 }
 
-// expire drops what is before an offset of a partition: retention has deleted it.
+// expire drops messages before an offset of a partition, which retention has deleted.
 func (l *lateSources) expire(partition int, begin int64) {
 	l.left = slices.DeleteFunc(l.left, func(s coverage.Span) bool { return s.Partition == partition && s.To <= begin })
 	for i := range l.left {
@@ -83,8 +84,8 @@ func (l *lateSources) expire(partition int, begin int64) {
 	}
 }
 
-// counts reports whether the next message that is looked at in a partition is of a source that counts, and was not counted. It decides as
-// counting.Replay does.
+// counts reports whether the next message in a partition is an uncounted one of a valid source, by the rules of
+// counting.Replay.
 func (l *lateSources) counts(partition int, m wire.Message) bool {
 	origin, _ := schemas.OriginOf(m)
 	s := l.counted[partition][schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
@@ -96,7 +97,7 @@ func (l *lateSources) counts(partition int, m wire.Message) bool {
 	return true
 }
 
-// known reports whether a message is of a source that counts now, or needs none.
+// known reports whether a message belongs to a valid source, or needs none.
 func (l *lateSources) known(m wire.Message) bool {
 	origin, ingested := schemas.OriginOf(m)
 	return !ingested || origin.Next > 0 || slices.Contains(l.names, schemas.SourceName(origin.Source, origin.Attempt))

@@ -11,10 +11,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ReadAhead is how many messages of a partition are read at once to count their rows.
+// ReadAhead is the number of messages of a partition that are read at once to count their rows.
 const ReadAhead = 64
 
-// maxReadAhead is how many offsets of a partition are read at once behind as many without a message.
+// maxReadAhead is the maximum number of offsets of a partition that are read at once after as many without a message.
 const maxReadAhead = 1 << 16
 
 // readMore reads the next messages of a partition, if the topic has any.
@@ -32,7 +32,7 @@ func (b *Backlog) readMore(ctx context.Context, partition int) error {
 	if len(b.ahead[partition]) > had || b.read[partition] >= b.bounds[partition] {
 		return nil
 	}
-	// Not every offset has a message: transactions that were aborted and compaction leave gaps of any length.
+	// Not every offset holds a message: aborted transactions and compaction leave gaps of any length.
 	for step := int64(ReadAhead); len(b.ahead[partition]) == had && b.read[partition] < b.bounds[partition]; step = min(2*step, maxReadAhead) {
 		to := min(b.read[partition]+step, b.bounds[partition])
 		to, err := b.readSpan(ctx, coverage.Span{Partition: partition, From: b.read[partition], To: to}, ReadAhead,
@@ -45,7 +45,8 @@ func (b *Backlog) readMore(ctx context.Context, partition int) error {
 	return nil
 }
 
-// readSpan reads messages, up to as many that are wanted, and keeps how many rows those have. It returns the offset after what it has read.
+// readSpan reads messages, up to the given number of wanted ones, and records their rows. It returns the offset after the
+// last one read.
 func (b *Backlog) readSpan(ctx context.Context, span coverage.Span, messages int, wanted func(protocol.Message) bool) (to int64,
 	err error) {
 	partition := span.Partition
@@ -76,7 +77,7 @@ func (b *Backlog) readSpan(ctx context.Context, span coverage.Span, messages int
 	return to, nil
 }
 
-// weighs reports whether a row of examples weighs something.
+// weighs reports whether any row of examples has a weight.
 func weighs(examples *examples.Batch) bool {
 	for row := range examples.Rows {
 		if examples.Weight(row) > 0 {
@@ -86,7 +87,7 @@ func weighs(examples *examples.Batch) bool {
 	return false
 }
 
-// MarkOf returns the mark of a message of a topic of examples.
+// MarkOf returns the mark of an examples message.
 func MarkOf(partition int, m protocol.Message) coverage.Mark {
 	return coverage.Mark{Partition: partition, Offset: m.Offset, Checksum: schemas.MessageChecksum(m.Value, m.Time.UnixMilli())}
 }

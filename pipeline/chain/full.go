@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// ListIncrements lists in the plan of a full run the increments that it cuts a window into, of at most so many bytes.
+// ListIncrements lists in the plan of a full run the increments into which it divides a window, within a size in bytes.
 func ListIncrements(chain *schemas.Chain, w *schemas.Window, bytes int64) {
 	for _, c := range w.Shortened(bytes) {
 		chain.Increments = append(chain.Increments, c.Increment)
@@ -17,9 +17,9 @@ func ListIncrements(chain *schemas.Chain, w *schemas.Window, bytes int64) {
 	}
 }
 
-// KeepRows has the version of a full run withheld if it has learnt fewer rows than the increments that the plan lists:
-// whatever the reason, subscribers keep the version that they have. Rows that are forgotten, or whose source is
-// removed, are to be missing.
+// KeepRows makes the gate withhold the version of a full run if it was trained on fewer rows than the increments in the
+// plan, for whatever reason: subscribers then keep their version. Forgotten rows, and rows of removed sources, are
+// expected to be missing.
 func KeepRows(l *protocol.Ledger, plan *schemas.Plan) {
 	if len(plan.Forgotten) > 0 || len(plan.Removed) > 0 || plan.Chain.Gate == nil || PinsWithheld(l) {
 		return
@@ -31,13 +31,13 @@ func KeepRows(l *protocol.Ledger, plan *schemas.Plan) {
 	plan.Chain.AtLeast = max(plan.Chain.AtLeast, rows)
 }
 
-// PinsWithheld reports whether somebody has pinned a version that was withheld.
+// PinsWithheld reports whether a withheld version is pinned.
 func PinsWithheld(l *protocol.Ledger) bool {
 	pinned := l.Pinned()
 	return pinned != nil && pinned.Withheld
 }
 
-// ListSources lists in a plan the sources that have messages in spans, and those of them that are removed.
+// ListSources lists in a plan the sources with messages in spans, and the removed ones among them.
 func ListSources(plan *schemas.Plan, sealed *protocol.Ledger, sources []schemas.SourceSeal, spans coverage.Spans) {
 	plan.Sources, plan.Removed = nil, nil
 	for _, seal := range sources {
@@ -52,7 +52,7 @@ func ListSources(plan *schemas.Plan, sealed *protocol.Ledger, sources []schemas.
 	}
 }
 
-// ProgressOf returns the progress of the sources of a plan, and of topics that ingest follows, which no plan names.
+// ProgressOf returns the progress of a plan's sources, and of followed topics, which plans do not name.
 func ProgressOf(all []schemas.SourceProgress, sources []schemas.SourceSeal) (progress []schemas.SourceProgress) {
 	for _, p := range all {
 		if schemas.IsTopicSource(p.Source) ||

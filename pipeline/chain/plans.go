@@ -8,9 +8,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// WindowOfPlans returns the window of a chain's head where its state is gone, as the plans of its runs say it, from the last full run to
-// the head's. What counts in its spans is not known. If some of the plans are gone too (whole is false), the window begins as all that the
-// chain has looked at.
+// WindowOfPlans reconstructs the window of a chain's head whose state is gone from the plans of its runs, from the last
+// full run to that of the head. Which messages count in its spans is unknown. If some of the plans are gone too (whole is
+// false), the window starts as everything that the chain has processed.
 func WindowOfPlans(head *schemas.Manifest, plans []*schemas.Plan, whole bool) (*schemas.Window, error) {
 	w := &schemas.Window{Run: head.Run, Chain: head.Plan.Chain, Full: head.Plan.Chain.Number}
 	if !whole {
@@ -24,7 +24,7 @@ func WindowOfPlans(head *schemas.Manifest, plans []*schemas.Plan, whole bool) (*
 	return w, nil
 }
 
-// addPlan makes a window what it is after another run, as far as its plan says it.
+// addPlan updates a window for another run, as far as its plan determines it.
 func addPlan(w *schemas.Window, plan *schemas.Plan) error {
 	chain := plan.Chain
 	if u := chain.Update; u == nil {
@@ -64,12 +64,12 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) error {
 	return nil
 }
 
-// uncounted returns an increment of a weight of which only the spans are known.
+// uncounted returns an increment with a weight and known spans only.
 func uncounted(number int, weight float64, spans coverage.Spans) schemas.WindowIncrement {
 	return schemas.WindowIncrement{Increment: coverage.Increment{Number: number, Weight: weight, Uncounted: true, Covered: ByPartition(spans)}}
 }
 
-// ByPartition returns spans as an increment has them of which no more is known: those of each partition together.
+// ByPartition groups spans by partition, as in an increment of unknown coverage.
 func ByPartition(spans coverage.Spans) (covered []coverage.Coverage) {
 	for _, hull := range spans.Hulls() {
 		covered = append(covered, coverage.Coverage{Spans: spans.On(hull.Partition)})
@@ -77,7 +77,7 @@ func ByPartition(spans coverage.Spans) (covered []coverage.Coverage) {
 	return covered
 }
 
-// allLooked returns all that a chain has looked at as one increment, and by partition where that ends.
+// allLooked returns everything that a chain has processed as one increment, and its ends by partition.
 func allLooked(chain *schemas.Chain) (increments []schemas.WindowIncrement, ends []int64) {
 	var spans coverage.Spans
 	ends = slices.Clone(chain.Begins)

@@ -1,9 +1,10 @@
-// Package chain decides what the next run of a chain learns: pure functions of what the chain has learnt and of the configuration.
+// Package chain decides what the next run of a chain is trained on: pure functions of the state of the chain and the
+// configuration.
 //
 //	newest version, window, new spans ──▶ plan of an update, or of a full run
 //
-// An update adds an increment to the sums and lets others leave; a full run fits the window anew. Package pipeline reads the log for
-// these decisions, and submits the plans.
+// An update adds an increment to the sums and removes others; a full run fits the whole window. Package pipeline reads the
+// log for these decisions, and submits the plans.
 package chain
 
 import (
@@ -18,25 +19,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// State is what a chain has learnt: its newest version, and the window as far as the log still holds it. The zero value is that of a chain
-// without a version.
+// State is the state of a chain: its newest version, and the window as far as the log still has it. The zero value is a
+// chain without versions.
 type State struct {
 	Head    *schemas.Manifest        // of the newest version; nil: there is none
-	Stored  *stored.Window           // the window after it; nil: it is gone
-	Window  *schemas.Window          // the same, as far as the log still holds it; nil: nothing is left
-	Oldest  []int64                  // by partition: the first offset that the window has
-	Counted []schemas.SourceProgress // how far the chain had counted sources when it began again; see BeginAgain
-	Renews  bool                     // the window is not what the head has learnt: the next run must be full
-	Had     int64                    // rows of the window that are not forgotten, before some were found to be gone
+	Stored  *stored.Window           // window after the head; nil: it is gone
+	Window  *schemas.Window          // the same, as far as the log still has it; nil: nothing is left
+	Oldest  []int64                  // by partition: first offset in the window
+	Counted []schemas.SourceProgress // progress of sources when the chain was restarted; see BeginAgain
+	Renews  bool                     // the window differs from that of the head: the next run must be full
+	Had     int64                    // number of unforgotten rows in the window, before some were found to be gone
 	Least   int64                    // see schemas.Chain.AtLeast
-	Number  int                      // in the chain, of the next run
-	Attempt int                      // how many runs of that number have failed
+	Number  int                      // number of the next run in the chain
+	Attempt int                      // number of failed runs with that number
 }
 
-// SetWindow makes w the window.
+// SetWindow sets the window.
 func (s *State) SetWindow(w *schemas.Window) { s.Window, s.Oldest = w, oldest(w) }
 
-// oldest returns by partition the first offset that a window has.
+// oldest returns, by partition, the first offset in a window.
 func oldest(w *schemas.Window) (first []int64) {
 	if w == nil {
 		return nil
@@ -53,7 +54,7 @@ func oldest(w *schemas.Window) (first []int64) {
 	return first
 }
 
-// Rows returns how many rows the window has, forgotten ones too; 0 if there is none.
+// Rows returns the number of rows in the window, including forgotten ones; 0 without a window.
 func (s *State) Rows() int64 {
 	if s.Window == nil {
 		return 0
@@ -61,7 +62,7 @@ func (s *State) Rows() int64 {
 	return s.Window.Rows()
 }
 
-// Learnt returns how many rows of the window are not forgotten; 0 if there is none.
+// Learnt returns the number of unforgotten rows in the window; 0 without a window.
 func (s *State) Learnt() int64 {
 	if s.Window == nil {
 		return 0
@@ -69,7 +70,7 @@ func (s *State) Learnt() int64 {
 	return s.Window.Learnt()
 }
 
-// Spans returns where the rows of the window are, and those of more spans.
+// Spans returns the spans of the window's rows together with more.
 func (s *State) Spans(more coverage.Spans) coverage.Spans {
 	all := slices.Clone(more)
 	if s.Window != nil {
@@ -78,7 +79,7 @@ func (s *State) Spans(more coverage.Spans) coverage.Spans {
 	return all
 }
 
-// Deleted returns what of the window is before the beginnings of partitions.
+// Deleted returns the part of the window before the starts of partitions.
 func (s *State) Deleted(begins []coverage.Span) (spans coverage.Spans) {
 	for _, span := range s.Spans(nil).Merged() {
 		if span.Partition < len(begins) {
@@ -91,18 +92,18 @@ func (s *State) Deleted(begins []coverage.Span) (spans coverage.Spans) {
 	return spans
 }
 
-// LosesTo reports whether partitions that begin so no longer have all of the window.
+// LosesTo reports whether partitions with these starts lack a part of the window.
 func (s *State) LosesTo(begins []coverage.Span) bool {
 	return s.Window != nil && slices.ContainsFunc(begins, func(b coverage.Span) bool {
 		return b.Partition < len(s.Oldest) && s.Oldest[b.Partition] < b.From
 	})
 }
 
-// LeaveOut takes spans out of the window, and what is empty then. The next run must be full. If nothing is left, there
-// is no window: the next version is the first again.
+// LeaveOut removes spans and then empty increments from the window. The next run must be full. If nothing is left, there
+// is no window: the next version is again the first.
 func (s *State) LeaveOut(spans coverage.Spans) {
 	rest := s.Window.Without(spans)
-	for i := range rest.Increments { // how many rows are left of a part is not known
+	for i := range rest.Increments { // the number of rows left of a part is unknown
 		c := &rest.Increments[i].Increment
 		for j := range c.Covered {
 			before, _ := s.Window.Increments[i].Increment.On(c.Covered[j].Spans[0].Partition)
@@ -119,11 +120,11 @@ func (s *State) LeaveOut(spans coverage.Spans) {
 	s.SetWindow(rest)
 }
 
-// BeginAgain has the chain begin again with what comes next: nothing is left of its window that a version could be
-// fitted to. The head stays until then, and what the chain has counted counts as before.
+// BeginAgain restarts the chain with the next messages, because no rows are left in its window. The head stays until then,
+// and the progress of sources is kept.
 func (s *State) BeginAgain() { s.Counted, s.Window = s.Window.Progress, nil }
 
-// Progress returns how far the chain has counted sources.
+// Progress returns the progress of sources in the chain.
 func (s *State) Progress() []schemas.SourceProgress {
 	if s.Window == nil {
 		return s.Counted
@@ -131,12 +132,12 @@ func (s *State) Progress() []schemas.SourceProgress {
 	return s.Window.Progress
 }
 
-// Restarts reports whether the stream has changed, so that what came before the change is to be dropped.
+// Restarts reports whether the stream has changed, so that the messages before the change are to be dropped.
 func (s *State) Restarts(o topics.RetrainOptions) bool {
 	return s.Window.Changed > 0 && o.Full.Drift && s.Attempt == 0 && !s.Renews
 }
 
-// FullIsDue reports whether the window is to be fitted anew.
+// FullIsDue reports whether a full run is due.
 func (s *State) FullIsDue(o topics.RetrainOptions) bool {
 	since := s.Window.Chain.Number - s.Window.Full
 	switch {
@@ -158,7 +159,7 @@ func (s *State) FullIsDue(o topics.RetrainOptions) bool {
 	return o.Full.Growth > 0 && float64(s.Window.Rows()) >= o.Full.Growth*float64(s.Window.FullRows)
 }
 
-// NewClasses returns the labels of the window that are no class of the newest version, but have enough rows to be one.
+// NewClasses returns the labels in the window that are not classes of the newest version, but have enough rows.
 func (s *State) NewClasses(o topics.RetrainOptions) (labels []string) {
 	for _, unknown := range s.Window.Unknown {
 		if unknown.Rows >= o.NewClassRows {
@@ -168,7 +169,7 @@ func (s *State) NewClasses(o topics.RetrainOptions) (labels []string) {
 	return labels
 }
 
-// Classes returns the classes of a full run over the window: those of the newest version and the new ones.
+// Classes returns the classes of a full run over the window: those of the newest version and additional ones.
 func (s *State) Classes(o topics.RetrainOptions) []string {
 	labels := slices.Clone(s.Head.Labels)
 	if o.OnNewClass == topics.NewClassFull {
@@ -178,7 +179,7 @@ func (s *State) Classes(o topics.RetrainOptions) []string {
 	return labels
 }
 
-// MostTerms returns how many terms the state topic may have; 0: any number, or none at all.
+// MostTerms returns the maximum number of terms on the state topic; 0: unlimited, or none at all.
 func (s *State) MostTerms(job *topics.Job) int {
 	if !topics.Updatable(job.Stages) {
 		return 0

@@ -12,16 +12,16 @@ import (
 // Leaving decides which increments leave a window.
 type Leaving struct {
 	Retrain topics.RetrainOptions
-	Most    int             // terms that the state topic may have; see [State.MostTerms]
-	Bytes   int64           // of the window; see schemas.WindowBytes
-	Staying []coverage.Span // what retention does not take within the longest run; nil: it takes nothing
+	Most    int             // maximum number of terms on the state topic; see [State.MostTerms]
+	Bytes   int64           // maximum size of the window; see schemas.WindowBytes
+	Staying []coverage.Span // bounds that retention keeps during the longest run; nil: unlimited
 }
 
-// Leave adds to an update the increments that leave the window when found rows come, and returns those that stay.
+// Leave adds to an update the increments that leave the window when found rows are added, and returns the remaining ones.
 func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64) (stays []schemas.WindowIncrement) {
 	o, rows, u := l.Retrain.Window, window.Rows()+found, chain.Update
-	list := *window // what is left of the window
-	left := 0       // increments with rows
+	list := *window // remaining window
+	left := 0       // number of increments with rows
 	for i := range window.Increments {
 		if c := &window.Increments[i].Increment; c.Rows() > 0 {
 			left += c.Size()
@@ -37,7 +37,7 @@ func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64
 			oldest, gone = min(oldest, c.Until), gone || Expires(&c.Increment, l.Staying)
 		}
 		switch first := len(stays) == 0; {
-		case has == 0: // it pushes no other out
+		case has == 0: // it replaces no other
 		case first && o.Increments > 0 && left+1 > o.Increments:
 		case first && o.Rows > 0 && rows-has >= o.Rows:
 		case first && l.Retrain.LeavesByDecay(&list, l.Most, l.Bytes):
@@ -60,7 +60,8 @@ func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64
 	return stays
 }
 
-// Expires reports whether retention may take rows of an increment within the longest run. staying is what it does not take.
+// Expires reports whether retention may delete rows of an increment during the longest run. staying are the bounds that it
+// keeps.
 func Expires(c *coverage.Increment, staying []coverage.Span) bool {
 	return slices.ContainsFunc(c.Covered, func(covered coverage.Coverage) bool {
 		span := covered.Spans[0]
@@ -68,14 +69,14 @@ func Expires(c *coverage.Increment, staying []coverage.Span) bool {
 	})
 }
 
-// AnyFitted reports whether weights were fitted to rows of some increment.
+// AnyFitted reports whether weights were fitted to rows of any increment.
 func AnyFitted(increments []schemas.WindowIncrement) bool {
 	return slices.ContainsFunc(increments, func(c schemas.WindowIncrement) bool { return c.Fitted > 0 })
 }
 
-// Refresh adds to an update the increments that it visits again beside found rows.
+// Refresh adds to an update the increments to revisit besides the found rows.
 func Refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions, found int64) {
-	if window.Sparse { // it keeps the past as a quadratic, and visits nothing again
+	if window.Sparse { // the past is kept as a quadratic, so nothing is revisited
 		return
 	}
 	for _, c := range window.Longest(o.Refresh, max(o.Rows, found)) {
@@ -83,7 +84,7 @@ func Refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions,
 	}
 }
 
-// TakeAway adds to an update the increments of its window that have some of these rows, which were forgotten since the version before.
+// TakeAway adds to an update the increments of its window with rows that were forgotten since the previous version.
 func TakeAway(u *schemas.Update, window *schemas.Window, forgotten coverage.Forgotten) {
 	at := Touched(window.Increments, forgotten)
 	for _, i := range at {
@@ -102,7 +103,7 @@ func TakeAway(u *schemas.Update, window *schemas.Window, forgotten coverage.Forg
 	}
 }
 
-// Touched returns the places of the increments that have some of these rows.
+// Touched returns the indices of the increments with any of these rows.
 func Touched(increments []schemas.WindowIncrement, rows coverage.Forgotten) (at []int) {
 	for i := range increments {
 		for _, covered := range increments[i].Increment.Covered {
@@ -115,18 +116,18 @@ func Touched(increments []schemas.WindowIncrement, rows coverage.Forgotten) (at 
 	return at
 }
 
-// decayed returns an increment with the weight that it has after one more update.
+// decayed returns an increment with its weight after one more update.
 func decayed(c *schemas.WindowIncrement, decay float64) coverage.Increment {
 	increment := c.Increment
 	increment.Weight *= decay
 	return increment
 }
 
-// restartPasses is how many passes an update makes at least that begins with empty sums: as the first version of a chain.
+// restartPasses is the minimum number of passes of an update with empty initial sums, like the first version of a chain.
 const restartPasses = 3
 
-// Restart returns the update after a change of the stream: what came before the change leaves the window, and all that is left
-// is visited.
+// Restart returns the update after a change of the stream: the increments before the change leave the window, and all
+// others are visited.
 func Restart(window *schemas.Window, passes int) *schemas.Update {
 	u := &schemas.Update{Passes: max(passes, restartPasses), Decay: 1, Restart: true}
 	for _, c := range window.Increments {
@@ -140,7 +141,7 @@ func Restart(window *schemas.Window, passes int) *schemas.Update {
 	return u
 }
 
-// DropChanged takes out of a window what came before a change of the stream.
+// DropChanged removes from a window the increments before a change of the stream.
 func DropChanged(window *schemas.Window) {
 	window.Increments = slices.DeleteFunc(window.Increments,
 		func(c schemas.WindowIncrement) bool { return c.Increment.Number < window.Changed })

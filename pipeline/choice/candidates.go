@@ -15,27 +15,28 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// blocksOfTrees is how many blocks of trees are tried: on the six tables that were measured, the loss of held-out rows is lowest after 9 to
-// 30.
+// blocksOfTrees is the number of blocks of trees in a candidate: on the six measured tables, the holdout loss is lowest
+// after 9 to 30.
 const blocksOfTrees = 30
 
-// leastHeldOut is how many held-out rows it takes to choose by them. The loss of fewer says little: of 150 rows, 15 are held out, and each
-// is 7 % of an error.
+// leastHeldOut is the minimum number of held-out rows for a choice. The loss of fewer is not significant: of 150 rows, 15
+// are held out, and each is 7 % of an error.
 const leastHeldOut = 50
 
-// Of few rows more are held out, as a choice by a tenth is chance: of 2,397 rows of chess, a tenth chose six stages that made 1.5 % errors,
-// and a quarter 14 that made 0.3 %.
+// With few rows the holdout is larger, since a choice by a tenth would be random: of 2,397 rows of chess, a tenth chose
+// six stages with 1.5 % errors, and a quarter 14 with 0.3 %.
 const (
 	enoughHeldOut = 1000
 	mostHeldOut   = 0.25
 )
 
-// leastImage is the least height and width of images that are worth patches.
+// leastImage is the minimum height and width of images for patches.
 const leastImage = 16
 
-// candidatesOf returns the stages that a job may have: those that it lists, or, by what its examples are, for tables trees, trees after
-// Fourier features, and the columns alone, or if too few of the rows can be held out Fourier features alone; for images patches; for sparse
-// rows their columns; for other rows Fourier features. rows is how many training rows there are; 0 if that is not known.
+// candidatesOf returns the candidates for the stages of a job: those that it lists, or, depending on its examples, for
+// tables trees, trees after Fourier features, and the columns alone, or only Fourier features if too few rows can be held
+// out; for images patches; for sparse rows their columns; for other rows Fourier features. rows is the number of training
+// rows; 0 if unknown.
 func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64) ([]candidate, error) {
 	if len(job.Stages) > 0 {
 		return []candidate{listed(job)}, nil
@@ -74,8 +75,8 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 	return list, nil
 }
 
-// heldOut returns which fraction of the rows of a job, so many, is held out to choose its stages by. If nobody says it, it is
-// [stages.DefaultHoldout], or as much as makes enoughHeldOut rows, but no more than mostHeldOut.
+// heldOut returns the holdout fraction for choosing the stages of a job, given its number of rows. If it is not
+// configured, it is [stages.DefaultHoldout], or large enough for enoughHeldOut rows, but at most mostHeldOut.
 func heldOut(job topics.Job, rows int64) float64 {
 	if job.Examples.Holdout > 0 || rows <= 0 {
 		return cmp.Or(job.Examples.Holdout, stages.DefaultHoldout)
@@ -83,7 +84,7 @@ func heldOut(job topics.Job, rows int64) float64 {
 	return max(stages.DefaultHoldout, min(mostHeldOut, float64(enoughHeldOut)/float64(rows)))
 }
 
-// suiting returns a candidate for each kind of features that suits examples: one stage, or several of trees.
+// suiting returns a candidate for each suitable kind of features: one stage, or several of trees.
 func suiting(job topics.Job, e stages.Examples, prepare schemas.Prepare) (list []candidate) {
 	for _, kind := range stages.Suiting(e) {
 		c := candidate{kind, []schemas.Stage{stageOf(job, kind)}, prepare, 1}
@@ -95,7 +96,7 @@ func suiting(job topics.Job, e stages.Examples, prepare schemas.Prepare) (list [
 	return list
 }
 
-// listed returns the stages of a job, of which the last ones, whose stop rule ends them, may be left out.
+// listed returns the stages of a job as a candidate, whose last stages may be dropped by its stop rule.
 func listed(job topics.Job) candidate {
 	c := candidate{name: "those of the configuration", prepare: job.Prepare, least: 1}
 	for t, s := range job.Stages {

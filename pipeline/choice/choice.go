@@ -20,25 +20,25 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Needed reports whether the stages of a job are to be chosen, or how they are prepared and fitted: it has none, or a stop rule that ends
-// its stages, or no key says how its columns are prepared and fitted.
+// Needed reports whether the stages of a job, or their preparation and fit, must be chosen: it has no stages, or a stop
+// rule, or the preparation and fit of its columns are not configured.
 func Needed(job topics.Job) bool {
 	return len(job.Stages) == 0 || job.Untuned || slices.ContainsFunc(job.Stages, endsStages)
 }
 
 func endsStages(s schemas.Stage) bool { return s.Stop != nil && s.Stop.Stages }
 
-// candidate is stages that a job may have.
+// candidate is a candidate for the stages of a job.
 type candidate struct {
 	name    string
 	stages  []schemas.Stage
 	prepare schemas.Prepare
-	least   int // how many of the stages it has at least
+	least   int // minimum number of stages
 }
 
-// Resolve returns the job with the stages that predict held-out rows best, by the loss of the last link: a candidate, up to one of its
-// stages. The run of the job then learns from all rows. A job whose stages are not to be chosen it returns as it is. The files of the
-// job must be ingested.
+// Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
+// its stages. The run of the job is then trained on all rows. If there is nothing to choose, it returns the job unchanged.
+// The files of the job must be ingested.
 func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
@@ -52,7 +52,7 @@ func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job t
 	})
 }
 
-// sealedRows returns how many training rows files have.
+// sealedRows returns the number of training rows of files.
 func sealedRows(ingested *source.Ingested) (rows int64) {
 	for _, s := range ingested.Seals {
 		if s.Split == examples.Train.String() {
@@ -62,7 +62,7 @@ func sealedRows(ingested *source.Ingested) (rows int64) {
 	return rows
 }
 
-// ResolvePlanned is as [Resolve], of a job of a chain whose rows are those of the plan of its first run: so many.
+// ResolvePlanned is [Resolve] for a job of a chain, with the rows of the plan of its first run, whose number is given.
 func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
@@ -73,7 +73,7 @@ func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process
 	})
 }
 
-// searcher trains jobs, as [replay.SearchIngested] does.
+// searcher trains jobs, like [replay.SearchIngested].
 type searcher func(jobs []topics.Job, with func(int, *replay.Candidate) error) error
 
 func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64, rec event.Recorder, train searcher) (topics.Job, error) {
@@ -114,19 +114,21 @@ func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64
 	return job, nil
 }
 
-// found is the candidate whose loss of held-out rows is lowest, and after how many of its stages. end is how many it is to have.
+// found is the candidate with the lowest holdout loss, and the number of stages after which it occurs. end is the number
+// of stages to use.
 type found struct {
 	candidate
 	lowest, end int
 	loss        float64
 }
 
-// nearlyLowest is how much more, as a factor, the loss of held-out rows may be after more blocks of trees. Errors fall after the loss no
-// longer does, and few held-out rows name too few blocks. By the test rows of seven tables, the error of satimage is 7.77 % in place of
-// 8.27, that of phoneme 9.25 in place of 9.70, that of marketing 65.3 in place of 64.1, and the others have the same.
+// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees.
+// Errors still fall when the loss no longer does, and few held-out rows select too few blocks. On the test rows of seven
+// tables, the error of satimage is 7.77 % rather than 8.27, that of phoneme 9.25 rather than 9.70, that of marketing 65.3
+// rather than 64.1, and the others do not change.
 const nearlyLowest = 1.02
 
-// lowestOf returns the best of candidates, with a fraction of the rows held out.
+// lowestOf returns the best candidate, with the given holdout fraction.
 func lowestOf(job topics.Job, candidates []candidate, held float64, rec event.Recorder, train searcher) (found, error) {
 	jobs := make([]topics.Job, len(candidates))
 	for i, c := range candidates {
@@ -158,9 +160,10 @@ func lowestOf(job topics.Job, candidates []candidate, held float64, rec event.Re
 	return best, err
 }
 
-// larger returns a candidate with trees of twice as many leaves, and as many trees; nil if that is not worth a try. It is if nobody lists
-// stages, and the loss has fallen until the last tenth of the blocks. On six tables these are the three where larger trees are better,
-// by 2 to 30 % of the log loss; on the others they are worse after all numbers of blocks.
+// larger returns a candidate with trees of twice as many leaves, and as many trees; nil if it is not worth trying. It is
+// if the stages are not configured, and the loss has fallen until the last tenth of the blocks. On six tables these are
+// the three where larger trees are better, by 2 to 30 % of the log loss; on the others they are worse after all numbers of
+// blocks.
 func (f *found) larger(job topics.Job) *candidate {
 	if last := f.stages[len(f.stages)-1]; len(job.Stages) > 0 || !stages.Grown(last.Features) || 10*f.lowest <= 9*len(f.stages) {
 		return nil
@@ -178,14 +181,14 @@ func (f *found) larger(job topics.Job) *candidate {
 	return &larger
 }
 
-// errNoCandidate says that no candidate has a version.
+// errNoCandidate means that no candidate has a version.
 var errNoCandidate = errors.New("no candidate could be trained: list stages")
 
-// errNoHoldout says that no rows were held out to choose by.
+// errNoHoldout means that no rows were held out for the choice.
 var errNoHoldout = errors.New("no labelled row was held out: list stages, or set examples.holdout")
 
-// lowest returns the stage after which the loss of held-out rows is lowest, of those from the least number on, and the loss; −1 if no
-// stage has such a loss.
+// lowest returns the stage with the lowest holdout loss, from stage least on, and the loss; −1 if no stage has such a
+// loss.
 func lowest(report *schemas.Report, least int) (at int, loss float64) {
 	at, loss = -1, math.Inf(1)
 	for t, stage := range report.Stages {
@@ -196,8 +199,8 @@ func lowest(report *schemas.Report, least int) (at int, loss float64) {
 	return at, loss
 }
 
-// lastNear returns the last stage of trees after which the loss of held-out rows is nearly the lowest, which it is after stage at; at, if
-// that has no trees.
+// lastNear returns the last tree stage after which the holdout loss is nearly the lowest, which it is after stage at; at,
+// if that has no trees.
 func lastNear(report *schemas.Report, list []schemas.Stage, at int) int {
 	most := nearlyLowest * *report.Stages[at].HoldoutLoss
 	for last := len(report.Stages) - 1; last > at && stages.Grown(list[at].Features); last-- {
@@ -208,7 +211,7 @@ func lastNear(report *schemas.Report, list []schemas.Stage, at int) int {
 	return at
 }
 
-// notices tells only the notices of a search, whose runs are not what was asked for.
+// notices forwards only the notices of a search, since its runs are not those of the user.
 type notices struct{ to event.Recorder }
 
 func (n *notices) Record(e event.Event) {

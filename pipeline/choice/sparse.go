@@ -27,25 +27,26 @@ import (
 )
 
 const (
-	// sparseHoldout is the fraction of the rows that are held out to choose how sparse rows are prepared and fitted.
+	// sparseHoldout is the holdout fraction for choosing the preparation and fit of sparse rows.
 	sparseHoldout = 0.2
-	// enoughSparse is how many training rows the choice is made with, about: more cost time and choose the same.
+	// enoughSparse is the approximate number of training rows for the choice: more rows take longer and choose the same.
 	enoughSparse = 8000
-	// middleSparseRidge is the first ridge that is tried. A text has as many words as there are rows, so much more than of dense rows is
-	// best: on NEWS20 1 to 3, on a sample of RCV1 0.3 to 1.
+	// middleSparseRidge is the first ridge to try. A text has as many words as there are rows, so the best ridge is much
+	// larger than for dense rows: on NEWS20 1 to 3, on a sample of RCV1 0.3 to 1.
 	middleSparseRidge = 1.0
-	// sparseRidgeFactor is what ridges differ by that are tried.
+	// sparseRidgeFactor is the ratio between adjacent ridges.
 	sparseRidgeFactor = 3
-	// sparsePasses is how many passes a fit has at most. The loss of held-out rows may fall in a few more, the error does not: on NEWS20 it
-	// is 11.6 to 11.8 % after 5, 11.8 after 8 and 12.1 to 12.4 after 12.
+	// sparsePasses is the maximum number of passes of a fit. The holdout loss may fall in a few more, the error does not: on
+	// NEWS20 it is 11.6 to 11.8 % after 5, 11.8 after 8 and 12.1 to 12.4 after 12.
 	sparsePasses = 6
-	// nearlySparse is how much more, as a factor, the loss with a larger ridge may be: the difference is within chance, and the larger
-	// one has the smaller error (the rule of one standard error: Breiman, Friedman, Olshen and Stone 1984).
+	// nearlySparse is the maximum factor by which the loss with a larger ridge may be higher: the difference is not
+	// significant, and the larger ridge has the smaller error (the rule of one standard error: Breiman, Friedman, Olshen and
+	// Stone 1984).
 	nearlySparse = 1.025
 )
 
-// sparsePreparations are the preparations that are tried: that of counts of words, the same without weights of columns, and none, for rows
-// that somebody has prepared.
+// sparsePreparations are the preparations to try: that of word counts, the same without column weights, and none, for rows
+// that are already prepared.
 func sparsePreparations() []schemas.Prepare {
 	return []schemas.Prepare{
 		{Scale: prepare.ScaleUnit, Values: prepare.ValuesLog, IDF: 1.5},
@@ -54,9 +55,10 @@ func sparsePreparations() []schemas.Prepare {
 	}
 }
 
-// tunedToFiles returns a job whose one stage is the columns of examples, if these are sparse, with the preparation, the passes and the
-// ridge that predict held-out rows of its files best: see tuned. The link is the identity if nobody says another, as that of one label has
-// the lowest error in few passes. A job that starts from a version has what that was fitted with.
+// tunedToFiles returns a job whose only stage has the kind columns, if its examples are sparse, with the preparation, the
+// passes and the ridge that have the lowest holdout loss on its files: see tuned. The default link is the identity,
+// because for single labels it has the lowest error after few passes. A job that starts from a version keeps the settings
+// of that version.
 func tunedToFiles(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, ingested *source.Ingested,
 	rec event.Recorder) (topics.Job, error) {
 	if job.Warm != "" {
@@ -94,12 +96,12 @@ func tunedToFiles(ctx context.Context, p *topics.Pipeline, by dispatch.Process, 
 	return found, err
 }
 
-// tunedToPlan is as tunedToFiles, by the rows of the first run of a chain: so many. The link stays, as updates on sparse rows can't have
-// the identity.
+// tunedToPlan is tunedToFiles for the rows of a chain's first run, whose number is given. It keeps the link, because
+// updates on sparse rows can't have the identity.
 func tunedToPlan(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	if job.Prepare = plan.Prepare; len(model.CheckOccurring(job.Stages)) > 0 {
-		return job, nil // the run says why it is refused
+		return job, nil // the run reports the error
 	}
 	if sparse, err := areSparse(ctx, p, job); err != nil || !sparse {
 		return job, err
@@ -111,17 +113,17 @@ func tunedToPlan(ctx context.Context, p *topics.Pipeline, by dispatch.Process, j
 	return found, err
 }
 
-// enough returns how many of some spans have enough rows to choose by, if all have so many.
+// enough returns the number of spans with enough rows for the choice, assuming that all spans have equally many.
 func enough(spans int, rows int64) int {
 	return min(spans, int((enoughSparse*int64(spans)+rows-1)/rows))
 }
 
-// seen is told of each run of a search.
+// seen receives each run of a search.
 type seen func(int, *replay.Candidate) error
 
-// tuned returns a job with the preparation, the passes and the ridge of its one stage that predict held-out rows best: first a preparation,
-// and with it a ridge. rows is how many there are; 0 if that is not known. chosen is false if they are too few, or nothing could be
-// trained: the job is then as it was. try trains jobs that are like the first.
+// tuned returns a job with the preparation, the passes and the ridge of its only stage that have the lowest holdout loss:
+// first a preparation, and with it a ridge. rows is the number of rows; 0 if unknown. chosen is false if there are too
+// few, or nothing could be trained: the job is then unchanged. try trains jobs similar to the first.
 func tuned(job topics.Job, rows int64, rec event.Recorder, try func(topics.Job, iter.Seq2[int, topics.Job], seen) error) (_ topics.Job,
 	chosen bool, err error) {
 	trial := job
@@ -135,7 +137,7 @@ func tuned(job topics.Job, rows int64, rec event.Recorder, try func(topics.Job, 
 	case err != nil:
 		return job, false, fmt.Errorf("choose a preparation: %w", err)
 	case math.IsInf(s.best, 1):
-		return job, false, nil // the run says why
+		return job, false, nil // the run reports the error
 	}
 	job.Prepare, job.Stages = s.prepare, []schemas.Stage{s.stage}
 	job.Stages[0].Stop = nil
@@ -144,7 +146,8 @@ func tuned(job topics.Job, rows int64, rec event.Recorder, try func(topics.Job, 
 	return job, true, nil
 }
 
-// quadraticLink returns the link of a task whose loss is quadratic, which takes the fewest passes; if there is none the first of the task.
+// quadraticLink returns the link of a task with a quadratic loss, which takes the fewest passes; if there is none the
+// first of the task.
 func quadraticLink(task examples.Task) schemas.Link {
 	names := model.LinksOf(task)
 	i := slices.IndexFunc(names, func(name string) bool { return link.Named(name).Quadratic })
@@ -155,7 +158,7 @@ func quadraticLink(task examples.Task) schemas.Link {
 func areSparse(ctx context.Context, p *topics.Pipeline, job topics.Job) (bool, error) {
 	first, err := planning.LookAt(ctx, p, job)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
-		return false, nil // the run says what is wrong with the messages
+		return false, nil // the run reports errors in the messages
 	}
 	return first.Sparse, err
 }
@@ -168,7 +171,7 @@ func asBefore(ctx context.Context, p *topics.Pipeline, job topics.Job) (topics.J
 	}
 	before := m.Manifest.Plan
 	if !m.Sparse() || len(before.Stages) != 1 || before.Stages[0].Features != job.Stages[0].Features {
-		return job, nil // the plan says what differs
+		return job, nil // the plan reports the differences
 	}
 	if chosen := before.Prepare.Values != "" || job.Unlinked && before.Stages[0].Link != job.Stages[0].Link; chosen {
 		job.Prepare, job.Stages = before.Prepare, before.Stages
@@ -176,17 +179,17 @@ func asBefore(ctx context.Context, p *topics.Pipeline, job topics.Job) (topics.J
 	return job, nil
 }
 
-// sparseSearch is what a search has found.
+// sparseSearch is the state of a search.
 type sparseSearch struct {
 	recorder event.Recorder
 	prepare  schemas.Prepare
 	stage    schemas.Stage
-	best     float64 // loss
-	nearly   float64 // what the loss of the next may be above it, as a factor
+	best     float64 // lowest loss
+	nearly   float64 // maximum factor of the next loss above it
 	tried    int
 }
 
-// trials yields the jobs to try, each when the one before was seen.
+// trials yields the jobs to try, each after the previous one was seen.
 func (s *sparseSearch) trials(job topics.Job, stage schemas.Stage) iter.Seq2[int, topics.Job] {
 	stage.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
 	return func(yield func(int, topics.Job) bool) {
@@ -218,7 +221,7 @@ func (s *sparseSearch) trials(job topics.Job, stage schemas.Stage) iter.Seq2[int
 	}
 }
 
-// see keeps the run of a search if it predicts held-out rows better than those before.
+// see keeps the run of a search if its holdout loss is lower than that of earlier ones.
 func (s *sparseSearch) see(c *replay.Candidate) error {
 	if c.Report == nil {
 		return nil
@@ -237,7 +240,7 @@ func (s *sparseSearch) see(c *replay.Candidate) error {
 	return nil
 }
 
-// described is a preparation and a fit for people, as the keys that they stand for.
+// described formats a preparation and a fit as configuration keys.
 func described(p schemas.Prepare, s schemas.Stage, passes int) string {
 	return fmt.Sprintf("prepare: {values: %s, idf: %g, scale: %s}, link: %s, passes: %d, ridge: %v", cmp.Or(p.Values, prepare.ValuesNone),
 		p.IDF, p.Scale, s.Link, passes, s.Ridge)

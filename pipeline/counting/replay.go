@@ -14,14 +14,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Counting says which messages of the examples topic count in a run: each
-// sequence of the plan's sources once, and, if the plan wants them, the messages of
-// other producers and those of topics that ingest follows. NewCounting makes it from a plan, once for all partitions. It
-// is read-only, and safe for concurrent use.
+// Counting decides which messages of the examples topic count in a run: each sequence number of the plan's sources once,
+// and, depending on the plan, messages of other producers and of followed topics. New returns it for a plan, once for all
+// partitions. It is read-only, and safe for concurrent use.
 type Counting struct {
 	plan    *schemas.Plan
-	sources map[schemas.Origin]*schemas.SourceSeal // by the origin of their messages, without a sequence
-	removed map[string]bool                        // names of sources that were removed
+	sources map[schemas.Origin]*schemas.SourceSeal // by message origin, without a sequence number
+	removed map[string]bool                        // names of removed sources
 }
 
 // New returns the Counting of a plan.
@@ -37,8 +36,8 @@ func New(plan *schemas.Plan) *Counting {
 	return c
 }
 
-// WithoutSpan counts the messages of the plan's sources in partitions of which
-// the plan has no span: nothing was left there when the run began.
+// WithoutSpan counts the messages of the plan's sources in partitions without a span in the plan, which were empty at the
+// start of the run.
 func (c *Counting) WithoutSpan() (expired int64) {
 	visited := map[int]bool{}
 	for _, span := range c.plan.Spans {
@@ -55,9 +54,8 @@ func (c *Counting) WithoutSpan() (expired int64) {
 	return expired
 }
 
-// leftOut counts the messages of a source in a partition that the plan leaves
-// out before an offset, as retention may delete them or the configuration does not
-// want them, and after it. The report counts them by their offsets.
+// leftOut counts the messages of a source in a partition that the plan excludes before an offset, because retention may
+// delete them or by configuration, and after it. The report counts them by offset.
 func (c *Counting) leftOut(seal *schemas.SourceSeal, partition int, at int64) (before, after int64) {
 	for _, cuts := range []coverage.Spans{c.plan.Expiring, c.plan.Outside} {
 		for _, cut := range cuts.On(partition) {
@@ -74,35 +72,32 @@ func (c *Counting) leftOut(seal *schemas.SourceSeal, partition int, at int64) (b
 	return before, after
 }
 
-// Replay decides which messages of one span count. Whether a message counts
-// depends on the messages before it, so Replay must see all messages of the span,
-// in order. Counting makes it.
+// Replay decides which messages of one span count. Since that depends on earlier messages, Replay must receive all
+// messages of the span, in order. Counting.Replay returns it.
 type Replay struct {
 	*Counting
 	span coverage.Span
 	seen map[*schemas.SourceSeal]*position
-	// topics is how far topics that ingest follows are counted, by the origin of
-	// their messages, without a sequence.
+	// topics is the progress of followed topics, by message origin without a sequence number.
 	topics map[schemas.Origin]int64
-	// earlier is what earlier runs of a chain have looked at, in the order of
-	// the offsets; nil unless the run is one over the window.
+	// earlier is the spans processed by earlier runs of a chain, in offset order; nil unless the run is over the window.
 	earlier []lookedAt
 }
 
-// lookedAt is offsets that an earlier run of a chain has looked at.
+// lookedAt is a span processed by an earlier run of a chain.
 type lookedAt struct {
 	coverage.Span
-	increment *coverage.Increment // which says what counts of it
+	increment *coverage.Increment // determines which of its messages count
 }
 
-// position is how far the messages of one source have been seen.
+// position is the progress of a source.
 type position struct {
-	first int64 // the sequence that was seen first
-	next  int64 // the sequence that counts next, or a later one
-	count int64 // messages that counted
+	first int64 // first sequence number seen
+	next  int64 // next sequence number to count, or a later one
+	count int64 // number of counted messages
 }
 
-// Replay returns a Replay at the beginning of a span of the plan.
+// Replay returns a Replay at the start of a span of the plan.
 func (c *Counting) Replay(span coverage.Span) *Replay {
 	r := &Replay{Counting: c, span: span, seen: map[*schemas.SourceSeal]*position{}, topics: map[schemas.Origin]int64{}}
 	if c.plan.Chain == nil {
@@ -131,8 +126,8 @@ func (c *Counting) Replay(span coverage.Span) *Replay {
 	return r
 }
 
-// AcceptAt is Accept for a message with an offset. What an earlier run of the
-// chain has looked at counts if it counted then, unless its source was removed.
+// AcceptAt is Accept for a message with an offset. A message processed by an earlier run of the chain counts if it counted
+// then, unless its source was removed.
 func (r *Replay) AcceptAt(offset int64, m wire.Message) coverage.PassOverReason {
 	for len(r.earlier) > 0 && r.earlier[0].To <= offset {
 		r.earlier = r.earlier[1:]
@@ -153,8 +148,7 @@ func (r *Replay) AcceptAt(offset int64, m wire.Message) coverage.PassOverReason 
 	return coverage.Unsealed
 }
 
-// Accept returns why the next message of the span does not count; "" if it
-// counts.
+// Accept returns the reason why the next message of the span does not count; "" if it counts.
 func (r *Replay) Accept(m wire.Message) coverage.PassOverReason {
 	origin, ingested := schemas.OriginOf(m)
 	if !ingested {
@@ -175,9 +169,8 @@ func (r *Replay) Accept(m wire.Message) coverage.PassOverReason {
 	case seal == nil || origin.Sequence >= seal.Messages || origin.Sequence%int64(seal.Partitions) != int64(r.span.Partition):
 		return coverage.OtherSource
 	}
-	// Retention deletes the first messages of a source before the others, so the
-	// first that is there need not be the source's first. After it the messages
-	// are in order, but for repetitions.
+	// Retention deletes the first messages of a source before the others, so the first message seen need not be the source's
+	// first. The later ones are in order, except for duplicates.
 	p := r.seen[seal]
 	switch {
 	case p == nil:
@@ -191,15 +184,13 @@ func (r *Replay) Accept(m wire.Message) coverage.PassOverReason {
 	return ""
 }
 
-// acceptTopic is Accept for a message of a topic that ingest follows. Whoever
-// wrote it had seen what was counted before it, or it is a repetition. So it
-// begins where the one before ended, or earlier. Once an attempt to read the topic
-// counts, no earlier one does.
+// acceptTopic is Accept for a message of a followed topic. Its writer had seen all messages counted before it, or it is a
+// duplicate. So it starts where the previous one ended, or earlier. Once an attempt counts, earlier ones do not.
 func (r *Replay) acceptTopic(o schemas.Origin) coverage.PassOverReason {
 	if !r.plan.Foreign {
 		return coverage.OtherSource
 	}
-	attempt, next := 0, int64(0) // of what counted last
+	attempt, next := 0, int64(0) // of the last counted message
 	for counted, end := range r.topics {
 		if n, err := strconv.Atoi(counted.Attempt); err == nil && counted.Source == o.Source && n > attempt {
 			attempt, next = n, end
@@ -212,7 +203,7 @@ func (r *Replay) acceptTopic(o schemas.Origin) coverage.PassOverReason {
 	return ""
 }
 
-// IncompleteError says that a span lacks messages of a source of the plan.
+// IncompleteError means that a span lacks messages of a source of the plan.
 type IncompleteError struct {
 	Source     string // ID of the source
 	Attempt    string // of its ingest
@@ -220,16 +211,15 @@ type IncompleteError struct {
 	Have, Want int64  // messages of the source in that partition
 }
 
-// Error returns what is missing and why that may be.
+// Error includes the missing messages and possible causes.
 func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("source %s has %d of %d messages in partition %d: the others were deleted, or the topic was recreated: "+
 		"train again to ingest the source again",
 		wire.Digest(e.Source).Short(), e.Have, e.Want, e.Partition)
 }
 
-// Complete counts the messages of the plan's sources that were not seen. Call it
-// at the end of the span. If the run is of files, which must be whole, a message
-// that was not seen is an *IncompleteError.
+// Complete counts the missing messages of the plan's sources. Call it at the end of the span. If the run reads files,
+// which must be complete, a missing message is an *IncompleteError.
 func (r *Replay) Complete() (missing coverage.PassedOver, err error) {
 	if r.plan.Chain != nil { // other runs of the chain count the rest of a source
 		return nil, nil
@@ -255,8 +245,7 @@ func (r *Replay) Complete() (missing coverage.PassedOver, err error) {
 	return missing, nil
 }
 
-// Progress returns how far the sources that were seen are counted in the partition: those of the plan in its order, and then topics by
-// their names.
+// Progress returns the progress in the partition of the sources seen: those of the plan in its order, then topics by name.
 func (r *Replay) Progress() (progress []statistics.PartitionProgress) {
 	for i := range r.plan.Sources {
 		seal := &r.plan.Sources[i]
@@ -272,7 +261,7 @@ func (r *Replay) Progress() (progress []statistics.PartitionProgress) {
 	return progress
 }
 
-// beginsAfter reports whether the span begins after the messages of a source.
+// beginsAfter reports whether the span starts after the messages of a source.
 func (r *Replay) beginsAfter(seal *schemas.SourceSeal) bool {
 	for _, span := range seal.Spans {
 		if span.Partition == r.span.Partition {

@@ -1,4 +1,5 @@
-// Package erase excludes rows from all future training, by the forget topic, and removes the versions trained on them.
+// Package erase excludes rows from all future training, through the forget topic, and removes the versions trained on
+// them.
 //
 //	ToForget ──Forget──▶ forget topic, Forgot
 package erase

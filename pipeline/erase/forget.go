@@ -23,51 +23,51 @@ import (
 
 // ToForget selects the rows of the examples topic to forget.
 type ToForget struct {
-	Rows    coverage.Forgotten // by their offsets, as ParseRows returns them, in any order
-	Sources []string           // ids of ingested sources, or their beginnings
-	Keys    []string           // of messages, of the examples topic or of a topic that ingest follows
-	Read    []SourceRows       // by where ingest has read them
-	Lost    string             // what to do about what the forget topic has lost: RestoreLost or DropLost; empty: nothing
-	Now     bool               // remove versions that have learnt from the rows now, and not after the next full run
+	Rows    coverage.Forgotten // by offset, as returned by ParseRows, in any order
+	Sources []string           // ids of ingested sources, or id prefixes
+	Keys    []string           // keys of messages, on the examples topic or a followed topic
+	Read    []SourceRows       // by their position on a followed topic
+	Lost    string             // decision about lost forget messages: RestoreLost or DropLost; empty: none
+	Now     bool               // remove versions trained on the rows now, rather than after the next full run
 }
 
-// SourceRows are the rows of the messages in a span of a topic that ingest follows.
+// SourceRows are the rows of the messages in a span of a followed topic.
 type SourceRows struct {
 	Topic string
 	coverage.Span
 }
 
-// String returns what a person calls the rows.
+// String returns the notation of the rows.
 func (r SourceRows) String() string { return r.Topic + r.Span.String() }
 
 // Forgot is the result of [Forget].
 type Forgot struct {
-	// Unknown is how many messages an earlier program has ingested from topics, which do not say what keys and offsets their rows had: they
-	// may have rows that were named by these.
+	// Unknown is the number of messages ingested from topics by an earlier release, which do not record the keys and offsets
+	// of their rows: they may have rows that were selected.
 	Unknown        int64
-	Messages, Rows int64  // that are forgotten and that the topic still has
-	Removed        []int  // versions that had learnt from forgotten rows and were removed
-	Learnt         []int  // versions that have learnt from forgotten rows and are there; with Now, as unfinished runs need them
+	Messages, Rows int64  // forgotten and still on the topic
+	Removed        []int  // removed versions
+	Learnt         []int  // remaining versions trained on forgotten rows; with Now, because unfinished runs need them
 	Stays          []Stay // data that forgetting does not erase
-	// Compacts is where what the removed versions were made of stays until the brokers compact; none: it is gone from the disk.
+	// Compacts are the topics with data of removed versions until the brokers compact them; none: it is deleted from disk.
 	Compacts []Compacts
 }
 
-// Compacts is when the brokers compact a topic.
+// Compacts describes when the brokers compact a topic.
 type Compacts struct {
 	Topic string
-	After time.Duration // a message that comes later than this closes the file that has what was removed; 0: not known
+	After time.Duration // a message written after this time rolls the segment with the removed data; 0: unknown
 }
 
-// Stay is how long something of forgotten rows stays that was written before.
+// Stay describes how long data of forgotten rows is retained.
 type Stay struct {
 	Topic string
-	What  string    // of the rows
-	Until time.Time // at the latest; zero: for ever
+	What  string    // kind of data
+	Until time.Time // latest time; zero: unlimited
 }
 
-// ParseRows returns the rows that a text names: topic/partition/offset/row, or topic/partition/offset for all rows of a message. Offset
-// and row may be ranges, as 3-7 with both ends; a row needs one offset. topic is the examples topic.
+// ParseRows parses rows: topic/partition/offset/row, or topic/partition/offset for all rows of a message. Offset and row
+// may be inclusive ranges, such as 3-7; a row needs a single offset. topic is the examples topic.
 func ParseRows(topic, text string) (r coverage.ForgottenRows, err error) {
 	parts := strings.Split(text, "/")
 	if len(parts) < 3 || len(parts) > 4 || parts[0] != topic {
@@ -90,8 +90,8 @@ func ParseRows(topic, text string) (r coverage.ForgottenRows, err error) {
 	return r, nil
 }
 
-// ParseSourceRows returns the rows that a text names by where ingest has read them: topic/partition/offset. Offset may
-// be a range, as 3-7 with both ends. topic is the one that ingest follows.
+// ParseSourceRows parses rows by their position on a followed topic: topic/partition/offset. Offset may be an inclusive
+// range, such as 3-7. topic is the followed topic.
 func ParseSourceRows(topic, text string) (r SourceRows, ok bool) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || parts[0] != topic || topic == "" {
@@ -106,10 +106,10 @@ func ParseSourceRows(topic, text string) (r SourceRows, ok bool) {
 	return r, ok
 }
 
-// maxRow is a number of rows that no message has.
+// maxRow exceeds the number of rows of any message.
 const maxRow = 1 << 30
 
-// parseRange parses a number, or two with a dash between them. end is the number after the last.
+// parseRange parses a number, or two separated by a dash. end is the number after the last.
 func parseRange(text string) (first, end int64, ok bool) {
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -120,24 +120,24 @@ func parseRange(text string) (first, end int64, ok bool) {
 	return first, last + 1, err == nil && wrong == nil && first >= 0 && last >= first
 }
 
-// RowsError is the error of a text that names no rows.
+// RowsError is the error of a text that is not a valid selection of rows.
 type RowsError struct {
 	Text  string
-	Topic string // of the examples
+	Topic string // examples topic
 }
 
-// Error says what is expected.
+// Error includes the expected form.
 func (e *RowsError) Error() string {
 	return fmt.Sprintf("%q: expected %s/PARTITION/OFFSET/ROW, or without /ROW for all rows of a message, or "+
 		"TOPIC/PARTITION/OFFSET of the topic examples.from_topic. OFFSET or ROW may be a range, such as 3-7", e.Text, e.Topic)
 }
 
-// NoRowsError lists the rows to forget that do not exist. Nothing is forgotten then.
+// NoRowsError lists selected rows that do not exist. Nothing is forgotten then.
 type NoRowsError struct {
-	Topic   string       // of the examples
-	Rows    []string     // what is wrong with rows
-	Keys    []string     // that no message has
-	Read    []SourceRows // of which the topic has no row
+	Topic   string       // examples topic
+	Rows    []string     // problems of rows
+	Keys    []string     // keys of no message
+	Read    []SourceRows // of which the topic has no rows
 	Unknown int64        // see [Forgot]
 }
 
@@ -157,9 +157,9 @@ func (e *NoRowsError) Error() string {
 	return strings.Join(parts, "; ") + ". Nothing is forgotten"
 }
 
-// Forget excludes rows of the examples of a job's pipeline from all future training. It resolves
-// sources and keys to the rows that the topic has now. The error may be a *[NoRowsError] or an
-// *[source.UnknownSourcesError]; nothing is forgotten then.
+// Forget excludes rows of the examples of a job's pipeline from all future training. It resolves sources and keys to the
+// rows that are currently on the topic. The error may be a *[NoRowsError] or an *[source.UnknownSourcesError]; nothing is
+// forgotten then.
 func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForget) (*Forgot, error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -224,7 +224,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 	return done, err
 }
 
-// resolve returns what is to be said on the forget topic: one message or more for what is named by offsets and keys, and for each source.
+// resolve returns the messages for the forget topic: one or more for offsets and keys, and for each source.
 func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []string) (said []schemas.Forget, done *Forgot, err error) {
 	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
@@ -247,7 +247,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 	if len(wrong.Rows) > 0 {
 		return nil, nil, wrong
 	}
-	spans := bounds // that are read
+	spans := bounds // spans to read
 	if len(found.keys)+len(found.read)+len(found.sources) == 0 {
 		spans = found.named.Spans()
 	}
@@ -281,7 +281,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 	add(found.named.Union(found.byOrigin), "")
 	for _, id := range sources {
 		if len(found.sources[id]) == 0 {
-			said = append(said, schemas.Forget{Source: id}) // retention has taken all of it
+			said = append(said, schemas.Forget{Source: id}) // retention has deleted all of it
 		}
 		add(found.sources[id], id)
 	}
@@ -289,13 +289,13 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 }
 
 const (
-	// maxForgotten is how many ranges of rows a message on the forget topic has: their JSON is not longer than a message may be.
+	// maxForgotten is the maximum number of row ranges in a forget message: their JSON must fit into a message.
 	maxForgotten = 4000
-	// maxChecksums is of how many offsets it has checksums.
+	// maxChecksums is the maximum number of offsets with checksums.
 	maxChecksums = 20000
 )
 
-// parts cuts rows into those of several messages on the forget topic.
+// parts divides rows between several forget messages.
 func parts(rows coverage.Forgotten) (parts []coverage.Forgotten) {
 	var part coverage.Forgotten
 	room := int64(maxChecksums)
@@ -315,21 +315,21 @@ func parts(rows coverage.Forgotten) (parts []coverage.Forgotten) {
 	return parts
 }
 
-// found is what was found of the rows to forget.
+// found is the rows found so far.
 type found struct {
 	*topics.Pipeline
-	named    coverage.Forgotten // by offsets
-	keys     map[string]bool    // whether a message has the key
+	named    coverage.Forgotten // selected by offset
+	keys     map[string]bool    // whether any message has the key
 	read     []SourceRows
-	isRead   []bool                        // of read, whether there is a row
-	byOrigin coverage.Forgotten            // rows of messages with these keys, or read from there
-	sources  map[string]coverage.Forgotten // rows by source
-	// checksums are those of the messages that have such rows, by partition and offset.
+	isRead   []bool                        // by index in read: whether there is any row
+	byOrigin coverage.Forgotten            // rows of messages with these keys, or read from these positions
+	sources  map[string]coverage.Forgotten // by source
+	// checksums are those of the messages with such rows, by partition and offset.
 	checksums map[int]map[int64]string
 	done      *Forgot
 }
 
-// checksumsOf returns the checksums of the messages at the offsets of rows, in their order.
+// checksumsOf returns the checksums of the messages at the offsets of rows, in order.
 func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 	for _, r := range rows {
 		for at := r.From; at < r.To; at++ {
@@ -339,7 +339,7 @@ func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 	return checksums
 }
 
-// look looks at a message of the examples.
+// look searches an examples message.
 func (f *found) look(partition int, m protocol.Message, wrong *NoRowsError) error {
 	all := coverage.ForgottenRows{Partition: partition, From: m.Offset, To: m.Offset + 1}
 	named, whole := f.named.Within(coverage.Spans{all.Span()}), false
@@ -354,7 +354,7 @@ func (f *found) look(partition int, m protocol.Message, wrong *NoRowsError) erro
 	}
 	some := f.lookWithin(all, m)
 	f.byOrigin = append(f.byOrigin, some...)
-	rows := 0 // of a message that can't be used
+	rows := 0 // of an unusable message
 	if whole || len(named)+len(some) > 0 {
 		if f.checksums[partition] == nil {
 			f.checksums[partition] = map[int64]string{}
@@ -380,8 +380,8 @@ func (f *found) look(partition int, m protocol.Message, wrong *NoRowsError) erro
 	return nil
 }
 
-// lookWithin returns the rows of a message that ingest has made of messages with wanted keys, or of what it has read from wanted places. A
-// message may have rows of many.
+// lookWithin returns the rows of a message that ingest has read from messages with selected keys or positions. A message
+// may have rows of many.
 func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some coverage.Forgotten) {
 	topic, followed := schemas.TopicOf(m.Message)
 	if !followed || len(f.keys)+len(f.read) == 0 {
@@ -409,7 +409,7 @@ func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some
 		return some.Union(nil)
 	}
 	keys, err := examples.SourceKeys(m.Value, f.Memory)
-	if err != nil { // no run learns from a message that is damaged
+	if err != nil { // damaged messages are not trained on
 		f.done.Unknown++
 	}
 	for row, key := range keys {
@@ -421,8 +421,8 @@ func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some
 	return some.Union(nil)
 }
 
-// compacts returns when brokers compact the topics of which something was removed. They leave alone the file that is
-// written to, which a message closes that comes long enough after its first.
+// compacts returns when brokers compact the topics from which data was removed. They do not compact the active segment,
+// which is rolled by a message written long enough after its first one.
 func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err error) {
 	for _, topic := range []string{p.Topics.Versions, p.Topics.State} {
 		configs, err := p.Admin.Configs(ctx, topic)
@@ -447,7 +447,7 @@ func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err
 	return compacts, nil
 }
 
-// stays returns how long data that forgetting does not erase stays at most, if nothing writes it again.
+// stays returns the maximum retention of data that forgetting does not erase, if nothing writes it again.
 func stays(ctx context.Context, p *topics.Pipeline) (stays []Stay, err error) {
 	t := p.Topics
 	whats := []Stay{
@@ -467,7 +467,7 @@ func stays(ctx context.Context, p *topics.Pipeline) (stays []Stay, err error) {
 		}
 		if r := topics.RetentionOf(configs[s.Topic]); r.Time > 0 {
 			s.Until = now.Add(r.Time)
-			if ms, known := topics.Limit(configs[s.Topic]["segment.ms"]); known { // messages are deleted by files
+			if ms, known := topics.Limit(configs[s.Topic]["segment.ms"]); known { // messages are deleted by segment
 				s.Until = s.Until.Add(time.Duration(ms) * time.Millisecond)
 			}
 		}

@@ -2,5 +2,5 @@
 //
 //	pipeline, worker, solver ──Event──▶ Recorder: progress bar, logs, metrics, tests
 //
-// Numeric code records nothing. The code that calls it does.
+// Numeric code records no events; its callers do.
 package event

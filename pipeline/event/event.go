@@ -18,7 +18,7 @@ type (
 		Split examples.Split
 		Rows  int64
 		Done  bool // the source is sealed
-		Known bool // its rows were on the topic before
+		Known bool // its rows were already on the topic
 	}
 	// Following reports that ingest follows a topic until it is interrupted.
 	Following struct{ Topic string }
@@ -28,15 +28,15 @@ type (
 	Answering struct{ URL string }
 	// Answers reports the version that predicts from now on, for requests or for messages.
 	Answers struct {
-		Version int   // 0: none, so that requests are refused, and messages wait
-		Why     error // why there is none
+		Version int   // 0: none, so that requests are rejected, and messages wait
+		Why     error // reason why there is none
 	}
 	// Scored reports that messages of a partition have predictions.
 	Scored struct {
 		Partition, Messages int
 		Rows                int64
-		Bad                 int // messages that can't be used
-		Version             int // that predicts the last of them
+		Bad                 int // number of unusable messages
+		Version             int // version of the last predictions
 	}
 	// ScoringLag is the number of offsets after the last one with predictions, of each partition that this process predicts for.
 	ScoringLag struct{ Offsets map[int]int64 }
@@ -45,26 +45,27 @@ type (
 	// Began reports that a run is planned.
 	Began struct {
 		Run      string
-		Resumed  bool // it was found unfinished
-		Followed bool // others work on it
-		Chained  bool // it is of a chain, which has another event when it is done
+		Resumed  bool // the run was unfinished
+		Followed bool // other processes work on it
+		Chained  bool // it belongs to a chain, which reports its end with another event
 		Stages   []schemas.Stage
-		Members  int // that these stages are of, and that are averaged; 1: none are
+		Members  int // number of averaged members with these stages; 1: no averaging
 	}
-	// Followed reports what a run of other processes waits for, and who works on it. Stage is the number of stages when no visit is left.
+	// Followed reports what a run of other processes waits for, and its workers and solvers. Stage is the number of stages
+	// when no visit is left.
 	Followed struct {
 		Run          string
-		Behind       []string // the runs that go first
-		Stage, Visit int      // that is due
+		Behind       []string // earlier runs
+		Stage, Visit int      // of the due visit
 		Staff        Staff
-		Quiet        time.Duration // since something has come of the run; 0 when following begins
+		Quiet        time.Duration // time since the last progress of the run; 0 at the start of following
 	}
-	// StoodAside reports that a run which this process can't work on goes first, or that it no longer does.
+	// StoodAside reports that an earlier run which this process can't execute is unfinished, or no longer is.
 	StoodAside struct {
 		Run, Why string
 		Over     bool
 	}
-	// Solving reports whether this process solves a run, or stands by while another does.
+	// Solving reports whether this process solves a run, or is on standby.
 	Solving struct {
 		Run    string
 		Active bool
@@ -76,7 +77,7 @@ type (
 	}
 	// Quarantined reports an unusable message, with the reason.
 	Quarantined struct {
-		Topic     string // that ingest follows; "": the examples topic
+		Topic     string // topic that ingest follows; "": the examples topic
 		Partition int
 		Offset    int64
 		Reason    string
@@ -106,7 +107,7 @@ type (
 	Solved struct {
 		Run          string
 		Stage, Visit int
-		Waited       time.Duration // for the statistics that the weights are computed from
+		Waited       time.Duration // for the statistics from which the weights are computed
 		Elapsed      time.Duration // since the statistics were complete
 	}
 	// Advanced reports accepted weights of a run of other processes, and the next visit. Stage is the number of
@@ -122,15 +123,15 @@ type (
 		Inputs   int // after preparation
 		Sparse   bool
 		Classes  int
-		Task     examples.Task // what the run predicts
-		// PassedOver counts the messages that the run leaves out.
+		Task     examples.Task // prediction task of the run
+		// PassedOver counts the messages that the run excludes.
 		PassedOver coverage.PassedOver
-		Elapsed    time.Duration // since this process began the run; 0 if others solve it
+		Elapsed    time.Duration // since this process started the run; 0 if another process solves it
 	}
 	// Passed reports that the solver has reduced a visit with a gradient.
 	Passed struct {
 		Stage, Visit int
-		Pass         int // 1, 2, …: how many such visits the stage has had
+		Pass         int // number of the stage's visits with a gradient: 1, 2, …
 		Accepted     bool
 		Objective    float64 // J; if the link is learnt, the training loss
 		Metrics      map[examples.Split]Metrics
@@ -152,16 +153,16 @@ type (
 		Topic    string
 		Messages int64
 	}
-	// Replaced reports that a partition of the examples no longer holds the messages that a chain has read: it was truncated, or
-	// the topic was replaced.
+	// Replaced reports that a partition of the examples no longer has the messages that a chain has read: it was truncated, or
+	// the topic was recreated.
 	Replaced struct {
 		Topic     string
 		Partition int
-		Looked    int64 // before which offset the chain had looked at all messages
-		Proven    int64 // before which offset they are still there
-		Rows      int64 // that leave the window
+		Looked    int64 // offset up to which the chain had processed messages
+		Proven    int64 // offset up to which they still exist
+		Rows      int64 // number of rows that leave the window
 	}
-	// Incomplete reports that a version is skipped, because a part of it is not on the versions topic.
+	// Incomplete reports that a version is skipped because a part of it is not on the versions topic.
 	Incomplete struct {
 		Version int
 		Why     error
@@ -173,11 +174,11 @@ type (
 	// Waiting reports that an operation is retried because of broker errors, or that the retries have ended.
 	Waiting struct {
 		What  string        // the operation
-		Since time.Duration // how long ago it failed first
+		Since time.Duration // time since the first failure
 		Err   error         // why it fails
 		Over  bool
 	}
-	// Rewritten reports that messages are written to a topic again, which brokers may have already.
+	// Rewritten reports that messages, which the brokers may already have, are written to a topic again.
 	Rewritten struct{ Topic string }
 	// Noticed is a notice for the operator.
 	Noticed struct{ Text string }
@@ -186,9 +187,9 @@ type (
 // Staff lists the hosts of the members of the groups of workers and of solvers.
 type Staff struct {
 	Workers, Solvers []string
-	// Embedded says that the brokers are the embedded one of a process. That process works too, as a member of no group.
+	// Embedded means that the brokers are an embedded one, whose process is a worker and solver outside of any group.
 	Embedded bool
-	// Unknown is why the rest is not known, or nil.
+	// Unknown is the reason why the members are unknown, or nil.
 	Unknown error
 }
 

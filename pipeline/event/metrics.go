@@ -10,10 +10,10 @@ import (
 type Metrics struct {
 	Rows  int64
 	Error float64 // percent, weighted
-	Loss  float64 // the link's own, weighted mean
+	Loss  float64 // loss of the link, weighted mean
 }
 
-// MetricsOf returns the metrics of each split that has rows, given the sums of a visit.
+// MetricsOf returns the metrics of each split with rows, from the sums of a visit.
 func MetricsOf(sums wire.Tensors[float64]) map[examples.Split]Metrics {
 	metrics := map[examples.Split]Metrics{}
 	for split, s := range statistics.LossesOf(sums) {

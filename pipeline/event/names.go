@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// StageName returns how errors name a stage: by its index, as the configuration does.
+// StageName returns the name of a stage in errors: by index, as in the configuration.
 func StageName(stage int) string {
 	if stage == wire.Survey {
 		return "the survey"
@@ -14,12 +14,12 @@ func StageName(stage int) string {
 	return fmt.Sprintf("stage %d", stage)
 }
 
-// StageOf returns how overviews for people name a stage of that many: they count from 1, as they say how many there are.
+// StageOf returns the name of a stage in overviews: counted from 1, with the number of stages.
 func StageOf(stage, stages int) string {
 	return fmt.Sprintf("stage %d of %d", stage+1, stages)
 }
 
-// VisitOf returns how overviews for people name a visit to a stage of that many.
+// VisitOf returns the name of a visit in overviews.
 func VisitOf(stage, visit, stages int) string {
 	if stage == wire.Survey {
 		return StageName(stage)

@@ -17,20 +17,20 @@ type Ignore struct{}
 // Record does nothing.
 func (Ignore) Record(Event) {}
 
-// Notice records something that an operator should know. It does not format the text for [Ignore]. Reading a chain skips many
-// messages, so Ignore must not pay for formatting.
+// Notice records a message for the operator. It does not format the text for [Ignore]: reading a chain skips many
+// messages, for which formatting would be too expensive.
 func Notice(rec Recorder, format string, values ...any) {
 	if rec != (Ignore{}) {
 		rec.Record(Noticed{fmt.Sprintf(format, values...)})
 	}
 }
 
-// Skip records that a message of a topic is skipped, and why.
+// Skip records that a message of a topic is skipped, with the reason.
 func Skip(rec Recorder, topic string, err error) {
 	Notice(rec, "skipping a message of the %s topic: %v", topic, err)
 }
 
-// Serialised returns a recorder that several goroutines may use at once.
+// Serialised returns a recorder that is safe for concurrent use.
 func Serialised(to Recorder) Recorder { return &serialised{to: to} }
 
 type serialised struct {

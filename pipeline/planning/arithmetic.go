@@ -8,20 +8,19 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// NumericsRevision counts the changes of this program that may change the bits of a run. Releases with one revision work on a run
-// together. TestNumericsRevision says when it must be increased.
+// NumericsRevision is incremented by changes of this program that may change the bits of a run. Processes with the same
+// revision can work on a run together. TestNumericsRevision says when to increment it.
 const NumericsRevision = 7
 
 // Values of the key `arithmetic`.
 const (
 	// ArithmeticStrict restricts a run to processes with the same arithmetic, so that its weights are bit-identical.
 	ArithmeticStrict = "strict"
-	// ArithmeticAny lets machines of any kind work on a run. Its weights then differ in the last bits, as another machine might
-	// have made each sum.
+	// ArithmeticAny lets any machines work on a run. The last bits of its weights are then not reproducible.
 	ArithmeticAny = "any"
 )
 
-// Arithmetic returns the arithmetic of this process, which determines the bits of a sum together with its terms.
+// Arithmetic returns the arithmetic of this process, which, together with the terms, determines the bits of a sum.
 func Arithmetic(blas *kernel.BLAS) schemas.Arithmetic {
 	return schemas.Arithmetic{
 		Numerics: strconv.Itoa(NumericsRevision), Processor: runtime.GOARCH, BLAS: blas.Name(), Vector: blas.Vector(),

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Differences lists the fields in which two structs of one type differ, by their names in JSON, with both values:
-// "scale unit, this run has none". who is who has the values of here. The fields must be comparable.
+// Differences lists the fields in which two structs of the same type differ, by JSON name, with both values: "scale unit,
+// this run has none". who describes the struct here. The fields must be comparable.
 func Differences[S any](there, here S, who string) string {
 	var list []string
 	a, b := reflect.ValueOf(there), reflect.ValueOf(here)

@@ -16,8 +16,9 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// PrepareOf returns the preparation of a plan of the job: that of the job, but with a scale in place of `auto`. The plan that the run
-// starts from or goes on from decides, if there is one, else the first message of the examples and the stages.
+// PrepareOf returns the preparation for a plan of the job: that of the job, with `auto` scale resolved. It is that of the
+// plan from which the run starts or continues, if there is one, otherwise it depends on the first message of the examples
+// and the stages.
 func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier *schemas.Plan) (schemas.Prepare, error) {
 	how := job.Prepare
 	if how.Scale != prepare.ScaleAuto {
@@ -30,7 +31,7 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier 
 	how.Scale = prepare.ScaleNone
 	first, err := LookAt(ctx, p, job)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
-		return how, nil // the survey says what is wrong with the messages
+		return how, nil // the survey reports errors in the messages
 	}
 	if err != nil {
 		return how, err
@@ -41,16 +42,16 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier 
 	return how, nil
 }
 
-// Look is what the first message of the examples, and the job, say of all.
+// Look is the properties of the examples, from their first message and the job.
 type Look struct {
 	Named, Sparse bool
-	Image         examples.Image // zero: they are no images
+	Image         examples.Image // zero: not images
 }
 
-// errFound ends a reading.
+// errFound stops reading.
 var errFound = errors.New("found")
 
-// LookAt reads the first message of the examples that can be decoded.
+// LookAt reads the first decodable message of the examples.
 func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, err error) {
 	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
@@ -60,7 +61,7 @@ func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, er
 		err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
 			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
 			if err != nil {
-				return nil // it is put into quarantine
+				return nil // it will be quarantined
 			}
 			defer batch.Release()
 			l = Look{Named: batch.Columns() != "", Sparse: batch.Sparse}

@@ -19,9 +19,9 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Plan returns the plan of a run of the job. The plan fixes the spans of the examples topic as they are now, and what counts in
-// them: the sources of the job's files, whose seals are given, or, if the job has no files to train on, all sealed sources and all
-// messages without a source.
+// Plan returns the plan of a run of the job. The plan fixes the current spans of the examples topic, and which messages in
+// them count: those of the job's files, given by their seals, or, if the job has no training files, all sealed sources and
+// all messages without a source.
 func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.BLAS, sources []schemas.SourceSeal,
 	l *protocol.Ledger, r topics.ExamplesRetention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
@@ -125,7 +125,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.
 	return plan, nil
 }
 
-// InputOf returns what a plan says of how files and topics were read.
+// InputOf returns a plan's description of how files and topics were read.
 func InputOf(o ingest.Options) schemas.Input {
 	input := schemas.Input{
 		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header,
@@ -144,18 +144,18 @@ func InputOf(o ingest.Options) schemas.Input {
 		input.FirstIndex = &e.First
 	}
 	if o.FromTopic != "" {
-		input.Format = "" // that of values: files to predict tell theirs
+		input.Format = "" // the format of values: files to predict have their own
 	}
 	if !slices.Equal(o.MissingValues, layout.DefaultMissingValues()) {
 		if input.MissingValues = o.MissingValues; len(o.MissingValues) == 0 {
-			input.MissingValues = []string{""} // which is always missing: no list means the usual words
+			input.MissingValues = []string{""} // always missing: an empty list would mean the defaults
 		}
 	}
 	return input
 }
 
-// Remaining returns a seal of each source of which a topic with those bounds has something left: the latest of those that it has whole,
-// or else the latest of those that it has in part.
+// Remaining returns a seal of each source that a topic with those bounds still has: the latest of the complete ones, or
+// else the latest of the partial ones.
 func Remaining(l *protocol.Ledger, bounds []coverage.Span) (seals []schemas.SourceSeal) {
 	for id := range l.Sources() {
 		if best := source.Largest(l.Seals(id), bounds); best != nil && best.Held(bounds) > schemas.HeldNot {
@@ -165,7 +165,8 @@ func Remaining(l *protocol.Ledger, bounds []coverage.Span) (seals []schemas.Sour
 	return seals
 }
 
-// Narrow cuts each span to the range from the first to the last message of the sources. Spans without such messages are dropped.
+// Narrow reduces each span to the range between the first and the last message of the sources. Spans without such messages
+// are dropped.
 func Narrow(spans coverage.Spans, sources []schemas.SourceSeal) (narrowed coverage.Spans) {
 	used := map[int]coverage.Span{}
 	for _, s := range sources {
@@ -186,13 +187,13 @@ func Narrow(spans coverage.Spans, sources []schemas.SourceSeal) (narrowed covera
 	return narrowed
 }
 
-// warmStart returns the version that a plan starts from. version is its number, its run, or run.Latest. If version is empty, warmStart
-// returns nil. What the version has learnt must not be forgotten.
+// warmStart returns the version that a plan starts from, by number, run, or protocol.Latest. If version is empty,
+// warmStart returns nil. The version must not be trained on forgotten rows.
 func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *heed.Forgotten) (*schemas.Manifest, error) {
 	if version == "" {
 		return nil, nil
 	}
-	earlier, err := p.Model(ctx, version) // the whole version: the run could not begin if a part of it were gone
+	earlier, err := p.Model(ctx, version) // the complete version: the run can't start if a part is missing
 	if err != nil {
 		return nil, fmt.Errorf("warm start: %w", err)
 	}
@@ -207,7 +208,7 @@ func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *heed.
 	return m, nil
 }
 
-// warmFrom returns the start of a plan from the weights of a version.
+// warmFrom returns the warm start of a plan from a version.
 func warmFrom(plan *schemas.Plan, m *schemas.Manifest) (*schemas.Warm, error) {
 	if err := CheckFeatures(plan, m.Plan); err != nil {
 		return nil, fmt.Errorf("warm start from version %d: %w", m.Version, err)
@@ -215,8 +216,8 @@ func warmFrom(plan *schemas.Plan, m *schemas.Manifest) (*schemas.Warm, error) {
 	return &schemas.Warm{Run: m.Run, Manifest: m.Digest()}, nil
 }
 
-// CheckWords returns an error if rows that are read in another way than those of an earlier plan have their words in other columns: rows of
-// both can't be learnt together. A vocabulary that is counted is known only once files are ingested, and not compared.
+// CheckWords returns an error if the words of rows would have other columns than in an earlier plan: such rows can't be
+// combined. It does not compare counted vocabularies, which are known only after ingest.
 func CheckWords(input, earlier schemas.Input) error {
 	switch {
 	case input.WordColumns != earlier.WordColumns || input.WordPhrases != earlier.WordPhrases:
@@ -227,8 +228,8 @@ func CheckWords(input, earlier schemas.Input) error {
 	return nil
 }
 
-// CheckFeatures returns an error unless a run has the features and links of an earlier run. Only then can it start from its
-// weights.
+// CheckFeatures returns an error unless a run has the features and links of an earlier run, without which it can't start
+// from its weights.
 func CheckFeatures(plan, earlier *schemas.Plan) error {
 	switch {
 	case plan.Seed != earlier.Seed:

@@ -8,9 +8,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Read returns the read position of a topic from a partition of the examples: it looks at the last messages with rows of the topic, at
-// least as many as count says. The very last may be a copy of an earlier one that arrived late: then those before it say how far the topic
-// was read. Not every offset has a message, and other sources have messages too, so it looks at more offsets until it has that many.
+// Read returns the read position in a topic from a partition of the examples: from at least the last count messages with
+// rows of the topic. The very last may be a late duplicate: then the ones before it have the position. Not every offset
+// holds a message, and there are messages of other sources, so it reads more offsets until it has enough.
 func Read(ctx context.Context, client *protocol.Client, topic string, examples coverage.Span, count int) (state State, err error) {
 	for offsets := int64(count); ; offsets *= 2 {
 		from, messages := max(examples.From, examples.To-offsets), 0
@@ -27,7 +27,8 @@ func Read(ctx context.Context, client *protocol.Client, topic string, examples c
 	}
 }
 
-// Merge returns how far all partitions of the examples have read a topic, given their states in order: what those of the last attempt say.
+// Merge returns the read position in a topic from the states of all examples partitions, in order: that of the last
+// attempt.
 func Merge(states []State) State {
 	all := State{Attempt: 1}
 	for i := range states {

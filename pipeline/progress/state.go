@@ -9,19 +9,19 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// State is how far the messages of a partition of the examples have read a topic that ingest follows: a fold over these messages. The
-// zero value has read nothing.
+// State is the read position in a followed topic according to the messages of an examples partition: a fold over these
+// messages. The zero value has read nothing.
 type State struct {
-	Attempt    int   // counts how often the topic was read anew or behind what it has lost, from 1; 0: there is no message
-	Next       int64 // the sequence of the next message
-	Partitions int   // the topic's partition q goes to partition q mod Partitions of the examples; 0: not known
+	Attempt    int   // number of times that the topic was read from the start, or continued after a change, from 1; 0: no message
+	Next       int64 // next sequence number
+	Partitions int   // partition q of the topic is written to partition q mod Partitions of the examples; 0: unknown
 	Positions  []schemas.TopicPosition
-	After      string // what an attempt comes after that has written nothing yet: see [schemas.Origin]
-	// Joined is how far rows of the topic were joined with their outcomes; nil: they do not wait for any.
+	After      string // predecessor of an attempt that has written nothing yet: see [schemas.Origin]
+	// Joined is the position of the join of rows with their outcomes; nil: there is no join.
 	Joined *examples.Joined
 }
 
-// Add takes a message into account. Only one of the topic that counts changes the state: it is counting.Replay's rule.
+// Add applies a message. Only a valid message of the topic changes the state: see counting.Replay.
 func (s *State) Add(topic string, m wire.Message) error {
 	o, ok := schemas.OriginOf(m)
 	if !ok || o.Source != schemas.TopicSource(topic) || !o.CountsAfter(s.Attempt, s.Next, s.Attempt > 0) {
@@ -43,13 +43,13 @@ func (s *State) Add(topic string, m wire.Message) error {
 	return nil
 }
 
-// Divisor returns over how many partitions of the examples the topic's are divided, as the partition numbered n has
-// them; 0: its messages do not tell.
+// Divisor returns the number of examples partitions over which the topic's partitions are divided, from the positions in
+// partition n; 0: unknown.
 func (s *State) Divisor(n int) (partitions int) {
 	if s.Partitions > 0 {
 		return s.Partitions
 	}
-	for _, p := range s.Positions { // an earlier program did not write it, but n, n + partitions, n + 2 partitions, …
+	for _, p := range s.Positions { // an earlier release did not write it, but n, n + partitions, n + 2 partitions, …
 		for rest := p.Partition - n; rest > 0; {
 			partitions, rest = rest, partitions%rest
 		}
@@ -57,7 +57,7 @@ func (s *State) Divisor(n int) (partitions int) {
 	return partitions
 }
 
-// Raise takes over a position, unless the state is further.
+// Raise advances the state to a position, unless it is already further.
 func (s *State) Raise(to schemas.TopicPosition) {
 	at, found := slices.BinarySearchFunc(s.Positions, to.Partition, func(p schemas.TopicPosition,
 		partition int) int {
@@ -72,7 +72,7 @@ func (s *State) Raise(to schemas.TopicPosition) {
 	}
 }
 
-// Position returns how far a partition of the topic was read.
+// Position returns the read position in a partition of the topic.
 func (s *State) Position(partition int) schemas.TopicPosition {
 	for _, p := range s.Positions {
 		if p.Partition == partition {

@@ -10,25 +10,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Waiting counts the messages of a topic that are not read yet. [NewWaiting] makes one.
+// Waiting counts the unread messages of a topic. Create one with [NewWaiting].
 type Waiting struct {
 	log   protocol.Log
 	topic string
-	tails map[int]tail // by partition, of the last call
+	tails map[int]tail // by partition, from the last call
 }
 
-// tail is what a partition has behind what was read.
+// tail is the unread part of a partition.
 type tail struct {
 	span           coverage.Span
-	checked, empty bool // it was read for a message; it has none
+	checked, empty bool // it was checked for messages; it has none
 }
 
-// NewWaiting returns what counts the messages of a topic that wait.
+// NewWaiting returns a counter of the unread messages of a topic.
 func NewWaiting(log protocol.Log, topic string) *Waiting {
 	return &Waiting{log: log, topic: topic, tails: map[int]tail{}}
 }
 
-// Count returns how many messages wait, given from which offset on a partition is not read, and how many partitions the topic has. Offsets
+// Count returns the number of unread messages, and of partitions. next returns the read position of a partition. Offsets
 // without a message, as transactions leave at their ends, count as messages until a second call finds the same.
 func (w *Waiting) Count(ctx context.Context, next func(partition int) int64) (messages int64, partitions int, err error) {
 	bounds, err := w.log.Spans(ctx, w.topic)
@@ -55,7 +55,7 @@ func (w *Waiting) Count(ctx context.Context, next func(partition int) int64) (me
 	return messages, len(bounds), nil
 }
 
-// empty reports whether a span has no message.
+// empty reports whether a span has no messages.
 func (w *Waiting) empty(ctx context.Context, span coverage.Span) (bool, error) {
 	r := w.log.Range(w.topic, span.Partition, span.From, span.To)
 	defer r.Close()
@@ -63,7 +63,7 @@ func (w *Waiting) empty(ctx context.Context, span coverage.Span) (bool, error) {
 	if err == io.EOF {
 		return true, nil
 	}
-	if errors.As(err, new(*kafkalog.DeletedError)) { // since the bounds were read
+	if errors.As(err, new(*kafkalog.DeletedError)) { // after the bounds were read
 		return false, nil
 	}
 	return false, err

@@ -13,24 +13,24 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// HeldOut is a labelled row of a version's run that the version has not learnt from.
+// HeldOut is a labelled row of a version's run on which the version was not trained.
 type HeldOut struct {
-	Features []float32 // d, as they are in the message; a missing one is NaN
-	Label    string    // of a model of labels
-	Targets  []float64 // of a model of numbers
+	Features []float32 // d, as in the message; missing values are NaN
+	Label    string    // in classification
+	Targets  []float64 // in regression
 
-	at int64 // its place among all that there are
+	at int64 // index among all such rows
 }
 
-// HeldOutRows returns the test rows of a version's run, or without any its holdout rows: so many that are drawn with the seed if there are
-// more, in the order of the topic. The model must be of dense rows, and of one label a row or of numbers.
+// HeldOutRows returns the test rows of a version's run, or, if there are none, its holdout rows: up to most, drawn with
+// the seed, in topic order. The model must be on dense rows, and must not be multi-label.
 func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most int, seed uint64) ([]HeldOut, examples.Split, error) {
 	test, held := newDraw(most, seed), newDraw(most, seed)
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
 	err := eachMessage(ctx, p, plan, func(batch *examples.Batch, partition int, offset int64) bool {
 		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
-			return true // the run has put the message into quarantine
+			return true // quarantined by the run
 		}
 		rows, _ := decode.Rows(plan, partition, offset, batch)
 		var targets []float64
@@ -54,7 +54,7 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 				continue
 			}
 			to.offer(func() HeldOut {
-				if !read { // most messages have training rows alone
+				if !read { // most messages have training rows only
 					readRaw(&raw, batch)
 					read = true
 				}
@@ -76,7 +76,7 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 	return held.inOrder(), examples.Holdout, err
 }
 
-// draw keeps rows of a stream, each with the same probability (reservoir sampling, Vitter 1985).
+// draw samples rows of a stream uniformly (reservoir sampling, Vitter 1985).
 type draw struct {
 	most   int
 	seen   int64

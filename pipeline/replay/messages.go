@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// eachMessage calls do for each examples message that a run has counted, in the order of its spans, until do returns false. The error may
-// be a *[kafkalog.DeletedError] if retention has deleted examples of the run.
+// eachMessage calls do for each examples message that a run has counted, in the order of its spans, until do returns
+// false. The error may be a *[kafkalog.DeletedError] if retention has deleted examples of the run.
 func eachMessage(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan,
 	do func(batch *examples.Batch, partition int, offset int64) (more bool)) error {
 	topic := plan.Topic
@@ -39,7 +39,7 @@ func eachMessage(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan,
 			}
 			batch, err := p.Codec.DecodeExamples(message.Value)
 			if err != nil {
-				continue // the run has put the message into quarantine
+				continue // quarantined by the run
 			}
 			if more = do(batch.MissLabels(noLabels), span.Partition, message.Offset); !more {
 				batch.Release()
@@ -53,7 +53,7 @@ func eachMessage(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan,
 	return nil
 }
 
-// forgottenRows reports of each row of a message whether the run has forgotten it.
+// forgottenRows reports, for each row of a message, whether the run excludes it as forgotten.
 func forgottenRows(plan *schemas.Plan, batch *examples.Batch, partition int, offset int64) []bool {
 	forgotten := make([]bool, batch.Rows)
 	plan.Forgotten.In(partition, offset, batch.Rows, func(first, end int) {
@@ -64,7 +64,7 @@ func forgottenRows(plan *schemas.Plan, batch *examples.Batch, partition int, off
 	return forgotten
 }
 
-// readRaw reads the features of a message's dense rows (n × d).
+// readRaw copies the features of a message's dense rows (n × d).
 func readRaw(raw *kernel.Dense, batch *examples.Batch) {
 	raw.Reshape(batch.Rows, batch.Width)
 	if bytes := batch.Bytes(); bytes != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Mistake is a test row whose label a version does not predict.
+// Mistake is a test row that a version classifies incorrectly.
 type Mistake struct {
-	Features         []float32 // d, as they are in the message; a missing one is NaN
+	Features         []float32 // d, as in the message; missing values are NaN
 	Label, Predicted string
 }
 
-// Mistakes returns the test rows of a version's run whose label it does not predict, in the order of the topic, and at
-// most so many. Rows that were forgotten, or have several labels or numbers, are none. The error may be a
-// *[protocol.NoVersionError], or a *[kafkalog.DeletedError] if retention has deleted examples of the run.
+// Mistakes returns up to most test rows of a version's run that it classifies incorrectly, in topic order. It skips
+// forgotten rows, and multi-label and regression rows. The error may be a *[protocol.NoVersionError], or a
+// *[kafkalog.DeletedError] if retention has deleted examples of the run.
 func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model, most int) ([]Mistake, error) {
 	plan := m.Manifest.Plan
 	if plan.Task() != examples.OneLabel || m.Sparse() {
@@ -34,7 +34,7 @@ func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *mod
 	return s.found, nil
 }
 
-// mistakes are those that were found so far.
+// mistakes collects the mistakes found so far.
 type mistakes struct {
 	model     *model.Model
 	labels    *examples.Labels // of the model
@@ -47,7 +47,7 @@ type mistakes struct {
 // add predicts the test rows of a message.
 func (s *mistakes) add(batch *examples.Batch, partition int, offset int64) {
 	if batch.Sparse || batch.Width != s.model.Width() {
-		return // the run has put the message into quarantine
+		return // quarantined by the run
 	}
 	forgotten := forgottenRows(s.model.Manifest.Plan, batch, partition, offset)
 	read := false

@@ -27,28 +27,29 @@ import (
 type Candidate struct {
 	Plan   *schemas.Plan
 	Report *schemas.Report // nil: the run has failed
-	Err    error           // why; a *[dispatch.RunError]
+	Err    error           // cause of the failure; a *[dispatch.RunError]
 }
 
-// SearchIngested trains all jobs, one after the other, and calls with for each when it has ended. Weights are those of separate
-// runs of the jobs, bit for bit. The jobs differ in stages, average, preparation, class weight, seed or intercept, and in nothing
-// else: their files were ingested, and all runs are over the spans that the examples topic has now.
-// What runs have in common stays in memory. They write to topics of their own, which are deleted at the end. An error
-// of with ends the search. With folds, of which there are at least two, each job is trained that often, and each run
-// holds out one fold in place of what the job says; runs with the same fold follow one another, as they have more in common.
+// SearchIngested trains all jobs, one after the other, and calls with for each when it has ended. The weights are
+// bit-identical to those of separate runs of the jobs. The jobs may only differ in stages, average, preparation, class
+// weight, seed or intercept: their files were ingested, and all runs are over the current spans of the examples topic.
+// Shared data of runs stays in memory. They use topics of their own, which are deleted at the end. An error of with ends
+// the search. With folds, at least two, each job is trained that often, and each run holds out one fold instead of the
+// job's holdout; runs with the same fold are consecutive, because they share more data.
 func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process, jobs []topics.Job,
 	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) error {
 	return search(ctx, p, by, jobs[0], slices.All(jobs), max(folds, 1), rec, plansOf(ctx, p, by, files, folds, 0), with)
 }
 
-// SearchSome is as [SearchIngested], over so many of the first partitions, without folds. job is like all jobs, of which the next is asked
-// for when with has seen the run of the one before.
+// SearchSome is [SearchIngested] over the given number of leading partitions, without folds. job has the common properties
+// of the jobs, of which each is requested after with has received the run of the previous one.
 func SearchSome(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	jobs iter.Seq2[int, topics.Job], files *source.Ingested, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
 	return search(ctx, p, by, job, jobs, 1, rec, plansOf(ctx, p, by, files, 0, partitions), with)
 }
 
-// plansOf returns what plans the runs of a search over files that were ingested. partitions is how many of the first are read; 0: all.
+// plansOf returns the planner of a search over ingested files. partitions is the number of leading partitions to read; 0:
+// all.
 func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files *source.Ingested, folds, partitions int) planner {
 	var first *schemas.Plan
 	return func(number int, job topics.Job) (*schemas.Plan, error) {
@@ -65,17 +66,17 @@ func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files
 				plan.Spans = plan.Spans[:min(partitions, len(plan.Spans))]
 			}
 		}
-		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // whatever has come to the topics since
+		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // ignoring later messages
 		plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
 		return plan, nil
 	}
 }
 
-// planner returns the plan of the run of a job that is trained for a number of times.
+// planner returns the plan of a job's run, given the number of the training.
 type planner func(number int, job topics.Job) (*schemas.Plan, error)
 
-// SearchPlanned is as [SearchSome], over the rows of a plan of a full run, which may be of a chain. partitions is how many of the first
-// spans are read; 0: all.
+// SearchPlanned is [SearchSome] over the rows of a full run's plan, which may belong to a chain. partitions is the number
+// of leading spans to read; 0: all.
 func SearchPlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	jobs iter.Seq2[int, topics.Job], plan *schemas.Plan, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
 	return search(ctx, p, by, job, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
@@ -88,7 +89,7 @@ func SearchPlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process,
 	}, with)
 }
 
-// search trains all jobs so many times, by the plans that planned returns.
+// search trains all jobs the given number of times, with the plans of planned.
 func search(ctx context.Context, p *topics.Pipeline, by dispatch.Process, first topics.Job,
 	jobs iter.Seq2[int, topics.Job], times int, rec event.Recorder, planned planner, with func(int, *Candidate) error) (err error) {
 	s, err := beside(ctx, p, by, first, "search", partition.NewSharingStore, rec)
@@ -129,10 +130,10 @@ func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, by disp
 	return planning.Plan(ctx, p, job, by.BLAS, files.Seals, l, files.Retention)
 }
 
-// surveys are the results of surveys, by what they depend on.
+// surveys are survey results by their dependencies.
 type surveys map[wire.Digest]*statistics.SurveyResult
 
-// surveyOf returns the digest of all that the survey of a run of a search depends on.
+// surveyOf returns the digest of all dependencies of the survey of a search's run.
 func surveyOf(plan *schemas.Plan) wire.Digest {
 	p := *plan
 	p.Stages, p.Average, p.Intercept = nil, 0, false
@@ -144,7 +145,8 @@ func surveyOf(plan *schemas.Plan) wire.Digest {
 	return p.Content()
 }
 
-// train makes a run on the topics of a search. If a run before it had the same survey, it takes the result. Only the newest version stays.
+// train executes a run on the topics of a search. It reuses the result of an earlier run with the same survey. Only the
+// newest version is kept.
 func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*schemas.Report, error) {
 	l, err := a.submitHere(ctx, plan)
 	if err != nil {
@@ -172,9 +174,9 @@ func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*
 	return report, nil
 }
 
-// beside creates topics beside those of the pipeline, for runs that only this process makes. Their names begin with
-// that of the pipeline, and have a word that says what for, and one that no other has. What a process has left there
-// that was killed is deleted, if no other process can be at work.
+// beside creates topics next to those of the pipeline for private runs of this process. Their names start with that of the
+// pipeline, followed by a word for the purpose and a unique one. It deletes leftover topics of killed processes, if no
+// other process can be using them.
 func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, word string,
 	newStore func(int64) *partition.Store, rec event.Recorder) (*again, error) {
 	bytes, err := partition.Bytes(job.Memory)
@@ -194,7 +196,7 @@ func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
 		return nil, err
 	}
-	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // which is not created
+	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // not created
 	beside := p.Beside(job.Name)
 	topics, store, nothing := topics.Topics(job), newStore(bytes), func() {}
 	dispatch.CheckStore(ctx, beside, store)

@@ -27,12 +27,11 @@ type Verified struct {
 	Digest  wire.Digest // of its weights
 }
 
-// Verify reproduces a version of the job's pipeline, p, from the log: its last full run, and the
-// updates since. It compares the weights with those of all versions on the way that are still known, and returns these
-// versions in order, the requested one last. version is its number, its run, or [protocol.Latest]. Verify
-// writes to topics of its own, and deletes them at the end. The error is a *[DigestError] if the weights of a version
-// differ, and a *[heed.MissingPlanError], a *[MissingExamplesError] or an *[ArithmeticError] if the version can't be
-// reproduced.
+// Verify reproduces a version of the job's pipeline, p, from the log: its last full run, and the updates since. It
+// compares the weights with those of all known versions on the way, and returns these versions in order, the requested one
+// last. version is its number, its run, or [protocol.Latest]. Verify writes to topics of its own, and deletes them at the
+// end. The error is a *[DigestError] if the weights of a version differ, and a *[heed.MissingPlanError], a
+// *[MissingExamplesError] or an *[ArithmeticError] if the version can't be reproduced.
 func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, version string,
 	rec event.Recorder) (same []Verified, err error) {
 	rec = event.Serialised(rec)
@@ -70,7 +69,7 @@ func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	return same, nil
 }
 
-// CheckHistory returns an error that names what is missing if this process can't reproduce runs.
+// CheckHistory returns an error with the missing data if this process can't reproduce runs.
 func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []heed.EarlierRun, here schemas.Arithmetic, rec event.Recorder) error {
 	mixed := false
 	for i := range runs {
@@ -121,10 +120,10 @@ func reads(plan *schemas.Plan) coverage.Spans {
 	return spans
 }
 
-// again makes runs on topics beside those of the pipeline: earlier ones again, or those of a search.
+// again executes runs on topics next to those of the pipeline: reproductions, or those of a search.
 type again struct {
 	*dispatch.Members
-	topics []string // that it has created
+	topics []string // created topics
 }
 
 // Names returns the names of topics.
@@ -135,14 +134,14 @@ func Names(topics []kafkalog.Topic) (list []string) {
 	return list
 }
 
-// delete deletes the topics, also if ctx has ended.
+// delete deletes the topics, even if ctx has ended.
 func (a *again) delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return a.Admin.Delete(ctx, a.topics...)
 }
 
-// make makes a run again that starts from the version of parent, which was made again before it, and returns the manifest of its version.
+// make reproduces a run that starts from parent, the reproduced previous version, and returns the manifest of its version.
 func (a *again) make(ctx context.Context, r *heed.EarlierRun, parent *schemas.Manifest) (*schemas.Manifest, error) {
 	plan := *r.Plan
 	if plan.Warm != nil {
@@ -150,7 +149,7 @@ func (a *again) make(ctx context.Context, r *heed.EarlierRun, parent *schemas.Ma
 	}
 	if plan.Chain != nil {
 		chain := *plan.Chain
-		chain.Parent, chain.Gate = plan.Warm, nil // a gate changes no weights
+		chain.Parent, chain.Gate = plan.Warm, nil // a gate does not affect weights
 		plan.Chain = &chain
 	}
 	l, err := a.submitHere(ctx, &plan)
@@ -170,7 +169,7 @@ func (a *again) make(ctx context.Context, r *heed.EarlierRun, parent *schemas.Ma
 	return a.Version(ctx, plan.Run())
 }
 
-// submitHere writes a plan to the topics beside those of the pipeline, and returns a ledger that has it.
+// submitHere writes a plan to the private topics, and returns a ledger that has it.
 func (a *again) submitHere(ctx context.Context, plan *schemas.Plan) (*protocol.Ledger, error) {
 	l, err := a.ReadLedger(ctx)
 	if err != nil {
@@ -190,7 +189,7 @@ func (a *again) submitHere(ctx context.Context, plan *schemas.Plan) (*protocol.L
 	return a.ReadLedger(ctx)
 }
 
-// differs returns the error that a version has other weights than it has when it is made again, with the examples that differ.
+// differs returns the error for a version whose reproduced weights differ, with the examples that have changed.
 func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, made *schemas.Manifest) error {
 	differs := &DigestError{Version: r.Version, Want: r.Manifest.WeightsDigest, Got: made.WeightsDigest, Topic: p.Topics.Examples}
 	then, err := p.Survey(ctx, r.Manifest.Run)
@@ -213,18 +212,18 @@ func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *heed.Earlier
 
 // DigestError means that a reproduced version has different weights.
 type DigestError struct {
-	Version   int            // its number
-	Want, Got wire.Digest    // by its manifest, and now
-	Topic     string         // of the examples
-	Changed   coverage.Spans // with examples other than those it was trained on
+	Version   int            // version number
+	Want, Got wire.Digest    // digests in the manifest and of the reproduction
+	Topic     string         // examples topic
+	Changed   coverage.Spans // spans with other examples than those of the run
 
-	Uncompared error // why the examples were not compared; nil: they were
+	Uncompared error // reason why the examples were not compared; nil: they were
 }
 
-// Unwrap returns why the examples were not compared; nil if they were.
+// Unwrap returns the reason why the examples were not compared; nil if they were.
 func (e *DigestError) Unwrap() error { return e.Uncompared }
 
-// Error names both digests, and the examples that have changed.
+// Error includes both digests, and the examples that have changed.
 func (e *DigestError) Error() string {
 	text := fmt.Sprintf("the weights of version %d have digest %s; reproduced, they have digest %s", e.Version, e.Want, e.Got)
 	if e.Uncompared != nil {
@@ -238,12 +237,12 @@ func (e *DigestError) Error() string {
 
 // MissingExamplesError means that a version can't be reproduced because examples are gone.
 type MissingExamplesError struct {
-	Topic string         // of the examples
-	Spans coverage.Spans // that are gone, one of each partition
-	First string         // the first version that learnt them, as "version 3"
+	Topic string         // examples topic
+	Spans coverage.Spans // missing spans, one for each partition
+	First string         // first version trained on them: "version 3"
 }
 
-// add adds a span that is gone.
+// add adds a missing span.
 func (e *MissingExamplesError) add(gone coverage.Span, by string) {
 	if e.First == "" {
 		e.First = by
@@ -257,7 +256,7 @@ func (e *MissingExamplesError) add(gone coverage.Span, by string) {
 	e.Spans = append(e.Spans, gone)
 }
 
-// Error names partitions and offsets.
+// Error includes partitions and offsets.
 func (e *MissingExamplesError) Error() string {
 	return fmt.Sprintf("%s was trained on examples that were deleted: %s%s. topics.retention.examples sets how long examples are "+
 		"retained",
@@ -266,11 +265,11 @@ func (e *MissingExamplesError) Error() string {
 
 // ArithmeticError means that this process would reproduce a version with different bits.
 type ArithmeticError struct {
-	What        string             // the version, as "version 3"
-	There, Here schemas.Arithmetic // that made the version, and of this process
+	What        string             // the version: "version 3"
+	There, Here schemas.Arithmetic // of the version, and of this process
 }
 
-// Error says what differs.
+// Error includes the differences.
 func (e *ArithmeticError) Error() string {
 	return fmt.Sprintf("%s was made with a different arithmetic (%s), so its digest may differ. Verify it on "+
 		"such a machine, with the same BLAS and release",

@@ -17,7 +17,7 @@ type Batch struct {
 	Block  kernel.Sparse   // n × p
 	Before kernel.Dense    // n × k: the scores before the stage
 	Rows   accumulate.Rows // n
-	Fitted []float32       // n: weights of the rows that are fitted, 0 for the others
+	Fitted []float32       // n: training weights, 0 for other rows
 }
 
 // Segment is the batches of a segment of a partition.
@@ -26,16 +26,16 @@ type Segment struct {
 	Batches           []Batch
 }
 
-// facts is how many values the field of that name has for each row.
+// facts is the number of values per row in the field of that name.
 const facts = 5
 
-// silent reports whether nothing depends on a row: nobody knows its label, or it has no weight.
+// silent reports whether a row has no effect: its label is unknown, or it has no weight.
 func (b *Batch) silent(row int) bool {
 	return b.Rows.Classes[row] == examples.Unlabelled || b.Rows.Weights[row] == 0 && b.Fitted[row] == 0
 }
 
-// Write adds the rows of a segment to a sum, as fields that are no sums. Of rows on which nothing depends it leaves no value. scored says
-// that they have scores before the stage.
+// Write adds the rows of a segment to a sum, as fields that are not sums. It clears the values of silent rows. scored
+// means that they have scores before the stage.
 func Write(sum *accumulate.Sum, s Segment, scored bool) {
 	n, values, k := 0, 0, 0
 	for i := range s.Batches {
@@ -76,7 +76,7 @@ func Write(sum *accumulate.Sum, s Segment, scored bool) {
 	}
 }
 
-// writeDense writes a field of k values of each row; of rows on which nothing depends they are 0.
+// writeDense writes a field with k values per row; those of silent rows are 0.
 func writeDense(sum *accumulate.Sum, name string, n, k int, batches []Batch, of func(*Batch) kernel.Dense) {
 	to := sum.Field(name, n, k)
 	for i := range batches {
@@ -92,8 +92,8 @@ func writeDense(sum *accumulate.Sum, name string, n, k int, batches []Batch, of 
 	}
 }
 
-// Read is the inverse of [Write], of all segments whose fields follow each other, given the shape and the task of the stage. An error says
-// what is wrong with the fields.
+// Read is the inverse of [Write], for all consecutive segments, given the shape and the task of the stage. The error means
+// that the fields are invalid.
 func Read(t wire.Tensors[float64], shape solve.Shape, task examples.Task) (segments []Segment, err error) {
 	batches, err := matrix(t, statistics.FieldRowBatches, 3)
 	if err != nil {
@@ -138,7 +138,7 @@ func Read(t wire.Tensors[float64], shape solve.Shape, task examples.Task) (segme
 	return segments, nil
 }
 
-// matrix returns the values of a field with so many columns; nil without the field.
+// matrix returns the values of a field with the given number of columns; nil without the field.
 func matrix(t wire.Tensors[float64], name string, columns int) ([]float64, error) {
 	f, any := t.Find(name)
 	if !any {
@@ -147,14 +147,14 @@ func matrix(t wire.Tensors[float64], name string, columns int) ([]float64, error
 	return t.Shaped(name, len(f.Data)/columns, columns)
 }
 
-// reader has what is left of the fields.
+// reader has the remaining part of the fields.
 type reader struct {
 	shape                          solve.Shape
 	task                           examples.Task
 	facts, values, scores, targets []float64
 }
 
-// batch takes the next n rows.
+// batch reads the next n rows.
 func (r *reader) batch(n int) (b Batch, err error) {
 	k := r.shape.Classes
 	b.Block = kernel.Sparse{Cols: r.shape.Penalised, Ones: r.shape.Columns > r.shape.Penalised, Rows: n, Starts: make([]int, 1, n+1)}
@@ -184,17 +184,17 @@ func (r *reader) batch(n int) (b Batch, err error) {
 		b.Block.Starts = append(b.Block.Starts, len(b.Block.Columns))
 	}
 	if r.scores != nil {
-		r.scores = take(b.Before, r.scores)
+		r.scores = fill(b.Before, r.scores)
 	}
 	if r.targets != nil {
 		b.Rows.Targets = kernel.NewDense(n, k)
-		r.targets = take(b.Rows.Targets, r.targets)
+		r.targets = fill(b.Rows.Targets, r.targets)
 	}
 	return b, nil
 }
 
-// take fills dst, and returns what is left.
-func take(dst kernel.Dense, from []float64) []float64 {
+// fill fills dst, and returns the rest.
+func fill(dst kernel.Dense, from []float64) []float64 {
 	for i := range dst.Data {
 		dst.Data[i] = float32(from[i])
 	}

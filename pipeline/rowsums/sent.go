@@ -15,17 +15,18 @@ import (
 	"github.com/stagewise/stagewise/solve/online"
 )
 
-// Rows are what workers have sent of a stage. [Sent] makes them. They belong to one goroutine.
+// Rows are the rows of a stage sent by workers. They are not safe for concurrent use. Create them with [Sent].
 type Rows struct {
 	shape    solve.Shape
 	spans    coverage.Spans
 	tree     coverage.Tree
 	segments []Segment
-	summers  []Summer // of each segment
+	summers  []Summer // by segment
 }
 
-// Sent reads the rows that were sent of partitions, which have a span each, and whose sums a tree adds. The error wraps [wire.ErrDamaged]
-// if they are of other partitions, or not as many as their records cover: they would be missing from the weights.
+// Sent decodes the rows sent for partitions, with a span each, whose sums are added by a tree. The error wraps
+// [wire.ErrDamaged] if they belong to other partitions, or their number differs from the coverage of their records: the
+// weights would lack them.
 func Sent(sent *accumulate.Sum, shape solve.Shape, task examples.Task, spans coverage.Spans, tree coverage.Tree) (*Rows, error) {
 	segments, err := Read(sent.Tensors(), shape, task)
 	if err != nil {
@@ -48,12 +49,13 @@ func Sent(sent *accumulate.Sum, shape solve.Shape, task examples.Task, spans cov
 	return r, nil
 }
 
-// Visit returns the sums of a visit with weights, as workers and the solver would have added them, and what the fit needs of them.
+// Visit returns the sums of a visit with weights, as workers and the solver would have added them, and the inputs of the
+// fit.
 func (r *Rows) Visit(ctx context.Context, of Stage, w *Weights) (sum *accumulate.Sum, v online.Visit, err error) {
 	for i := range r.summers {
 		r.summers[i].Take(w)
 	}
-	if len(r.segments) != 1 { // else nothing is to be added
+	if len(r.segments) != 1 { // otherwise there is nothing to add
 		if sum, err = r.sum(ctx, of); err == nil {
 			v, err = online.VisitOf(sum.Tensors(), r.shape)
 		}

@@ -12,30 +12,31 @@ import (
 	"github.com/stagewise/stagewise/solve/online"
 )
 
-// Stage says what is summed.
+// Stage configures the sums of a stage.
 type Stage struct {
 	Link     link.Link
-	Counted  bool // the counts, not the gradient
-	Curved   bool // the curvature too
-	Reaching bool // what bounds the curvature too
+	Counted  bool // the counts rather than the gradient
+	Curved   bool // also the curvature
+	Reaching bool // also the bound of the curvature
 }
 
-// StageOf returns what visit number, of so many passes, sums for a stage of a link.
+// StageOf returns the sums of visit number, of the given number of passes, for a stage with a link.
 func StageOf(l link.Link, counted bool, number, passes int) Stage {
 	return Stage{Link: l, Counted: counted, Reaching: number == 0 && !counted, Curved: !counted && online.HasCurvature(number, passes)}
 }
 
-// Weights are those of a visit of an update on sparse rows: of columns that occur, and of all others those of the version before.
+// Weights are those of a visit of an update on sparse rows: of occurring columns, and for all others those of the previous
+// version.
 type Weights struct {
 	Initial kernel.Dense // p × k
 	Columns []int32      // ascending; none in the first visit
 	Rows    kernel.Dense // m × k
 }
 
-// gather writes the weights of some columns, which ascend, into dst.
+// gather copies the weights of some columns, in ascending order, to dst.
 func (w *Weights) gather(dst *kernel.Dense, columns []int32) {
 	dst.Reshape(len(columns), w.Initial.Cols)
-	at := 0 // in w.Columns
+	at := 0 // index in w.Columns
 	for i, column := range columns {
 		for at < len(w.Columns) && w.Columns[at] < column {
 			at++
@@ -48,14 +49,14 @@ func (w *Weights) gather(dst *kernel.Dense, columns []int32) {
 	}
 }
 
-// Summer sums the batches of a segment. The zero value is ready for Begin. It uses its memory again after the next call of Begin. It
-// belongs to one goroutine.
+// Summer sums the batches of a segment. The zero value is ready for Begin. It reuses its memory at the next call of Begin.
+// It is not safe for concurrent use.
 type Summer struct {
 	batches    []Batch
 	blocks     []kernel.Sparse
 	occurring  accumulate.Occurring
-	columns    []int32      // of the block that occur, ascending; the last may be that of ones
-	weights    kernel.Dense // of the columns that occur
+	columns    []int32      // occurring columns of the block, ascending; the last may be that of ones
+	weights    kernel.Dense // of the occurring columns
 	score      kernel.Dense
 	curvatures kernel.Dense
 	squared    []float32
@@ -64,7 +65,7 @@ type Summer struct {
 	scratch    link.Scratch
 }
 
-// Begin takes the batches that the next sums are of.
+// Begin sets the batches for the next sums.
 func (s *Summer) Begin(batches []Batch) {
 	s.batches, s.blocks = batches, s.blocks[:0]
 	for i := range batches {
@@ -78,19 +79,19 @@ func (s *Summer) Begin(batches []Batch) {
 	}
 }
 
-// Take takes the weights that the next sums are made with.
+// Take sets the weights for the next sums.
 func (s *Summer) Take(w *Weights) {
 	w.gather(&s.weights, s.columns)
 }
 
-// Scores makes dst the scores after the stage of a batch, given those before it.
+// Scores computes the scores of a batch after the stage into dst, from those before it.
 func (s *Summer) Scores(dst, before kernel.Dense, batch int) {
 	copy(dst.Data, before.Data)
 	kernel.MulAddSparse(dst, s.occurring.Batch(batch), s.weights)
 	sink.TakeBack(dst, before)
 }
 
-// Tables are sums with a row for each column that occurs. Those that were not asked for are nil.
+// Tables are sums with a row for each occurring column. Those not requested are nil.
 type Tables struct {
 	Columns   []int32   // m, ascending
 	Cross     []float64 // m × k: Σ w x (y − g)ᵀ, or the counts Σ w x yᵀ
@@ -98,7 +99,7 @@ type Tables struct {
 	Reach     []float64 // m
 }
 
-// Sum adds the sums of the batches to sum. Once ctx ends, they are of no use.
+// Sum adds the sums of the batches to sum. They are undefined if ctx ends.
 func (s *Summer) Sum(ctx context.Context, sum *accumulate.Sum, of Stage) {
 	t := s.Tables(ctx, sum, of)
 	name := statistics.FieldGradient
@@ -114,7 +115,7 @@ func (s *Summer) Sum(ctx context.Context, sum *accumulate.Sum, of Stage) {
 	}
 }
 
-// Tables adds the losses of the batches to sum, and returns the sums of their columns. Once ctx ends, they are of no use.
+// Tables adds the losses of the batches to sum, and returns the sums of their columns. They are undefined if ctx ends.
 func (s *Summer) Tables(ctx context.Context, sum *accumulate.Sum, of Stage) Tables {
 	m, k := len(s.columns), s.weights.Cols
 	t := Tables{Columns: s.columns, Cross: make([]float64, m*k)}
@@ -151,7 +152,8 @@ func (s *Summer) Tables(ctx context.Context, sum *accumulate.Sum, of Stage) Tabl
 	return t
 }
 
-// AddCurvature adds Σ w x² h, where h is the second derivative of the loss in each score of a row, given what is predicted.
+// AddCurvature adds Σ w x² h, where h is the second derivative of the loss with respect to each score of a row, from the
+// predictions.
 func (s *Summer) AddCurvature(sums []float64, block kernel.Sparse, predictions kernel.Dense, weights []float32) {
 	s.curvatures.Reshape(predictions.Rows, predictions.Cols)
 	for i, v := range predictions.Data {

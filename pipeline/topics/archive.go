@@ -15,19 +15,20 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// archive is a topic with examples that is not the pipeline's own. Nothing is written there, nor to another topic of its owner.
+// archive is a topic with examples that does not belong to the pipeline. Nothing is written to it, or to other topics of
+// its owner.
 type archive struct {
 	topic string
-	Owner *protocol.Client // of the pipeline whose examples topic it is, by its name; nil: no pipeline has such a name
+	Owner *protocol.Client // of the pipeline that owns the examples topic, by its name; nil: none
 }
 
-// OwnerOf returns the name of the pipeline that a topic has the examples of. ok is false if the topic has another name.
+// OwnerOf returns the name of the pipeline whose examples are on a topic. ok is false if the topic has another name.
 func OwnerOf(topic string) (name string, ok bool) {
 	name, ok = strings.CutSuffix(topic, protocol.TopicsOf("").Examples)
 	return name, ok && name != ""
 }
 
-// newArchive returns the archive on a topic; nil if the topic is "".
+// newArchive returns the archive of a topic; nil if the topic is "".
 func newArchive(log *kafkalog.Log, topic string) *archive {
 	if topic == "" {
 		return nil
@@ -39,8 +40,8 @@ func newArchive(log *kafkalog.Log, topic string) *archive {
 	return a
 }
 
-// SealedBy returns the ledger that says which sources of the examples count: that of the pipeline, which is own, or
-// that of the owner of the archive. If nobody owns the archive, there are no sources, and the ledger is empty.
+// SealedBy returns the ledger with the sources of the examples: that of the pipeline, own, or that of the archive's owner.
+// If the archive has no owner, there are no sources, and the ledger is empty.
 func SealedBy(ctx context.Context, p *Pipeline, own *protocol.Ledger) (*protocol.Ledger, error) {
 	switch {
 	case p.Archive == nil:
@@ -58,7 +59,7 @@ func SealedBy(ctx context.Context, p *Pipeline, own *protocol.Ledger) (*protocol
 	return l, nil
 }
 
-// ForgetTopic returns the topic that says which of the examples are forgotten: "" if there is none.
+// ForgetTopic returns the forget topic of the examples; "" if there is none.
 func ForgetTopic(p *Pipeline) string {
 	switch {
 	case p.Archive == nil:
@@ -69,7 +70,7 @@ func ForgetTopic(p *Pipeline) string {
 	return p.Archive.Owner.Topics.Forget
 }
 
-// ArchiveTopic returns what plans of the pipeline say of the examples topic: "" if it is the pipeline's own.
+// ArchiveTopic returns the examples topic in plans of the pipeline: "" if it is the pipeline's own.
 func ArchiveTopic(p *Pipeline) string {
 	if p.Archive == nil {
 		return ""
@@ -77,9 +78,9 @@ func ArchiveTopic(p *Pipeline) string {
 	return p.Archive.topic
 }
 
-// OtherExamplesError says that a run reads examples of another topic than this process.
+// OtherExamplesError means that a run reads examples from another topic than this process.
 type OtherExamplesError struct {
-	What        string // the run or its version
+	What        string // run or version
 	There, Here string // the topics
 }
 
@@ -89,7 +90,8 @@ func (e *OtherExamplesError) Error() string {
 		e.What, e.There, e.Here)
 }
 
-// CheckExamples returns an *[OtherExamplesError] if a plan is one over the examples of another topic. what is how people know the run.
+// CheckExamples returns an *[OtherExamplesError] if a plan reads examples from another topic. what names the run in the
+// error.
 func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
 	if plan.Topic == ArchiveTopic(p) {
 		return nil
@@ -101,37 +103,37 @@ func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
 	return &OtherExamplesError{what, there, p.Topics.Examples}
 }
 
-// NoArchiveError says that the topic of examples.topic is not there.
+// NoArchiveError means that the topic of examples.topic does not exist.
 type NoArchiveError struct{ Topic string }
 
-// Error says what to do.
+// Error includes the remedy.
 func (e *NoArchiveError) Error() string {
 	return fmt.Sprintf("examples.topic: topic %s does not exist, and is not created because it belongs to another pipeline: expected "+
 		"a topic with examples; check the name and the brokers", e.Topic)
 }
 
-// BoundError says that a bound of the configuration has offsets for another number of partitions than the topic has.
+// BoundError means that a configured bound has offsets for another number of partitions than the topic has.
 type BoundError struct {
 	Key        string // from or to
-	Offsets    int    // how many the bound has
+	Offsets    int    // number of offsets of the bound
 	Topic      string
-	Partitions int // that it has
+	Partitions int // of the topic
 }
 
-// Error says what was expected.
+// Error includes the expected number.
 func (e *BoundError) Error() string {
 	return fmt.Sprintf("examples.%s has %d offsets, and %s has %d partitions: expected a time, one offset for all partitions, "+
 		"or one for each", e.Key, e.Offsets, e.Topic, e.Partitions)
 }
 
-// NothingBetweenError says that a topic has no message between the bounds of the configuration.
+// NothingBetweenError means that a topic has no messages between the configured bounds.
 type NothingBetweenError struct {
 	Topic    string
-	From, To []string // as the configuration has them
+	From, To []string // from the configuration
 	Has      []coverage.Span
 }
 
-// Error says what the topic has.
+// Error includes the range of the topic.
 func (e *NothingBetweenError) Error() string {
 	text := "no examples on " + e.Topic
 	if len(e.From) > 0 {
@@ -143,7 +145,8 @@ func (e *NothingBetweenError) Error() string {
 	return fmt.Sprintf("%s: it has%s; change examples.from or examples.to", text, " "+Listed(e.Has))
 }
 
-// Within cuts bounds of the examples topic, one of each partition, to what a job wants of them. outside is what it leaves out.
+// Within reduces the bounds of the examples topic, by partition, to the range that a job reads. outside is the excluded
+// part.
 func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverage.Span) (cut []coverage.Span,
 	outside coverage.Spans, err error) {
 	from, err := offsetsOf(ctx, p, "from", o.From, bounds)
@@ -169,7 +172,7 @@ func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverag
 	return cut, slices.DeleteFunc(outside, coverage.Span.Empty), nil
 }
 
-// offsetsOf returns the offset of each partition that a bound of the configuration means; nil if it says nothing.
+// offsetsOf returns the offset of a configured bound in each partition; nil if it is not set.
 func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bounds []coverage.Span) (offsets []int64, err error) {
 	b, ok := bound.Parse(values)
 	switch {
@@ -186,17 +189,17 @@ func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bo
 	return offsets, nil
 }
 
-// Overlaps reports whether a source has a message within spans.
+// Overlaps reports whether a source has messages within spans.
 func Overlaps(seal *schemas.SourceSeal, spans []coverage.Span) bool {
 	return slices.ContainsFunc(seal.Spans, func(s coverage.Span) bool { return overlapsAny(s, spans) })
 }
 
-// overlapsAny reports whether a span shares offsets with any of a list.
+// overlapsAny reports whether a span shares offsets with any span of a list.
 func overlapsAny(s coverage.Span, list coverage.Spans) bool {
 	return slices.ContainsFunc(list, func(o coverage.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
 }
 
-// Listed lists spans for people.
+// Listed formats spans for error messages.
 func Listed(spans coverage.Spans) string {
 	var list []string
 	for _, s := range spans {

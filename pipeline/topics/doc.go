@@ -2,5 +2,5 @@
 //
 //	Job ──Open──▶ Pipeline ──Create, CheckPolicies, ReadSettings, Configure──▶ topics
 //
-// A Pipeline is a client of its topics that can also administer them. The packages beside it are functions over a Pipeline.
+// A Pipeline is a client of its topics that can also administer them. The sibling packages are functions over a Pipeline.
 package topics

@@ -14,11 +14,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// minRetention is how long a run may take, as far as its own records are concerned. A topic that keeps them for less time may delete
-// what the run still has to read.
+// minRetention is the minimum retention of a run's own records. With a shorter one, a topic may delete records that the
+// run still has to read.
 const minRetention = time.Hour
 
-// RetentionError says that a topic may delete records of a run before the run has read them.
+// RetentionError means that a topic may delete records of a run before the run has read them.
 type RetentionError struct {
 	Topic     string
 	Retention time.Duration // the topic's retention.ms
@@ -29,16 +29,16 @@ func (e *RetentionError) Error() string {
 		minRetention)
 }
 
-// ExamplesRetention is what the settings of the examples topic say about the deletion of messages. The zero value deletes nothing.
+// ExamplesRetention is the retention settings of the examples topic. The zero value is unlimited.
 type ExamplesRetention struct {
-	Time    time.Duration // 0: messages are not deleted by their age
-	Bytes   int64         // of a partition; 0: they are not deleted by its size
-	segment int64         // bytes of a segment, which is deleted as a whole
+	Time    time.Duration // 0: unlimited
+	Bytes   int64         // of a partition; 0: unlimited
+	segment int64         // segment size, the unit of deletion
 }
 
-// CheckRetention returns a *RetentionError if a topic may lose records of a run during the run, a *PolicyError if one deletes what must
-// stay, and the retention of the examples. If the settings can't be read for lack of permission, it records a notice
-// and returns the zero retention.
+// CheckRetention returns a *RetentionError if a topic may lose records of a run during the run, a *PolicyError if one
+// deletes records that must stay, and the retention of the examples. Without permission to read the settings, it records a
+// notice and returns the zero retention.
 func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examples ExamplesRetention, err error) {
 	t := p.Topics
 	configs, err := p.Admin.Configs(ctx, append(kept(t), t.Examples, t.Residuals, t.Statistics, t.Weights)...)
@@ -62,8 +62,8 @@ func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examp
 	return RetentionOf(configs[t.Examples]), nil
 }
 
-// WeightsRetention returns how long the weights topic keeps messages; 0: for ever. If the settings can't be read for
-// lack of permission, it may be the shortest time with which runs are submitted.
+// WeightsRetention returns the retention of the weights topic; 0: unlimited. Without permission to read the settings, it
+// returns the minimum with which runs can be submitted.
 func WeightsRetention(ctx context.Context, p *Pipeline) (time.Duration, error) {
 	configs, err := p.Admin.Configs(ctx, p.Topics.Weights)
 	if errors.As(err, new(*kafkalog.AccessError)) {
@@ -72,7 +72,7 @@ func WeightsRetention(ctx context.Context, p *Pipeline) (time.Duration, error) {
 	return RetentionOf(configs[p.Topics.Weights]).Time, err
 }
 
-// RetentionOf returns what a topic's settings say.
+// RetentionOf returns the retention in a topic's settings.
 func RetentionOf(config map[string]string) (r ExamplesRetention) {
 	if !strings.Contains(config["cleanup.policy"], "delete") {
 		return r
@@ -85,7 +85,7 @@ func RetentionOf(config map[string]string) (r ExamplesRetention) {
 	return r
 }
 
-// Limit parses a limit in a topic's settings. known is false if the setting means no limit, or is not a number.
+// Limit parses a limit in a topic's settings. known is false if there is no limit, or the setting is not a number.
 func Limit(text string) (n int64, known bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
@@ -94,16 +94,16 @@ func Limit(text string) (n int64, known bool) {
 	return n, true
 }
 
-// runTime is how long the examples of a run must stay. It is an hour, or a quarter of their retention if that is less: a run over a
-// topic that forgets within minutes has to be short.
+// runTime is the minimum retention of a run's examples: an hour, or a quarter of the topic's retention if that is less,
+// since a run over a topic with a retention of minutes has to be short.
 func (r ExamplesRetention) runTime() time.Duration { return min(minRetention, r.Time/4) }
 
-// Staying cuts from the bounds of the examples topic, at the beginning of each partition, what retention may delete before a run
-// that begins now has ended. It returns the bounds without it.
+// Staying removes from the bounds of the examples topic, at the start of each partition, the offsets that retention may
+// delete before a run that starts now has ended.
 //
-// A partition that is limited in bytes loses whole segments as others are written. Its size is not known, so staying leaves out
-// nothing before it has lost something for the first time. From then on it holds about r.bytes: it may lose as many messages as
-// came in the last hour, and the rest of their segment.
+// A partition with a size limit loses whole segments as messages are written. Its size is unknown, so Staying removes
+// nothing before the first loss. From then on the partition has about r.bytes: it may lose as many messages as arrived in
+// the last hour, and the rest of their segment.
 func Staying(ctx context.Context, p *Pipeline, r ExamplesRetention, bounds []coverage.Span) ([]coverage.Span, error) {
 	cut := append([]coverage.Span(nil), bounds...)
 	if r.Time > 0 {

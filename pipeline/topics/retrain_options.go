@@ -10,48 +10,48 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// RetrainOptions says when a chain of versions goes on, and how: the keys under `retrain`.
+// RetrainOptions configure when a chain of versions continues, and how: the keys under `retrain`.
 type RetrainOptions struct {
-	Rows         int64         // new rows of an update
-	After        time.Duration // or so long after the first of them; 0: never
+	Rows         int64         // number of new rows of an update
+	After        time.Duration // or time after the first of them; 0: unlimited
 	Window       WindowOptions
-	Decay        float64 // what the past is multiplied by at each update
-	Refresh      int     // increments of the past that an update visits again
-	Passes       int     // over what an update visits
+	Decay        float64 // factor of past increments at each update
+	Refresh      int     // number of past increments that an update revisits
+	Passes       int     // passes over the rows of an update
 	Full         FullOptions
 	OnNewClass   string `mapstructure:"on_new_class"`
 	NewClassRows int64  `mapstructure:"new_class_rows"`
 	Gate         GateOptions
 }
 
-// WindowOptions bounds the window. The zero value keeps all examples since the chain began.
+// WindowOptions limit the window. The zero value keeps all examples of the chain.
 type WindowOptions struct {
 	Rows       int64
 	Time       time.Duration
 	Increments int
 }
 
-// FullOptions says when a version is fitted anew to the whole window.
+// FullOptions configure when a version is fitted to the whole window.
 type FullOptions struct {
-	Every  int     // updates after which it is; 0: never
-	Growth float64 // how many times the window has grown since the last; 0: never
-	Drift  bool    // when the stream has changed
+	Every  int     // number of updates in between; 0: unlimited
+	Growth float64 // growth factor of the window in between; 0: unlimited
+	Drift  bool    // after a change of the stream
 }
 
-// GateOptions says when a version is offered to subscribers.
+// GateOptions configure when a version is offered to subscribers.
 type GateOptions struct {
-	Split  string  // whose loss is compared
-	Margin float64 // by how much it may be worse
+	Split  string  // split whose loss is compared
+	Margin float64 // by how much the loss may be worse
 }
 
-// What happens when a label comes that the classes do not have.
+// Actions for labels that are not among the classes.
 const (
 	NewClassFull       = "full"
 	NewClassQuarantine = "quarantine"
 	NewClassStop       = "stop"
 )
 
-// DefaultRetrain returns the options where a configuration says nothing.
+// DefaultRetrain returns the options of an empty configuration.
 func DefaultRetrain() RetrainOptions {
 	return RetrainOptions{
 		Rows: 10_000, After: 10 * time.Minute, Decay: 1, Refresh: 4, Passes: 2, Full: FullOptions{Every: 1000, Growth: 2, Drift: true},
@@ -59,11 +59,12 @@ func DefaultRetrain() RetrainOptions {
 	}
 }
 
-// EnoughGateRows is by how many rows the gate withholds nine of ten versions that are worse by a tenth of their loss,
-// where that is 0.27. Measured: TestGateComparesByRevisitedRows.
+// EnoughGateRows is the number of rows with which the gate withholds nine of ten versions that are worse by a tenth of
+// their loss, for a loss of 0.27. Measured: TestGateComparesByRevisitedRows.
 const EnoughGateRows = 1000
 
-// GateRows returns by about how many rows an update compares versions if a share of the rows is held out; 0 if the gate is not about those.
+// GateRows returns the approximate number of rows for the gate of an update, given the holdout fraction; 0 if the gate
+// does not use it.
 func (o *RetrainOptions) GateRows(holdout float64) int64 {
 	if o.Gate.Split != examples.Holdout.String() {
 		return 0
@@ -75,7 +76,7 @@ func (o *RetrainOptions) GateRows(holdout float64) int64 {
 	return int64(math.Round(holdout * float64(o.Rows) * float64(visited)))
 }
 
-// Check returns the keys under `retrain` that can't be followed, with what is expected.
+// Check returns the invalid keys under `retrain`, with what is expected.
 func (o RetrainOptions) Check() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -150,6 +151,6 @@ func RetrainKeys() []option.Key {
 	}
 }
 
-// Updatable reports whether an update can go on from a version with these stages: it can't where a link is learnt, or
-// where blocks depend on earlier weights.
+// Updatable reports whether updates can continue from a version with these stages: not with learnt links, or blocks that
+// depend on earlier weights.
 func Updatable(stages []schemas.Stage) bool { return AlwaysFull(stages) == "" }

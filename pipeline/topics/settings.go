@@ -15,11 +15,11 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// PolicyError says that a topic deletes messages by time or size although nothing else has what is on it.
+// PolicyError means that a topic deletes messages by time or size although they are stored nowhere else.
 type PolicyError struct {
 	Topic  string
 	Policy string // cleanup.policy
-	Limits string // the settings after which it deletes
+	Limits string // settings of the retention limits
 }
 
 func (e *PolicyError) Error() string {
@@ -44,11 +44,11 @@ func checkPolicy(topic string, config map[string]string) error {
 	return &PolicyError{Topic: topic, Policy: config["cleanup.policy"], Limits: strings.Join(limits, ", ")}
 }
 
-// kept returns the topics that lose a message only to a later one with its key.
+// kept returns the topics that only lose messages to compaction.
 func kept(t protocol.Topics) []string { return []string{t.Versions, t.State, t.Plans, t.Forget} }
 
-// CheckPolicies returns a *PolicyError if a topic deletes what must stay. If the settings can't be read for lack of permission, it
-// records a notice.
+// CheckPolicies returns a *PolicyError if a topic deletes messages that must stay. Without permission to read the
+// settings, it records a notice.
 func CheckPolicies(ctx context.Context, p *Pipeline, rec event.Recorder, topics ...string) error {
 	configs, err := p.Admin.Configs(ctx, topics...)
 	if errors.As(err, new(*kafkalog.AccessError)) {
@@ -63,34 +63,34 @@ func CheckPolicies(ctx context.Context, p *Pipeline, rec event.Recorder, topics 
 	return err
 }
 
-// The names of differences that are no settings of Kafka.
+// The names of differences that are not Kafka settings.
 const (
 	partitionsOf = "partitions"
 	replicasOf   = "replicas"
 )
 
-// Difference is something about a topic that is not as the configuration says.
+// Difference is a difference between a topic and the configuration.
 type Difference struct {
 	Topic string
-	// Name is Kafka's name of a setting, or partitions or replicas, which [Apply] can't change.
+	// Name is the Kafka name of a setting, or partitions or replicas, which [Apply] can't change.
 	Name string
-	// Has is what the topic has, and Configured what it would be created with.
+	// Has is the value of the topic, and Configured the value with which it would be created.
 	Has, Configured string
 }
 
 // Applies reports whether [Apply] can change it.
 func (d Difference) Applies() bool { return d.Name != partitionsOf && d.Name != replicasOf }
 
-// Settings are the topics of a pipeline that exist.
+// Settings are the existing topics of a pipeline.
 type Settings struct {
 	Topics      []kafkalog.Topic // by name
 	Differences []Difference     // from the configuration, by topic and name
-	// Wrong are *[PolicyError]s: topics that delete what must stay.
+	// Wrong are *[PolicyError]s for topics that delete messages that must stay.
 	Wrong []error
 }
 
-// ReadSettings compares the topics of a job that exist with its configuration. A topic of another pipeline that the job reads is not
-// among them.
+// ReadSettings compares the existing topics of a job with its configuration. It excludes a topic of another pipeline that
+// the job reads.
 func ReadSettings(ctx context.Context, p *Pipeline, job Job) (*Settings, error) {
 	found, err := p.Admin.Topics(ctx, job.Name+".")
 	if err != nil {
@@ -102,7 +102,7 @@ func ReadSettings(ctx context.Context, p *Pipeline, job Job) (*Settings, error) 
 	}
 	configured := job.Examples.Partitions
 	if examples, ok := byName[p.Topics.Examples]; ok {
-		job.Examples.Partitions = examples.Partitions // the other topics follow them
+		job.Examples.Partitions = examples.Partitions // the other topics depend on them
 	}
 	if topic := job.Examples.Topic; topic != "" {
 		if job.Examples.Partitions, err = p.Log.Partitions(ctx, topic); err != nil {
@@ -116,7 +116,7 @@ func ReadSettings(ctx context.Context, p *Pipeline, job Job) (*Settings, error) 
 	s := &Settings{}
 	var names []string
 	for _, want := range wanted {
-		if has, ok := byName[want.Name]; ok { // the topics of a pipeline named a.b begin with a. too
+		if has, ok := byName[want.Name]; ok { // a pipeline named a.b has the same prefix
 			s.Topics = append(s.Topics, has)
 			names = append(names, want.Name)
 		}
@@ -140,7 +140,7 @@ func ReadSettings(ctx context.Context, p *Pipeline, job Job) (*Settings, error) 
 	return s, nil
 }
 
-// compare adds how a topic that exists, with these settings, differs from the one that would be created.
+// compare adds the differences between an existing topic, with these settings, and the one that would be created.
 func (s *Settings) compare(cluster admin, want, has kafkalog.Topic, config map[string]string) {
 	differs := func(name, has, configured string) {
 		if has != configured {
@@ -151,19 +151,20 @@ func (s *Settings) compare(cluster admin, want, has kafkalog.Topic, config map[s
 	if want.Replication > 0 && !cluster.Embedded() {
 		differs(replicasOf, strconv.Itoa(has.Replication), strconv.Itoa(want.Replication))
 	}
-	want.Replication = has.Replication // its settings follow from that which it has
+	want.Replication = has.Replication // its settings depend on the replication factor
 	settings := cluster.Settings(want)
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		differs(name, config[name], settings[name])
 	}
 }
 
-// Apply makes the settings of topics those of the configuration, as far as these differences go. It returns those that it has applied.
+// Apply changes the settings of topics to those of the configuration for the given differences. It returns the applied
+// ones.
 func Apply(ctx context.Context, log *kafkalog.Log, differences []Difference) (applied []Difference, err error) {
 	return Configure(ctx, log, differences)
 }
 
-// Configure makes settings of topics what the differences say that they should be, and returns those that it has changed.
+// Configure applies differences to the settings of topics, and returns the applied ones.
 func Configure(ctx context.Context, cluster admin, differences []Difference) (applied []Difference, err error) {
 	byTopic := map[string]map[string]string{}
 	for _, d := range differences {

@@ -10,17 +10,18 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// StateSize is how many bytes a chain keeps on the state topic.
+// StateSize is the size of a chain's state on the state topic in bytes.
 type StateSize struct {
-	Increment  int64 // the terms of an increment: two p × k matrices of each stage
-	Snapshot   int64 // the Gram matrices: p(p+1)/2 numbers of each stage
-	Increments int64 // that the window has at most; 0: it has no bound
+	Increment  int64 // terms of an increment: two p × k matrices for each stage
+	Snapshot   int64 // Gram matrices: p(p+1)/2 numbers for each stage
+	Increments int64 // maximum number of increments in the window; 0: unlimited
 }
 
-// Total returns the bytes of a snapshot and of all increments, or of one increment if the window has no bound.
+// Total returns the size of a snapshot and of all increments, or of one increment if the window is unlimited.
 func (s StateSize) Total() int64 { return s.Snapshot + max(s.Increments, 1)*s.Increment }
 
-// StateSize returns what a chain keeps whose stages have so many columns (p), and so many classes (k). The numbers are float64.
+// StateSize returns the state size of a chain with the given numbers of columns (p) of its stages and of classes (k), in
+// float64.
 func (o RetrainOptions) StateSize(columns []int, classes int) (s StateSize) {
 	for _, p := range columns {
 		s.Increment += 2 * 8 * int64(p) * int64(classes)
@@ -28,7 +29,7 @@ func (o RetrainOptions) StateSize(columns []int, classes int) (s StateSize) {
 	}
 	s.Increments = int64(o.Window.Increments)
 	if o.Window.Rows > 0 {
-		// The oldest increment leaves when the others have the rows. Each has as many rows as an update takes, or more.
+		// The oldest increment leaves when the others have the rows. Each has as many rows as an update, or more.
 		if n := (o.Window.Rows+o.Rows-1)/o.Rows + 1; s.Increments == 0 || n < s.Increments {
 			s.Increments = n
 		}
@@ -36,7 +37,7 @@ func (o RetrainOptions) StateSize(columns []int, classes int) (s StateSize) {
 	return s
 }
 
-// AlwaysFull returns why every version of a chain with these stages is full; empty if versions can be updates.
+// AlwaysFull returns the reason why every version of a chain with these stages is full; "" if versions can be updates.
 func AlwaysFull(stages []schemas.Stage) string {
 	for t, s := range stages {
 		switch {
@@ -49,8 +50,8 @@ func AlwaysFull(stages []schemas.Stage) string {
 	return ""
 }
 
-// MostTerms returns how many increments, or groups of merged ones, may have terms on a state topic of so many bytes,
-// with a window of a chain; 0: as many as there are.
+// MostTerms returns the maximum number of increments, or groups of merged ones, with terms on a state topic of the given
+// size, with a window of a chain; 0: unlimited.
 func (o RetrainOptions) MostTerms(state Bytes, w *schemas.Window) int {
 	if w.TermsSize == 0 {
 		return 0
@@ -58,15 +59,16 @@ func (o RetrainOptions) MostTerms(state Bytes, w *schemas.Window) int {
 	return int(max((int64(state)-w.GramsSize)/w.TermsSize, o.FewestTerms()))
 }
 
-// merges reports whether increments can be merged: those of different weights can't, as their terms are kept at weight 1.
+// merges reports whether increments can be merged: not with different weights, because their terms are stored at weight 1.
 func (o RetrainOptions) merges() bool { return o.Decay == 1 }
 
-// negligible is the weight below which a row changes no float64 sum of rows that weigh 1: half of the distance from 1 to the next number.
+// negligible is the weight below which a row does not change any float64 sum of rows of weight 1: half of the distance
+// from 1 to the next number.
 const negligible = 1.0 / (1 << 53)
 
-// LeavesByDecay reports whether decay has the oldest increment leave a window, so that the window has an end: it weighs
-// nothing beside the increment that comes, or there is no room for one more among the terms or the list of increments,
-// which can't be merged.
+// LeavesByDecay reports whether decay makes the oldest increment leave a window, so that the window is finite: its weight
+// is negligible compared with the next increment, or there is no room for one more among the terms or in the list of
+// increments, which can't be merged.
 func (o RetrainOptions) LeavesByDecay(w *schemas.Window, mostTerms int, bytes int64) bool {
 	if o.merges() || len(w.Increments) == 0 {
 		return false
@@ -74,12 +76,13 @@ func (o RetrainOptions) LeavesByDecay(w *schemas.Window, mostTerms int, bytes in
 	return w.Increments[0].Increment.Weight*o.Decay < negligible || mostTerms > 0 && len(w.Increments) >= mostTerms || w.Bytes() > bytes
 }
 
-// FewestTerms is how many terms a chain needs room for: those that an update writes, and two others that it merges.
+// FewestTerms is the minimum number of terms for which a chain needs room: those that an update writes, and two others
+// that it merges.
 func (o RetrainOptions) FewestTerms() int64 { return int64(o.Refresh) + 3 }
 
-// pairsToMerge returns which neighbouring increments of a window are to be merged, so that there are at most so many
-// terms after an update that visits some of them and adds one. The neighbours with the fewest increments go first; of
-// two equals the older. An update takes merged increments that it visits apart.
+// pairsToMerge returns the neighbouring increments of a window to merge, so that no more than most terms remain after an
+// update that visits some of them and adds one. The neighbours with the fewest increments are merged first; among equals
+// the older. An update separates merged increments that it visits.
 func pairsToMerge(w *schemas.Window, visited []coverage.Increment, most int) (pairs [][2]int) {
 	type group struct{ first, size int }
 	var list []group
@@ -107,9 +110,8 @@ func pairsToMerge(w *schemas.Window, visited []coverage.Increment, most int) (pa
 	return pairs
 }
 
-// Shorten adds to an update what it merges, so that there are at most so many terms after it; 0: any number. Where the
-// increments of the window have more bytes of JSON than that, it merges neighbours until they have room, and has merged
-// ones become one.
+// Shorten adds to an update the increments to merge, so that no more than most terms remain after it; 0: unlimited. If the
+// increments of the window exceed the given size in JSON, it merges neighbours until they fit, and combines merged ones.
 func (o RetrainOptions) Shorten(chain *schemas.Chain, w *schemas.Window, most int, bytes int64) (err error) {
 	if !o.merges() {
 		return nil
@@ -126,7 +128,7 @@ func (o RetrainOptions) Shorten(chain *schemas.Chain, w *schemas.Window, most in
 	return err
 }
 
-// sizeOf returns how many increments a group of a window was made of.
+// sizeOf returns the number of increments in a group of a window.
 func sizeOf(w *schemas.Window, members []int) (size int) {
 	for _, i := range members {
 		size += w.Increments[i].Increment.Size()
@@ -134,10 +136,11 @@ func sizeOf(w *schemas.Window, members []int) (size int) {
 	return size
 }
 
-// joins returns the groups of increments of a window that have the same terms after an update that merges some, so that they can be one.
+// joins returns the groups of a window's increments that share terms after an update that merges some, so that they can be
+// combined.
 func joins(w *schemas.Window, chain *schemas.Chain) (groups [][]int, err error) {
 	after := &schemas.Window{Increments: slices.Clone(w.Increments)}
-	for i := range after.Increments { // it takes those apart that it visits
+	for i := range after.Increments { // it separates those that it visits
 		if slices.ContainsFunc(chain.Update.Refresh,
 			func(c coverage.Increment) bool { return c.Number == after.Increments[i].Increment.Number }) {
 			after.Increments[i].Terms = schemas.StatePlace{}
@@ -162,7 +165,7 @@ func joins(w *schemas.Window, chain *schemas.Chain) (groups [][]int, err error) 
 	return groups, nil
 }
 
-// MergesOfFull returns which increments of a full run are to be merged, so that it leaves room for as many terms as it has.
+// MergesOfFull returns the increments of a full run to merge, so that it leaves room for as many terms as it has.
 func (o RetrainOptions) MergesOfFull(increments []coverage.Increment, most int) (pairs [][2]int) {
 	if !o.merges() || most == 0 || len(increments) <= most {
 		return nil

@@ -24,11 +24,11 @@ type Pipeline struct {
 	Admin   admin
 	Extend  extend
 	Memory  memory.Allocator // for the Arrow records of ingest
-	Sums    *solver.Store    // what this process's solver has of a chain
-	Archive *archive         // whose examples the runs read; nil: the pipeline has its own
+	Sums    *solver.Store    // state of a chain in this process's solver
+	Archive *archive         // topic with the examples of the runs; nil: the pipeline's own
 }
 
-// admin creates, deletes and configures topics, and joins consumer groups and says who is in them. A [kafkalog.Log] does.
+// admin creates, deletes and configures topics, and joins and describes consumer groups. A [kafkalog.Log] implements it.
 type admin interface {
 	Create(ctx context.Context, topics ...kafkalog.Topic) error
 	Delete(ctx context.Context, topics ...string) error
@@ -45,10 +45,10 @@ type admin interface {
 	JoinGroups(group, topic string, size int) *kafkalog.Member
 }
 
-// extend makes sure that a topic has at least that many partitions.
+// extend makes sure that a topic has at least the given number of partitions.
 type extend func(ctx context.Context, topic string, partitions int) error
 
-// Open returns the pipeline of that name. mem is where Arrow's memory comes from; nil is Go's.
+// Open returns the named pipeline. Arrow allocates from mem; nil means the Go heap.
 func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 	if mem == nil {
 		mem = memory.DefaultAllocator
@@ -56,7 +56,7 @@ func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Memory: mem, Sums: &solver.Store{}}
 }
 
-// OpenFor returns the pipeline of a job, whose runs read the examples topic that the job names.
+// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job.
 func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
 	if p.Archive = newArchive(log, job.Examples.Topic); p.Archive != nil {
@@ -65,46 +65,48 @@ func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	return p
 }
 
-// OpenForRuns returns the pipeline of a job for a process that works on its runs, and gives up those that nobody takes up.
+// OpenForRuns returns the pipeline of a job for a process that executes its runs, and gives up runs that no process
+// starts.
 func OpenForRuns(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := OpenFor(log, job, mem)
 	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	return p
 }
 
-// Beside returns another pipeline on the same log, which reads the examples of this one.
+// Beside returns another pipeline on the same log that reads the examples of this one.
 func (p *Pipeline) Beside(name string) *Pipeline {
 	beside := *p
 	beside.Client, beside.Sums = p.Client.Beside(name), &solver.Store{}
 	return &beside
 }
 
-// maxStatisticsPartitions is enough to spread the Gram matrices over the brokers, and few enough for one solver to follow.
+// maxStatisticsPartitions is sufficient to spread the Gram matrices over the brokers, and few enough for one solver to
+// follow.
 const maxStatisticsPartitions = 8
 
-// TopicOptions are the keys under `topics` of the configuration: the settings of topics that are created. Start from
+// TopicOptions are the keys under `topics` of the configuration: the settings of created topics. Start from
 // [DefaultTopics].
 type TopicOptions struct {
-	Replication int           // of every topic; 0: 3 in a cluster of three brokers or more, else 1
-	Retention   Retention     // how long messages stay
-	Segment     Bytes         // after which a partition begins another file, the unit in which messages are deleted
-	SegmentTime time.Duration `mapstructure:"segment_time"` // after which it does
-	State       Bytes         // that a chain may keep on the state topic: see StateSize
+	Replication int           // replication factor; 0: 3 in a cluster of three brokers or more, otherwise 1
+	Retention   Retention     // by topic
+	Segment     Bytes         // segment size, the unit of deletion
+	SegmentTime time.Duration `mapstructure:"segment_time"` // after which a segment is rolled
+	State       Bytes         // maximum size of a chain's state on the state topic: see StateSize
 }
 
-// Retention says how long messages stay on the topics that lose them by time.
+// Retention is the retention of topics with time limits.
 type Retention struct {
-	Examples   time.Duration // 0: for ever
+	Examples   time.Duration // 0: unlimited
 	Residuals  time.Duration
 	Statistics time.Duration
 	Weights    time.Duration
-	Quarantine time.Duration // 0: for ever
-	// Predictions is how long predictions stay; 0: for ever.
+	Quarantine time.Duration // 0: unlimited
+	// Predictions is the retention of predictions; 0: unlimited.
 	Predictions time.Duration
-	Tombstones  time.Duration // on the compacted topics
+	Tombstones  time.Duration // tombstone retention of the compacted topics
 }
 
-// DefaultTopics returns the options in which no key is set.
+// DefaultTopics returns the options of an empty configuration.
 func DefaultTopics() TopicOptions {
 	const day = 24 * time.Hour
 	return TopicOptions{
@@ -113,10 +115,10 @@ func DefaultTopics() TopicOptions {
 	}
 }
 
-// minSegment is the size of a segment that holds any message that brokers take by default.
+// minSegment is the size of a segment for any message of the brokers' default maximum size.
 const minSegment = 2 << 20
 
-// Check returns the impossible values, by the keys under `topics`.
+// Check returns the invalid values, by the keys under `topics`.
 func (o TopicOptions) Check() (problems []option.Problem) {
 	wrong := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -178,7 +180,7 @@ func TopicKeys() []option.Key {
 	}
 }
 
-// deleted returns the settings of a topic that loses messages by time; after 0 it keeps them for ever.
+// deleted returns the settings of a topic with time retention; 0 means unlimited.
 func (o TopicOptions) deleted(name string, partitions int, after time.Duration) kafkalog.Topic {
 	retention := "-1"
 	if after > 0 {
@@ -198,20 +200,21 @@ func (o TopicOptions) topic(name string, partitions int, settings ...string) kaf
 	return topic
 }
 
-// Milliseconds returns a duration as topics have it in their settings.
+// Milliseconds formats a duration for topic settings.
 func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// PredictionsTopic returns the topic of the predictions for a topic with that many partitions, as score creates it.
+// PredictionsTopic returns the predictions topic for a topic with the given number of partitions, as created by score.
 func PredictionsTopic(job Job, name string, partitions int) kafkalog.Topic {
 	o := cmp.Or(job.Topics, DefaultTopics())
 	return o.deleted(name, partitions, o.Retention.Predictions)
 }
 
-// Topics returns the topics that a job needs, with the settings that missing ones are created with. The topic that the job names under
-// examples.topic is not among them, as nobody but its owner creates or changes it.
+// Topics returns the topics that a job needs, with the settings for creating missing ones. It excludes the topic in
+// examples.topic, which only its owner creates or changes.
 func Topics(job Job) []kafkalog.Topic {
 	t, p, o := protocol.TopicsOf(job.Name), job.Examples.Partitions, cmp.Or(job.Topics, DefaultTopics())
-	// What has a tombstone leaves the disk at last after the lag and the time of tombstones, however little is written.
+	// Tombstoned messages are deleted from disk after the compaction lag and the tombstone retention, even on a topic with few
+	// writes.
 	compacted := func(name string) kafkalog.Topic {
 		topic := o.topic(name, 1, "delete.retention.ms", Milliseconds(o.Retention.Tombstones), "max.compaction.lag.ms",
 			Milliseconds(max(o.Retention.Tombstones, o.SegmentTime)),
@@ -220,8 +223,8 @@ func Topics(job Job) []kafkalog.Topic {
 		return topic
 	}
 	plans := compacted(t.Plans)
-	// A client that gets no answer writes a plan again. Of the two, compaction keeps the later one, which may come behind plans that
-	// others have written meanwhile, so that the order of the runs would change while they wait.
+	// A client that gets no response writes a plan again. Compaction keeps the later copy, which may be behind plans that
+	// others have written in the meantime, and would change the order of the waiting runs.
 	plans.Config["min.compaction.lag.ms"] = Milliseconds(o.Retention.Tombstones)
 	topics := []kafkalog.Topic{
 		o.deleted(t.Examples, p, o.Retention.Examples),
@@ -240,15 +243,15 @@ func Topics(job Job) []kafkalog.Topic {
 	return topics
 }
 
-// PartitionsError says that the residuals topic has fewer partitions than the examples topic, and that this process can't add them.
-// Residuals are in the same partition as their examples.
+// PartitionsError means that the residuals topic has fewer partitions than the examples topic, and that this process can't
+// add them. Residuals are in the same partitions as their examples.
 type PartitionsError struct {
-	Residuals  string // the topic's name
+	Residuals  string // topic name
 	Have, Want int    // numbers of partitions
-	Err        error  // why none are added
+	Err        error  // reason why none can be added
 }
 
-// Error returns what to do.
+// Error includes the remedy.
 func (e *PartitionsError) Error() string {
 	return fmt.Sprintf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it: %v", e.Residuals,
 		e.Have, e.Want, e.Err)
@@ -257,7 +260,8 @@ func (e *PartitionsError) Error() string {
 // Unwrap returns Err.
 func (e *PartitionsError) Unwrap() error { return e.Err }
 
-// growResiduals makes sure that the residuals topic has as many partitions as the examples topic: somebody may have added some there.
+// growResiduals makes sure that the residuals topic has as many partitions as the examples topic, to which some may have
+// been added.
 func growResiduals(ctx context.Context, p *Pipeline, partitions int) error {
 	have, err := p.Log.Partitions(ctx, p.Topics.Residuals)
 	if err != nil || have >= partitions {
@@ -270,7 +274,7 @@ func growResiduals(ctx context.Context, p *Pipeline, partitions int) error {
 	return err
 }
 
-// GrowFor does that for a plan, which may have partitions that were added since the job's topics were created.
+// GrowFor is growResiduals for a plan, with partitions added since the job's topics were created.
 func GrowFor(ctx context.Context, p *Pipeline, plan *schemas.Plan, job *Job) error {
 	n := PartitionsFor(plan)
 	if n <= job.Examples.Partitions {
@@ -280,7 +284,7 @@ func GrowFor(ctx context.Context, p *Pipeline, plan *schemas.Plan, job *Job) err
 	return growResiduals(ctx, p, n)
 }
 
-// PartitionsFor returns how many partitions a topic has that has all of a plan's.
+// PartitionsFor returns the minimum number of partitions of a topic for a plan.
 func PartitionsFor(plan *schemas.Plan) int {
 	all := plan.Partitions()
 	if len(all) == 0 {
@@ -289,8 +293,8 @@ func PartitionsFor(plan *schemas.Plan) int {
 	return all[len(all)-1] + 1
 }
 
-// Create creates the topics that are missing. If the examples topic exists, the job takes over its number of partitions, and so does the
-// residuals topic.
+// Create creates missing topics. If the examples topic exists, its number of partitions determines those of the job and of
+// the residuals topic.
 func Create(ctx context.Context, p *Pipeline, job *Job) error {
 	if p.Archive == nil {
 		if err := p.Admin.Create(ctx, Topics(*job)[0]); err != nil {
@@ -311,7 +315,8 @@ func Create(ctx context.Context, p *Pipeline, job *Job) error {
 	return growResiduals(ctx, p, job.Examples.Partitions)
 }
 
-// CreateTopics creates the topics of a job that are missing. It returns a *[PolicyError] if one that exists deletes what must stay.
+// CreateTopics creates the missing topics of a job. It returns a *[PolicyError] if an existing one deletes messages that
+// must stay.
 func CreateTopics(ctx context.Context, p *Pipeline, job Job, rec event.Recorder) error {
 	if topic := job.Examples.Topic; topic != "" { // each of its partitions has residuals
 		var err error
@@ -325,11 +330,11 @@ func CreateTopics(ctx context.Context, p *Pipeline, job Job, rec event.Recorder)
 	return CheckPolicies(ctx, p, rec, kept(p.Topics)...)
 }
 
-// topicsOf returns the topics that a job needs, with the settings that they are created with here.
+// topicsOf returns the topics that a job needs, with the settings for creating them here.
 func topicsOf(p *Pipeline, job Job) []kafkalog.Topic {
 	topics := Topics(job)
 	for i := range topics {
-		if topics[i].Compact && p.Alone { // nobody else has to hear what was removed
+		if topics[i].Compact && p.Alone { // no other process needs the tombstones
 			topics[i].Config["delete.retention.ms"] = "0"
 			delete(topics[i].Config, "min.compaction.lag.ms")
 		}
@@ -337,8 +342,8 @@ func topicsOf(p *Pipeline, job Job) []kafkalog.Topic {
 	return topics
 }
 
-// Require creates the pipeline's topics if one of the needed topics is missing. A role without permission to create topics can
-// work if the topics that it needs exist. It need not have access to the others.
+// Require creates the pipeline's topics if one of the needed topics is missing. A role without permission to create topics
+// can work if the topics that it needs exist. It need not have access to the others.
 func Require(ctx context.Context, p *Pipeline, job *Job, needed ...string) error {
 	for _, topic := range needed {
 		_, err := p.Log.Partitions(ctx, topic)
@@ -352,8 +357,9 @@ func Require(ctx context.Context, p *Pipeline, job *Job, needed ...string) error
 	return nil
 }
 
-// Clear empties statistics, residuals and weights, which only an unfinished run reads, and those who follow one. The embedded broker
-// cleans its log by whole files, from time to time, and each run leaves a Gram matrix for each stage and partition.
+// Clear deletes the messages of the statistics, residuals and weights topics, which are only needed for unfinished runs.
+// The embedded broker cleans its log periodically by whole files, and each run leaves a Gram matrix for each stage and
+// partition.
 func Clear(ctx context.Context, p *Pipeline, job Job) error {
 	if err := p.Admin.Delete(ctx, p.Topics.Statistics, p.Topics.Residuals, p.Topics.Weights); err != nil {
 		return err

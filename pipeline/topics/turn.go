@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 )
 
-// AwaitTurn waits until an owner has the partition that only the active process of its group has. It notices once that
-// another one has it, and what that one does.
+// AwaitTurn waits until an owner has the partition of the active process of its group. It notifies the operator once that
+// another process has it, with does describing what that process does.
 func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, does error, rec event.Recorder) error {
 	active, err := ownership.Owns(owner, 0)
 	if err != nil || active {
@@ -30,14 +30,14 @@ func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, does err
 		if err != nil {
 			return err
 		}
-		if late && !told { // joining a group takes seconds too
+		if late && !told { // joining a group also takes seconds
 			told = true
 			event.Notice(rec, "%v: this one stands by", does)
 		}
 	}
 }
 
-// PauseFor waits for a time, whatever comes on the plans topic meanwhile.
+// PauseFor waits for a duration, ignoring messages on the plans topic.
 func PauseFor(ctx context.Context, p *Pipeline, wait time.Duration) error {
 	_, end, err := p.Log.Bounds(ctx, p.Topics.Plans, 0)
 	if err != nil {

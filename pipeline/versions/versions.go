@@ -12,8 +12,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Pin pins a version, given its number, its run, or [protocol.Latest]: subscribers get it as the latest, until another is pinned or [Unpin]
-// is called. Training does not heed it. Pin returns the number of the version. The error may be a *[protocol.NoVersionError].
+// Pin pins a version, by number, run, or [protocol.Latest]: it is the latest for subscribers, until another one is pinned
+// or [Unpin] is called. Training ignores pins. Pin returns the number of the version. The error may be a
+// *[protocol.NoVersionError].
 func Pin(ctx context.Context, p *topics.Pipeline, version string) (pinned int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -32,8 +33,8 @@ func Pin(ctx context.Context, p *topics.Pipeline, version string) (pinned int, e
 	return place.Version, nil
 }
 
-// Unpin makes the offered version with the highest number the latest again. It returns the number of the version that was pinned, and of
-// the one that subscribers get from now on; 0: there is none.
+// Unpin makes the offered version with the highest number the latest again. It returns the numbers of the version that was
+// pinned, and of the latest one for subscribers; 0: none.
 func Unpin(ctx context.Context, p *topics.Pipeline) (before, latest int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -56,12 +57,12 @@ func writePin(ctx context.Context, p *topics.Pipeline, pin schemas.Pin) error {
 	return err
 }
 
-// VersionsError says why [RemoveVersions] has removed nothing: what is wrong with some of the versions.
+// VersionsError means that [RemoveVersions] has removed nothing because of some of the versions.
 type VersionsError struct {
-	Topic   string         // the versions topic
-	Unknown []string       // that are not there
-	Latest  []int          // numbers of those that subscribers get as the latest, now or when none is pinned
-	Needed  map[int]string // by number, the unfinished runs whose plans name them
+	Topic   string         // versions topic
+	Unknown []string       // versions that do not exist
+	Latest  []int          // numbers of versions that are the latest for subscribers, now or when none is pinned
+	Needed  map[int]string // by number, the unfinished runs whose plans refer to them
 }
 
 // Error returns a sentence for each of the versions.
@@ -79,9 +80,9 @@ func (e *VersionsError) Error() string {
 	return strings.Join(parts, "; ") + ". No version is removed"
 }
 
-// RemoveVersions removes versions, given as [Pin] takes them, and returns their numbers. It refuses those that subscribers get as the
-// latest, now or when none is pinned, unless evenLatest is set, and those that the plan of an unfinished run names. Then, or if one is not
-// known, the error is a *[VersionsError], and none is removed.
+// RemoveVersions removes versions, given as for [Pin], and returns their numbers. Unless evenLatest is set, it refuses to
+// remove the latest version for subscribers, now or when none is pinned. It also refuses versions that the plan of an
+// unfinished run refers to. Then, or if one is unknown, the error is a *[VersionsError], and none is removed.
 func RemoveVersions(ctx context.Context, p *topics.Pipeline, versions []string, evenLatest bool) (removed []int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
@@ -100,7 +101,7 @@ func RemoveVersions(ctx context.Context, p *topics.Pipeline, versions []string, 
 	return removed, nil
 }
 
-// removable returns where versions are, each once.
+// removable returns the places of versions, each once.
 func removable(p *topics.Pipeline, l *protocol.Ledger, versions []string, evenLatest bool) (places []schemas.Place, err error) {
 	wrong := &VersionsError{Topic: p.Topics.Versions, Needed: map[int]string{}}
 	for _, version := range versions {
