@@ -109,18 +109,20 @@ func (a *Accumulator) flushCross() {
 	}
 }
 
+// flushGram gives the tile to the sum. One tile stays in single precision: see [tiles]. Of several, each is added at once, as a segment's
+// sum may wait for its turn.
 func (a *Accumulator) flushGram() {
-	if a.gramRows > 0 { // a matrix of zeros would be megabytes
-		p, _ := a.cross.Shape()
-		gram, begun := a.sum.Tensors().Find(statistics.FieldGram)
-		if !begun {
-			gram.Data = a.Buffers.Get(p * (p + 1) / 2)
-			a.sum.AddGram(gram.Data)
-		}
-		a.sum.single = !begun
-		kernel.PackLower(gram.Data, a.gram, begun) // the first tile is written, not added
-		a.gramRows = 0
+	if a.gramRows == 0 { // a matrix of zeros would be megabytes
+		return
 	}
+	p := a.gram.Rows
+	tile := a.Buffers.tile(p * (p + 1) / 2)
+	kernel.PackLower(tile, a.gram)
+	a.sum.addTile(tile, a.Buffers)
+	if !a.sum.isTile() {
+		a.sum.addTiles()
+	}
+	a.gramRows = 0
 }
 
 // count returns how many weights are not 0, and whether all are 1.

@@ -25,7 +25,7 @@ func (c *CrossPool) PutField(sum *Sum, name string) {
 // Cross is the cross moment (p × k) of a sum, as [Sum.Field] has it. If the sum has none, its memory is that of one
 // that [CrossPool.Put] has taken.
 func (c *CrossPool) Cross(sum *Sum, p, k int) []float64 {
-	if _, begun := sum.Tensors().Find(statistics.FieldCross); begun {
+	if _, begun := sum.find(statistics.FieldCross); begun {
 		return sum.Field(statistics.FieldCross, p, k)
 	}
 	var data []float64

@@ -8,7 +8,7 @@ import (
 
 // SetPart makes the fields of part, which it does not copy, fields of s whose names begin with that of the part and a slash.
 func (s *Sum) SetPart(name string, part *Sum) {
-	for _, f := range part.fields {
+	for _, f := range part.Tensors() {
 		f.Name = name + "/" + f.Name
 		s.fields = append(s.fields, f)
 	}

@@ -16,6 +16,7 @@ import (
 type Sum struct {
 	coverage.Coverage
 	fields    []wire.Tensor[float64]
+	tiles     tiles                 // of the Gram matrix, which are not in its field yet
 	occurring *occurring            // nil: the fields are of all columns
 	ranked    []addend              // what the ranking has beside its field, until [Sum.Pack]
 	splits    [examples.Splits]bool // those that the ranking has rows of
@@ -25,6 +26,9 @@ type Sum struct {
 // Field is the array of that name, made of zeros if it is absent. It panics if
 // it is there with another number of values.
 func (s *Sum) Field(name string, shape ...int) []float64 {
+	if name == statistics.FieldGram {
+		s.addTiles()
+	}
 	size := 1
 	for _, n := range shape {
 		size *= n
@@ -52,10 +56,13 @@ func (s *Sum) Move(from *Sum, name, as string) {
 
 // RoundGram rounds the Gram matrix, if there is one, to single precision, as a record of it alone has it.
 func (s *Sum) RoundGram() {
-	if s.single { // it is that of one tile
+	if s.isTile() {
 		return
 	}
-	gram, _ := wire.Tensors[float64](s.fields).Find(statistics.FieldGram)
+	if s.addTiles(); s.single { // it is that of one tile
+		return
+	}
+	gram, _ := s.find(statistics.FieldGram)
 	for i, x := range gram.Data {
 		gram.Data[i] = float64(float32(x))
 	}
@@ -81,6 +88,9 @@ func (s *Sum) read(name string, shape ...int) []float64 {
 
 // Take removes a field and returns it. It returns false if the field is absent.
 func (s *Sum) Take(name string) (wire.Tensor[float64], bool) {
+	if name == statistics.FieldGram {
+		s.addTiles()
+	}
 	for i, f := range s.fields {
 		if f.Name == name {
 			s.fields = slices.Delete(s.fields, i, i+1)
@@ -97,7 +107,15 @@ func (s *Sum) set(field wire.Tensor[float64]) {
 }
 
 // Tensors returns the fields in the order in which they were added. It shares their memory.
-func (s *Sum) Tensors() wire.Tensors[float64] { return s.fields }
+func (s *Sum) Tensors() wire.Tensors[float64] {
+	s.addTiles()
+	return s.fields
+}
+
+// find is Find of [Sum.Tensors], but for tiles of the Gram matrix that are not in its field.
+func (s *Sum) find(name string) (wire.Tensor[float64], bool) {
+	return wire.Tensors[float64](s.fields).Find(name)
+}
 
 // NewSum is the sum with these fields, which it does not copy.
 func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
@@ -107,13 +125,19 @@ func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 // Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
 // the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged. It panics if a ranking was added to either
 // after it was packed, see [Sum.Pack].
-func (s *Sum) Merge(o *Sum) error { return s.merge(o, slices.Clone) }
+func (s *Sum) Merge(o *Sum) error {
+	o.addTiles()
+	return s.merge(o, slices.Clone)
+}
 
 // MergeWhole is Merge for a sum that nobody uses afterwards. A field that s lacks is that of o from then on: partitions with rows to visit
 // may come after one that has none. The memory of its Gram matrix and cross moment otherwise goes to the pools, which may be nil.
 func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error {
-	_, had := wire.Tensors[float64](s.fields).Find(statistics.FieldGram)
-	_, hadCross := wire.Tensors[float64](s.fields).Find(statistics.FieldCross)
+	if !o.isTile() {
+		o.addTiles() // their sum is added, not one after the other
+	}
+	had := s.HasGram()
+	_, hadCross := s.find(statistics.FieldCross)
 	if err := s.merge(o, func(data []float64) []float64 { return data }); err != nil {
 		return err
 	}
@@ -126,25 +150,33 @@ func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error 
 	return nil
 }
 
-// merge is Merge. A field that s lacks becomes what keep makes of that of o.
+// merge is Merge for a sum whose Gram matrix is a field or one tile. A field that s lacks becomes what keep makes of that of o.
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	if len(s.ranked)+len(o.ranked) > 0 {
 		panic("accumulate: a sum is merged that is not packed")
 	}
 	s.Spread(nil)
 	for _, f := range o.fields {
-		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
+		mine, ok := s.find(f.Name)
 		pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0
 		same := slices.Equal(mine.Shape, o.occurring.shape(f)) && !statistics.ByColumn(f.Name) && !statistics.OfRows(f.Name)
 		if ok && !pairs && !sameTables(mine, f) && !sameRows(mine, f) && !same {
 			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
 	}
+	if mine, theirs := s.gramSize(), o.gramSize(); mine > 0 && theirs > 0 && mine != theirs {
+		return &wire.ShapeError{Tensor: statistics.FieldGram, Got: []int{theirs}, Want: []int{mine}}
+	}
 	if err := s.Coverage.Merge(o.Coverage); err != nil {
 		return err
 	}
+	if o.isTile() {
+		s.mergeTile(o)
+	} else if o.HasGram() {
+		s.addTiles()
+	}
 	for _, f := range o.fields {
-		mine, ok := wire.Tensors[float64](s.fields).Find(f.Name)
+		mine, ok := s.find(f.Name)
 		switch {
 		case o.occurring != nil && byColumn(f.Name):
 			o.occurring.addTo(s.Field(f.Name, o.occurring.shape(f)...), f)

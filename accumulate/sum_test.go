@@ -41,7 +41,7 @@ func parts(r *rand.Rand, n int) []*Sum {
 func clone(s *Sum) *Sum {
 	c := &Sum{Coverage: s.Coverage}
 	c.Spans = slices.Clone(s.Spans)
-	for _, f := range s.fields {
+	for _, f := range s.Tensors() {
 		f.Data = slices.Clone(f.Data)
 		c.fields = append(c.fields, f)
 	}
@@ -131,7 +131,7 @@ func TestMergeDoesNotChangeItsArgument(t *testing.T) {
 
 func mustEqual(t *testing.T, got, want *Sum) {
 	t.Helper()
-	if !got.Same(want.Coverage) || len(got.fields) != len(want.fields) {
+	if !got.Same(want.Coverage) || len(got.Tensors()) != len(want.Tensors()) {
 		t.Fatalf("the sum covers %+v, expected %+v", got.Coverage, want.Coverage)
 	}
 	for i, f := range got.fields {

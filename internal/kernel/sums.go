@@ -45,21 +45,40 @@ func addRowsTo(dst []float64, x []float32, n, k, stride int) {
 	}
 }
 
-// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps, or with add adds it to dst.
-// (i, j) goes to i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
-func PackLower(dst []float64, x Dense, add bool) {
+// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps: (i, j) goes to i·(i+1)/2 + j, and dst has
+// p·(p+1)/2 values.
+func PackLower(dst []float32, x Dense) {
 	p := x.Rows
 	x.check("PackLower", "x", p, p)
 	if len(dst) != p*(p+1)/2 {
 		panic(fmt.Sprintf("kernel: PackLower: dst has %d values, want %d", len(dst), p*(p+1)/2))
 	}
 	for i := range p {
-		to, row := dst[:i+1], x.Row(i)[:i+1]
-		if add {
-			addTo(to, row)
-		} else {
-			vek.FromFloat32_Into(to, row)
-		}
+		copy(dst, x.Row(i)[:i+1])
 		dst = dst[i+1:]
 	}
 }
+
+// AddEach adds each of some lists of as many values as dst has to dst, in their order, or without add writes the first. It takes a few
+// values of all lists at a time, which stay in the first-level cache of dst until they have all that is added.
+func AddEach(dst []float64, add bool, lists ...[]float32) {
+	for _, x := range lists {
+		if len(x) != len(dst) {
+			panic(fmt.Sprintf("kernel: AddEach: a list has %d values, dst %d", len(x), len(dst)))
+		}
+	}
+	for from := 0; from < len(dst); from += addedAtOnce {
+		to := min(from+addedAtOnce, len(dst))
+		rest := lists
+		if !add && len(lists) > 0 {
+			vek.FromFloat32_Into(dst[from:to], lists[0][from:to])
+			rest = lists[1:]
+		}
+		for _, x := range rest {
+			addTo(dst[from:to], x[from:to])
+		}
+	}
+}
+
+// addedAtOnce is how many values AddEach takes at a time: 8 KB of dst.
+const addedAtOnce = 1024

@@ -198,16 +198,16 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 	if !v.Calibrates() {
 		sum.RoundGram() // rounded as if it were sent separately
 	}
-	g := b.extractGram(v, p, sum)
+	gram := b.extractGram(v, p, sum)
 	if !v.Calibrates() && b.store.Shares() {
-		b.keepGram(v, p, g)
+		b.keepGram(v, p, gramOf(b.Worker.identity(statistics.KindGram, v.Visit, p), gram))
 	}
-	return b.mergeGram(all, p, g)
+	return b.mergeGram(all, p, gram)
 }
 
 // mergeGram adds the Gram matrix of a partition.
-func (b *block) mergeGram(all *writes, p *partition.State, g *statistics.Gram) error {
-	whole, err := b.gram.add(b.at[p], gramSum(g))
+func (b *block) mergeGram(all *writes, p *partition.State, gram *accumulate.Sum) error {
+	whole, err := b.gram.add(b.at[p], gram)
 	if err != nil || whole == nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (b *block) survey(of *survey.Survey, p *partition.State, found *survey.Find
 	}
 	var err error
 	if sums.Gram != nil {
-		err = b.mergeGram(&all, p, &statistics.Gram{Matrix: sums.Gram})
+		err = b.mergeGram(&all, p, sums.Gram)
 	}
 	return all.write(), err
 }

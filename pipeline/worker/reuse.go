@@ -108,7 +108,7 @@ func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, partitio
 			return false, err
 		}
 		var all writes
-		if err := blocks[p].mergeGram(&all, p, g); err != nil {
+		if err := blocks[p].mergeGram(&all, p, gramSum(g)); err != nil {
 			return false, err
 		}
 		if write := all.write(); write != nil {

@@ -244,28 +244,25 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 			return err
 		}
 	}
-	r := w.extractGram(v, p, sum)
-	if r.Matrix != nil {
-		defer w.Grams.Put(gramSum(r))
-	}
+	gram := w.extractGram(v, p, sum)
+	r := gramOf(w.identity(statistics.KindGram, v.Visit, p), gram)
+	defer w.Grams.Put(gram)
 	if v.Calibrates() {
 		return publish(ctx, w, r.ExactRecord())
 	}
 	return publish(ctx, w, w.keepGram(v, p, r))
 }
 
-// extractGram removes the Gram matrix of a partition from its sum, and returns it.
-func (w *Worker) extractGram(v *visit.Visit, p *partition.State, sum *accumulate.Sum) *statistics.Gram {
+// extractGram removes the Gram matrix of a partition from its sum, and returns it with the weight of its rows.
+func (w *Worker) extractGram(v *visit.Visit, p *partition.State, sum *accumulate.Sum) *accumulate.Sum {
 	if n := v.Of.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
-	matrix, _ := sum.Take(statistics.FieldGram)
-	g := &statistics.Gram{Identity: w.identity(statistics.KindGram, v.Visit, p), Matrix: matrix.Data}
+	gram := sum.TakeGram()
 	if !v.Calibrates() {
-		g.Weight = sum.Field(statistics.FieldGramRows, 1)[0]
-		sum.Take(statistics.FieldGramRows)
+		gram.Move(sum, statistics.FieldGramRows, statistics.FieldGramRows)
 	}
-	return g
+	return gram
 }
 
 // keepGram stores the Gram matrix of a partition for runs that share it, and returns its record.

@@ -50,7 +50,7 @@ func (f *Findings) Merge(next *Findings) error {
 }
 
 func (f *Findings) add(next *Findings) error {
-	if err := f.sum.Merge(next.sum); err != nil {
+	if err := f.sum.MergeWhole(next.sum, nil, nil); err != nil {
 		return err
 	}
 	f.sample.Merge(next.sample)
@@ -90,7 +90,8 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 		r.Sample = sums.Sample.Record(identity(statistics.KindSample)).Record()
 	}
 	if sums.Gram != nil {
-		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: sums.Gram}
+		matrix, _ := sums.Gram.Tensors().Find(statistics.FieldGram)
+		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: matrix.Data}
 		r.Gram = g.ExactRecord()
 	}
 	r.Visit = s.Visit(f, identity(statistics.KindVisit), sums.Sum)
@@ -101,7 +102,7 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 type Sums struct {
 	Sum    *accumulate.Sum
 	Sample *accumulate.Sample // nil: the run keeps the preparation of a version
-	Gram   []float64          // nil: the plan has no principal components
+	Gram   *accumulate.Sum    // nil: the plan asks for no principal components
 }
 
 // Sums removes the sums from the findings of a partition, and returns them.
@@ -111,10 +112,10 @@ func (s *Survey) Sums(f *Findings) (sums Sums) {
 		sums.Sample = f.sample
 	}
 	if s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
-		f.sum.Field(statistics.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
-	}
-	if gram, has := f.sum.Take(statistics.FieldGram); has {
-		sums.Gram = gram.Data
+		if !f.sum.HasGram() {
+			f.sum.Field(statistics.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
+		}
+		sums.Gram = f.sum.TakeGram()
 	}
 	sums.Sum, f.sum, f.sample = f.sum, nil, nil
 	return sums

@@ -1,0 +1,181 @@
+package accumulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// added returns the sum of matrices, one after the other in float64. It is nil if none has values.
+func added(matrices [][]float64) (sum []float64) {
+	for _, m := range matrices {
+		switch {
+		case m == nil:
+		case sum == nil:
+			sum = slices.Clone(m)
+		default:
+			for i, v := range m {
+				sum[i] += v
+			}
+		}
+	}
+	return sum
+}
+
+// gramField returns a copy of the Gram matrix of a sum; nil if it has none.
+func gramField(s *Sum) []float64 {
+	gram, _ := s.Tensors().Find(statistics.FieldGram)
+	return slices.Clone(gram.Data)
+}
+
+// However many tiles wait, and in whatever memory, a Gram matrix has the bits of adding each segment to its partition, each rounded
+// partition to its group, and each group to those before it.
+func TestTilesAddUpInOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	weights := map[string]func() float32{
+		"ones":     one,
+		"counts":   func() float32 { return float32(r.IntN(3)) },
+		"fraction": func() float32 { return r.Float32() * 3 },
+		"zeros":    func() float32 { return float32(r.IntN(50) / 49) }, // of most partitions all
+	}
+	buffers := &BufferPool{}
+	for _, c := range []struct{ p, partitions, group int }{
+		{1, 40, 32}, {63, 33, 32}, {64, 12, 5}, {65, 70, 32}, {65, 9, 1}, {1024, 11, 6}, // of which four tiles are all that wait
+	} {
+		for name, weight := range weights {
+			t.Run(fmt.Sprint(c, name), func(t *testing.T) {
+				a, plain := &Accumulator{BLAS: kernel.Gonum(), Buffers: buffers}, &Accumulator{BLAS: kernel.Gonum()}
+				tree := coverage.Tree{Parts: c.partitions, Group: c.group}
+				reduction := NewReduction(tree)
+				reduction.Buffers = buffers
+				var groups [][]float64
+				for group := range tree.Groups() {
+					var partitions [][]float64
+					from, to := tree.Range(group)
+					for range to - from {
+						whole, segments := &Sum{}, [][]float64(nil)
+						for range r.IntN(4) {
+							m := messageOf(r, 1+r.IntN(3), c.p, 0, weight)
+							if err := whole.MergeWhole(gramOf(a, m), buffers, nil); err != nil {
+								t.Fatal(err)
+							}
+							segments = append(segments, gramField(gramOf(plain, m)))
+						}
+						whole.RoundGram()
+						if err := reduction.Add(group, whole.TakeGram()); err != nil {
+							t.Fatal(err)
+						}
+						sum := added(segments)
+						for i, v := range sum {
+							sum[i] = float64(float32(v))
+						}
+						partitions = append(partitions, sum)
+					}
+					groups = append(groups, added(partitions))
+				}
+				sum, err := reduction.Sum()
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := added(groups)
+				if sum.HasGram() != (want != nil) {
+					t.Fatalf("the sum has a Gram matrix: %v, expected %v", sum.HasGram(), want != nil)
+				}
+				got := gramField(sum)
+				if len(got) != len(want) {
+					t.Fatalf("%d values, expected %d", len(got), len(want))
+				}
+				for i, v := range want {
+					if math.Float64bits(got[i]) != math.Float64bits(v) {
+						t.Fatalf("value %d is %v, expected %v", i, got[i], v)
+					}
+				}
+				buffers.Put(sum)
+			})
+		}
+	}
+}
+
+// gramOf returns the sum of a segment of one message, which has a Gram matrix alone.
+func gramOf(a *Accumulator, m message) *Sum {
+	a.Begin(m.block.Cols, 0, true)
+	a.AddGram(m.block, m.weights)
+	return a.End()
+}
+
+// What merges into another sum has the same Gram matrix afterwards, and does not share it.
+func TestTilesOfAnArgumentStay(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 1))
+	a := &Accumulator{BLAS: kernel.Gonum(), Buffers: &BufferPool{}}
+	m := messageOf(r, 3, 65, 0, one)
+	want := gramField(gramOf(a, m))
+	into, of := &Sum{}, gramOf(a, m)
+	mustMerge(t, into, of, gramOf(a, messageOf(r, 3, 65, 0, one)))
+	clear(into.Field(statistics.FieldGram, 65*66/2))
+	a.Buffers.Put(into)
+	gramOf(a, messageOf(r, 3, 65, 0, one))
+	if got := gramField(of); !slices.Equal(got, want) {
+		t.Error("a sum that was merged into another has another Gram matrix")
+	}
+}
+
+// A Gram matrix is taken as it is, be it tiles, a field with tiles, or none.
+func TestTakeGram(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	a := &Accumulator{BLAS: kernel.Gonum()}
+	first, second, third := messageOf(r, 3, 5, 0, one), messageOf(r, 2, 5, 0, one), messageOf(r, 1, 5, 0, one)
+	for _, packed := range []bool{false, true} {
+		for _, messages := range [][]message{nil, {first}, {first, second}, {first, second, third}} {
+			sum, all := &Sum{}, [][]float64(nil)
+			sum.Field(statistics.FieldTrace, 1)[0] = 7
+			for i, m := range messages {
+				if err := sum.MergeWhole(gramOf(a, m), nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				if all = append(all, gramField(gramOf(a, m))); packed && i == 0 {
+					sum.Field(statistics.FieldGram, 15)
+				}
+			}
+			if sum.HasGram() != (messages != nil) {
+				t.Errorf("%d messages: has a Gram matrix: %v", len(messages), sum.HasGram())
+			}
+			gram := sum.TakeGram()
+			if got := gramField(gram); !slices.Equal(got, added(all)) || len(gram.Tensors()) != min(len(messages), 1) {
+				t.Errorf("%d messages: %v, expected %v", len(messages), got, added(all))
+			}
+			if sum.HasGram() || len(sum.Tensors()) != 1 || sum.TakeGram().HasGram() {
+				t.Errorf("%d messages: the Gram matrix is still there", len(messages))
+			}
+		}
+	}
+}
+
+// Gram matrices of other shapes don't merge, be they tiles or fields, and the sum stays as it was.
+func TestMergeRefusesOtherTiles(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 1))
+	a := &Accumulator{BLAS: kernel.Gonum()}
+	m, other := messageOf(r, 2, 3, 0, one), messageOf(r, 2, 4, 0, one)
+	want := gramField(gramOf(a, m))
+	for _, packed := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
+		into, of := gramOf(a, m), gramOf(a, other)
+		for i, sum := range []*Sum{into, of} {
+			if packed[i] {
+				sum.Tensors()
+			}
+		}
+		if err := into.MergeWhole(of, nil, nil); !errors.As(err, new(*wire.ShapeError)) {
+			t.Errorf("Gram matrices of 3 and 4 columns, in fields: %v: %v, expected a ShapeError", packed, err)
+		}
+		if got := gramField(into); !slices.Equal(got, want) {
+			t.Errorf("in fields: %v: the Gram matrix is %v, expected %v", packed, got, want)
+		}
+	}
+}
