@@ -55,3 +55,38 @@ func TestPooledMemoryChangesNothing(t *testing.T) {
 		t.Error("a nil pool returns no memory")
 	}
 }
+
+// The memory of cross moments that were merged is used again, also of those of increments. That of a sum is its own.
+func TestMergedCrossMomentsAreReused(t *testing.T) {
+	crosses, first, second := &CrossPool{}, statistics.Increment(0), statistics.Increment(2)
+	of := func(value float64, names ...string) *Sum {
+		s := &Sum{}
+		for _, name := range names {
+			field := s.Field(name, 3, 2)
+			for i := range field {
+				field[i] = value
+			}
+		}
+		return s
+	}
+	total := of(1, statistics.FieldCross, first.Scores(), first.Visited())
+	for range 20 {
+		part := of(2, statistics.FieldCross, first.Scores(), second.Cross(), first.Visited())
+		if err := total.MergeWhole(part, nil, crosses); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 { // whoever takes memory writes to it
+			other := &Sum{}
+			for i := range crosses.Cross(other, 3, 2) {
+				other.Field(statistics.FieldCross, 3, 2)[i] = -1
+			}
+		}
+	}
+	for name, want := range map[string]float64{statistics.FieldCross: 41, first.Scores(): 41, second.Cross(): 40, first.Visited(): 41} {
+		for _, v := range total.Field(name, 3, 2) {
+			if v != want {
+				t.Errorf("%s has %v, expected %v", name, v, want)
+			}
+		}
+	}
+}

@@ -131,21 +131,26 @@ func (s *Sum) Merge(o *Sum) error {
 }
 
 // MergeWhole is Merge for a sum that nobody uses afterwards. A field that s lacks is that of o from then on: partitions with rows to visit
-// may come after one that has none. The memory of its Gram matrix and cross moment otherwise goes to the pools, which may be nil.
+// may come after one that has none. The memory of its Gram matrix and cross moments otherwise goes to the pools, which may be nil.
 func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error {
 	if !o.isTile() {
 		o.addTiles() // their sum is added, not one after the other
 	}
 	had := s.HasGram()
-	_, hadCross := s.find(statistics.FieldCross)
+	var merged []string // cross moments
+	for _, f := range o.fields {
+		if _, both := s.find(f.Name); both && crosses != nil && statistics.IsCross(f.Name) {
+			merged = append(merged, f.Name)
+		}
+	}
 	if err := s.merge(o, func(data []float64) []float64 { return data }); err != nil {
 		return err
 	}
 	if had {
 		buffers.Put(o)
 	}
-	if hadCross {
-		crosses.Put(o)
+	for _, name := range merged {
+		crosses.PutField(o, name)
 	}
 	return nil
 }

@@ -158,11 +158,16 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 	if !rest {
 		return all.write(), nil
 	}
-	update, places := b.plan.Update(), 0
+	update, places, keeps := b.plan.Update(), 0, false
 	if update != nil {
-		places = 1 + len(update.Refresh)
+		places, keeps = 1+len(update.Refresh), schemas.KeepsTerms(v.Number, update.Passes)
+	}
+	// Terms of each increment add up as they are, and are stacked once. Of a visit with a sum over all increments, that is one of each
+	// partition first.
+	stacksOnce := keeps && update.SumsGrams()
+	if update != nil && !stacksOnce {
 		visit.StackTerms(b.plan, v.Of, v.Number, sum, b.Crosses)
-		if err := sum.Unstack(places, schemas.KeepsTerms(v.Number, update.Passes)); err != nil {
+		if err := sum.Unstack(places, keeps); err != nil {
 			return nil, err
 		}
 	}
@@ -170,8 +175,11 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 	if err != nil || whole == nil {
 		return all.write(), err
 	}
-	if update != nil && !v.Of.Link.Learnt && v.Kind() == statistics.KindVisit {
-		whole.Stack(places, schemas.KeepsTerms(v.Number, update.Passes), v.Of.Features.Size(), v.Of.Classes)
+	switch {
+	case stacksOnce:
+		visit.StackTerms(b.plan, v.Of, v.Number, whole, b.Crosses)
+	case update != nil && !v.Of.Link.Learnt && v.Kind() == statistics.KindVisit:
+		whole.Stack(places, keeps, v.Of.Features.Size(), v.Of.Classes)
 	}
 	r := statistics.Visit{Identity: b.identity(v.Kind()), Covered: whole.Coverage, Sums: whole.Tensors()}
 	if update != nil {

@@ -1,6 +1,9 @@
 package statistics
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Increment names the parts of a sum in memory that belong to one increment of a chain, given its index among the increments that a visit
 // reads, or that leave the window. So sums of several increments can be added. On topics they are stacked: see [FieldTerms].
@@ -23,5 +26,11 @@ func (i Increment) Leaving() (gram, rows string) { return i.name("leaves"), i.na
 
 // Staying returns the names of the Gram matrix of the remaining rows of an increment with forgotten rows, and of their Σw.
 func (i Increment) Staying() (gram, rows string) { return i.name("stays"), i.name("stays_rows") }
+
+// IsCross reports whether a field is a cross moment [p, k]: of all rows, or one of those of an increment.
+func IsCross(field string) bool {
+	of, _, _ := strings.Cut(field, "/")
+	return field == FieldCross || of != field && (of == "scores" || of == "cross")
+}
 
 func (i Increment) name(of string) string { return fmt.Sprintf("%s/%d", of, int(i)) }
