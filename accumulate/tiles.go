@@ -15,7 +15,7 @@ type tiles struct {
 }
 
 // tilesBytes is how much memory the tiles of a sum take at most before they are added: four tiles of 1,024 columns, which shared caches
-// hold. Of those of more than 2,048 columns each is added at once.
+// hold. Of those of 2,048 columns or more each is added at once.
 const tilesBytes = 8 << 20
 
 // bytes returns how much memory the tiles take.

@@ -111,6 +111,26 @@ func gramOf(a *Accumulator, m message) *Sum {
 	return a.End()
 }
 
+// A segment that was abandoned leaves nothing in the next one, of as many columns or of others.
+func TestAbandonedSegmentsLeaveNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 1))
+	a := &Accumulator{BLAS: kernel.Gonum()}
+	for _, p := range []int{64, 64, 63, 65, 65, 1, 64} {
+		m := messageOf(r, 3, p, 0, one)
+		want := gramField(gramOf(&Accumulator{BLAS: kernel.Gonum()}, m))
+		if got := gramField(gramOf(a, m)); !slices.Equal(got, want) {
+			t.Errorf("%d columns: the Gram matrix begins with %v, expected %v", p, got[0], want[0])
+		}
+		a.Begin(p, 0, true)
+		a.AddGram(m.block, m.weights)
+		a.Begin(p, 0, false)
+		a.End()
+		if got := gramField(gramOf(a, m)); !slices.Equal(got, want) {
+			t.Errorf("%d columns, after a segment that was abandoned: it begins with %v, expected %v", p, got[0], want[0])
+		}
+	}
+}
+
 // What merges into another sum has the same Gram matrix afterwards, and does not share it.
 func TestTilesOfAnArgumentStay(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
