@@ -248,14 +248,18 @@ format() {
     { cat "$dir/n$i/format.log" >&2; return 1; }
 }
 
+# A node that was killed has no command line any more some time before its ports are free.
 launch() {
-  local i=$1 p
+  local i=$1 p end=$((SECONDS + 10))
   process "$i" >/dev/null && return
   for p in $(ports "$i"); do
-    if listens "$p"; then
-      say "port $p is taken"
-      return 1
-    fi
+    while listens "$p"; do
+      if [ $SECONDS -ge $end ]; then
+        say "port $p is taken"
+        return 1
+      fi
+      sleep 0.1
+    done
   done
   [ ! -f "$dir/n$i/broker.log" ] || mv "$dir/n$i/broker.log" "$dir/n$i/broker.log.previous"
   # set -m and nohup give it its own process group, which the terminal's Ctrl-C and hang-up do not reach. 9<&- keeps it from
