@@ -119,10 +119,10 @@ func (r *Reduction) fold() error {
 	return nil
 }
 
-// Take adds the sums that have come. come returns the sum of the partitions from one ordinal to before another, or nil if it has
-// not come: it is asked for the first groups, for groups and for single partitions. Take returns the ordinal of a partition that lacks;
+// AddReady adds the sums that have come. come returns the sum of the partitions from one ordinal to before another, or nil if it has
+// not come: it is asked for the first groups, for groups and for single partitions. AddReady returns the ordinal of a partition that lacks;
 // -1 if none does.
-func (r *Reduction) Take(come func(from, to int) (*Sum, error)) (lacking int, err error) {
+func (r *Reduction) AddReady(come func(from, to int) (*Sum, error)) (lacking int, err error) {
 	for groups := r.Groups(); groups > max(r.First(), 1); groups-- {
 		_, to := r.tree.Range(groups - 1)
 		if to == 1 {

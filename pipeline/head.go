@@ -83,7 +83,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	}
 	r.release(ctx)
 	if follows {
-		r.backlog.Take(head.Plan)
+		r.backlog.Advance(head.Plan)
 		return nil
 	}
 	r.proven = false

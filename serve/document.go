@@ -28,7 +28,7 @@ type document struct {
 
 // open reads the members before the rows.
 func (d *document) open() error {
-	if err := d.Take('{'); err != nil {
+	if err := d.Expect('{'); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
@@ -56,7 +56,7 @@ func (d *document) open() error {
 // begin starts the list of rows, for the first time or again.
 func (d *document) begin() error {
 	d.At, d.count, d.ended = d.start, 0, false
-	return d.Take('[')
+	return d.Expect('[')
 }
 
 // row starts the next row, and returns false after the last.
@@ -90,7 +90,7 @@ func (d *document) key() (string, error) {
 			return "", err
 		}
 	}
-	return string(name), d.Take(':')
+	return string(name), d.Expect(':')
 }
 
 // member reads the value of a member other than the rows. changed reports whether it changes the meaning of rows, or the

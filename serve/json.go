@@ -173,7 +173,7 @@ func (r *jsonRows) members(features []float32, place []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := r.Take(':'); err != nil {
+		if err := r.Expect(':'); err != nil {
 			return err
 		}
 		return r.member(features, name, column)

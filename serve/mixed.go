@@ -18,7 +18,7 @@ func (r *sparseRows) mixedObject(rows *examples.SparseRows) error {
 		if err := r.Once(&has, "column", name); err != nil {
 			return err
 		}
-		if err := r.Take(':'); err != nil {
+		if err := r.Expect(':'); err != nil {
 			return err
 		}
 		column, known := r.mixed.Find(key)

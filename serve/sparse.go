@@ -128,7 +128,7 @@ func (r *sparseRows) object(rows *examples.SparseRows) error {
 		if err != nil {
 			return err
 		}
-		if err := r.Take(':'); err != nil {
+		if err := r.Expect(':'); err != nil {
 			return err
 		}
 		switch {

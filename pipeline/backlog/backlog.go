@@ -199,8 +199,8 @@ func (b *Backlog) Behind() (left event.Behind) {
 	return left
 }
 
-// Take marks the spans of a plan made from the backlog as processed.
-func (b *Backlog) Take(plan *schemas.Plan) {
+// Advance marks the spans of a plan made from the backlog as processed.
+func (b *Backlog) Advance(plan *schemas.Plan) {
 	for n, begin := range plan.Chain.Begins {
 		b.Add(n, begin)
 	}

@@ -15,7 +15,7 @@ type Increment struct {
 }
 
 // Cut returns the next increment: messages with at least the given number of rows, some of which count if it is the first,
-// and with two classes, including those there; fewer if the topic has no more. Take marks its spans as processed.
+// and with two classes, including those there; fewer if the topic has no more. Advance marks its spans as processed.
 func (b *Backlog) Cut(ctx context.Context, rows int64, first bool, there Labels) (increment Increment, err error) {
 	taken := make([]int, len(b.ahead))
 	any, classes := !first, slices.Clone(there)

@@ -87,7 +87,7 @@ func sums(t *testing.T, segments []Segment, of Stage, w *Weights) *accumulate.Su
 		var summer Summer
 		sum := &accumulate.Sum{}
 		summer.Begin(s.Batches)
-		summer.Take(w)
+		summer.SetWeights(w)
 		summer.Sum(t.Context(), sum, of)
 		if err := all.Merge(sum); err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func Sent(sent *accumulate.Sum, shape solve.Shape, task examples.Task, spans cov
 // fit.
 func (r *Rows) Visit(ctx context.Context, of Stage, w *Weights) (sum *accumulate.Sum, v online.Visit, err error) {
 	for i := range r.summers {
-		r.summers[i].Take(w)
+		r.summers[i].SetWeights(w)
 	}
 	if len(r.segments) != 1 { // otherwise there is nothing to add
 		if sum, err = r.sum(ctx, of); err == nil {
@@ -94,7 +94,7 @@ func (r *Rows) sum(ctx context.Context, of Stage) (*accumulate.Sum, error) {
 		}
 	}
 	reduction := accumulate.NewReduction(r.tree)
-	_, err := reduction.Take(func(from, to int) (*accumulate.Sum, error) {
+	_, err := reduction.AddReady(func(from, to int) (*accumulate.Sum, error) {
 		if to-from > 1 {
 			return nil, nil
 		}

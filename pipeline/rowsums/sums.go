@@ -79,8 +79,8 @@ func (s *Summer) Begin(batches []Batch) {
 	}
 }
 
-// Take sets the weights for the next sums.
-func (s *Summer) Take(w *Weights) {
+// SetWeights sets the weights for the next sums.
+func (s *Summer) SetWeights(w *Weights) {
 	w.gather(&s.weights, s.columns)
 }
 

@@ -383,7 +383,7 @@ func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 
 // reducePart is reduce for a part of a gathering.
 func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err error) {
-	lacking, err := p.reduction.Take(func(from, to int) (*accumulate.Sum, error) {
+	lacking, err := p.reduction.AddReady(func(from, to int) (*accumulate.Sum, error) {
 		id := s.identity(p.kind, g.Visit, g.spans[from].Partition)
 		if to-from > 1 {
 			if id.Merged = to - from; p.alone || !s.inbox.Has(id) {

@@ -104,7 +104,7 @@ func (s *Solver) surveySum(found *findings.Findings) []*part {
 		if err != nil {
 			return nil, err
 		}
-		if err := found.Take(visit, spans); err != nil {
+		if err := found.Add(visit, spans); err != nil {
 			return nil, err
 		}
 		covered := visit.Covered

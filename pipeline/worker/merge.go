@@ -92,7 +92,7 @@ func (b *block) identity(kind wire.Kind) wire.Identity {
 // add adds the sum of a partition. It returns the sum of the block once it is complete; otherwise nil.
 func (m *merging) add(at int, sum *accumulate.Sum) (*accumulate.Sum, error) {
 	m.early[at] = sum
-	lacking, err := m.reduction.Take(func(from, to int) (*accumulate.Sum, error) {
+	lacking, err := m.reduction.AddReady(func(from, to int) (*accumulate.Sum, error) {
 		if to-from > 1 {
 			return nil, nil
 		}

@@ -49,8 +49,8 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// Take skips space and a byte, which must be c.
-func (s *Scanner) Take(c byte) error {
+// Expect skips space and a byte, which must be c.
+func (s *Scanner) Expect(c byte) error {
 	if s.Peek() != c || s.At == len(s.text) {
 		return s.Expected(string(rune(c)))
 	}
@@ -88,7 +88,7 @@ func (s *Scanner) More(end byte, first bool) (bool, error) {
 
 // Elements reads a list, and calls put at each element, with its index.
 func (s *Scanner) Elements(put func(i int) error) error {
-	if err := s.Take('['); err != nil {
+	if err := s.Expect('['); err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
@@ -104,7 +104,7 @@ func (s *Scanner) Elements(put func(i int) error) error {
 
 // Members reads an object, and calls put after each colon, with the name, which is valid until the text changes.
 func (s *Scanner) Members(put func(name []byte) error) error {
-	if err := s.Take('{'); err != nil {
+	if err := s.Expect('{'); err != nil {
 		return err
 	}
 	for first := true; ; first = false {

@@ -1,6 +1,6 @@
 // Package findings folds the contents of the survey's records other than sums.
 //
-//	survey visits ──Take──▶ Findings ──Fold──▶ labels, columns, coverage, … of all partitions
+//	survey visits ──Add──▶ Findings ──Fold──▶ labels, columns, coverage, … of all partitions
 package findings
 
 import (
@@ -51,10 +51,10 @@ func New() *Findings {
 // topic has changed during the run.
 var ErrOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are centred at different points")
 
-// Take adds a visit to partitions, with a span of each. It replaces earlier visits to some of them, because a merged
+// Add adds a visit to partitions, with a span of each. It replaces earlier visits to some of them, because a merged
 // record may follow the records of its parts. It returns [ErrOtherPoint] if the sums of the visit can't be added to the
 // earlier ones.
-func (f *Findings) Take(visit *statistics.SurveyVisit, spans coverage.Spans) error {
+func (f *Findings) Add(visit *statistics.SurveyVisit, spans coverage.Spans) error {
 	for _, other := range f.visits {
 		if visit.Sparse != other.Sparse || !slices.Equal(visit.Shift, other.Shift) || !slices.Equal(visit.TargetShift, other.TargetShift) {
 			return fmt.Errorf("partitions %d and %d: %w", visit.Partition, other.Partition, ErrOtherPoint)

@@ -32,7 +32,7 @@ func TestMergedRecordTakesThePlaceOfItsParts(t *testing.T) {
 	}
 	f := New()
 	take := func(visit *statistics.SurveyVisit, spans coverage.Spans) {
-		if err := f.Take(visit, spans); err != nil {
+		if err := f.Add(visit, spans); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,13 +64,13 @@ func TestVisitsAboutDifferentPoints(t *testing.T) {
 		"targets": visit(1, []float32{1, 2}, []float64{4}, false), "sparse": visit(1, []float32{1, 2}, []float64{3}, true),
 	} {
 		f := New()
-		if err := f.Take(first, nil); err != nil {
+		if err := f.Add(first, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Take(other, nil); !errors.Is(err, ErrOtherPoint) {
+		if err := f.Add(other, nil); !errors.Is(err, ErrOtherPoint) {
 			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
 		}
-		if err := f.Take(visit(1, []float32{1, 2}, []float64{3}, false), nil); err != nil {
+		if err := f.Add(visit(1, []float32{1, 2}, []float64{3}, false), nil); err != nil {
 			t.Errorf("%s: %v for the same point", name, err)
 		}
 	}

@@ -49,7 +49,7 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 			}
 		}
 		added, leaves := accumulate.NewReduction(tree), accumulate.NewReduction(tree)
-		lacking, err := added.Take(take(statistics.KindGram))
+		lacking, err := added.AddReady(take(statistics.KindGram))
 		if err != nil {
 			return false, err
 		}
@@ -65,7 +65,7 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 			floats.AddScaled(m.Gram, 1, gram.Data)
 		}
 		takesAway := false
-		_, err = leaves.Take(func(from, to int) (*accumulate.Sum, error) {
+		_, err = leaves.AddReady(func(from, to int) (*accumulate.Sum, error) {
 			sum, err := take(statistics.KindLeave)(from, to)
 			takesAway = takesAway || sum != nil
 			if sum == nil && to-from == 1 { // a run that subtracts nothing has no such records

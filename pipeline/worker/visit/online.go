@@ -78,7 +78,7 @@ func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*p
 	}
 	if !p.visit.sendsRows || judged {
 		p.summer.Begin(of.Batches)
-		p.summer.Take(p.visit.occurring)
+		p.summer.SetWeights(p.visit.occurring)
 	}
 	if !p.visit.sendsRows {
 		p.summer.Sum(ctx, sum, rowsums.StageOf(p.visit.Of.Link, counts, p.visit.Number, p.Plan.Update().Passes))
