@@ -1,8 +1,6 @@
 package accumulate
 
 import (
-	"sync"
-
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -10,7 +8,7 @@ import (
 // CrossPool is the memory of cross moments. In one process a worker takes it for sums, and puts it back when these are merged, or
 // gives them to the solver, which puts it back. The zero value is an empty pool, and a nil pool is always empty. It is safe for
 // concurrent use.
-type CrossPool struct{ pool sync.Pool }
+type CrossPool struct{ memory[float64] }
 
 // Put takes the cross moment, if there is one, out of a sum and keeps its memory. Nobody else may use it any more.
 func (c *CrossPool) Put(sum *Sum) { c.PutField(sum, statistics.FieldCross) }
@@ -18,7 +16,7 @@ func (c *CrossPool) Put(sum *Sum) { c.PutField(sum, statistics.FieldCross) }
 // PutField is Put for a cross moment with another name.
 func (c *CrossPool) PutField(sum *Sum, name string) {
 	if cross, ok := sum.Take(name); ok && c != nil && sum.occurring == nil {
-		c.pool.Put(&cross.Data)
+		c.put(cross.Data)
 	}
 }
 
@@ -30,11 +28,8 @@ func (c *CrossPool) Cross(sum *Sum, p, k int) []float64 {
 	}
 	var data []float64
 	if c != nil && sum.occurring == nil {
-		if buffer, ok := c.pool.Get().(*[]float64); ok && cap(*buffer) >= p*k {
-			data = (*buffer)[:p*k]
-		}
-	}
-	if data == nil {
+		data = c.get(p * k)
+	} else {
 		data = make([]float64, p*k)
 	}
 	// Also of memory that is new: a page that is read before it is written is mapped twice, and the second time all processors wait. Of

@@ -35,10 +35,7 @@ func (t *tiles) drop() {
 }
 
 // HasGram reports whether the sum has a Gram matrix.
-func (s *Sum) HasGram() bool {
-	_, any := s.find(statistics.FieldGram)
-	return any || len(s.tiles.list) > 0
-}
+func (s *Sum) HasGram() bool { return s.gramSize() > 0 }
 
 // TakeGram removes the Gram matrix, and returns it as a sum of its own over nothing; that is empty if there is none.
 func (s *Sum) TakeGram() *Sum {

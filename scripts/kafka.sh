@@ -248,7 +248,7 @@ format() {
     { cat "$dir/n$i/format.log" >&2; return 1; }
 }
 
-# A node that was killed has no command line any more some time before its ports are free.
+# It waits for the ports: the command line of a killed node disappears before its sockets are closed.
 launch() {
   local i=$1 p end=$((SECONDS + 10))
   process "$i" >/dev/null && return

@@ -29,8 +29,8 @@ func (i Increment) Staying() (gram, rows string) { return i.name("stays"), i.nam
 
 // IsCross reports whether a field is a cross moment [p, k]: of all rows, or one of those of an increment.
 func IsCross(field string) bool {
-	of, _, _ := strings.Cut(field, "/")
-	return field == FieldCross || of != field && (of == "scores" || of == "cross")
+	of, _, numbered := strings.Cut(field, "/")
+	return field == FieldCross || numbered && (of == "scores" || of == "cross")
 }
 
 func (i Increment) name(of string) string { return fmt.Sprintf("%s/%d", of, int(i)) }
