@@ -159,7 +159,7 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	_, known := s.reference[key]
 	// In the reference of a chain one worker owns all partitions.
 	divided := s.chain != nil && !known && slices.Contains([]wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample,
-		statistics.KindLeave}, key.Kind)
+		statistics.KindLeave, statistics.KindIncrement, statistics.KindSeal}, key.Kind)
 	if s.examplesReused || divided || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)

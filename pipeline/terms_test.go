@@ -15,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A full run that merges increments has their sums made by workers: of each partition and stage they send the terms of each group, and no
-// others, in records of their own. The next version is the one that terms of each increment give.
+// In a full run that merges increments, workers send the terms of each group of a stage, summed over partitions, in separate
+// records. The next version is the same as with the terms of each increment.
 func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 	const every, partitions, stages, columns, classes = 20, 2, 2, 16, 3
 	list := []schemas.Stage{rffStage("softmax", columns, 3), rffStage("softmax", columns, 3)}
@@ -27,7 +27,7 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 	var scores [2]*model.Model
 	for i, test := range []struct {
 		state topics.Bytes
-		sent  int // terms of a partition and stage
+		sent  int // terms of a stage
 	}{{4 << 30, every + 1}, {1, 2}} {
 		job.Topics.State = test.state
 		log, sent, full := openEmbedded(t), map[wire.Identity]int{}, 0
@@ -67,10 +67,13 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
 			t.Fatal(err)
 		}
-		if full != 1 || len(sent) != test.sent*partitions*stages {
-			t.Errorf("topics.state %d: %d full runs, the terms of %d; expected 1 and %d", test.state, full, len(sent), test.sent*partitions*stages)
+		if full != 1 || len(sent) != test.sent*stages {
+			t.Errorf("topics.state %d: %d full runs, the terms of %d; expected 1 and %d", test.state, full, len(sent), test.sent*stages)
 		}
 		for id, values := range sent {
+			if id.Merged != partitions {
+				t.Errorf("%v has the terms of %d partitions, expected %d", id, id.Merged, partitions)
+			}
 			if want := 2 * (columns + 1) * classes; values != want && values != want-2*classes {
 				t.Errorf("%v has %d values, expected %d", id, values, want)
 			}

@@ -152,6 +152,7 @@ func samples(t testing.TB) map[string]wire.Message {
 	}
 	seals := merged(statistics.KindSeal)
 	seals.Merged = 2
+	losses := statistics.Losses{Weight: 10, Rows: 10, Errors: 1, Loss: 2}
 	surveyed := seals
 	surveyed.Kind, surveyed.Stage = statistics.KindVisit, wire.Survey
 	covered := coverage.Coverage{Spans: coverage.Spans{{Partition: 1, From: 0, To: 9}}, Messages: 9, Rows: 90, Checksum: 7}
@@ -250,14 +251,19 @@ func samples(t testing.TB) map[string]wire.Message {
 		"visit-survey-update": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: id(statistics.KindVisit, wire.Survey, 0, 1),
 			Covered: covered, Sums: append(final[:len(final):len(final)], wire.Vector(statistics.FieldOffered, []float64{8, 2}))},
 			Shift:   []float32{0, 0},
-			Skipped: coverage.Spans{{Partition: 1, From: 3, To: 4}}, Progress: []statistics.PartitionProgress{{Source: "source",
-				Attempt: "1", Next: 4}}, Unknown: []examples.LabelRows{{Label: "c", Rows: 2}}, Untrained: []examples.LabelRows{{Label: "d",
-				Rows: 1}}, Bad: coverage.BadMessages{Messages: 1, Of: 3, Partition: 1, Offset: 3, Reason: "damaged"},
-			Increments: []coverage.Coverage{covered}, Messages: []statistics.MessageLosses{{Offset: 2, Losses: statistics.Losses{Weight: 10,
-				Rows: 10, Errors: 1, Loss: 2}}}}).Record(),
+			Unknown: []examples.LabelRows{{Label: "c", Rows: 2}}, Untrained: []examples.LabelRows{{Label: "d", Rows: 1}},
+			Bad: coverage.BadMessages{Messages: 1, Of: 3, Partition: 1, Offset: 3, Reason: "damaged"},
+			Chained: []statistics.Chained{{Skipped: coverage.Spans{{Partition: 1, From: 3, To: 4}},
+				Progress: []statistics.PartitionProgress{{Source: "source", Attempt: "1", Next: 4}}, Increments: []coverage.Coverage{covered},
+				Messages: []statistics.MessageLosses{{Offset: 2, Losses: losses}}}}}).Record(),
+		"visit-survey-chained": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: surveyed, Covered: covered, Sums: final},
+			Shift: []float32{0, 0}, Parts: []coverage.Coverage{covered, {}}, Chained: []statistics.Chained{
+				{Served: []statistics.ServedLosses{{Version: 3, Weight: 10, Rows: 9, Errors: 2}}},
+				{Messages: []statistics.MessageLosses{{Offset: 2, Losses: losses}, {Offset: 3, Losses: losses}},
+					Served: []statistics.ServedLosses{{Version: 3, Weight: 1, Rows: 1}, {Version: 4, Weight: 1, Rows: 1}}}}}).Record(),
 		"visit-survey-served": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: id(statistics.KindVisit, wire.Survey, 0, 1),
-			Covered: covered, Sums: final}, Shift: []float32{0, 0}, Served: []statistics.ServedLosses{
-			{Version: 3, Weight: 10, Rows: 9, Errors: 2}, {Version: 4, Weight: 1, Rows: 1}}}).Record(),
+			Covered: covered, Sums: final}, Shift: []float32{0, 0}, Chained: []statistics.Chained{{Served: []statistics.ServedLosses{
+			{Version: 3, Weight: 10, Rows: 9, Errors: 2}, {Version: 4, Weight: 1, Rows: 1}}}}}).Record(),
 		"visit-survey-gate": (&statistics.SurveyVisit{Visit: statistics.Visit{Identity: id(statistics.KindVisit, wire.Survey, 0, 1),
 			Covered: covered, Sums: append(final[:len(final):len(final)], wire.Vector(statistics.FieldOffered, []float64{8, 2}),
 				wire.Matrix(FieldOfferedGroups, 2, 2, []float64{5, 1, 3, 1}))}, Shift: []float32{0, 0}}).Record(),

@@ -30,10 +30,10 @@ type gathering struct {
 
 // part is the records of one kind in a gathering: which are needed, and how they become sums.
 type part struct {
-	kind  wire.Kind
-	alone bool // records are of single partitions
-	// further returns the identities of further records needed with a record that has arrived; nil: none
-	further func(wire.Identity) []wire.Identity
+	kind wire.Kind
+	// on reports whether a partition has a record, of the terms of the increments at a place; nil: each has one, of the visit.
+	on    func(partition int) bool
+	place int // see [schemas.Chain.TermsPlaces]
 	// sum returns the sum of the records of partitions with the given spans. It is called once all of them have arrived.
 	sum       func(wire.Identity, coverage.Spans) (*accumulate.Sum, error)
 	reduction *accumulate.Reduction
@@ -100,30 +100,20 @@ func (s *Solver) exactGram() *part {
 	}}
 }
 
-// sealSum gathers the sums in the seals of a stage.
-func (s *Solver) sealSum(v protocol.Visit) *part {
-	p := &part{kind: statistics.KindSeal, alone: s.plan.Chain != nil}
-	terms := s.sealsTerms(v.Stage)
-	if terms {
-		p.further = func(id wire.Identity) []wire.Identity {
-			if s.sealLacksTerms(id) {
-				return s.termsIdentities(v, id.Partition)
-			}
-			return nil
-		}
-	}
-	p.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+// sealSum gathers the sums in the seals of a stage. Workers write the terms of increments before them.
+func (s *Solver) sealSum(stage int) []*part {
+	parts := []*part{{kind: statistics.KindSeal, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		seal, err := statistics.SealOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err
 		}
-		sum, err := s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, spans)
-		if err != nil || !terms {
-			return sum, err
+		if terms, any := seal.Sums.Find(statistics.FieldTerms); any {
+			return nil, fmt.Errorf("%w: a seal with terms of shape %v, expected separate records: all workers of a run must run the same "+
+				"release", wire.ErrDamaged, terms.Shape)
 		}
-		return s.withTerms(sum, v, id.Partition)
-	}
-	return p
+		return s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, spans)
+	}}}
+	return append(parts, s.terms(stage)...)
 }
 
 // blockGram gathers the Gram matrix of a stage's block.
@@ -322,10 +312,8 @@ func (s *Solver) hasPassed(id wire.Identity) bool {
 func (s *Solver) failure(g *gathering) *schemas.Failure {
 	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
 		for _, p := range g.parts {
-			for _, id := range p.needs(s.identity(p.kind, g.Visit, partition)) {
-				if !s.come(id) {
-					return s.failures[partition]
-				}
+			if p.has(partition) && !s.come(s.identityOf(g, p, partition)) {
+				return s.failures[partition]
 			}
 		}
 	}
@@ -384,16 +372,18 @@ func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 // reducePart is reduce for a part of a gathering.
 func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err error) {
 	lacking, err := p.reduction.AddReady(func(from, to int) (*accumulate.Sum, error) {
-		id := s.identity(p.kind, g.Visit, g.spans[from].Partition)
+		id := s.identityOf(g, p, g.spans[from].Partition)
 		if to-from > 1 {
-			if id.Merged = to - from; p.alone || !s.inbox.Has(id) {
+			if id.Merged = to - from; !s.inbox.Has(id) {
 				return nil, nil
 			}
 			for _, span := range g.spans[from:to] { // earlier records are included in it
-				s.inbox.Drop(s.identity(p.kind, g.Visit, span.Partition))
+				s.inbox.Drop(s.identityOf(g, p, span.Partition))
 			}
-		} else if lacking, err := s.missing(p.needs(id)); lacking != nil || err != nil {
-			missing = cmp.Or(missing, lacking)
+		} else if !p.has(id.Partition) {
+			return accumulate.NewSum(coverage.Coverage{}, nil), nil
+		} else if lacks, err := s.lacks(id); lacks || err != nil {
+			missing = cmp.Or(missing, &id)
 			return nil, err
 		}
 		return p.sum(id, g.spans[from:to])
@@ -404,27 +394,27 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 	return missing, nil
 }
 
-// needs returns the identities of all records needed for one partition.
-func (p *part) needs(id wire.Identity) []wire.Identity {
-	if p.further == nil {
-		return []wire.Identity{id}
+// has reports whether a partition has a record.
+func (p *part) has(partition int) bool { return p.on == nil || p.on(partition) }
+
+// identityOf returns the identity of a partition's record of a part.
+func (s *Solver) identityOf(g *gathering, p *part, partition int) wire.Identity {
+	v := g.Visit
+	if p.on != nil {
+		v.Number = p.place
 	}
-	return append([]wire.Identity{id}, p.further(id)...)
+	return s.identity(p.kind, v, partition)
 }
 
-// missing returns the first missing record of a partition; nil if none is missing. The error is a *[GoneError] if a record
-// will never arrive.
-func (s *Solver) missing(records []wire.Identity) (*wire.Identity, error) {
-	for _, id := range records {
-		if s.inbox.Has(id) {
-			continue
-		}
-		if s.isGone(id) {
-			return nil, &GoneError{id}
-		}
-		return &id, nil
+// lacks reports whether a record of one partition has not arrived. The error is a *[GoneError] if it never will.
+func (s *Solver) lacks(id wire.Identity) (bool, error) {
+	if s.inbox.Has(id) {
+		return false, nil
 	}
-	return nil, nil
+	if s.isGone(id) {
+		return true, &GoneError{id}
+	}
+	return true, nil
 }
 
 // isGone reports whether a missing record of one partition will never arrive. A worker makes the visits to a partition in
@@ -437,7 +427,6 @@ func (s *Solver) isGone(id wire.Identity) bool {
 	if passed := any && (last.Stage > id.Stage || !seals && id.Before(last)); !passed {
 		return false
 	}
-	alone := seals && s.plan.Chain != nil
 	elsewhere := func(merged wire.Identity) bool { return merged.Partition != id.Partition }
-	return alone || !slices.ContainsFunc(s.merging(id), elsewhere)
+	return !slices.ContainsFunc(s.merging(id), elsewhere)
 }

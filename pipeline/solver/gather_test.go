@@ -39,11 +39,9 @@ func TestSealThatIsGone(t *testing.T) {
 	accept(t, s, final(1))
 
 	sealed := protocol.Visit{Stage: 0, Parent: first}
-	missing := func() (*wire.Identity, error) {
-		return s.missing([]wire.Identity{s.identity(statistics.KindSeal, sealed, 0)})
-	}
-	if id, err := missing(); id == nil || err != nil {
-		t.Fatalf("before anything has come: %v, %v", id, err)
+	lacks := func() (bool, error) { return s.lacks(s.identity(statistics.KindSeal, sealed, 0)) }
+	if lacks, err := lacks(); !lacks || err != nil {
+		t.Fatalf("before anything has come: %v, %v", lacks, err)
 	}
 	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
 	messages, err := s.Codec.EncodeDouble(later.Record())
@@ -53,8 +51,8 @@ func TestSealThatIsGone(t *testing.T) {
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
-	if id, err := missing(); !errors.As(err, new(*GoneError)) {
-		t.Errorf("behind the next stage's visit: %v, %v", id, err)
+	if lacks, err := lacks(); !errors.As(err, new(*GoneError)) {
+		t.Errorf("behind the next stage's visit: %v, %v", lacks, err)
 	}
 }
 
@@ -68,8 +66,8 @@ func TestSealThatMayBeMerged(t *testing.T) {
 		s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Partition: partition}, []int{partition})
 	}
 	seal := wire.Identity{Kind: statistics.KindSeal, Run: s.run, Stage: 0, Partition: 1}
-	if id, err := s.missing([]wire.Identity{seal}); id == nil || err != nil {
-		t.Errorf("missing is %v, %v; expected the seal", id, err)
+	if lacks, err := s.lacks(seal); !lacks || err != nil {
+		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
 	}
 }
 

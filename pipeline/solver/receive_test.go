@@ -138,15 +138,14 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	s := &Solver{inbox: inbox.New(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
-	if missing, err := s.missing([]wire.Identity{seal}); err != nil || missing == nil {
-		t.Errorf("missing is %v, %v; expected the seal", missing, err)
+	if lacks, err := s.lacks(seal); err != nil || !lacks {
+		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
 	}
 	s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2}, []int{2})
-	if _, err := s.missing([]wire.Identity{seal}); !errors.As(err, new(*GoneError)) {
+	if _, err := s.lacks(seal); !errors.As(err, new(*GoneError)) {
 		t.Errorf("got error %v, expected a *GoneError", err)
 	}
-	if missing, err := s.missing([]wire.Identity{{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}}); err != nil ||
-		missing == nil {
-		t.Errorf("missing is %v, %v; expected the visit of the same stage", missing, err)
+	if lacks, err := s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}); err != nil || !lacks {
+		t.Errorf("the visit of the same stage is missing: %v, %v; expected true", lacks, err)
 	}
 }

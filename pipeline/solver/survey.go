@@ -98,11 +98,15 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 // surveySum gathers the survey's sums, and to compute a preparation also its samples, and its Gram matrices if the plan
 // has principal components. Results other than sums go to found.
 func (s *Solver) surveySum(found *findings.Findings) []*part {
-	visits := &part{kind: statistics.KindVisit, alone: s.plan.Chain != nil}
+	visits := &part{kind: statistics.KindVisit}
 	visits.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		visit, err := statistics.SurveyVisitOf(s.inbox.Double(id))
 		if err != nil {
 			return nil, err
+		}
+		if s.plan.Chain != nil && visit.Chained == nil {
+			return nil, fmt.Errorf("%w: a survey without the findings of a chain: all workers of a run must run the same release",
+				wire.ErrDamaged)
 		}
 		if err := found.Add(visit, spans); err != nil {
 			return nil, err

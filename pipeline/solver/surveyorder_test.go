@@ -29,8 +29,10 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 			visit := &statistics.SurveyVisit{
 				Visit: statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: n,
 					Parent: s.chain.Root}, Covered: covered},
-				Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, Increments: []coverage.Coverage{covered},
-				Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Next: 1}},
+				Chained: []statistics.Chained{{
+					Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, Increments: []coverage.Coverage{covered},
+					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Next: 1}},
+				}},
 			}
 			messages, err := s.Codec.EncodeDouble(visit.Record())
 			if err != nil {

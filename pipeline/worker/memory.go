@@ -28,6 +28,11 @@ const (
 	// each outcome that waits for its turn, the tiles of both cores, and those of the increment being summed and of the one
 	// being written.
 	termMatrices = 16
+	// mergedMatrices is the additional number if the terms of partitions are merged, besides two for each increment.
+	mergedMatrices = 6
+	// maxMergedTerms is the maximum size in bytes of the terms of all increments in a merge, unless there is only one: each
+	// partition has rows of most increments, so all of them are summed at the same time.
+	maxMergedTerms = 64 << 20
 )
 
 // matrices is the memory of a run's matrices in bytes, for its largest stage.
@@ -54,7 +59,11 @@ func (w *Worker) measured() (m matrices, err error) {
 			m.always = max(m.always, 8*cross*p*k)
 			continue
 		}
-		m.always, m.first = max(m.always, 8*(solver*p*p+terms*p*k)), max(m.first, 8*gramMatrices*p*p)
+		merged := int64(0)
+		if w.mergesTerms(p, k) {
+			merged = 2*w.places() + mergedMatrices
+		}
+		m.always, m.first = max(m.always, 8*(solver*p*p+(terms+merged)*p*k)), max(m.first, 8*gramMatrices*p*p)
 		all += 8 * kept * p * k
 	}
 	m.always += all
@@ -69,9 +78,7 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	case w.plan.Chain == nil:
 		return 0, 0
 	case u == nil:
-		places := w.plan.Chain.TermsPlaces()
-		slices.Sort(places)
-		stage, kept = termMatrices, 2*int64(len(slices.Compact(places)))
+		stage, kept = termMatrices, 2*w.places()
 	default: // a worker has them as sums and as a record, the solver as before and after the run
 		visited := int64(1 + len(u.Refresh))
 		stage, kept = 4*visited, 4*visited+2*int64(len(u.Leave))
@@ -80,6 +87,23 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 		kept = 0
 	}
 	return stage, kept
+}
+
+// places returns the number of different terms of increments in a full run of a chain.
+func (w *Worker) places() int64 {
+	places := w.plan.Chain.TermsPlaces()
+	slices.Sort(places)
+	return int64(len(slices.Compact(places)))
+}
+
+// mergesTerms reports whether the terms of increments in a stage with p columns and k classes are merged across partitions,
+// at the end of a stage of a full run of a chain.
+func (w *Worker) mergesTerms(p, k int64) bool {
+	if w.plan.Chain == nil || w.plan.Update() != nil {
+		return false
+	}
+	n := w.places()
+	return n == 1 || 8*2*n*p*k <= maxMergedTerms
 }
 
 // reserve reserves the memory for the matrices of a visit. If the budget is too small, it drops blocks of the previous

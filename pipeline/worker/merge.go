@@ -23,13 +23,15 @@ type block struct {
 	visit protocol.Visit
 	first *partition.State
 	at    map[*partition.State]int // partition to its index in the block
+	tree  coverage.Tree
 	// partial sums by kind of record
 	gram, leave, rest *merging
 	sample            *accumulate.Sample
 	samples           int // number of partitions whose samples are included
 	// of the survey
 	found   *survey.Findings
-	covered []coverage.Coverage // by partition
+	covered []coverage.Coverage  // by partition
+	chained []statistics.Chained // by partition; nil outside a chain
 }
 
 // merging reduces the sums of a block's partitions in partition order, whatever their order of arrival.
@@ -55,20 +57,22 @@ func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample 
 		if len(of) == 1 {
 			continue
 		}
-		tree := coverage.Tree{Parts: len(of), Group: tree.Group}
-		begin := func() *merging {
-			r := accumulate.NewReduction(tree)
-			r.Buffers, r.Crosses = w.Grams, w.Crosses
-			return &merging{r, map[int]*accumulate.Sum{}}
-		}
-		b := &block{Worker: w, visit: v, first: states[of[0]], at: map[*partition.State]int{}, gram: begin(), leave: begin(), rest: begin(),
-			sample: &accumulate.Sample{Max: sample}}
+		b := &block{Worker: w, visit: v, first: states[of[0]], at: map[*partition.State]int{},
+			tree: coverage.Tree{Parts: len(of), Group: tree.Group}, sample: &accumulate.Sample{Max: sample}}
+		b.gram, b.leave, b.rest = b.merging(), b.merging(), b.merging()
 		for i, ordinal := range of {
 			b.at[states[ordinal]] = i
 			all[states[ordinal]] = b
 		}
 	}
 	return all
+}
+
+// merging returns the empty sum of the block's partitions.
+func (b *block) merging() *merging {
+	r := accumulate.NewReduction(b.tree)
+	r.Buffers, r.Crosses = b.Grams, b.Crosses
+	return &merging{r, map[int]*accumulate.Sum{}}
 }
 
 // numbers returns the partitions that visits to a stage read, in the order of the plan.
@@ -248,33 +252,33 @@ func gramOf(id wire.Identity, sum *accumulate.Sum) *statistics.Gram {
 	return g
 }
 
-// survey adds the findings of a partition, and returns a function that writes the complete records. A chain also needs the
-// findings of each partition.
+// survey adds the findings of a partition, and returns a function that writes the complete records.
 func (b *block) survey(of *survey.Survey, p *partition.State, found *survey.Findings) (func(context.Context) error, error) {
 	var all writes
 	at, sums := b.at[p], of.Sums(found)
+	if b.covered == nil {
+		b.covered, b.found = make([]coverage.Coverage, len(b.at)), &survey.Findings{}
+	}
+	b.covered[at] = sums.Sum.Coverage
+	b.found.Join(found)
 	if b.plan.Chain != nil {
-		add(&all, b.Worker, of.Visit(found, b.Worker.identity(statistics.KindVisit, b.visit, p), sums.Sum))
-	} else {
-		if b.covered == nil {
-			b.covered, b.found = make([]coverage.Coverage, len(b.at)), &survey.Findings{}
+		if b.chained == nil {
+			b.chained = make([]statistics.Chained, len(b.at))
 		}
-		b.covered[at] = sums.Sum.Coverage
-		b.found.Join(found)
-		whole, err := b.rest.add(at, sums.Sum)
-		if err != nil {
-			return nil, err
-		}
-		if whole != nil {
-			add(&all, b.Worker, of.Visit(b.found, b.identity(statistics.KindVisit), whole, b.covered...))
-		}
+		b.chained[at] = found.Chained()
+	}
+	whole, err := b.rest.add(at, sums.Sum)
+	if err != nil {
+		return nil, err
+	}
+	if whole != nil {
+		add(&all, b.Worker, of.Visit(b.found, b.identity(statistics.KindVisit), whole, b.chained, b.covered...))
 	}
 	if sums.Sample != nil {
 		if sample := b.addSample(sums.Sample); sample != nil {
 			add(&all, b.Worker, sample)
 		}
 	}
-	var err error
 	if sums.Gram != nil {
 		err = b.mergeGram(&all, p, sums.Gram)
 	}

@@ -5,30 +5,26 @@ import (
 	"sync"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // sealBlock is a block of sealed partitions. Their residuals are written concurrently, so add is safe for concurrent use.
 type sealBlock struct {
 	*block
+	of     *visit.Visit
 	mutex  sync.Mutex
 	states []*partition.State // by ordinal
 	seals  []*statistics.Seal
 }
 
-// sealBlocks divides partitions into blocks sealed by one record; a single partition is not a block. A chain needs the
-// terms of each partition with its seal.
-func (w *Worker) sealBlocks(v protocol.Visit, partitions []*partition.State) map[*partition.State]*sealBlock {
-	if w.plan.Chain != nil {
-		return nil
-	}
+// sealBlocks divides partitions into blocks sealed by one record; a single partition is not a block.
+func (w *Worker) sealBlocks(v *visit.Visit, partitions []*partition.State) map[*partition.State]*sealBlock {
 	all, of := map[*partition.State]*sealBlock{}, map[*block]*sealBlock{}
-	for p, b := range w.blocks(v, partitions, 0) {
+	for p, b := range w.blocks(v.Visit, partitions, 0) {
 		if of[b] == nil {
-			of[b] = &sealBlock{block: b, states: make([]*partition.State, len(b.at)),
-				seals: make([]*statistics.Seal, len(b.at))}
+			of[b] = &sealBlock{block: b, of: v, states: make([]*partition.State, len(b.at)), seals: make([]*statistics.Seal, len(b.at))}
 		}
 		of[b].states[b.at[p]], all[p] = p, of[b]
 	}
@@ -40,6 +36,9 @@ func (b *sealBlock) add(ctx context.Context, p *partition.State, seal *statistic
 	whole, err := b.merge(b.at[p], seal, sum)
 	if err != nil || whole == nil {
 		return err
+	}
+	if b.plan.Chain != nil {
+		visit.StackTerms(b.plan, b.of.Of, 0, whole, b.Crosses)
 	}
 	merged := statistics.MergedSeal(b.identity(statistics.KindSeal), whole.Coverage, whole.Tensors(), b.seals)
 	return b.publishSeal(ctx, merged, b.states, b.seals)

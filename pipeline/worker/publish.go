@@ -67,8 +67,8 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 		p.BeginPublication()
 	}
 	attempt := w.Fresh()
-	blocks := w.sealBlocks(current.Visit, partitions)
-	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, map[*partition.State]*visit.IncrementTerms{}
+	blocks := w.sealBlocks(current, partitions)
+	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, w.termsOf(current, partitions, blocks)
 	s := &scan.Scan[*visit.Outcome]{
 		Source:    &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
 		MaxWrites: maxPublications, InOrder: true, // residuals are in the order of their examples
@@ -86,13 +86,9 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 			if err != nil {
 				return nil, err
 			}
-			var ended *accumulate.Sum // terms of an increment
-			var place int
+			var writeTerms scan.Write
 			if o.Terms != nil {
-				if terms[p] == nil {
-					terms[p] = visit.NewIncrementTerms(w.plan.Chain, p)
-				}
-				if ended, place, err = terms[p].Add(p.Segments()[at.Segment], o.Terms); err != nil {
+				if writeTerms, err = terms.add(at, o.Terms); err != nil {
 					return nil, err
 				}
 			}
@@ -100,8 +96,8 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				if err := w.writeResiduals(ctx, seal, o); err != nil {
 					return err
 				}
-				if ended != nil {
-					if err := w.publishTerms(ctx, current, p, place, ended); err != nil {
+				if writeTerms != nil {
+					if err := writeTerms(ctx); err != nil {
 						return err
 					}
 				}
@@ -142,7 +138,7 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *visit.Ou
 func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, open *openSeal, sum *accumulate.Sum, of *sealBlock) error {
 	seal := open.Seal
 	seal.Scores = open.digester.Digest()
-	if w.plan.Chain != nil {
+	if w.plan.Chain != nil && of == nil { // otherwise those of the block are stacked
 		visit.StackTerms(w.plan, v.Of, 0, sum, w.Crosses)
 	}
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
@@ -172,23 +168,4 @@ func (w *Worker) publishSeal(ctx context.Context, seal *statistics.Seal, partiti
 		}
 	}
 	return nil
-}
-
-// publishTerms writes the terms of an increment in a partition.
-func (w *Worker) publishTerms(ctx context.Context, v *visit.Visit, p *partition.State, place int, terms *accumulate.Sum) error {
-	r := statistics.IncrementTerms{
-		Identity: w.identity(statistics.KindIncrement, protocol.Visit{Stage: v.Stage, Number: place, Parent: v.Parent}, p),
-		Columns:  v.Of.Features.Size(), Classes: v.Of.Classes,
-	}
-	if v.Of.Features.Sparse() {
-		o, err := statistics.OccurringOf(terms.Tensors(), statistics.FieldOccurring, r.Columns, r.Classes)
-		if err != nil {
-			return err
-		}
-		sparse := statistics.OccurringTerms{Identity: r.Identity, Occurring: o, Classes: r.Classes}
-		return publish(ctx, w, sparse.Record())
-	}
-	both, _ := terms.Take(statistics.FieldTerms)
-	r.Terms = both.Data
-	return publish(ctx, w, r.Record())
 }

@@ -65,33 +65,12 @@ type SurveyVisit struct {
 	Columns    examples.Columns // of the run's first message; nil: unknown
 	Sparse     bool             // whether the rows are sparse; then there is no Shift
 	ColumnRows []examples.ColumnRows
-	Image      examples.Image // of the run's first message; zero: unknown
-	Skipped    coverage.Spans // chain: messages in the span that are not included
-	// Progress is the progress of the sources of a chain's plan in the partition after the span.
-	Progress []PartitionProgress
-	Unknown  []examples.LabelRows // rows whose labels are not classes
+	Image      examples.Image       // of the run's first message; zero: unknown
+	Unknown    []examples.LabelRows // rows whose labels are not classes
 	// Untrained are the rows of labels that occur only in holdout and test rows of the span.
 	Untrained []examples.LabelRows
-	// Increments are the coverages of the increments of a full run, in order; without spans if the partition has nothing of an increment.
-	Increments []coverage.Coverage
-	Bad        coverage.BadMessages // chain: messages of the newest increment
-	// Messages are the losses of the previous version on each message with training rows, in order; nil unless the run is an update.
-	Messages []MessageLosses
-	// Served are the errors of the answers that were served for the training rows of an update; nil: none of its rows was served.
-	Served []ServedLosses
-}
-
-// PartitionProgress is the progress of a source in one partition.
-type PartitionProgress struct {
-	Source  string `json:"source"`  // source ID
-	Attempt string `json:"attempt"` // attempt of the ingest
-	Next    int64  `json:"next"`    // first sequence that is not counted
-}
-
-// MessageLosses are the prequential losses of the training rows of one message.
-type MessageLosses struct {
-	Offset int64
-	Losses // of the training rows
+	Bad       coverage.BadMessages // chain: messages of the newest increment
+	Chained   []Chained            // chain: of each partition, in order
 }
 
 // Names of the content of a survey's visit other than its sums.
@@ -103,13 +82,11 @@ const (
 	noteImage        = "image"
 	noteSkipped      = "skipped"
 	noteSends        = "sends"
-	noteProgress     = "progress"
 	noteUnknown      = "unknown"
 	noteUntrained    = "untrained"
 	noteBad          = "bad"
 	tensorIncrements = "increments"  // text
 	tensorColumnRows = "column_rows" // [n, 2], sparse rows: a column, and the number of training rows in which it is nonzero
-	tensorMessages   = "messages"    // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
 )
 
 // Record makes the record of the visit.
@@ -147,12 +124,6 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	if v.Image != (examples.Image{}) {
 		r.Notes = append(r.Notes, wire.Header{Key: noteImage, Value: v.Image.Text()})
 	}
-	if v.Skipped != nil {
-		r.Notes = append(r.Notes, wire.Header{Key: noteSkipped, Value: string(wire.JSON(v.Skipped))})
-	}
-	if v.Progress != nil {
-		r.Notes = append(r.Notes, wire.Header{Key: noteProgress, Value: string(wire.JSON(v.Progress))})
-	}
 	if v.Unknown != nil {
 		r.Notes = append(r.Notes, wire.Header{Key: noteUnknown, Value: string(wire.JSON(v.Unknown))})
 	}
@@ -162,19 +133,7 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	if v.Bad.Of > 0 {
 		r.Notes = append(r.Notes, wire.Header{Key: noteBad, Value: string(wire.JSON(v.Bad))})
 	}
-	if v.Increments != nil {
-		covered := make([]string, len(v.Increments))
-		for i, c := range v.Increments {
-			covered[i] = c.Text()
-		}
-		r.Tensors = append(r.Tensors, wire.Words[float64](tensorIncrements, covered))
-	}
-	if v.Messages != nil {
-		r.Tensors = append(r.Tensors, messagesTensor(v.Messages))
-	}
-	if len(v.Served) > 0 {
-		r.Tensors = append(r.Tensors, servedTensor(v.Served))
-	}
+	r.Tensors = append(r.Tensors, chainedTensors(v.Chained)...)
 	return r
 }
 
@@ -189,9 +148,6 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 		return nil, err
 	}
 	if v.PassedOver, err = coverage.ParsePassedOver(r.Note(coverage.NotePassedOver)); err != nil {
-		return nil, r.Damaged(err)
-	}
-	if v.Skipped, err = parseSkipped(r.Note(noteSkipped)); err != nil {
 		return nil, r.Damaged(err)
 	}
 	if v.Image, err = examples.ParseImage(r.Note(noteImage)); err != nil {
@@ -212,10 +168,8 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 			return nil, r.Damaged(fmt.Errorf("bad %s: %w", stream.Quote(text), err))
 		}
 	}
-	if text := r.Note(noteProgress); text != "" {
-		if err := json.Unmarshal([]byte(text), &v.Progress); err != nil {
-			return nil, r.Damaged(fmt.Errorf("progress %s: %w", stream.Quote(text), err))
-		}
+	if v.Chained, err = chainedOf(r.Tensors); err != nil {
+		return nil, r.Damaged(err)
 	}
 	v.Sums = nil
 	for _, t := range r.Tensors {
@@ -242,22 +196,7 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 			for i, n := range t.Data {
 				v.LabelRows[i] = int64(n)
 			}
-		case tensorIncrements:
-			for _, text := range t.Text {
-				c, err := coverage.Parse(text)
-				if err != nil {
-					return nil, r.Damaged(err)
-				}
-				v.Increments = append(v.Increments, c)
-			}
-		case tensorMessages:
-			if v.Messages, err = messagesOf(t); err != nil {
-				return nil, r.Damaged(err)
-			}
-		case tensorServed:
-			if v.Served, err = servedOf(t); err != nil {
-				return nil, r.Damaged(err)
-			}
+		case tensorChained, tensorMessages, tensorServed:
 		case tensorColumnRows:
 			v.Sparse = true
 			if v.ColumnRows, err = columnRowsOf(t); err != nil {
@@ -273,6 +212,9 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 	}
 	if len(v.Parts) != v.Merged {
 		return nil, r.Damaged(&wire.ShapeError{Tensor: TensorCovered, Got: []int{len(v.Parts)}, Want: []int{v.Merged}})
+	}
+	if n := max(v.Merged, 1); v.Chained != nil && len(v.Chained) != n {
+		return nil, r.Damaged(&wire.ShapeError{Tensor: tensorChained, Got: []int{len(v.Chained)}, Want: []int{n}})
 	}
 	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {
 		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}})
@@ -302,30 +244,6 @@ func columnRowsOf(t wire.Tensor[float64]) ([]examples.ColumnRows, error) {
 		counts[i] = examples.ColumnRows{Column: int32(column), Rows: uint32(rows)}
 	}
 	return counts, nil
-}
-
-// messagesTensor makes the tensor of the losses of messages.
-func messagesTensor(messages []MessageLosses) wire.Tensor[float64] {
-	data := make([]float64, 0, (1+LossFields)*len(messages))
-	for _, m := range messages {
-		data = append(data, float64(m.Offset), m.Weight, m.Rows, m.Errors, m.Loss)
-	}
-	return wire.Matrix(tensorMessages, len(messages), 1+LossFields, data)
-}
-
-func messagesOf(t wire.Tensor[float64]) ([]MessageLosses, error) {
-	if len(t.Shape) != 2 || t.Shape[1] != 1+LossFields || len(t.Text) > 0 {
-		return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 1 + LossFields}}
-	}
-	messages := make([]MessageLosses, t.Shape[0])
-	for i := range messages {
-		at := t.Data[i*(1+LossFields):]
-		messages[i] = MessageLosses{int64(at[0]), Losses{at[1], at[2], at[3], at[4]}}
-		if err := messages[i].check(); err != nil {
-			return nil, fmt.Errorf("message %d: %w", i, err)
-		}
-	}
-	return messages, nil
 }
 
 // parseSkipped reads the spans of messages that are not included.

@@ -97,21 +97,6 @@ func (l *Left) AddFull(sum *accumulate.Sum, increments []coverage.Increment, sha
 	return sums, fitted, nil
 }
 
-// WithTerms adds a partition's terms, which are separate records, to the sum of its seal. p and k are the shape of the
-// block.
-func WithTerms(sum *accumulate.Sum, records []wire.Identity, take func(wire.Identity) *wire.Record[float64], p, k int) (*accumulate.Sum,
-	error) {
-	fields := sum.Tensors()
-	for _, id := range records {
-		terms, err := statistics.OccurringTermsOf(take(id), p, k)
-		if err != nil {
-			return nil, err
-		}
-		fields = append(fields, terms.Tensor(statistics.Increment(id.Visit).Occurring(), k))
-	}
-	return accumulate.NewSum(sum.Coverage, fields), nil
-}
-
 // Writer writes the state of a run.
 type Writer struct {
 	*protocol.Client

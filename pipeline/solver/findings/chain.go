@@ -22,14 +22,21 @@ type Chain struct {
 	Increments []coverage.Increment // of a full run
 }
 
-// add adds the findings of a chain's run in a partition.
-func (f *Chain) add(plan *schemas.Plan, partition int, visit *statistics.SurveyVisit) {
+// add adds the findings of a chain's run in a record's partitions.
+func (f *Chain) add(plan *schemas.Plan, visit record) {
 	if plan.Chain == nil {
 		return
 	}
-	f.Skipped = append(f.Skipped, visit.Skipped...)
 	f.Unknown = examples.AddLabelRows(f.Unknown, visit.Unknown)
 	f.Bad.Merge(visit.Bad)
+	for i := range visit.Chained {
+		f.addPartition(plan, visit.spans[i].Partition, &visit.Chained[i])
+	}
+}
+
+// addPartition adds the findings of a chain's run in a partition.
+func (f *Chain) addPartition(plan *schemas.Plan, partition int, visit *statistics.Chained) {
+	f.Skipped = append(f.Skipped, visit.Skipped...)
 	for _, p := range visit.Progress {
 		f.Progress = Advance(f.Progress, partition, p)
 	}

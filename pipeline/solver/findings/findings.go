@@ -92,7 +92,7 @@ func (f *Findings) Fold(plan *schemas.Plan) {
 		if visit.Merged == 0 {
 			f.Covered[number] = visit.Covered
 		}
-		f.Chain.add(plan, number, visit.SurveyVisit)
+		f.Chain.add(plan, visit)
 	}
 	f.visits = nil
 }

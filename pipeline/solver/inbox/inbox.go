@@ -55,9 +55,6 @@ func (b *Inbox) Last(partition int) (id wire.Identity, any bool) {
 	return id, any
 }
 
-// Peek returns a buffered record without removing it; nil if there is none.
-func (b *Inbox) Peek(id wire.Identity) *wire.Record[float64] { return b.doubles[id] }
-
 // Has reports whether a record is buffered.
 func (b *Inbox) Has(id wire.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
 

@@ -22,14 +22,10 @@ type Findings struct {
 	columns     accumulate.ColumnRows // of training rows, if they are sparse
 	bad         int                   // number of quarantined messages in merged segments
 	passedOver  coverage.PassedOver
-	skipped     coverage.Spans                 // of a chain: messages that do not count
-	messages    []statistics.MessageLosses     // of an update
-	served      []statistics.ServedLosses      // of an update
-	progress    []statistics.PartitionProgress // of a chain
-	unknown     map[string]int64               // numbers of rows with labels that are not classes
-	untrained   map[string]int64               // numbers of rows outside the training split, by label
-	unusable    coverage.BadMessages           // of the newest increment of a chain
-	increments  []coverage.Coverage            // of a full run of a chain: coverage of each increment
+	unknown     map[string]int64     // numbers of rows with labels that are not classes
+	untrained   map[string]int64     // numbers of rows outside the training split, by label
+	unusable    coverage.BadMessages // of the newest increment of a chain
+	chained     statistics.Chained   // of a chain
 }
 
 // Rows returns the number of rows.
@@ -57,10 +53,10 @@ func (f *Findings) add(next *Findings) error {
 	f.labels.Merge(next.labels)
 	f.columns.Merge(&next.columns)
 	f.passedOver.Add(next.passedOver)
-	f.skipped = append(f.skipped, next.skipped...)
-	f.messages = append(f.messages, next.messages...)
-	f.served = statistics.AddServed(f.served, next.served...)
-	f.progress = next.progress
+	f.chained.Skipped = append(f.chained.Skipped, next.chained.Skipped...)
+	f.chained.Messages = append(f.chained.Messages, next.chained.Messages...)
+	f.chained.Served = statistics.AddServed(f.chained.Served, next.chained.Served...)
+	f.chained.Progress = next.chained.Progress
 	f.unusable.Merge(next.unusable)
 	for label, rows := range next.unknown {
 		f.unknown[label] += rows
@@ -68,8 +64,8 @@ func (f *Findings) add(next *Findings) error {
 	for label, rows := range next.untrained {
 		f.untrained[label] += rows
 	}
-	for i := range next.increments {
-		if err := f.increments[i].Merge(next.increments[i]); err != nil {
+	for i, covered := range next.chained.Increments {
+		if err := f.chained.Increments[i].Merge(covered); err != nil {
 			return err
 		}
 	}
@@ -94,7 +90,11 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: matrix.Data}
 		r.Gram = g.ExactRecord()
 	}
-	r.Visit = s.Visit(f, identity(statistics.KindVisit), sums.Sum)
+	var chained []statistics.Chained
+	if s.Plan.Chain != nil {
+		chained = []statistics.Chained{f.chained}
+	}
+	r.Visit = s.Visit(f, identity(statistics.KindVisit), sums.Sum, chained)
 	return r
 }
 
@@ -121,30 +121,37 @@ func (s *Survey) Sums(f *Findings) (sums Sums) {
 	return sums
 }
 
-// Join adds the findings of another partition after its sums were removed, except those of a chain.
+// Join adds the findings of another partition after its sums were removed, except those that a chain needs of each partition.
 func (f *Findings) Join(o *Findings) {
 	if f.labels == nil {
-		f.labels, f.untrained = accumulate.LabelSet{}, map[string]int64{}
+		f.labels, f.untrained, f.unknown = accumulate.LabelSet{}, map[string]int64{}, map[string]int64{}
 	}
 	f.labels.Merge(o.labels)
 	f.columns.Merge(&o.columns)
 	f.bad += o.bad
 	f.passedOver.Add(o.passedOver)
+	f.unusable.Merge(o.unusable)
 	for label, rows := range o.untrained {
 		f.untrained[label] += rows
 	}
+	for label, rows := range o.unknown {
+		f.unknown[label] += rows
+	}
 }
 
+// Chained returns what a chain needs of the partition of the findings.
+func (f *Findings) Chained() statistics.Chained { return f.chained }
+
 // Visit returns the record of a partition's findings with the given sum, or of merged findings, with the coverage of each
-// partition.
-func (s *Survey) Visit(f *Findings, id wire.Identity, sum *accumulate.Sum, parts ...coverage.Coverage) *wire.Record[float64] {
+// partition. chained is [Findings.Chained] of each partition; nil outside a chain.
+func (s *Survey) Visit(f *Findings, id wire.Identity, sum *accumulate.Sum, chained []statistics.Chained,
+	parts ...coverage.Coverage) *wire.Record[float64] {
 	first := s.first
 	visit := statistics.SurveyVisit{
-		Visit: statistics.Visit{Identity: id, Covered: sum.Coverage, Sums: sum.Tensors()}, Parts: parts,
+		Visit: statistics.Visit{Identity: id, Covered: sum.Coverage, Sums: sum.Tensors()}, Parts: parts, Chained: chained,
 		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.columns.Record(),
 		Columns: first.columns, Image: first.image, Labels: f.labels.Text(), Quarantined: int64(f.bad), PassedOver: f.passedOver,
-		Skipped: f.skipped, Progress: f.progress, Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(),
-		Bad: f.unusable, Messages: f.messages, Served: f.served, Increments: f.increments,
+		Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(), Bad: f.unusable,
 	}
 	if s.Plan.Prepares() && len(f.labels) > 0 {
 		visit.LabelRows = f.labels.Rows()

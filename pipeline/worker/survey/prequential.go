@@ -43,11 +43,11 @@ func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, 
 			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {
 				one.Errors = w
 			}
-			found.served = statistics.AddServed(found.served, one)
+			found.chained.Served = statistics.AddServed(found.chained.Served, one)
 		}
 	}
 	if message.Rows > 0 {
-		found.messages = append(found.messages, message)
+		found.chained.Messages = append(found.chained.Messages, message)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 		}
 	}
 	if p.Plan.Chain != nil {
-		found.skipped, found.progress = skippedSpans(number, l.Skipped, bad), l.Progress
+		found.chained.Skipped, found.chained.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
 		if p.newest {
 			found.unusable.Usable(len(good))
 			for _, q := range bad {
@@ -101,8 +101,8 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 	found.sum.Pack()
 	found.sum.Spans = coverage.Spans{l.Segment().Span}
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
-		found.increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
-		found.increments[l.Segment().Increment] = found.sum.Coverage
+		found.chained.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
+		found.chained.Increments[l.Segment().Increment] = found.sum.Coverage
 	}
 	if n := found.passedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
 		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)

@@ -29,6 +29,12 @@ func NewIncrementTerms(chain *schemas.Chain, p *partition.State) *IncrementTerms
 	return t
 }
 
+// Has reports whether the partition has rows of the increments at a place.
+func (t *IncrementTerms) Has(place int) bool {
+	_, any := t.left[place]
+	return any
+}
+
 // Add adds the terms of the partition's next segment. It returns the sum of its increment once it is complete, with its
 // place; otherwise nil.
 func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, place int, err error) {
