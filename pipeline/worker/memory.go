@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/dustin/go-humanize"
@@ -33,6 +34,11 @@ const (
 	// maxMergedTerms is the maximum size in bytes of the terms of all increments in a merge, unless there is only one: each
 	// partition has rows of most increments, so all of them are summed at the same time.
 	maxMergedTerms = 64 << 20
+	// segmentScores is the number of n × k matrices of float32 for the n rows of a segment whose residuals are published: scores
+	// after the stage, and the message with scores and residuals, whose buffer grows.
+	segmentScores = 5
+	// minSegmentScores is the minimum size in bytes of the scores of a segment for which memory is reserved.
+	minSegmentScores = 16 << 20
 )
 
 // matrices is the memory of a run's matrices in bytes, for its largest stage.
@@ -67,7 +73,29 @@ func (w *Worker) measured() (m matrices, err error) {
 		all += 8 * kept * p * k
 	}
 	m.always += all
+	if scores := w.scoresOfSegment(); scores >= minSegmentScores {
+		m.always += scores * int64(runtime.GOMAXPROCS(0)+w.publications())
+	}
 	return m, nil
+}
+
+// scoresOfSegment returns the memory in bytes for the scores of a segment whose residuals are published.
+func (w *Worker) scoresOfSegment() (bytes int64) {
+	if w.plan.Update() != nil { // it publishes none
+		return 0
+	}
+	rows := int64(0)
+	for _, c := range w.chain.Survey.Covered {
+		if c.Messages > 0 {
+			rows = max(rows, (c.Rows*min(w.plan.Segment, c.Messages)+c.Messages-1)/c.Messages)
+		}
+	}
+	return 4 * segmentScores * rows * int64(w.chain.Prepared.Labels.Len())
+}
+
+// publications returns the number of partitions whose residuals are written concurrently.
+func (w *Worker) publications() int {
+	return int(min(max(maxPublicationBytes/max(w.scoresOfSegment(), 1), 1), maxPublications))
 }
 
 // matricesOfTerms returns the number of p × k matrices for the terms of increments in a run of a chain: during a stage,
@@ -133,7 +161,10 @@ func (w *Worker) reserve(v protocol.Visit) error {
 		p.DropBlocks(w.budget)
 		p.DropMessages(w.budget)
 	}
-	if !known && !w.budget.Has(0) {
+	if scores := w.scoresOfSegment(); !known && !w.budget.Has(0) && scores >= minSegmentScores {
+		event.Notice(w.rec, "memory: this run needs about %s, of which the scores of a segment take %s for each core: set segment or "+
+			"examples.batch_rows to a smaller number", humanize.IBytes(uint64(need)), humanize.IBytes(uint64(scores)))
+	} else if !known && !w.budget.Has(0) {
 		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again",
 			humanize.IBytes(uint64(need)))
 	}

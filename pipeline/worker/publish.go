@@ -52,8 +52,13 @@ func (w *Worker) commit(partitions []*partition.State) {
 	})
 }
 
-// maxPublications is the number of partitions whose residuals are written concurrently: each write waits for the brokers.
-const maxPublications = 8
+const (
+	// maxPublications is the maximum number of partitions whose residuals are written concurrently: each write waits for the
+	// brokers.
+	maxPublications = 8
+	// maxPublicationBytes is the maximum memory in bytes for the scores of their segments, unless there is only one.
+	maxPublicationBytes = 256 << 20
+)
 
 // publishStage publishes the residuals after a stage for partitions whose scores before it are loaded. It seals those of a
 // partition when the brokers have acknowledged all of them.
@@ -71,7 +76,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, w.termsOf(current, partitions, blocks)
 	s := &scan.Scan[*visit.Outcome]{
 		Source:    &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
-		MaxWrites: maxPublications, InOrder: true, // residuals are in the order of their examples
+		MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
 		Process: func() func(context.Context, *scan.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
 			return func(ctx context.Context, l *scan.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
