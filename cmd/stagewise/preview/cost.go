@@ -30,6 +30,8 @@ const (
 	perInput    = 0.027 // for each input of each of a row's features, which is a product of both
 	perFeature  = 0.2   // for each feature of a row in a visit
 	perGradient = 0.036 // for each feature, class and visit: the score and the cross moment
+	// perPartition is for each partition and stage, on a disk: separate sums and their merges, and three requests.
+	perPartition = 500_000
 )
 
 // cost is what a run writes and computes, by the formulas of docs/scaling.md.
@@ -78,6 +80,11 @@ func costs(c *config.Config, width int) []string {
 	}
 	if width > 0 && !slices.ContainsFunc(list, func(s schemas.Stage) bool { return stages.Learns(s.Features) }) {
 		lines[1] += fmt.Sprintf(", and take about %s core-seconds", humanize.Comma(int64(math.Ceil(run.seconds))))
+		if n := c.Job().Examples.Partitions; n > 0 {
+			if more := perPartition * float64(n*len(list)) / 1e9; more >= 1 {
+				lines[1] += fmt.Sprintf("; %s partitions add about %s", humanize.Comma(int64(n)), humanize.Comma(int64(math.Ceil(more))))
+			}
+		}
 	}
 	return lines
 }
