@@ -57,6 +57,9 @@ func newIngest() *cobra.Command {
 			}
 			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				if follows {
+					if err := createFollowed(cmd.Context(), c, log); err != nil {
+						return err
+					}
 					return source.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
 				}
 				return source.Ingest(cmd.Context(), log, c.Job(), recorder)

@@ -84,6 +84,9 @@ func newRun() *cobra.Command {
 					return err
 				}
 				defer func() { _ = unshow() }() // the versions are what counts
+				if err := createFollowed(cmd.Context(), c, log); err != nil {
+					return err
+				}
 				result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
 				if finish(); err != nil {
 					return err
