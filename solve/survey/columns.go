@@ -48,7 +48,7 @@ func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 			return nil, err
 		}
 	}
-	factors := &statistics.Factors{Width: d}
+	factors := &statistics.Factors{Width: d, Columns: make([]int32, 0, len(s.Columns)), Values: make([]float32, 0, len(s.Columns))}
 	for _, n := range s.Columns {
 		if int(n.Rows) < p.MinRows || int(n.Column) < d {
 			continue
@@ -76,6 +76,7 @@ func Extend(p schemas.Prepare, before wire.Tensors[float32], found []examples.Co
 		return nil, err
 	}
 	var all statistics.Factors
+	known = known.Listed()
 	at, grown := 0, false
 	add := func(column int32, value float32) {
 		all.Columns, all.Values = append(all.Columns, column), append(all.Values, value)

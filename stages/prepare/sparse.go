@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -101,8 +100,12 @@ func (f *Factors) Columns() []int32 {
 func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factors, error) {
 	width := max(found.Width, len(n.center))
 	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, numbers: n, width: width, groups: make([]group, (width+63)/64)}
-	if len(n.center) > 0 || slices.ContainsFunc(found.Values, func(factor float32) bool { return factor != 1 }) {
-		f.factors = make([]float32, 0, len(n.center)+len(found.Columns))
+	weighted := len(n.center) > 0
+	for _, factor := range found.Each() {
+		weighted = weighted || factor != 1
+	}
+	if weighted {
+		f.factors = make([]float32, 0, len(n.center)+found.Count())
 	}
 	keep := func(column int32, factor float32) {
 		f.groups[column/64].kept |= 1 << (column % 64)
@@ -113,8 +116,7 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 	for j := range n.center {
 		keep(int32(j), 0)
 	}
-	for i, column := range found.Columns {
-		factor := found.Values[i]
+	for column, factor := range found.Each() {
 		if !(factor >= 0) || math.IsInf(float64(factor), 1) {
 			return nil, fmt.Errorf("%w: the factor of column %d is %v", wire.ErrDamaged, column, factor)
 		}
