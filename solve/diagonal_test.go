@@ -252,7 +252,7 @@ func TestRootTwiceIsTheMatrix(t *testing.T) {
 	for j := range squares {
 		squares[j] = float64(j * j)
 	}
-	whole, err := linear.NewDiagonal(squares, 0, 3, 0.1, 0.5)
+	whole, err := linear.NewDiagonal(slices.Clone(squares), 0, 3, 0.1, 0.5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,11 +292,11 @@ func TestShortenedStepLowersJ(t *testing.T) {
 			scores.Mul(x, mat.NewDense(p, k, step))
 			return floats.Dot(scores.RawMatrix().Data, scores.RawMatrix().Data)/2/rows + lambda/2*floats.Dot(step, step) - floats.Dot(gradient, step)
 		}
-		own, err := linear.NewDiagonal(squares, p, rows, lambda, 1)
+		own, err := linear.NewDiagonal(slices.Clone(squares), p, rows, lambda, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		above, err := linear.NewDiagonal(bounds, p, rows, lambda, 1)
+		above, err := linear.NewDiagonal(slices.Clone(bounds), p, rows, lambda, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -142,7 +142,7 @@ type Fit interface {
 	// fields gram and gram_rows.
 	Precondition(sums wire.Tensors[float64]) error
 	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It may write to the cross moment
-	// of sparse rows, and keep it. It returns nil if the visit gives no gradient.
+	// of sparse rows, and keep it and the diagonals of the first visit. It returns nil if the visit gives no gradient.
 	Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error)
 	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
 	Ridge() schemas.Ridge

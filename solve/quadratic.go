@@ -1,9 +1,6 @@
 package solve
 
 import (
-	"math"
-	"slices"
-
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -16,26 +13,14 @@ import (
 // of J along it, and so the exact length that moves the minimum. The classes are independent problems, each with its
 // own lengths. A visit goes as far as the step before should have gone, which is nearly to the next minimum, so its
 // losses are nearly those there, and a stop rule can choose among the visits.
-//
-// Of ten million columns each p × k matrix is hundreds of megabytes. So a visit changes the four that are kept where they are, and has
-// the gradient, and then the direction of the next step, in the memory of the sums.
 type quadratic struct {
 	common
 	visit     int
-	w         []float64 // the minimum so far, p × k; nil before the first visit
-	objective float64   // J there
-	gradient  []float64 // ∇J there
-	last      conjugate // to which the next direction is made conjugate. So it is to all before, if nothing is rounded
-	lengths   []float64 // how far the next visit goes along its direction, of each class
-	next      []float32 // the weights that it is made with
+	steps     *linear.Conjugate // nil before the first visit
+	objective float64           // J at the minimum so far
+	next      []float32         // the weights that the next visit is made with
 	done      bool
 	chosen    Step // the visit that is best by the stop rule's split; without a rule it has no weights
-}
-
-// conjugate is a direction d with the product H d of the Hessian and it. Without one they are nil.
-type conjugate struct {
-	d, hd     []float64 // p × k
-	curvature []float64 // ⟨d, H d⟩ of each class; 0 if only rounding is left of it
 }
 
 // maxDecrement is the decrement per class that ends the stage. The decrement is about the mean squared error of the
@@ -47,7 +32,6 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 	if err != nil {
 		return nil, err
 	}
-	k := q.shape.Classes
 	q.next = nil // the weights of this visit, which the caller has
 	weights, penalised, ridge := q.start(w)
 	gradient, err := q.crossMemory(sums)
@@ -58,28 +42,30 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 		return nil, err
 	}
 	q.visit, q.passes = v, q.passes+1
-	if q.w == nil {
-		q.w, q.gradient = wide(weights), slices.Clone(gradient)
+	if q.steps == nil {
 		q.objective = losses[examples.Train].MeanLoss() + ridge
-		if q.lengths, err = q.firstLengths(sums); err != nil {
-			return nil, err
+		length := 1.0
+		if length, err = q.firstLength(gradient, sums); err == nil {
+			q.steps, err = linear.NewConjugate(weights, gradient, q.shape.Classes, q.factor, length, q.buffer.File)
 		}
 	} else {
-		q.step(weights, gradient)
+		q.objective, err = q.steps.Step(weights, gradient, q.objective)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if q.stop.observe(losses) && q.stop.watching() {
 		q.chosen = Step{W: weights, Final: true, Of: v}
 	}
 	direction := gradient // whose memory is free by now
-	q.factor.SolveTo(direction, q.gradient, k)
-	q.done = !(linear.Sum(linear.Dots(q.gradient, direction, k)) > maxDecrement*float64(k))
-	if q.last.d != nil {
-		linear.AddByClass(direction, linear.Quotients(linear.Dots(direction, q.last.hd, k), q.last.curvature), q.last.d)
+	decrement, err := q.steps.Turn(direction)
+	if err != nil {
+		return nil, err
 	}
-	if !q.ended() {
-		q.next = q.trial(direction)
+	if q.done = !(decrement > maxDecrement*float64(q.shape.Classes)); !q.ended() {
+		q.next, err = q.steps.Next(direction)
 	}
-	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
+	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, err
 }
 
 // crossMemory returns the memory of a visit's cross moment (p × k), if the rows are sparse; otherwise other memory of
@@ -91,64 +77,18 @@ func (c *common) crossMemory(sums wire.Tensors[float64]) ([]float64, error) {
 	return sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
 }
 
-// firstLengths returns how far the first step goes, of each class. A Gram matrix, also of a sample, is about the curvature
-// of J: the step goes all of it. From a diagonal matrix it would go much too far, on texts to a hundred times the loss,
-// so it goes as far as J surely falls.
-func (q *quadratic) firstLengths(sums wire.Tensors[float64]) ([]float64, error) {
-	length := 1.0
-	if own, ok := q.factor.(*linear.Diagonal); ok {
-		above, err := q.above(sums)
-		if err != nil {
-			return nil, err
-		}
-		length = own.Length(q.gradient, q.shape.Classes, above)
+// firstLength returns how far the first step goes. A Gram matrix, also of a sample, is about the curvature of J: the step goes all of it.
+// From a diagonal matrix it would go much too far, on texts to a hundred times the loss, so it goes as far as J surely falls.
+func (q *quadratic) firstLength(gradient []float64, sums wire.Tensors[float64]) (float64, error) {
+	own, ok := q.factor.(*linear.Diagonal)
+	if !ok {
+		return 1, nil
 	}
-	return slices.Repeat([]float64{length}, q.shape.Classes), nil
-}
-
-// step moves the minimum along the step to the visited weights, made conjugate to the step before.
-func (q *quadratic) step(visited []float32, gradient []float64) {
-	k, last := q.shape.Classes, &q.last
-	if last.d == nil {
-		*last = conjugate{make([]float64, len(q.w)), make([]float64, len(q.w)), make([]float64, k)}
+	above, err := q.above(sums)
+	if err != nil {
+		return 0, err
 	}
-	along := linear.SumsByClass(len(q.w)/k, k, func(from, to int, sums []float64) { // ⟨visited − w, H d⟩ of the direction before
-		for i := from * k; i < to*k; i += k {
-			for c := range sums {
-				sums[c] += (float64(visited[i+c]) - q.w[i+c]) * last.hd[i+c]
-			}
-		}
-	})
-	lengths := linear.Quotients(along, last.curvature)
-	linear.OnCores(len(q.w)/k, k, func(from, to int) {
-		for i := from * k; i < to*k; i += k {
-			for c, length := range lengths {
-				d, hd := float64(visited[i+c])-q.w[i+c], gradient[i+c]-q.gradient[i+c]
-				if length != 0 {
-					d += length * last.d[i+c]
-					hd += length * last.hd[i+c]
-				}
-				last.d[i+c], last.hd[i+c] = d, hd
-			}
-		}
-	})
-	last.curvature = linear.Dots(last.d, last.hd, k)
-	slope := linear.Dots(q.gradient, last.d, k)
-	for class, curvature := range last.curvature {
-		if !(curvature > 0) || math.IsInf(curvature, 0) {
-			last.curvature[class] = 0 // only rounding is left of this class
-			continue
-		}
-		q.objective -= slope[class] * slope[class] / curvature / 2
-	}
-	lengths = linear.Quotients(slope, last.curvature)
-	linear.AddByClass(q.w, lengths, last.d)
-	linear.AddByClass(q.gradient, lengths, last.hd)
-	for class, length := range lengths {
-		if length > 0 {
-			q.lengths[class] *= length
-		}
-	}
+	return own.Length(gradient, q.shape.Classes, above), nil
 }
 
 // ended reports whether no visit follows those observed so far.
@@ -161,22 +101,10 @@ func (q *quadratic) Next() (Step, error) {
 	case q.ended() && q.stop.watching():
 		return q.chosen, nil
 	case q.ended():
-		return Step{W: linear.Narrow(q.w), Final: true, Of: q.visit + 1}, nil
+		w, err := q.steps.Minimum()
+		return Step{W: w, Final: true, Of: q.visit + 1}, err
 	case !q.sampled: // the Hessian is S+λI, so this is the minimum: J there is half the decrement below the measured one
 		return Step{W: q.next, Final: true, Of: q.visit + 1}, nil
 	}
 	return Step{W: q.next}, nil
-}
-
-// trial returns the weights at the end of the next step.
-func (q *quadratic) trial(direction []float64) []float32 {
-	w, k := make([]float32, len(q.w)), q.shape.Classes
-	linear.OnCores(len(w)/k, k, func(from, to int) {
-		for i := from * k; i < to*k; i += k {
-			for c, length := range q.lengths {
-				w[i+c] = float32(q.w[i+c] - length*direction[i+c])
-			}
-		}
-	})
-	return w
 }

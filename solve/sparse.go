@@ -1,6 +1,8 @@
 package solve
 
 import (
+	"slices"
+
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -46,6 +48,9 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	}
 	if c.lambda = c.ridge(trace, c.weight); !linear.Finite(c.lambda) {
 		return &linear.NotFiniteError{What: "the sum of squares of a column"}
+	}
+	if c.shape.AtATime > 0 {
+		squares = slices.Clone(squares) // they also tell which inputs occur
 	}
 	c.sampled = true // so that conjugate gradients are made
 	own, err := linear.NewDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)

@@ -28,7 +28,16 @@ func OnCores(n, values int, do func(from, to int)) {
 // SumsByClass returns k sums over the rows 0 … n−1 of matrices (n × k), of which add adds those from from (included) to
 // to (excluded). It adds the sums of parts of one size, in their order: how many cores there are changes no bit.
 func SumsByClass(n, k int, add func(from, to int, sums []float64)) []float64 {
-	size := max(1, minPart/k)
+	return AddSums(nil, n, k, add)
+}
+
+// partRows is the number of rows of k values in a part of a sum.
+func partRows(k int) int { return max(1, minPart/k) }
+
+// AddSums adds the sums over the n rows of a window to total, the sums over the windows before, and returns them: see
+// [SumsByClass]. total is nil before the first window.
+func AddSums(total []float64, n, k int, add func(from, to int, sums []float64)) []float64 {
+	size := partRows(k)
 	parts := max(1, (n+size-1)/size)
 	sums := make([]float64, parts*k)
 	OnCores(parts, minPart, func(from, to int) {
@@ -36,10 +45,12 @@ func SumsByClass(n, k int, add func(from, to int, sums []float64)) []float64 {
 			add(i*size, min((i+1)*size, n), sums[i*k:(i+1)*k])
 		}
 	})
-	total := sums[:k:k]
-	for i := k; i < len(sums); i += k {
+	if total == nil {
+		total, sums = sums[:k:k], sums[k:]
+	}
+	for ; len(sums) > 0; sums = sums[k:] {
 		for c := range total {
-			total[c] += sums[i+c]
+			total[c] += sums[c]
 		}
 	}
 	return total

@@ -10,9 +10,9 @@ type Diagonal struct {
 	Inverse []float64 // of each value of the diagonal (p); 0 for a column without rows
 }
 
-// NewDiagonal returns L·D + λI, whose D is sums/weight. λ applies to the first penalised columns.
+// NewDiagonal returns L·D + λI, whose D is sums/weight. λ applies to the first penalised columns. The matrix takes the memory of sums.
 func NewDiagonal(sums []float64, penalised int, weight, lambda, smoothness float64) (*Diagonal, error) {
-	d := &Diagonal{make([]float64, len(sums))}
+	d := &Diagonal{sums}
 	for j, sum := range sums {
 		v := smoothness * sum / weight
 		if !Finite(v) {
@@ -21,7 +21,7 @@ func NewDiagonal(sums []float64, penalised int, weight, lambda, smoothness float
 		if j < penalised {
 			v += lambda
 		}
-		if v > 0 {
+		if d.Inverse[j] = 0; v > 0 {
 			d.Inverse[j] = 1 / v
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/spill"
 )
 
 // Preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
@@ -40,7 +41,11 @@ const maxCondition = 1e13
 
 // Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each takes a quarter as long as
 // factoring the matrix. The zero value is ready. Only one fit at a time may use it.
-type Buffer struct{ matrix, packed []float64 }
+type Buffer struct {
+	// File keeps matrices of sparse rows between visits; nil: they stay in memory.
+	File           *spill.File
+	matrix, packed []float64
+}
 
 // Square returns p × p values of any content.
 func (b *Buffer) Square(p int) []float64 {
