@@ -30,8 +30,8 @@ type Chain struct {
 	codec     codec.Codec
 	rec       event.Recorder
 	weights   []*schemas.Weights
-	digests   []wire.Digest                         // of the survey's result, then of the weights
-	early     map[wire.Digest]*wire.Record[float32] // the first record that waits for each parent
+	digests   []wire.Digest         // of the survey's result, then of the weights
+	early     map[wire.Digest]early // the first record that waits for each parent
 	collector wire.Collector[float32]
 	next      int64                 // offset after the last message read from the weights topic
 	initial   map[int][]float32     // initial W of stages in a warm start
@@ -39,9 +39,16 @@ type Chain struct {
 	ridges    map[int]schemas.Ridge // ridges of the initial weights
 
 	outline bool         // the chain keeps no weights
+	like    *Chain       // chain to compare with: its records are not decoded again; nil: none
 	earlier *model.Model // version that the run starts from; nil: none
 	drawn   *model.Stage // cached stage, so that its random features are drawn only once
 	drawnAt int          // number of the cached stage
+}
+
+// early is a record that has arrived before its parent.
+type early struct {
+	record *wire.Record[float32]
+	digest wire.Digest
 }
 
 // NewChain returns the chain of a run before any record is accepted. Skipped records are reported to rec.
@@ -52,7 +59,7 @@ func NewChain(plan *schemas.Plan, codec codec.Codec, rec event.Recorder) *Chain 
 func newChain(plan *schemas.Plan, root wire.Digest, codec codec.Codec, rec event.Recorder) *Chain {
 	return &Chain{
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
-		early: map[wire.Digest]*wire.Record[float32]{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
+		early: map[wire.Digest]early{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
 	}
 }
 
@@ -76,7 +83,13 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	if c.Has(m.Digest()) { // a duplicate, which need not be decoded
 		return false, nil
 	}
-	r, err := c.codec.CollectSingle(&c.collector, m)
+	collect := c.codec.CollectSingle
+	if c.like != nil && c.like.Has(m.Digest()) { // its content was checked when that chain accepted it
+		collect = func(of *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error) {
+			return of.CollectHeaders(m)
+		}
+	}
+	r, err := collect(&c.collector, m)
 	if err != nil {
 		event.Skip(c.rec, "weights", err) // a solver will write it again
 		return false, nil
@@ -91,22 +104,20 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	}
 	// Compaction keeps the later copy of a record that was written twice, which may be behind records computed from the first
 	// copy. Those wait for their parent.
+	next := early{r, m.Digest()} // the collector has checked the digest
 	if r.Parent != c.Head() {
-		if c.early[r.Parent] == nil && r.Parent != c.Root && !slices.Contains(c.digests, r.Parent) {
-			c.early[r.Parent] = r
+		if c.early[r.Parent].record == nil && r.Parent != c.Root && !slices.Contains(c.digests, r.Parent) {
+			c.early[r.Parent] = next
 		}
 		return false, nil
 	}
-	digest := m.Digest() // the collector has checked it
-	for r != nil {
-		delete(c.early, r.Parent)
-		if err := c.accept(r); err != nil {
+	for next.record != nil {
+		delete(c.early, next.record.Parent)
+		if err := c.accept(next.record); err != nil {
 			return false, err
 		}
-		c.digests = append(c.digests, digest)
-		if r = c.early[digest]; r != nil {
-			digest = r.Digest()
-		}
+		c.digests = append(c.digests, next.digest)
+		next = c.early[next.digest]
 	}
 	return true, nil
 }
@@ -122,6 +133,10 @@ func (c *Chain) accept(r *wire.Record[float32]) error {
 			w.Tensors = nil
 		}
 		c.weights = append(c.weights, w)
+		return nil
+	}
+	if c.like != nil && r.Tensors == nil {
+		c.Survey, c.Prepared = c.like.Survey, c.like.Prepared
 		return nil
 	}
 	survey, err := c.codec.SurveyResult(r)

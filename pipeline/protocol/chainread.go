@@ -50,6 +50,7 @@ func (c *Chain) Follow(m Message) (grown bool, err error) {
 // there. A topic with more records of the same chain does not differ, nor does one whose first records have expired.
 func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
+	there.like = c
 	_, err := there.Read(ctx, client)
 	if errors.As(err, new(*ExpiredError)) {
 		return false, nil

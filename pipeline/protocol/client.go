@@ -11,6 +11,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
@@ -38,6 +39,9 @@ type Client struct {
 	// allocated.
 	Grams   *accumulate.BufferPool
 	Crosses *accumulate.CrossPool
+
+	// Spill configures temporary files for matrices that exceed memory.
+	Spill spill.Options
 
 	newest *atomic.Pointer[model.Model] // newest version of a chain: see Remember; nil: none is remembered
 }
@@ -91,19 +95,11 @@ func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
 
 // WriteRecord writes the messages of a record to a partition, in any order, and returns their places.
 func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, partition int, r *wire.Record[T]) (*Written, error) {
-	messages, err := codec.EncodeRecord(c.Codec, r)
-	if err != nil {
-		return nil, err
-	}
-	return c.scatter(ctx, r.Identity, topic, partition, messages)
+	return c.scatter(ctx, r.Identity, topic, partition, codec.Batches(c.Codec, r, false))
 }
 
 // GiveRecord is [WriteRecord] for a writer that gives up the record's tensors, even if an error is returned. If no other
 // process can read the record, its first reader gets the tensors without a copy.
 func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *wire.Record[float64]) (*Written, error) {
-	messages, err := c.Codec.Give(r, c.Alone)
-	if err != nil {
-		return nil, err
-	}
-	return c.scatter(ctx, r.Identity, topic, partition, messages)
+	return c.scatter(ctx, r.Identity, topic, partition, codec.Batches(c.Codec, r, c.Alone))
 }

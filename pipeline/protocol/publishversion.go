@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -17,16 +18,17 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 	report func() *schemas.Report) (*schemas.Place, error) {
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
 	for _, r := range records {
-		messages, err := c.Codec.EncodeSingle(r)
-		if err != nil {
-			return nil, err
-		}
-		at, err := c.Log.Append(ctx, c.Topics.Versions, 0, messages...)
-		if err != nil {
-			return nil, err
-		}
-		if place.From < 0 {
-			place.From = at
+		for messages, err := range codec.Batches(c.Codec, r, false) {
+			at := int64(0)
+			if err == nil {
+				at, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if place.From < 0 {
+				place.From = at
+			}
 		}
 	}
 	if report != nil {

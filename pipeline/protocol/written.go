@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"iter"
 	"slices"
 	"time"
 
@@ -56,14 +57,20 @@ func (w writtenMessage) is(m Message) bool {
 }
 
 // scatter writes the messages of a record to a partition, in any order.
-func (c *Client) scatter(ctx context.Context, id wire.Identity, topic string, partition int, messages []wire.Message) (*Written, error) {
-	offsets, err := c.Log.Scatter(ctx, topic, partition, messages...)
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) scatter(ctx context.Context, id wire.Identity, topic string, partition int,
+	batches iter.Seq2[[]wire.Message, error]) (*Written, error) {
 	w := NewWritten(id, topic, partition)
-	for i, m := range messages {
-		w.Add(Message{Message: m, Offset: offsets[i]})
+	for messages, err := range batches {
+		var offsets []int64
+		if err == nil {
+			offsets, err = c.Log.Scatter(ctx, topic, partition, messages...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i, m := range messages {
+			w.Add(Message{Message: m, Offset: offsets[i]})
+		}
 	}
 	return w, nil
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"unsafe"
@@ -149,19 +150,62 @@ func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, er
 	return r.Messages(values), nil
 }
 
+// EachWithin is [Record.EncodeWithin] with one message at a time, to bound the memory of a large record. It ends after an
+// error.
+func (r *Record[T]) EachWithin(bytes int, mem memory.Allocator) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		chunks, err := r.Tensors.chunks(bytes)
+		if err != nil {
+			yield(Message{}, fmt.Errorf("encode %v: %w", r.Identity, err))
+			return
+		}
+		digest := r.Digest()
+		for i, segments := range chunks {
+			value, err := encodeChunk(segments, mem)
+			if err != nil {
+				yield(Message{}, fmt.Errorf("encode %v: %w", r.Identity, err))
+				return
+			}
+			if !yield(r.message(i, len(chunks), digest, value), nil) {
+				return
+			}
+		}
+	}
+}
+
 // Messages makes the record's messages from its encoded tensors; see [Tensors.EncodeWithin].
 func (r *Record[T]) Messages(values [][]byte) []Message {
-	messages, digest := make([]Message, len(values)), string(r.Digest())
+	messages, digest := make([]Message, len(values)), r.Digest()
 	for i, value := range values {
-		headers := append(r.Headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(values))},
-			Header{"digest", digest}, Header{"schema", FormatOf[T]().fingerprint}, Header{"notes", strconv.Itoa(len(r.Notes))})
-		messages[i] = Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
+		messages[i] = r.message(i, len(values), digest, value)
 	}
 	return messages
 }
 
+// message makes message i of the record, which has a number of messages.
+func (r *Record[T]) message(i, of int, digest Digest, value []byte) Message {
+	headers := append(r.Headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(of)},
+		Header{"digest", string(digest)}, Header{"schema", FormatOf[T]().fingerprint}, Header{"notes", strconv.Itoa(len(r.Notes))})
+	return Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
+}
+
 // EncodeWithin encodes the tensors as the values of a record's messages; see [Record.EncodeWithin].
 func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, error) {
+	chunks, err := t.chunks(bytes)
+	if err != nil {
+		return nil, err
+	}
+	values := make([][]byte, len(chunks))
+	for i, segments := range chunks {
+		if values[i], err = encodeChunk(segments, mem); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// chunks divides the tensors into chunks of about that many bytes.
+func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 	if err := t.Complete(); err != nil {
 		panic(fmt.Sprintf("schemas: encode: %v", err))
 	}
@@ -184,21 +228,22 @@ func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, err
 	if len(chunks) > maxChunks {
 		return nil, fmt.Errorf("%d chunks, expected at most %d", len(chunks), maxChunks)
 	}
-	values := make([][]byte, len(chunks))
-	for i, segments := range chunks {
-		value, err := encodeSegments(FormatOf[T]().Schema, segments, mem)
-		if err != nil {
-			return nil, err
-		}
-		if len(value) > MaxMessage {
-			return nil, fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
-		}
-		values[i] = value
-	}
-	return values, nil
+	return chunks, nil
 }
 
-// encodeSegments encodes the value of a chunk.
+// encodeChunk encodes the value of a chunk.
+func encodeChunk[T Number](segments []segment[T], mem memory.Allocator) ([]byte, error) {
+	value, err := encodeSegments(FormatOf[T]().Schema, segments, mem)
+	if err != nil {
+		return nil, err
+	}
+	if len(value) > MaxMessage {
+		return nil, fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
+	}
+	return value, nil
+}
+
+// encodeSegments encodes segments as one value.
 func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()

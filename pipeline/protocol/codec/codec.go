@@ -3,6 +3,7 @@ package codec
 import (
 	"cmp"
 	"fmt"
+	"iter"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -27,6 +28,10 @@ type Codec interface {
 	// Give is EncodeDouble for a writer that gives up the record's tensors. If awaited, the first reader of the record gets
 	// them. They stay in memory until then, or until the writer gives another record of the partition.
 	Give(r *wire.Record[float64], awaited bool) ([]wire.Message, error)
+	// EachSingle is EncodeSingle for a large record. It yields one message at a time.
+	EachSingle(r *wire.Record[float32]) iter.Seq2[wire.Message, error]
+	// EachDouble is EncodeDouble for a large record, or Give if given is set. It yields one message at a time.
+	EachDouble(r *wire.Record[float64], given bool) iter.Seq2[wire.Message, error]
 	// CollectSingle adds a message of a record in float32. It returns the record if the message completes it, and nil
 	// otherwise. The values are shared between callers and must not be modified.
 	CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error)
@@ -94,8 +99,39 @@ func (a arrowCodec) Give(r *wire.Record[float64], awaited bool) ([]wire.Message,
 	return messages, err
 }
 
+func (a arrowCodec) EachSingle(r *wire.Record[float32]) iter.Seq2[wire.Message, error] {
+	return each(a, r, &recentRecord{single: r.Tensors})
+}
+
+func (a arrowCodec) EachDouble(r *wire.Record[float64], given bool) iter.Seq2[wire.Message, error] {
+	if !given {
+		return r.EachWithin(a.chunk, a.mem)
+	}
+	return each(a, r, &recentRecord{given: r.Tensors})
+}
+
+// each encodes a record one message at a time, and caches it, unless the caller stops before the last.
+func each[T wire.Number](a arrowCodec, r *wire.Record[T], record *recentRecord) iter.Seq2[wire.Message, error] {
+	record.identity, record.notes = r.Identity, r.Notes
+	return func(yield func(wire.Message, error) bool) {
+		for m, err := range r.EachWithin(a.chunk, a.mem) {
+			if err == nil && record.digest == "" {
+				record.digest = m.Digest()
+				a.recent.addLarge(record)
+			}
+			if err == nil {
+				a.recent.note(record, m.Value)
+			}
+			if !yield(m, err) {
+				a.recent.dropLarge(record)
+				return
+			}
+		}
+	}
+}
+
 func (a arrowCodec) CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error) {
-	whole, err := c.Collect(m)
+	whole, err := c.CollectKnown(m, a.recent.knownSingle)
 	if err != nil || whole == nil {
 		return nil, err
 	}
@@ -103,7 +139,7 @@ func (a arrowCodec) CollectSingle(c *wire.Collector[float32], m wire.Message) (*
 }
 
 func (a arrowCodec) CollectDouble(c *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error) {
-	whole, err := c.Collect(m)
+	whole, err := c.CollectKnown(m, a.recent.knownGiven)
 	if err != nil || whole == nil {
 		return nil, err
 	}
@@ -219,12 +255,56 @@ func checkPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// EncodeRecord returns the messages of a record in either precision.
-func EncodeRecord[T wire.Number](c Codec, r *wire.Record[T]) ([]wire.Message, error) {
+// batch is the number of messages of a large record that are in memory at the same time.
+const batch = 9
+
+// Batches yields the messages of a record in either precision. Those of a large record come a few at a time, to bound
+// memory. The messages are those of [Codec.EncodeSingle] or [Codec.EncodeDouble], or of [Codec.Give] if given is set.
+func Batches[T wire.Number](c Codec, r *wire.Record[T], given bool) iter.Seq2[[]wire.Message, error] {
+	bytes, each := 0, iter.Seq2[wire.Message, error](nil)
+	switch r := any(r).(type) {
+	case *wire.Record[float32]:
+		bytes, each = 4, c.EachSingle(r)
+	case *wire.Record[float64]:
+		bytes, each = 8, c.EachDouble(r, given)
+	}
+	values := 0
+	for _, t := range r.Tensors {
+		values += len(t.Data)
+	}
+	return func(yield func([]wire.Message, error) bool) {
+		if bytes*values <= recentBytes {
+			yield(encode(c, r, given))
+			return
+		}
+		var messages []wire.Message
+		for m, err := range each {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if messages = append(messages, m); len(messages) == batch {
+				if !yield(messages, nil) {
+					return
+				}
+				messages = nil
+			}
+		}
+		if len(messages) > 0 {
+			yield(messages, nil)
+		}
+	}
+}
+
+// encode returns the messages of a record in either precision.
+func encode[T wire.Number](c Codec, r *wire.Record[T], given bool) ([]wire.Message, error) {
 	switch r := any(r).(type) {
 	case *wire.Record[float32]:
 		return c.EncodeSingle(r)
 	case *wire.Record[float64]:
+		if given {
+			return c.Give(r, true)
+		}
 		return c.EncodeDouble(r)
 	}
 	panic(fmt.Sprintf("run: no messages for a %T", r))

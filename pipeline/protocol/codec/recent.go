@@ -17,7 +17,8 @@ import (
 // It is safe for concurrent use.
 //
 // Content too large to be cached, such as the sums and weights of ten million columns, is considered equal if both records
-// have the digest in their messages and the same two 64-bit hashes with random seeds.
+// have the digest in their messages, and each message has the same two 64-bit hashes with random seeds. A reader keeps no
+// messages of such a record if the process has its tensors.
 //
 // The cache compares content, because messages can't carry their decoded values: a message that the process has written
 // comes back from a file or a broker, and a record has several messages. Without the cache, a chain of 160 updates takes 8
@@ -41,6 +42,7 @@ type recentRecord struct {
 	identity wire.Identity
 	notes    []wire.Header
 	digest   wire.Digest
+	noted    sync.Mutex            // guards content while the record is being encoded
 	content  content               // of the record's messages
 	single   wire.Tensors[float32] // decoded tensors of a record in single precision
 	given    wire.Tensors[float64] // the writer's tensors, for the first reader
@@ -49,13 +51,16 @@ type recentRecord struct {
 // content is the values of messages, in order, or their hashes.
 type content struct {
 	bytes  int
-	values [][]byte  // up to recentBytes
-	hashes [2]uint64 // of larger content
+	values [][]byte // up to recentBytes
+	hashes []hash   // of each value of larger content
 }
+
+// hash is two hashes of a value.
+type hash [2]uint64
 
 // is reports whether two contents are equal.
 func (c *content) is(other *content) bool {
-	return c.bytes == other.bytes && c.hashes == other.hashes && slices.EqualFunc(c.values, other.values, bytes.Equal)
+	return c.bytes == other.bytes && slices.Equal(c.hashes, other.hashes) && slices.EqualFunc(c.values, other.values, bytes.Equal)
 }
 
 // contentOf returns the content of messages.
@@ -67,17 +72,108 @@ func (r *recent) contentOf(values [][]byte) (c content) {
 		c.values = values
 		return c
 	}
-	r.seeded.Do(func() { r.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()} })
-	for i, seed := range r.seeds {
-		var h maphash.Hash
-		h.SetSeed(seed)
-		for _, value := range values {
-			maphash.WriteComparable(&h, len(value)) // so that the boundaries between values count
-			h.Write(value)
-		}
-		c.hashes[i] = h.Sum64()
+	for _, value := range values {
+		c.hashes = append(c.hashes, r.hash(value))
 	}
 	return c
+}
+
+// hash returns the hashes of a value.
+func (r *recent) hash(value []byte) (h hash) {
+	r.seeded.Do(func() { r.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()} })
+	for i, seed := range r.seeds {
+		h[i] = maphash.Bytes(seed, value)
+	}
+	return h
+}
+
+// note adds the hashes of the next message of a record that is encoded one message at a time, before the message is written.
+func (r *recent) note(record *recentRecord, value []byte) {
+	of := r.hash(value)
+	record.noted.Lock()
+	defer record.noted.Unlock()
+	record.content.hashes, record.content.bytes = append(record.content.hashes, of), record.content.bytes+len(value)
+}
+
+// held is a large record with its tensors, for a reader.
+type held struct {
+	*recent
+	record *recentRecord
+	given  wire.Tensors[float64] // the writer's tensors, if this reader gets them
+}
+
+// Has implements [wire.Known].
+func (h held) Has(chunk int, value []byte) bool {
+	of := h.hash(value)
+	h.record.noted.Lock()
+	defer h.record.noted.Unlock()
+	return chunk < len(h.record.content.hashes) && h.record.content.hashes[chunk] == of
+}
+
+// holds reports whether m is a chunk of a record, which may be nil.
+func (r *recent) holds(record *recentRecord, m wire.Message, chunk int) bool {
+	if record == nil || record.digest != m.Digest() || !slices.Equal(record.notes, wire.Notes(m)) {
+		return false
+	}
+	id, err := wire.IdentityOf(m)
+	return err == nil && id == record.identity && held{r, record, nil}.Has(chunk, m.Value)
+}
+
+// knownSingle returns the last large record in single precision if m is a chunk of it; nil otherwise.
+func (r *recent) knownSingle(m wire.Message, chunk int) wire.Known {
+	r.mutex.Lock()
+	have := r.single
+	r.mutex.Unlock()
+	if !r.holds(have, m, chunk) {
+		return nil
+	}
+	return held{r, have, nil}
+}
+
+// knownGiven returns the large record that was given of which m is a chunk, to its first reader; nil otherwise.
+func (r *recent) knownGiven(m wire.Message, chunk int) wire.Known {
+	id, err := wire.IdentityOf(m)
+	if err != nil {
+		return nil
+	}
+	r.mutex.Lock()
+	have := r.given[id.Partition]
+	r.mutex.Unlock()
+	if !r.holds(have, m, chunk) {
+		return nil
+	}
+	tensors := r.consume(have)
+	if tensors == nil {
+		return nil
+	}
+	return held{r, have, tensors}
+}
+
+// addLarge caches the tensors of a record that is too large for the cache otherwise.
+func (r *recent) addLarge(record *recentRecord) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if record.single != nil {
+		r.single = record
+	}
+	if record.given != nil {
+		if r.given == nil {
+			r.given = map[int]*recentRecord{}
+		}
+		r.given[record.identity.Partition] = record
+	}
+}
+
+// dropLarge drops a record of which some messages may never be written here.
+func (r *recent) dropLarge(record *recentRecord) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.single == record {
+		r.single = nil
+	}
+	if r.given[record.identity.Partition] == record {
+		delete(r.given, record.identity.Partition)
+	}
 }
 
 // recentBytes is the capacity of the cache in bytes of messages. Sums and weights are read soon after they are written;
@@ -109,12 +205,7 @@ func (r *recent) add(record *recentRecord) {
 // give caches a record with its writer's tensors, until it is read or the partition gets another one.
 func (r *recent) give(record *recentRecord) {
 	r.add(record)
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.given == nil {
-		r.given = map[int]*recentRecord{}
-	}
-	r.given[record.identity.Partition] = record
+	r.addLarge(record)
 }
 
 // consume returns the tensors given with a record, once.
@@ -140,7 +231,12 @@ func (r *recent) find(id wire.Identity, notes []wire.Header, digest wire.Digest,
 		have = given
 	}
 	r.mutex.Unlock()
-	if have == nil || have.identity != id || !slices.Equal(have.notes, notes) || !have.content.is(&of) {
+	if have == nil || have.identity != id || !slices.Equal(have.notes, notes) {
+		return nil
+	}
+	have.noted.Lock()
+	defer have.noted.Unlock()
+	if !have.content.is(&of) {
 		return nil
 	}
 	return have
@@ -157,6 +253,9 @@ func written[T wire.Number](r *recent, record *wire.Record[T], messages []wire.M
 
 // readDouble decodes a record in double precision, unless its writer has given the tensors.
 func (r *recent) readDouble(c *wire.Chunks[float64], mem memory.Allocator) (*wire.Record[float64], error) {
+	if h, known := c.Known.(held); known {
+		return &wire.Record[float64]{Identity: c.Identity, Notes: h.record.notes, Tensors: h.given}, nil
+	}
 	have := r.find(c.Identity, c.Notes, c.Digest, r.contentOf(c.Values))
 	if have == nil {
 		return c.Decode(mem)
@@ -170,6 +269,9 @@ func (r *recent) readDouble(c *wire.Chunks[float64], mem memory.Allocator) (*wir
 
 // readSingle decodes a record in single precision. Its readers share the tensors of the writer or of the first reader.
 func (r *recent) readSingle(c *wire.Chunks[float32], mem memory.Allocator) (*wire.Record[float32], error) {
+	if h, known := c.Known.(held); known {
+		return &wire.Record[float32]{Identity: c.Identity, Notes: h.record.notes, Tensors: h.record.single}, nil
+	}
 	of := r.contentOf(c.Values)
 	have := r.find(c.Identity, c.Notes, c.Digest, of)
 	if have == nil {

@@ -3,8 +3,11 @@ package codec
 import (
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -181,9 +184,121 @@ func TestContentsDiffer(t *testing.T) {
 				t.Errorf("content %d is content %d", i, j)
 			}
 		}
-		if there := other.contentOf(values); (c.values == nil && values != nil) != (c.hashes != there.hashes) {
+		if there := other.contentOf(values); (c.values == nil && values != nil) != !slices.Equal(c.hashes, there.hashes) {
 			t.Errorf("content %d has hashes %x here and %x there, %d values", i, c.hashes, there.hashes, len(c.values))
 		}
 		contents = append(contents, c)
+	}
+}
+
+// encodeLarge encodes a record a few messages at a time, with the messages of one that is encoded as a whole.
+func encodeLarge[T wire.Number](t *testing.T, c Codec, r *wire.Record[T], given bool) (messages []wire.Message) {
+	t.Helper()
+	most := batch
+	for batch, err := range Batches(c, r, given) {
+		if err != nil || len(batch) > most {
+			t.Fatalf("%d messages at a time: %v", len(batch), err)
+		}
+		messages = append(messages, batch...)
+	}
+	whole, err := r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator)
+	if err != nil || !reflect.DeepEqual(messages, whole) {
+		t.Fatalf("%d messages a few at a time, %d as a whole: %v", len(messages), len(whole), err)
+	}
+	return messages
+}
+
+// The first reader of a large record that the process has given gets the writer's values, and keeps no messages. Others,
+// which read at the same time or later, decode the record.
+func TestLargeRecordsAreGiven(t *testing.T) {
+	here, values := New(nil, 0), make([]float64, recentBytes/8+1)
+	for i := range values {
+		values[i] = float64(i % 1000)
+	}
+	record := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "run"},
+		Tensors: wire.Tensors[float64]{wire.Vector(statistics.FieldCross, values)}}
+	messages := encodeLarge(t, here, record, true)
+	other := wire.Message{Headers: (&wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "other"}}).Headers(), Value: []byte{1}}
+	other.Headers = append(other.Headers, wire.Header{Key: "chunk", Value: "0"}, wire.Header{Key: "chunks", Value: "2"})
+
+	first, second := &wire.Collector[float64]{MaxBytes: recentBytes / 4}, &wire.Collector[float64]{}
+	var got [2]*wire.Record[float64]
+	for i, m := range messages {
+		var err error
+		if got[0], err = here.CollectDouble(first, m); err != nil {
+			t.Fatal(err)
+		}
+		if got[1], err = here.CollectDouble(second, m); err != nil {
+			t.Fatal(err)
+		}
+		if i == len(messages)-2 { // evicts the record if the collector has its messages
+			if _, err := here.CollectDouble(first, other); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got[0] == nil || got[0].Identity != record.Identity || &got[0].Tensors[0].Data[0] != &values[0] {
+		t.Error("the first reader has not the writer's values")
+	}
+	for _, c := range []Codec{here, New(nil, 0)} { // again, and another process
+		collector := &wire.Collector[float64]{}
+		for _, m := range messages {
+			r, err := c.CollectDouble(collector, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[0] = r
+		}
+		if got[0] == nil || got[0].Digest() != record.Digest() {
+			t.Errorf("a later reader has %v", got[0])
+		}
+	}
+	if got[1] == nil || &got[1].Tensors[0].Data[0] == &values[0] || got[1].Digest() != record.Digest() {
+		t.Error("a second reader, at the same time, has not the record's values in other memory")
+	}
+}
+
+// Readers of large weights share the writer's values, also if others are written before they have read them. A damaged message is
+// an error, and the record can be read again. Weights of which the process has written a part can be read if another one writes them.
+func TestLargeWeightsAreSharedWhileOthersAreWritten(t *testing.T) {
+	codec, collector := New(nil, 0), &wire.Collector[float32]{MaxBytes: recentBytes / 4}
+	weights := func(visit int) *wire.Record[float32] {
+		return &wire.Record[float32]{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Visit: visit, Parent: "parent"},
+			Notes: []wire.Header{{Key: "final", Value: "1"}}, Tensors: wire.Tensors[float32]{wire.Vector("W", make([]float32, recentBytes/4+1))}}
+	}
+	record := weights(0)
+	messages := encodeLarge(t, codec, record, false)
+	damaged := messages[1]
+	damaged.Value = append(slices.Clone(damaged.Value), 0)
+	if _, err := codec.CollectSingle(collector, messages[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := codec.CollectSingle(collector, damaged); !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("a damaged message: %v", err)
+	}
+	var got *wire.Record[float32]
+	for i, m := range messages {
+		r, err := codec.CollectSingle(collector, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = r; i == len(messages)/2 {
+			encodeLarge(t, codec, weights(1), false)
+		}
+	}
+	if got == nil || !reflect.DeepEqual(got.Notes, record.Notes) || &got.Tensors[0].Data[0] != &record.Tensors[0].Data[0] {
+		t.Errorf("a reader has not the writer's values: %v", got)
+	}
+	for range Batches(codec, weights(2), false) {
+		break
+	}
+	for _, m := range encodeLarge(t, New(nil, 0), weights(2), false) {
+		var err error
+		if got, err = codec.CollectSingle(collector, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got == nil || got.Visit != 2 {
+		t.Errorf("of weights that another process writes too: %v", got)
 	}
 }
