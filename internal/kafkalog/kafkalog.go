@@ -103,6 +103,7 @@ type Log struct {
 	client    *kafka.Client    // kafka-go's requests, sent through cluster
 	polls     *longpoll.Polls  // of followers
 	broker    *embedded.Broker // nil if the brokers are not embedded
+	dataDir   string           // of the embedded broker
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed permanently
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
@@ -146,6 +147,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			return nil, errors.New("open log: set brokers or a data directory")
 		}
 		var err error
+		l.dataDir = o.DataDir
 		if l.broker, cleaned, err = embedded.Start(embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync}, l.now()); err != nil {
 			return nil, err
 		}
@@ -214,6 +216,9 @@ func (l *Log) Discard() error {
 
 // Embedded reports whether the broker runs inside this process.
 func (l *Log) Embedded() bool { return l.broker != nil }
+
+// DataDir returns the directory of the embedded broker; "" if the brokers are not embedded.
+func (l *Log) DataDir() string { return l.dataDir }
 
 // Addr returns the addresses of the brokers with which the log was opened, or that of the embedded broker's listener, if
 // it has one.

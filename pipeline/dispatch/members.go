@@ -7,8 +7,10 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
@@ -54,6 +56,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 	if err != nil {
 		return nil, err
 	}
+	limit(ctx, p, job, bytes)
 	CheckStore(ctx, p, store)
 	m := &Members{Pipeline: p, Process: NewProcess(blas), Bytes: bytes, Store: store, Recorder: rec,
 		JoinWorkers: func() {}, LeaveWorkers: func() {}, Leave: func() {}}
@@ -83,6 +86,18 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 		leaving.Wait()
 	}
 	return m, nil
+}
+
+// minGarbage is the minimum of limited garbage: less of it makes collections of a small heap frequent.
+const minGarbage = 64 << 20
+
+// limit limits the memory of a process: matrices beyond bytes are spilled. If the job sets its memory, garbage is limited to a
+// quarter of it.
+func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64) {
+	p.Spill = spill.In(p.Admin.DataDir(), bytes)
+	if job.Memory > 0 {
+		garbage.Allow(ctx, max(job.Memory/4, minGarbage))
+	}
 }
 
 // CheckStore empties a store, which may be nil, if the examples topic is or may be compacted: its messages may then no

@@ -39,6 +39,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	if err := topics.CheckPolicies(ctx, p, rec, t.Versions, t.Plans); err != nil {
 		return err
 	}
+	limit(ctx, p, job, bytes)
 	store := partition.NewStore(bytes)
 	join := func() Member { return log.JoinGroups(t.Workers(), t.Examples, job.Merges().Size()) }
 	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
@@ -51,7 +52,12 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 // It returns when ctx ends. Of several solvers, one is active and the others stand by. It creates missing topics.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	here := planning.Arithmetic(blas)
+	bytes, err := partition.Bytes(job.Memory)
+	if err != nil {
+		return err
+	}
 	p := topics.OpenForRuns(log, job, nil)
+	limit(ctx, p, job, bytes)
 	t := p.Topics
 	if err := topics.Require(ctx, p, &job, t.Statistics, t.Weights, t.Versions, t.State, t.Plans); err != nil {
 		return err

@@ -71,6 +71,11 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	if f.stage, f.shape, err = s.stageShape(number); err != nil {
 		return nil, err
 	}
+	s.spilled.Close()
+	if s.spilled = nil; f.shape.Sparse {
+		s.spilled = s.Spill.File(8 * fitMatrices * int64(f.shape.Columns) * int64(f.shape.Classes))
+	}
+	s.factorsOf(number).File = s.spilled
 	if s.updatesSparse() {
 		f.fit = s.columnUpdate(number, f.shape)
 	} else if s.plan.Update() != nil {
@@ -89,6 +94,9 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	s.inbox.Begin(number)
 	return f, nil
 }
+
+// fitMatrices is the number of p × k matrices of float64 for a fit to sparse rows, with the sums of its visits.
+const fitMatrices = 14
 
 // stageShape returns a stage and its shape.
 func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {
@@ -119,6 +127,7 @@ func (s *Solver) calibrationSplit() examples.Split {
 // the Gram matrix while workers sum the rest.
 func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) error {
 	began, factoring := s.Clock.Now(), time.Duration(0)
+	s.chain.Forget(v) // before the worker makes the sums
 	step, err := s.stepFor(f, v)
 	if err != nil {
 		return err
@@ -153,7 +162,8 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 		return nil
 	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
-	s.chain.Forget(v)
+	sum.Take(statistics.FieldDiagonal) // the fit has their memory
+	sum.Take(statistics.FieldBounds)
 	if err != nil || evaluation == nil {
 		return err
 	}

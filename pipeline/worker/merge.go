@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/survey"
@@ -38,6 +39,7 @@ type block struct {
 type merging struct {
 	reduction *accumulate.Reduction
 	early     map[int]*accumulate.Sum
+	spilled   *spill.File // of the sums that wait for other partitions; nil: they stay in memory
 }
 
 // blocks divides partitions into blocks; a single partition is not a block. sample is the maximum number of rows of a
@@ -60,6 +62,7 @@ func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample 
 		b := &block{Worker: w, visit: v, first: states[of[0]], at: map[*partition.State]int{},
 			tree: coverage.Tree{Parts: len(of), Group: tree.Group}, sample: &accumulate.Sample{Max: sample}}
 		b.gram, b.leave, b.rest = b.merging(), b.merging(), b.merging()
+		b.rest.spilled = w.spilled
 		for i, ordinal := range of {
 			b.at[states[ordinal]] = i
 			all[states[ordinal]] = b
@@ -72,7 +75,7 @@ func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample 
 func (b *block) merging() *merging {
 	r := accumulate.NewReduction(b.tree)
 	r.Buffers, r.Crosses = b.Grams, b.Crosses
-	return &merging{r, map[int]*accumulate.Sum{}}
+	return &merging{reduction: r, early: map[int]*accumulate.Sum{}}
 }
 
 // numbers returns the partitions that visits to a stage read, in the order of the plan.
@@ -104,6 +107,9 @@ func (m *merging) add(at int, sum *accumulate.Sum) (*accumulate.Sum, error) {
 		delete(m.early, from)
 		return sum, nil
 	})
+	if err == nil && lacking >= 0 && m.spilled != nil {
+		err = m.reduction.Spill(m.spilled)
+	}
 	if err != nil || lacking >= 0 {
 		return nil, err
 	}
@@ -272,7 +278,9 @@ func (b *block) survey(of *survey.Survey, p *partition.State, found *survey.Find
 		return nil, err
 	}
 	if whole != nil {
-		add(&all, b.Worker, of.Visit(b.found, b.identity(statistics.KindVisit), whole, b.chained, b.covered...))
+		r := of.Visit(b.found, b.identity(statistics.KindVisit), whole, b.chained, b.covered...)
+		b.found = nil // the record has its columns, which may be millions
+		all = append(all, func(ctx context.Context) error { return b.give(ctx, r) })
 	}
 	if sums.Sample != nil {
 		if sample := b.addSample(sums.Sample); sample != nil {

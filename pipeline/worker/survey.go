@@ -30,6 +30,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 		return err
 	}
 	progress, found := w.progress(v, partitions), map[*partition.State]*survey.Findings{}
+	surveyed := map[*partition.State]int{} // number of segments
 	blocks := w.blocks(v, partitions, 0)
 	if err := w.claim(ctx); err != nil {
 		return err
@@ -52,6 +53,10 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 			if err := found[p].Merge(of); err != nil {
 				return nil, err
 			}
+			surveyed[p] = at.Segment + 1
+			if columns, labels := found[p].Width(); columns > 0 {
+				w.reserveFound(columns, labels, surveyed)
+			}
 			if !p.LastRecent(at.Segment) {
 				if w.Clock.Since(claimed) < interval {
 					return nil, nil
@@ -59,7 +64,9 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 				claimed = w.Clock.Now()
 				return w.claim, nil
 			}
-			whole, identity := found[p], func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
+			whole := found[p]
+			delete(found, p)
+			identity := func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
 			if b := blocks[p]; b != nil {
 				return b.survey(current, p, whole)
 			}
@@ -94,7 +101,7 @@ func (w *Worker) publishSurvey(ctx context.Context, r survey.Records) error {
 			return err
 		}
 	}
-	if err := publish(ctx, w, r.Visit); err != nil || r.Gram == nil {
+	if err := w.give(ctx, r.Visit); err != nil || r.Gram == nil {
 		return err
 	}
 	return publish(ctx, w, r.Gram)

@@ -244,8 +244,11 @@ func (s *State) MissingBytes(each, inputs, values, columns int) (bytes int64, ok
 }
 
 // DropMessages drops the undecoded messages, and returns their memory to the budget.
-func (s *State) DropMessages(budget *Budget) {
-	for _, segment := range s.segments {
+func (s *State) DropMessages(budget *Budget) { s.DropMessagesOf(len(s.segments), budget) }
+
+// DropMessagesOf is DropMessages for the first segments.
+func (s *State) DropMessagesOf(segments int, budget *Budget) {
+	for _, segment := range s.segments[:segments] {
 		segment.dropMessages(budget)
 	}
 }

@@ -28,6 +28,9 @@ type Findings struct {
 	chained     statistics.Chained   // of a chain
 }
 
+// Width returns the number of columns of sparse rows and the number of labels.
+func (f *Findings) Width() (columns, labels int) { return f.columns.Columns(), len(f.labels) }
+
 // Rows returns the number of rows.
 func (f *Findings) Rows() int64 { return f.sum.Rows }
 
@@ -127,7 +130,7 @@ func (f *Findings) Join(o *Findings) {
 		f.labels, f.untrained, f.unknown = accumulate.LabelSet{}, map[string]int64{}, map[string]int64{}
 	}
 	f.labels.Merge(o.labels)
-	f.columns.Merge(&o.columns)
+	f.columns.MergeWhole(&o.columns)
 	f.bad += o.bad
 	f.passedOver.Add(o.passedOver)
 	f.unusable.Merge(o.unusable)

@@ -99,6 +99,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 	found.sum = p.accumulator.End()
 	p.addSizes(found.sum)
 	found.sum.Pack()
+	found.columns.Pack()
 	found.sum.Spans = coverage.Spans{l.Segment().Span}
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
 		found.chained.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
