@@ -45,7 +45,7 @@ func layouts() []layout {
 				{FieldJudgedGroups, "[64, 2], last stage of a run of a chain: Σw and Σw·loss of the gate rows by group, with the weights of the visit"},
 				{FieldRevisitedGroups, "[64, 3], last stage of an update, in the visit with the final weights: for the gate rows in revisited increments, by group, Σw, and Σw·loss of the offered version and of the run's version; absent if there are none, or if the two versions have different preparations"},
 				{statistics.FieldQuality, "[3, 2], survey of an update: quality of the previous version's predictions"}, {statistics.FieldBins, "[3, 15, 3], survey of an update"}, {statistics.FieldConfusion, "[3, k, k], survey of an update"},
-				{"served", "[n, 4], survey of an update whose examples have served labels: for each partition and version that answered its training rows, its number, Σw, rows, and Σw of the rows with another label"},
+				{"served", "[n, 4], survey of an update whose examples have served labels: for each partition and version that answered its training rows, the version's number, Σw, rows, and Σw of the rows with another label"},
 				{"messages", "[n, 5], survey of an update: for each partition and message, its offset, and Σw, rows, Σw of wrong rows and Σw·loss of its training rows"},
 				{"chained", "text, survey of a chain: for each partition in order, as JSON, `skipped`: spans of messages that are not included, `progress`: how far sources are counted, `increments`, in a full run: accepted messages of each increment, `messages` and `served`: its numbers of rows of these tensors"},
 				{statistics.FieldWords, "[m, 256, k+1], visit −1 of a `trees` stage: for each code of each categorical column, Σ w r and Σ w h, where h is the mean curvature of the loss in the scores of a row"},
@@ -74,7 +74,7 @@ func layouts() []layout {
 				{statistics.TensorCovered, "text, survey of merged partitions: coverage of the sums, by partition in order, as JSON"},
 			},
 			notes: []part{{"covered", "coverage of the sums"}, {"spans", "merged partitions: digest of the spans that the sums cover"}, {"quarantined", "survey: number of quarantined messages"},
-				{"passed_over", "survey: messages and rows left out, by reason, as JSON"}, {"image", "survey: height, width and channels of the images, as JSON; absent without images"}, {"unknown", "survey of a chain: rows of each label that is not a class, as JSON"}, {"untrained", "survey: rows of each label that the partition has only in holdout and test rows, as JSON; absent if there are none"}, {"bad", "survey of a chain: number of unusable messages of the newest increment, number of all its messages, and the first unusable one, as JSON"}},
+				{"passed_over", "survey: messages and rows left out, by reason, as JSON"}, {"image", "survey: height, width and channels of the images, as JSON; absent without images"}, {"progress", "survey of a chain: `chained`, which releases reject that read progress here"}, {"unknown", "survey of a chain: rows of each label that is not a class, as JSON"}, {"untrained", "survey: rows of each label that the partition has only in holdout and test rows, as JSON; absent if there are none"}, {"bad", "survey of a chain: number of unusable messages of the newest increment, number of all its messages, and the first unusable one, as JSON"}},
 		},
 		{
 			kind: statistics.KindGram, topic: "statistics", writer: "worker", reader: "solver",

@@ -34,6 +34,9 @@ type part struct {
 	// on reports whether a partition has a record, of the terms of the increments at a place; nil: each has one, of the visit.
 	on    func(partition int) bool
 	place int // see [schemas.Chain.TermsPlaces]
+	// arrived is the number of records of the place when the part was reduced last, and missing the result.
+	arrived int
+	missing *wire.Identity
 	// sum returns the sum of the records of partitions with the given spans. It is called once all of them have arrived.
 	sum       func(wire.Identity, coverage.Spans) (*accumulate.Sum, error)
 	reduction *accumulate.Reduction
@@ -100,7 +103,8 @@ func (s *Solver) exactGram() *part {
 	}}
 }
 
-// sealSum gathers the sums in the seals of a stage. Workers write the terms of increments before them.
+// sealSum gathers the sums in the seals of a stage, and the terms of increments. Workers write the terms first, but records
+// of single partitions and merged ones may be on different partitions of the topic.
 func (s *Solver) sealSum(stage int) []*part {
 	parts := []*part{{kind: statistics.KindSeal, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		seal, err := statistics.SealOf(s.inbox.Double(id))
@@ -263,10 +267,10 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if s.isNeedless(g) {
 				return nil, errAccepted
 			}
-			passed := s.hasPassed(*missing)
 			// After a long wait, the record may be at offsets that were read before the brokers lost what was there, even if they have not
 			// lost the last message that was read.
 			long := wait < protocol.MaxPatience && protocol.Patience(wait) == protocol.MaxPatience
+			passed := s.hasPassed(*missing) || long && s.isSealed(*missing)
 			s.missed = s.missed || passed || long
 			if err := s.readMissed(ctx); err != nil {
 				return nil, err
@@ -306,6 +310,16 @@ func (s *Solver) hasPassed(id wire.Identity) bool {
 	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave // an update writes these again with each visit to the stage
 	repeated := grams && s.plan.Update() != nil && id.Stage == due.Stage
 	return !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
+}
+
+// isSealed reports whether missing terms of increments were on the topic: the seal, which workers publish after them, has
+// arrived. A worker that has published both publishes them again if it still owns the partition.
+func (s *Solver) isSealed(id wire.Identity) bool {
+	if id.Kind != statistics.KindIncrement {
+		return false
+	}
+	id.Kind, id.Visit = statistics.KindSeal, 0
+	return s.come(id)
 }
 
 // failure returns the failure of a partition with missing records; nil if there is none.
@@ -371,6 +385,13 @@ func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 
 // reducePart is reduce for a part of a gathering.
 func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err error) {
+	if p.on != nil { // there may be hundreds of these parts
+		arrived := 1 + s.inbox.Arrived(p.kind, g.Stage, p.place)
+		if p.arrived == arrived && p.missing != nil {
+			return p.missing, nil
+		}
+		defer func() { p.arrived, p.missing = arrived, missing }()
+	}
 	lacking, err := p.reduction.AddReady(func(from, to int) (*accumulate.Sum, error) {
 		id := s.identityOf(g, p, g.spans[from].Partition)
 		if to-from > 1 {

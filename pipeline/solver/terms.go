@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -37,13 +38,18 @@ func (s *Solver) terms(stage int) (parts []*part) {
 		return nil
 	}
 	places := s.chained.found.TermsPlaces
-	on := map[int][]int{} // by partition
-	for _, span := range s.spansOf(stage) {
-		on[span.Partition] = s.plan.Chain.TermsOn(span.Partition, places)
+	on := map[int]map[int]bool{} // the partitions of each place
+	for _, place := range places {
+		on[place] = map[int]bool{}
 	}
-	for _, place := range slices.Compact(slices.Sorted(slices.Values(places))) {
+	for _, span := range s.spansOf(stage) {
+		for _, place := range s.plan.Chain.TermsOn(span.Partition, places) {
+			on[place][span.Partition] = true
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(on)) {
 		parts = append(parts, &part{kind: statistics.KindIncrement, place: place,
-			on:  func(partition int) bool { return slices.Contains(on[partition], place) },
+			on:  func(partition int) bool { return on[place][partition] },
 			sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) { return s.termsSum(id) },
 		})
 	}

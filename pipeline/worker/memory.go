@@ -35,7 +35,8 @@ const (
 	// each outcome that waits for its turn, the tiles of both cores, and those of the increment being summed and of the one
 	// being written.
 	termMatrices = 16
-	// mergedMatrices is the additional number if the terms of partitions are merged, besides two for each increment.
+	// mergedMatrices is the additional number if the terms of partitions are merged, besides two for each increment, in the sum
+	// of the first groups and in that of another group.
 	mergedMatrices = 6
 	// maxMergedTerms is the maximum size in bytes of the terms of all increments in a merge, unless there is only one: each
 	// partition has rows of most increments, so all of them are summed at the same time.
@@ -77,7 +78,7 @@ func (w *Worker) measured() (m matrices, err error) {
 		}
 		merged := int64(0)
 		if w.mergesTerms(p, k) {
-			merged = 2*w.places() + mergedMatrices
+			merged = 2*2*w.places() + mergedMatrices
 		}
 		m.always, m.first = max(m.always, 8*(solver*p*p+(terms+merged)*p*k)), max(m.first, 8*gramMatrices*p*p)
 		all += 8 * kept * p * k
@@ -100,7 +101,11 @@ func (w *Worker) scoresOfSegment() (bytes int64) {
 			rows = max(rows, (c.Rows*min(w.plan.Segment, c.Messages)+c.Messages-1)/c.Messages)
 		}
 	}
-	return 4 * segmentScores * rows * int64(w.chain.Prepared.Labels.Len())
+	matrices := int64(segmentScores)
+	if w.plan.Members() > 1 {
+		matrices += 2 // votes
+	}
+	return 4 * matrices * rows * int64(w.plan.Augment.Rows()) * int64(w.chain.Prepared.Labels.Len())
 }
 
 // publications returns the number of partitions whose residuals are written concurrently.
@@ -208,7 +213,9 @@ func (w *Worker) reserve(v protocol.Visit) error {
 		p.DropBlocks(w.budget)
 		p.DropMessages(w.budget)
 	}
-	if scores := w.scoresOfSegment(); !known && !w.budget.Has(0) && scores >= minSegmentScores {
+	scores := w.scoresOfSegment()
+	mostScores := scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need
+	if !known && !w.budget.Has(0) && mostScores {
 		event.Notice(w.rec, "memory: this run needs about %s, of which the scores of a segment take %s for each core: set segment or "+
 			"examples.batch_rows to a smaller number", humanize.IBytes(uint64(need)), humanize.IBytes(uint64(scores)))
 	} else if !known && !w.budget.Has(0) {

@@ -67,9 +67,10 @@ func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
 	return w.plan.Update() != nil && id.Stage != wire.Survey && (id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave)
 }
 
-// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit.
+// ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit, or terms of
+// increments, which are published again with the seal.
 func ofSeal(id wire.Identity, v protocol.Visit, seal int) bool {
-	return id.Kind == statistics.KindSeal && id.Stage == seal && id.Parent == v.Parent
+	return (id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement) && id.Stage == seal && id.Parent == v.Parent
 }
 
 // forgetWritten drops the records that a solver does not wait for when a visit and the seals of a stage are due.

@@ -50,11 +50,8 @@ type chainedText struct {
 	Served     int                 `json:"served,omitempty"`   // its rows of tensorServed
 }
 
-// chainedTensors makes the tensors of the partitions; none outside a chain.
+// chainedTensors makes the tensors of the partitions.
 func chainedTensors(partitions []Chained) (tensors wire.Tensors[float64]) {
-	if partitions == nil {
-		return nil
-	}
 	text, messages, served := make([]string, len(partitions)), []MessageLosses(nil), []ServedLosses(nil)
 	for i, c := range partitions {
 		text[i] = string(wire.JSON(chainedText{c.Skipped, c.Progress, c.Increments, len(c.Messages), len(c.Served)}))
@@ -72,19 +69,19 @@ func chainedTensors(partitions []Chained) (tensors wire.Tensors[float64]) {
 
 // chainedOf is the inverse of chainedTensors.
 func chainedOf(tensors wire.Tensors[float64]) (partitions []Chained, err error) {
-	text, any := tensors.Find(tensorChained)
-	if !any {
-		return nil, nil
-	}
+	text, _ := tensors.Find(tensorChained)
 	var messages []MessageLosses
 	if t, any := tensors.Find(tensorMessages); any {
 		if messages, err = messagesOf(t); err != nil {
 			return nil, err
 		}
 	}
-	served, _ := tensors.Find(tensorServed)
-	if served.Shape == nil {
-		served.Shape = []int{0, servedFields}
+	served := wire.Matrix[float64](tensorServed, 0, servedFields, nil)
+	if t, any := tensors.Find(tensorServed); any {
+		if len(t.Shape) != 2 || t.Shape[1] != servedFields || len(t.Text) > 0 {
+			return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, servedFields}}
+		}
+		served = t
 	}
 	for _, text := range text.Text {
 		var of chainedText
@@ -95,18 +92,18 @@ func chainedOf(tensors wire.Tensors[float64]) (partitions []Chained, err error) 
 			return nil, fmt.Errorf("%s %s: %w", tensorChained, stream.Quote(text), err)
 		}
 		c := Chained{Skipped: of.Skipped, Progress: of.Progress, Increments: of.Increments}
-		if of.Messages < 0 || of.Messages > len(messages) || of.Served < 0 || len(served.Shape) != 2 || of.Served > served.Shape[0] {
-			return nil, fmt.Errorf("%s %s: %d messages and %v served are left", tensorChained, stream.Quote(text), len(messages), served.Shape)
+		if of.Messages < 0 || of.Messages > len(messages) || of.Served < 0 || of.Served > served.Shape[0] {
+			return nil, fmt.Errorf("%s %s: %d messages and %d served are left", tensorChained, stream.Quote(text), len(messages), served.Shape[0])
 		}
 		if of.Messages > 0 {
 			c.Messages, messages = messages[:of.Messages:of.Messages], messages[of.Messages:]
 		}
 		if of.Served > 0 {
-			n := of.Served * served.Shape[1]
-			if c.Served, err = servedOf(wire.Matrix(tensorServed, of.Served, served.Shape[1], served.Data[:n])); err != nil {
+			n := of.Served * servedFields
+			if c.Served, err = servedOf(wire.Matrix(tensorServed, of.Served, servedFields, served.Data[:n])); err != nil {
 				return nil, err
 			}
-			served = wire.Matrix(tensorServed, served.Shape[0]-of.Served, served.Shape[1], served.Data[n:])
+			served = wire.Matrix(tensorServed, served.Shape[0]-of.Served, servedFields, served.Data[n:])
 		}
 		partitions = append(partitions, c)
 	}

@@ -7,9 +7,9 @@ import (
 // KindIncrement is the kind of an [IncrementTerms] record.
 const KindIncrement wire.Kind = "increment"
 
-// IncrementTerms are the sums of an increment, or of increments that the run merges, in one partition, at the end of a
-// stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments
-// until it seals the partition.
+// IncrementTerms are the sums of an increment, or of increments that the run merges, in one partition or in merged ones, at
+// the end of a stage of a full run of a chain. They have their own records, so that a worker need not keep those of all
+// increments of a partition until it seals it.
 type IncrementTerms struct {
 	wire.Identity           // Visit is the index of the increment, see [schemas.Chain.TermsPlaces]
 	Terms         []float64 // 2 × p × k: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ

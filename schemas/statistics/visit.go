@@ -82,6 +82,7 @@ const (
 	noteImage        = "image"
 	noteSkipped      = "skipped"
 	noteSends        = "sends"
+	noteProgress     = "progress"
 	noteUnknown      = "unknown"
 	noteUntrained    = "untrained"
 	noteBad          = "bad"
@@ -133,7 +134,11 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	if v.Bad.Of > 0 {
 		r.Notes = append(r.Notes, wire.Header{Key: noteBad, Value: string(wire.JSON(v.Bad))})
 	}
-	r.Tensors = append(r.Tensors, chainedTensors(v.Chained)...)
+	if v.Chained != nil {
+		r.Tensors = append(r.Tensors, chainedTensors(v.Chained)...)
+		// Releases that had progress in this note reject the record: without the contents of chained they would lose them.
+		r.Notes = append(r.Notes, wire.Header{Key: noteProgress, Value: tensorChained})
+	}
 	return r
 }
 

@@ -16,9 +16,17 @@ type Inbox struct {
 	singles map[wire.Identity]*wire.Record[float32] // see isSingle
 	digests map[wire.Identity]wire.Digest           // of all records that have arrived, reduced or not
 	latest  map[int]wire.Identity                   // by partition, the latest visit that has arrived, or the seal of a later stage
+	arrived map[visit]int                           // number of records that have arrived
+	ahead   int                                     // number of changes of latest by records of later stages
 
 	doubleChunks wire.Collector[float64]
 	singleChunks wire.Collector[float32]
+}
+
+// visit is what records of different partitions have in common.
+type visit struct {
+	kind          wire.Kind
+	stage, number int
 }
 
 // New returns an empty inbox.
@@ -26,6 +34,7 @@ func New() Inbox {
 	return Inbox{
 		doubles: map[wire.Identity]*wire.Record[float64]{}, singles: map[wire.Identity]*wire.Record[float32]{},
 		digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{},
+		arrived: map[visit]int{},
 	}
 }
 
@@ -35,6 +44,12 @@ func (b *Inbox) Begin(stage int) {
 	maps.DeleteFunc(b.doubles, func(id wire.Identity, _ *wire.Record[float64]) bool { return id.Stage < stage })
 	maps.DeleteFunc(b.singles, func(id wire.Identity, _ *wire.Record[float32]) bool { return id.Stage < stage })
 	maps.DeleteFunc(b.digests, func(id wire.Identity, _ wire.Digest) bool { return id.Stage < stage })
+	maps.DeleteFunc(b.arrived, func(v visit, _ int) bool { return v.stage < stage })
+}
+
+// Arrived returns a number that changes when a record of a visit arrives, or when it may turn out that a record never will.
+func (b *Inbox) Arrived(kind wire.Kind, stage, number int) int {
+	return b.arrived[visit{kind, stage, number}] + b.ahead
 }
 
 // Solves returns the current stage.
@@ -97,6 +112,7 @@ func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, partitions []int, m
 		b.doubles[id] = r
 	}
 	b.digests[id] = m.Digest()
+	b.arrived[visit{id.Kind, id.Stage, id.Visit}]++
 	b.NoteVisit(id, partitions)
 	return nil
 }
@@ -113,9 +129,12 @@ func IsSingle(id wire.Identity) bool {
 func (b *Inbox) NoteVisit(id wire.Identity, partitions []int) {
 	for _, number := range partitions {
 		last, any := b.latest[number]
-		visit := id.Kind == statistics.KindVisit || id.Kind == statistics.KindRows
-		if visit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
+		visits := id.Kind == statistics.KindVisit || id.Kind == statistics.KindRows
+		if visits && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
 			b.latest[number] = id
+			if id.Stage > b.stage {
+				b.ahead++
+			}
 		}
 	}
 }
