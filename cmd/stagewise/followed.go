@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -14,20 +13,11 @@ func createFollowed(ctx context.Context, c *config.Config, log *kafkalog.Log) er
 	if c.Listen == "" {
 		return nil
 	}
+	var followed []kafkalog.Topic
 	for _, topic := range []string{c.Examples.FromTopic, c.Examples.Outcome.Topic} {
-		if topic == "" {
-			continue
-		}
-		exists, err := log.Exists(ctx, topic)
-		if err != nil {
-			return err
-		}
-		if exists {
-			continue
-		}
-		if err := log.Create(ctx, kafkalog.Topic{Name: topic, Partitions: c.Examples.Partitions}); err != nil {
-			return fmt.Errorf("create %s: %w", topic, err)
+		if topic != "" {
+			followed = append(followed, kafkalog.Topic{Name: topic, Partitions: c.Examples.Partitions})
 		}
 	}
-	return nil
+	return log.Create(ctx, followed...)
 }

@@ -58,21 +58,10 @@ func (s *Solver) terms(stage int) (parts []*part) {
 
 // termsSum returns the terms in a record as a field of their increment.
 func (s *Solver) termsSum(id wire.Identity) (*accumulate.Sum, error) {
-	r, as := s.inbox.Double(id), statistics.Increment(id.Visit)
 	p, k := s.shape(id.Stage)
-	var field wire.Tensor[float64]
-	if s.sparse() {
-		terms, err := statistics.OccurringTermsOf(r, p, k)
-		if err != nil {
-			return nil, err
-		}
-		field = terms.Tensor(as.Occurring(), k)
-	} else {
-		terms, err := statistics.IncrementTermsOf(r, p, k)
-		if err != nil {
-			return nil, err
-		}
-		field = wire.Tensor[float64]{Name: as.Terms(), Shape: []int{2, p, k}, Data: terms.Terms}
+	field, err := statistics.IncrementFieldOf(s.inbox.Double(id), s.sparse(), p, k)
+	if err != nil {
+		return nil, err
 	}
 	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{field}), nil
 }

@@ -210,7 +210,7 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 			return err
 		}
 		if whole != nil {
-			add(all, b.Worker, gramOf(b.identity(statistics.KindLeave), whole).ExactRecord())
+			add(all, b.Worker, statistics.GramOf(b.identity(statistics.KindLeave), whole.Tensors()).ExactRecord())
 		}
 	}
 	if !v.Calibrates() {
@@ -218,7 +218,7 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 	}
 	gram := b.extractGram(v, p, sum)
 	if !v.Calibrates() && b.store.Shares() {
-		b.keepGram(v, p, gramOf(b.Worker.identity(statistics.KindGram, v.Visit, p), gram))
+		b.keepGram(v, p, statistics.GramOf(b.Worker.identity(statistics.KindGram, v.Visit, p), gram.Tensors()))
 	}
 	return b.mergeGram(all, p, gram)
 }
@@ -229,12 +229,12 @@ func (b *block) mergeGram(all *writes, p *partition.State, gram *accumulate.Sum)
 	if err != nil || whole == nil {
 		return err
 	}
-	r := gramOf(b.identity(statistics.KindGram), whole).ExactRecord()
+	r := statistics.GramOf(b.identity(statistics.KindGram), whole.Tensors()).ExactRecord()
 	*all = append(*all, func(ctx context.Context) error { return b.give(ctx, r) })
 	return nil
 }
 
-// gramSum converts a Gram matrix to a sum.
+// gramSum converts a Gram matrix to a sum; [statistics.GramOf] is the inverse.
 func gramSum(g *statistics.Gram) *accumulate.Sum {
 	sum := accumulate.NewSum(coverage.Coverage{}, nil)
 	if g.Matrix != nil {
@@ -244,18 +244,6 @@ func gramSum(g *statistics.Gram) *accumulate.Sum {
 		sum.Field(statistics.FieldGramRows, 1)[0] = g.Weight
 	}
 	return sum
-}
-
-// gramOf is the inverse of gramSum.
-func gramOf(id wire.Identity, sum *accumulate.Sum) *statistics.Gram {
-	g := &statistics.Gram{Identity: id}
-	if matrix, any := sum.Tensors().Find(statistics.FieldGram); any {
-		g.Matrix = matrix.Data
-	}
-	if weight, any := sum.Tensors().Find(statistics.FieldGramRows); any {
-		g.Weight = weight.Data[0]
-	}
-	return g
 }
 
 // survey adds the findings of a partition, and returns a function that writes the complete records.

@@ -245,7 +245,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 		}
 	}
 	gram := w.extractGram(v, p, sum)
-	r := gramOf(w.identity(statistics.KindGram, v.Visit, p), gram)
+	r := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), gram.Tensors())
 	defer w.Grams.Put(gram)
 	if v.Calibrates() {
 		return publish(ctx, w, r.ExactRecord())

@@ -34,6 +34,18 @@ func (g *Gram) Fields() wire.Tensors[float64] {
 	return wire.Tensors[float64]{wire.Vector(FieldGram, g.Matrix)}
 }
 
+// GramOf returns the Gram matrix with its weight in the fields of a sum; it is empty if there are none.
+func GramOf(id wire.Identity, fields wire.Tensors[float64]) *Gram {
+	g := &Gram{Identity: id}
+	if matrix, any := fields.Find(FieldGram); any {
+		g.Matrix = matrix.Data
+	}
+	if weight, any := fields.Find(FieldGramRows); any {
+		g.Weight = weight.Data[0]
+	}
+	return g
+}
+
 // BlockRecord makes the record of a block's Gram matrix, in single precision and with its weight. The tiles of the matrix
 // are summed in single precision too. Measured on MNIST (identity link, 10 × 1024, ridge 1e-5), this changes predictions
 // by 1e-6 (RMS).

@@ -23,6 +23,24 @@ func (t *IncrementTerms) Record() *wire.Record[float64] {
 		{Name: FieldTerms, Shape: []int{2, t.Columns, t.Classes}, Data: t.Terms}}}
 }
 
+// IncrementFieldOf returns the terms in a record as the field of their increment in a sum. sparse reports whether the record is
+// that of an [OccurringTerms]; p and k are the shape of the block. An error wraps [wire.ErrDamaged].
+func IncrementFieldOf(r *wire.Record[float64], sparse bool, p, k int) (field wire.Tensor[float64], err error) {
+	as := Increment(r.Visit)
+	if sparse {
+		terms, err := OccurringTermsOf(r, p, k)
+		if err != nil {
+			return field, err
+		}
+		return terms.Tensor(as.Occurring(), k), nil
+	}
+	terms, err := IncrementTermsOf(r, p, k)
+	if err != nil {
+		return field, err
+	}
+	return wire.Tensor[float64]{Name: as.Terms(), Shape: []int{2, p, k}, Data: terms.Terms}, nil
+}
+
 // IncrementTermsOf is the inverse of [IncrementTerms.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
 func IncrementTermsOf(r *wire.Record[float64], p, k int) (*IncrementTerms, error) {
 	terms, err := r.Tensors.Shaped(FieldTerms, 2, p, k)

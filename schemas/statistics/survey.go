@@ -8,6 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -29,6 +30,13 @@ type SurveyResult struct {
 	Increments  []coverage.Increment // full run of a chain: the increments with their accepted messages
 	SendsRows   bool                 // update: in the first visit to each stage, workers send the rows and the solver sums them
 }
+
+// Names of the content of a survey's result; those that a survey's visit has too are there.
+const (
+	noteSkipped      = "skipped"
+	noteSends        = "sends"
+	tensorIncrements = "increments" // text
+)
 
 // Record makes the record of the result.
 func (s *SurveyResult) Record() *wire.Record[float32] {
@@ -117,4 +125,15 @@ func SurveyResultOf(r *wire.Record[float32]) (*SurveyResult, error) {
 		}
 	}
 	return s, nil
+}
+
+// parseSkipped reads the spans of messages that are not included.
+func parseSkipped(text string) (skipped coverage.Spans, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &skipped); err != nil {
+		return nil, fmt.Errorf("skipped %s: %w", stream.Quote(text), err)
+	}
+	return skipped, coverage.Check(skipped)
 }

@@ -80,13 +80,10 @@ const (
 	tensorColumns    = "columns" // also in a survey result
 	noteQuarantined  = "quarantined"
 	noteImage        = "image"
-	noteSkipped      = "skipped"
-	noteSends        = "sends"
 	noteProgress     = "progress"
 	noteUnknown      = "unknown"
 	noteUntrained    = "untrained"
 	noteBad          = "bad"
-	tensorIncrements = "increments"  // text
 	tensorColumnRows = "column_rows" // [n, 2], sparse rows: a column, and the number of training rows in which it is nonzero
 )
 
@@ -249,15 +246,4 @@ func columnRowsOf(t wire.Tensor[float64]) ([]examples.ColumnRows, error) {
 		counts[i] = examples.ColumnRows{Column: int32(column), Rows: uint32(rows)}
 	}
 	return counts, nil
-}
-
-// parseSkipped reads the spans of messages that are not included.
-func parseSkipped(text string) (skipped coverage.Spans, err error) {
-	if text == "" {
-		return nil, nil
-	}
-	if err := json.Unmarshal([]byte(text), &skipped); err != nil {
-		return nil, fmt.Errorf("skipped %s: %w", stream.Quote(text), err)
-	}
-	return skipped, coverage.Check(skipped)
 }

@@ -89,9 +89,7 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 		r.Sample = sums.Sample.Record(identity(statistics.KindSample)).Record()
 	}
 	if sums.Gram != nil {
-		matrix, _ := sums.Gram.Tensors().Find(statistics.FieldGram)
-		g := statistics.Gram{Identity: identity(statistics.KindGram), Matrix: matrix.Data}
-		r.Gram = g.ExactRecord()
+		r.Gram = statistics.GramOf(identity(statistics.KindGram), sums.Gram.Tensors()).ExactRecord()
 	}
 	var chained []statistics.Chained
 	if s.Plan.Chain != nil {
