@@ -203,7 +203,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.I
 		plan.Chain.Update = chain.Restart(window, o.Passes)
 		return plan, nil
 	}
-	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse, Rows: window.Sparse}
+	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse, Rows: true}
 	stays, err := r.leave(ctx, plan.Chain, window, increment.Rows)
 	if err != nil {
 		return nil, err

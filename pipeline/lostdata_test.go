@@ -114,7 +114,7 @@ func TestNoGramMatrixOfOtherExamples(t *testing.T) {
 					p.messages[at].Message = simMessage(span.Partition, 900+at, schemas.Origin{})
 				}
 			}
-		case m.Kind() == statistics.KindGram && m.Get("run") == run && changed:
+		case statistics.OfGram(m.Kind()) && m.Get("run") == run && changed:
 			t.Errorf("a Gram matrix of partitions %s is published that is of other examples than the survey", m.Get("partition"))
 		}
 	}

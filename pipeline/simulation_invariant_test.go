@@ -34,8 +34,9 @@ func keyOf(m wire.Message) (key recordKey, fixed bool) {
 		return recordKey{}, false // a tombstone
 	}
 	switch m.Kind() {
-	case statistics.KindVisit, statistics.KindGram, statistics.KindSample, statistics.KindSeal, statistics.KindPrepare,
-		schemas.KindWeights, schemas.KindStructure, statistics.KindLeave, statistics.KindIncrement, statistics.KindTerms, statistics.KindMoments:
+	case statistics.KindVisit, statistics.KindGram, statistics.KindGramRows, statistics.KindLeave, statistics.KindLeaveRows,
+		statistics.KindSample, statistics.KindSeal, statistics.KindPrepare,
+		schemas.KindWeights, schemas.KindStructure, statistics.KindIncrement, statistics.KindTerms, statistics.KindMoments:
 		id, err := wire.IdentityOf(m)
 		return recordKey{id}, err == nil
 	case schemas.KindManifest:
@@ -149,8 +150,14 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	if !fixed {
 		return
 	}
+	switch key.Kind {
+	case statistics.KindGramRows:
+		s.log.count(addingRows)
+	case statistics.KindLeaveRows:
+		s.log.count(leavingRows)
+	}
 	if s.examplesReused && (key.Stage == wire.Survey && key.Kind != statistics.KindPrepare || s.chain != nil &&
-		(key.Kind == statistics.KindGram || key.Kind == statistics.KindIncrement)) {
+		(key.Kind == statistics.KindGram || key.Kind == statistics.KindGramRows || key.Kind == statistics.KindIncrement)) {
 		return // the first survey counts, and later visits hold to it; Gram matrices do not say which rows they are of
 	}
 	if key.Kind == schemas.KindManifest {
@@ -159,7 +166,7 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	_, known := s.reference[key]
 	// In the reference of a chain one worker owns all partitions.
 	divided := s.chain != nil && !known && slices.Contains([]wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample,
-		statistics.KindLeave, statistics.KindIncrement, statistics.KindSeal}, key.Kind)
+		statistics.KindGramRows, statistics.KindLeave, statistics.KindLeaveRows, statistics.KindIncrement, statistics.KindSeal}, key.Kind)
 	if s.examplesReused || divided || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)

@@ -197,6 +197,9 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, manyExamples(6), 1<<20, chainOptions(), columns(link.Softmax, 2)).followed().withFiles(t).losing().operated(),
 		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing().operated(),
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1)).operated().givingUp(),
+		// updates with rows instead of Gram matrices
+		newChainScenario(t, chainExamples(), 100, chainOptions(), rffStage(link.Softmax, 48, 1), columns(link.Identity, 1)).losing(),
+		newChainScenario(t, takenAwayExamples(), 1<<20, wideOptions(), rffStage(link.Identity, 48, 2)),
 		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(t),
 		emptyChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
 			j.Group = 1 // the first two groups are merged

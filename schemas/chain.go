@@ -71,7 +71,8 @@ type Update struct {
 	// Sparse is true if the examples are sparse: sums contain only the columns that occur, and terms that leave are read from the state
 	// topic, not from the log.
 	Sparse bool `json:"sparse,omitempty"`
-	// Rows is true if workers may send sparse rows instead of their sums: the survey result says whether they do.
+	// Rows is true if workers may send rows instead of their sums. For sparse rows, the survey result says whether they do; for dense
+	// rows, it depends on the numbers of rows and columns: at most half as many rows are sent.
 	Rows bool `json:"rows,omitempty"`
 	// Restart is true if all earlier sums are discarded: the stream has changed, and the window is only what the update visits.
 	Restart bool `json:"restart,omitempty"`
@@ -87,6 +88,14 @@ func (u *Update) SumsGrams() bool { return u != nil && !u.Sparse }
 // TakesAway reports whether an update subtracts rows from the sums.
 func (u *Update) TakesAway() bool {
 	return u != nil && !u.Restart && !u.Sparse && len(u.Leave)+len(u.Forget) > 0
+}
+
+// LeaveWeights returns the weights of the increments that leave the window.
+func (u *Update) LeaveWeights() (weights []float64) {
+	for i := range u.Leave {
+		weights = append(weights, u.Leave[i].Weight)
+	}
+	return weights
 }
 
 // Forgets returns the index of an increment among those with forgotten rows, or −1.

@@ -331,6 +331,12 @@ func samples(t testing.TB) map[string]wire.Message {
 	for name, r := range map[string]*wire.Record[float32]{
 		"gram": (&statistics.Gram{Identity: id(statistics.KindGram, 0, 0, 1), Matrix: arrowtest.Numbered[float64](3),
 			Weight: 90}).BlockRecord(),
+		"gram-rows": statistics.GramRowsRecord(id(statistics.KindGramRows, 0, 0, 1), wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldGramBatches, 1, 4, []float64{1, 0, 3, 2}), wire.Matrix(statistics.FieldGramBlock, 2, 3,
+				arrowtest.Numbered[float64](6)), wire.Vector(statistics.FieldGramRows, []float64{2.5})}),
+		"leave-rows": statistics.GramRowsRecord(merged(statistics.KindLeaveRows), wire.Tensors[float64]{
+			wire.Matrix(statistics.FieldGramBatches, 2, 4, []float64{0, 1, 0, 1, 1, 0, 2, 1}), wire.Matrix(statistics.FieldGramBlock, 2, 3,
+				arrowtest.Numbered[float64](6))}),
 		"sample": (&statistics.Sample{Identity: id(statistics.KindSample, wire.Survey, 0, 1), Width: 2,
 			Rows: arrowtest.Numbered[float32](4), Draws: []uint64{0xff, 0xfff}}).Record(),
 		"prepare-chain": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0),
@@ -579,6 +585,12 @@ func reencode(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 					return nil, err
 				}
 				return g.BlockRecord().Encode(mem)
+			case statistics.KindGramRows, statistics.KindLeaveRows:
+				rows, err := statistics.GramRowsOf(r)
+				if err != nil {
+					return nil, err
+				}
+				return statistics.GramRowsRecord(r.Identity, rows).Encode(mem)
 			case statistics.KindSample:
 				decoded, err = statistics.SampleOf(r)
 			case statistics.KindPrepare:

@@ -87,6 +87,17 @@ func layouts() []layout {
 			notes:   []part{{"weight", "Σw of the forgotten rows, multiplied by the weights of their increments; absent if 0"}},
 		},
 		{
+			kind: statistics.KindGramRows, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{statistics.FieldGramBatches, "[b, 4]: for each message with rows, its partition, 0, its segment number in the partition, and its number of rows; in order of the plan's partitions; absent without rows"},
+				{statistics.FieldGramBlock, "[n, p]: √w x of each row x of the block with a weight w that is not 0. An update with `update.rows` sends these rows instead of `gram` if it has at most p/2 new rows and the stage has no trees"}},
+			notes: []part{{"weight", "Σw of the rows"}},
+		},
+		{
+			kind: statistics.KindLeaveRows, topic: "statistics", writer: "worker", reader: "solver",
+			tensors: []part{{statistics.FieldGramBatches, "[b, 4]: as in `gram-rows`, with the index of the message's increment in `update.leave` instead of 0"},
+				{statistics.FieldGramBlock, "[n, p]: as in `gram-rows`, of the rows that leave the window, if they are at most p/2, and no rows were forgotten. Replaces `leave`"}},
+		},
+		{
 			kind: statistics.KindRows, topic: "statistics", writer: "worker", reader: "solver",
 			tensors: []part{{statistics.FieldRowBatches, "[b, 3]: for each message with rows, its partition, its segment number in the partition, and its number of rows"},
 				{statistics.FieldRowFacts, "[n, 5]: for each row, the number of nonzero values, class (−1: unknown), weight, weight if it is fitted, split (0 train, 1 holdout, 2 test)"},

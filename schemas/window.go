@@ -76,6 +76,8 @@ type StatePlace struct {
 	Partitions []int `json:"partitions,omitempty"`
 	// Group is the number of these partitions per group, merged before the groups; 0: coverage.GroupSize.
 	Group int `json:"group,omitempty"`
+	// Leave are the weights of the increments that left the window with the run, if it subtracted their rows.
+	Leave []float64 `json:"leave,omitempty"`
 	// Decay is the factor of the Gram matrix before the run.
 	Decay float64 `json:"decay,omitempty"`
 }

@@ -16,9 +16,11 @@ type ahead struct {
 	number int
 	fit    solve.Fit
 	gram   *gathering
-	whole  *accumulate.Sum // sum of the Gram matrices; nil until it is complete
-	done   chan struct{}   // closed after factoring
-	err    error           // error of the factoring
+	whole  *accumulate.Sum // sum of the Gram matrices, or of their rows; nil until it is complete
+	// sumRows adds the Gram matrices of the rows in whole.
+	sumRows func(*accumulate.Sum) error
+	done    chan struct{} // closed after factoring
+	err     error         // error of the factoring
 }
 
 // aheadOf returns the fit of an update's stage, which it creates on first use.
@@ -26,7 +28,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 	if a := s.aheads[number]; a != nil {
 		return a, nil
 	}
-	_, shape, err := s.stageShape(number)
+	of, shape, err := s.stageShape(number)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +37,8 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 		return nil, err
 	}
 	v := s.chain.GramVisit(number)
-	a.gram = s.gathering(v, s.blockGram()...)
+	a.gram = s.gathering(v, s.updateGrams(of)...)
+	a.sumRows = s.sumRows(a.gram)
 	if s.aheads == nil {
 		s.aheads = map[int]*ahead{}
 	}
@@ -48,7 +51,9 @@ func (a *ahead) factor(whole *accumulate.Sum) {
 	a.whole = whole
 	go func() {
 		defer close(a.done)
-		a.err = a.fit.Precondition(whole.Tensors())
+		if a.err = a.sumRows(whole); a.err == nil {
+			a.err = a.fit.Precondition(whole.Tensors())
+		}
 	}()
 }
 

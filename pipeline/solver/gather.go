@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/solver/inbox"
@@ -121,8 +122,8 @@ func (s *Solver) sealSum(stage int) []*part {
 }
 
 // blockGram gathers the Gram matrix of a stage's block.
-func (s *Solver) blockGram() []*part {
-	parts := []*part{{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+func (s *Solver) blockGram() *part {
+	return &part{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
 		var g *statistics.Gram
 		var err error
 		if inbox.IsSingle(id) {
@@ -135,8 +136,21 @@ func (s *Solver) blockGram() []*part {
 		}
 		weight := wire.Vector(statistics.FieldGramRows, []float64{g.Weight})
 		return accumulate.NewSum(coverage.Coverage{}, append(g.Fields(), weight)), nil
-	}}}
-	if s.plan.Update().TakesAway() {
+	}}
+}
+
+// updateGrams gathers the Gram matrices of a stage of an update, of new rows and of those that leave the window, or the rows.
+func (s *Solver) updateGrams(of *model.Stage) []*part {
+	added, leaving := s.chain.SendsGramRows(of)
+	parts := []*part{s.blockGram()}
+	if added {
+		parts[0] = s.gramRows(statistics.KindGramRows)
+	}
+	switch {
+	case !s.plan.Update().TakesAway():
+	case leaving:
+		parts = append(parts, s.gramRows(statistics.KindLeaveRows))
+	default:
 		parts = append(parts, &part{kind: statistics.KindLeave, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
 			leave, err := statistics.ExactGramOf(s.inbox.Double(id))
 			if err != nil {
@@ -307,7 +321,7 @@ func (s *Solver) hasPassed(id wire.Identity) bool {
 	if id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement { // workers write these again with the next stage's first visit
 		return id.Stage < due.Stage-1 || id.Stage == due.Stage-1 && due.Number > 0
 	}
-	grams := id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave // an update writes these again with each visit to the stage
+	grams := statistics.OfGram(id.Kind) // an update writes these again with each visit to the stage
 	repeated := grams && s.plan.Update() != nil && id.Stage == due.Stage
 	return !repeated && id.Before(wire.Identity{Stage: due.Stage, Visit: due.Number})
 }

@@ -140,7 +140,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 		return nil, err
 	}
 	for _, since := range w.Since {
-		whole, err := fold.Grams(ctx, s.Client, since, h.moments)
+		whole, err := fold.Grams(ctx, s.Client, s.blas, since, h.moments)
 		if err != nil {
 			return nil, err
 		}

@@ -148,7 +148,7 @@ func (s *Solver) window() *schemas.Window {
 		before := c.start.window
 		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot
 		w.Since = append(slices.Clone(before.Since), schemas.StatePlace{Run: s.run, Since: &s.plan.Since, Decay: u.Decay,
-			Partitions: s.plan.Partitions(), Group: s.plan.Group})
+			Leave: u.LeaveWeights(), Partitions: s.plan.Partitions(), Group: s.plan.Group})
 		w.Ends = slices.Clone(before.Ends)
 		w.Progress = slices.Clone(before.Progress)
 		for _, increment := range before.Without(s.plan.Spans).Increments {

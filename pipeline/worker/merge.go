@@ -203,15 +203,12 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 // addGram adds the Gram matrix in a partition's sum: see publishGram.
 func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
 	if b.plan.Update().TakesAway() {
-		leave := &statistics.Gram{}
-		leave.Matrix, leave.Weight = visit.LeavingGram(b.plan.Update(), sum)
-		whole, err := b.leave.add(b.at[p], gramSum(leave))
-		if err != nil {
+		if err := b.addLeaving(all, v, p, sum); err != nil {
 			return err
 		}
-		if whole != nil {
-			add(all, b.Worker, statistics.GramOf(b.identity(statistics.KindLeave), whole.Tensors()).ExactRecord())
-		}
+	}
+	if v.GramKind() == statistics.KindGramRows {
+		return b.addGramRows(all, b.gram, statistics.KindGramRows, p, extractGramRows(sum))
 	}
 	if !v.Calibrates() {
 		sum.RoundGram() // rounded as if it were sent separately
@@ -221,6 +218,29 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 		b.keepGram(v, p, statistics.GramOf(b.Worker.identity(statistics.KindGram, v.Visit, p), gram.Tensors()))
 	}
 	return b.mergeGram(all, p, gram)
+}
+
+// addLeaving adds the Gram matrix of rows that leave the window, or these rows: see publishLeaving.
+func (b *block) addLeaving(all *writes, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
+	if kind := v.LeaveKind(); kind == statistics.KindLeaveRows {
+		return b.addGramRows(all, b.leave, kind, p, sum.TakeGramRows(statistics.FieldLeaveBatches, statistics.FieldLeaveBlock))
+	}
+	leave := &statistics.Gram{}
+	leave.Matrix, leave.Weight = visit.LeavingGram(b.plan.Update(), sum)
+	whole, err := b.leave.add(b.at[p], gramSum(leave))
+	if err == nil && whole != nil {
+		add(all, b.Worker, statistics.GramOf(b.identity(statistics.KindLeave), whole.Tensors()).ExactRecord())
+	}
+	return err
+}
+
+// addGramRows adds the rows that a partition sends instead of a Gram matrix.
+func (b *block) addGramRows(all *writes, to *merging, kind wire.Kind, p *partition.State, rows *accumulate.Sum) error {
+	whole, err := to.add(b.at[p], rows)
+	if err == nil && whole != nil {
+		add(all, b.Worker, statistics.GramRowsRecord(b.identity(kind), whole.Tensors()))
+	}
+	return err
 }
 
 // mergeGram adds the Gram matrix of a partition.

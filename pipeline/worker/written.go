@@ -64,7 +64,7 @@ func (w *Worker) ofVisit(id wire.Identity, v protocol.Visit) bool {
 }
 
 func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
-	return w.plan.Update() != nil && id.Stage != wire.Survey && (id.Kind == statistics.KindGram || id.Kind == statistics.KindLeave)
+	return w.plan.Update() != nil && id.Stage != wire.Survey && statistics.OfGram(id.Kind)
 }
 
 // ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit, or terms of

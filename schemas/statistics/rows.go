@@ -22,7 +22,8 @@ const FieldSizes = "sizes"
 // OfRows reports whether a field has rows, not a sum. Merging appends them to the rows of earlier partitions.
 func OfRows(name string) bool {
 	switch name {
-	case FieldRowBatches, FieldRowFacts, FieldRowValues, FieldRowScores, FieldRowTargets:
+	case FieldRowBatches, FieldRowFacts, FieldRowValues, FieldRowScores, FieldRowTargets,
+		FieldGramBatches, FieldGramBlock, FieldLeaveBatches, FieldLeaveBlock:
 		return true
 	}
 	return false

@@ -48,6 +48,18 @@ type recentRecord struct {
 	given    wire.Tensors[float64] // the writer's tensors, for the first reader
 }
 
+// bytes returns the memory of the record in the cache, without tensors that are given. A message may have twice its length.
+func (r *recentRecord) bytes() (n int) {
+	for _, value := range r.content.values {
+		n += cap(value)
+	}
+	n = max(n, r.content.bytes)
+	for _, tensor := range r.single {
+		n += 4 * len(tensor.Data)
+	}
+	return n
+}
+
 // content is the values of messages, in order, or their hashes.
 type content struct {
 	bytes  int
@@ -176,8 +188,8 @@ func (r *recent) dropLarge(record *recentRecord) {
 	}
 }
 
-// recentBytes is the capacity of the cache in bytes of messages. Sums and weights are read soon after they are written;
-// larger ones are not cached.
+// recentBytes is the capacity of the cache in bytes of messages and of their tensors in single precision. Sums and weights are
+// read soon after they are written; larger ones are not cached.
 const recentBytes = 32 << 20
 
 // add adds a record to the cache.
@@ -191,11 +203,11 @@ func (r *recent) add(record *recentRecord) {
 	if record.single != nil {
 		r.single = record
 	}
-	r.bytes += record.content.bytes
+	r.bytes += record.bytes()
 	for r.bytes > recentBytes {
 		oldest := r.records[0]
 		r.records[0], r.records = nil, r.records[1:]
-		r.bytes -= oldest.content.bytes
+		r.bytes -= oldest.bytes()
 		if r.last[oldest.digest] == oldest {
 			delete(r.last, oldest.digest)
 		}

@@ -4,6 +4,7 @@
 package fold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,7 +24,8 @@ import (
 
 // Grams adds the Gram matrices of a run from the statistics topic to the moments of each stage, in the order in which the
 // run's solver added them. whole is false if matrices are missing.
-func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, moments []*solve.Moments) (whole bool, err error) {
+func Grams(ctx context.Context, c *protocol.Client, blas *kernel.BLAS, since schemas.StatePlace, moments []*solve.Moments) (whole bool,
+	err error) {
 	if since.Since == nil {
 		return false, nil
 	}
@@ -37,19 +40,36 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 		if m.Gram == nil {
 			continue
 		}
-		take := func(kind wire.Kind) func(from, to int) (*accumulate.Sum, error) {
-			return func(from, to int) (*accumulate.Sum, error) {
-				id := wire.Identity{Kind: kind, Run: since.Run, Stage: t, Partition: since.Partitions[from]}
-				if to-from > 1 {
-					id.Merged = to - from
+		take := func(kinds ...wire.Kind) func(from, to int) (*accumulate.Sum, error) {
+			return func(from, to int) (sum *accumulate.Sum, _ error) {
+				for _, kind := range kinds {
+					id := wire.Identity{Kind: kind, Run: since.Run, Stage: t, Partition: since.Partitions[from]}
+					if to-from > 1 {
+						id.Merged = to - from
+					}
+					sum = cmp.Or(sum, found[id])
+					delete(found, id)
 				}
-				sum := found[id]
-				delete(found, id)
 				return sum, nil
 			}
 		}
+		add := func(factor float64, sum *accumulate.Sum, leaving []float64) error {
+			rows, err := accumulate.GramOfRows(&accumulate.Accumulator{BLAS: blas}, sum.Tensors(), since.Partitions, tree, leaving)
+			if err != nil {
+				return err
+			}
+			sum.Move(rows, statistics.FieldGram, statistics.FieldGram)
+			if !sum.HasGram() {
+				return nil
+			}
+			gram, err := sum.Tensors().Shaped(statistics.FieldGram, len(m.Gram))
+			if err == nil {
+				floats.AddScaled(m.Gram, factor, gram)
+			}
+			return err
+		}
 		added, leaves := accumulate.NewReduction(tree), accumulate.NewReduction(tree)
-		lacking, err := added.AddReady(take(statistics.KindGram))
+		lacking, err := added.AddReady(take(statistics.KindGram, statistics.KindGramRows))
 		if err != nil {
 			return false, err
 		}
@@ -61,12 +81,12 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 			return false, err
 		}
 		m.Decay(since.Decay) // of the Gram matrix: the other moments are read later
-		if gram, any := sum.Tensors().Find(statistics.FieldGram); any {
-			floats.AddScaled(m.Gram, 1, gram.Data)
+		if err := add(1, sum, nil); err != nil {
+			return false, err
 		}
 		takesAway := false
 		_, err = leaves.AddReady(func(from, to int) (*accumulate.Sum, error) {
-			sum, err := take(statistics.KindLeave)(from, to)
+			sum, err := take(statistics.KindLeave, statistics.KindLeaveRows)(from, to)
 			takesAway = takesAway || sum != nil
 			if sum == nil && to-from == 1 { // a run that subtracts nothing has no such records
 				sum = &accumulate.Sum{}
@@ -82,8 +102,8 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 		if sum, err = leaves.Sum(); err != nil {
 			return false, err
 		}
-		if gram, any := sum.Tensors().Find(statistics.FieldGram); any {
-			floats.AddScaled(m.Gram, -1, gram.Data)
+		if err := add(-1, sum, since.Leave); err != nil {
+			return false, err
 		}
 	}
 	return true, nil
@@ -94,7 +114,7 @@ func Grams(ctx context.Context, c *protocol.Client, since schemas.StatePlace, mo
 func read(ctx context.Context, c *protocol.Client, id string, partition int, from int64, found map[wire.Identity]*accumulate.Sum) error {
 	singles, doubles := wire.Collector[float32]{}, wire.Collector[float64]{}
 	err := c.Remaining(ctx, c.Topics.Statistics, partition, from, 1<<62, func(m protocol.Message) error {
-		if m.Run() != id || m.Kind() != statistics.KindGram && m.Kind() != statistics.KindLeave {
+		if m.Run() != id || !statistics.OfGram(m.Kind()) {
 			return nil
 		}
 		of, err := wire.IdentityOf(m.Message)
@@ -106,29 +126,44 @@ func read(ctx context.Context, c *protocol.Client, id string, partition int, fro
 		if found[key] != nil {
 			return nil
 		}
-		var g *statistics.Gram
-		if inbox.IsSingle(of) {
-			r, err := c.Codec.CollectSingle(&singles, m.Message)
-			if err != nil || r == nil {
-				return err
-			}
-			if g, err = statistics.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) }); err != nil {
-				return err
-			}
-		} else {
+		if !inbox.IsSingle(of) {
 			r, err := c.Codec.CollectDouble(&doubles, m.Message)
 			if err != nil || r == nil {
 				return err
 			}
-			if g, err = statistics.ExactGramOf(r); err != nil {
-				return err
-			}
+			found[key], err = exactGram(r)
+			return err
 		}
-		found[key] = accumulate.NewSum(coverage.Coverage{}, g.Fields())
-		return nil
+		r, err := c.Codec.CollectSingle(&singles, m.Message)
+		if err != nil || r == nil {
+			return err
+		}
+		found[key], err = blockGram(r)
+		return err
 	})
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
+}
+
+func exactGram(r *wire.Record[float64]) (*accumulate.Sum, error) {
+	g, err := statistics.ExactGramOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return accumulate.NewSum(coverage.Coverage{}, g.Fields()), nil
+}
+
+// blockGram returns the Gram matrix in a record of single precision, or its rows.
+func blockGram(r *wire.Record[float32]) (*accumulate.Sum, error) {
+	if r.Kind != statistics.KindGram {
+		rows, err := statistics.GramRowsOf(r)
+		return accumulate.NewSum(coverage.Coverage{}, rows), err
+	}
+	g, err := statistics.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) })
+	if err != nil {
+		return nil, err
+	}
+	return accumulate.NewSum(coverage.Coverage{}, g.Fields()), nil
 }

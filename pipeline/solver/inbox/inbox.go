@@ -117,11 +117,15 @@ func (b *Inbox) Collect(codec codec.Codec, id wire.Identity, partitions []int, m
 	return nil
 }
 
-// IsSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks
+// IsSingle reports whether a record of the statistics is in single precision: samples, rows of blocks, and the Gram matrices of blocks
 // that workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations,
 // and merged Gram matrices, sums of the partitions' matrices rounded to single precision.
 func IsSingle(id wire.Identity) bool {
-	return id.Kind == statistics.KindSample || id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0 && id.Merged == 0
+	switch id.Kind {
+	case statistics.KindSample, statistics.KindGramRows, statistics.KindLeaveRows:
+		return true
+	}
+	return id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0 && id.Merged == 0
 }
 
 // NoteVisit records the latest visit of partitions, or the seal of a later stage, since the earlier visits may be deleted.

@@ -272,8 +272,12 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 	if !rest {
 		classes = 0
 	}
-	counted := gram && p.countsPairs(batches)
-	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram && !counted)
+	counted, rows := gram && p.countsPairs(batches), p.sendsGramRows(l.Segment())
+	at := accumulate.GramPlace{Partition: l.Partition.Partition(), Segment: l.Index}
+	if l.Segment().Leaves {
+		at.Increment = l.Segment().Increment
+	}
+	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram && !counted && !rows)
 	sum := p.accumulator.Sum()
 	var pairs []float64
 	update := p.Plan.Update() != nil
@@ -313,7 +317,11 @@ func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.
 			}
 		}
 		if sampled {
-			p.accumulator.AddGram(block, b.Fitted)
+			if rows {
+				p.accumulator.AddGramRows(block, b.Fitted, at)
+			} else {
+				p.accumulator.AddGram(block, b.Fitted)
+			}
 			weight := sum.Field(statistics.FieldGramRows, 1)
 			for _, w := range b.Fitted {
 				weight[0] += float64(w)

@@ -91,9 +91,7 @@ func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64, weig
 		if matrix == nil {
 			matrix = make([]float64, len(field.Data))
 		}
-		for j, x := range field.Data {
-			matrix[j] += weight * float64(float32(x))
-		}
+		accumulate.AddRounded(matrix, weight, field.Data)
 		return rows
 	}
 	for i, c := range u.Leave {

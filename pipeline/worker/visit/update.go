@@ -107,6 +107,17 @@ func (p *Processor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) 
 	return gram, rest
 }
 
+// sendsGramRows reports whether the visit sends a segment's rows instead of their Gram matrix.
+func (p *Processor) sendsGramRows(s *partition.Segment) bool {
+	switch {
+	case s.Leaves:
+		return p.visit.leaveRows
+	case s.Past: // the rest of increments with forgotten rows
+		return false
+	}
+	return p.visit.gramRows
+}
+
 // beginTerms starts summing the terms of a segment's increment.
 func (p *Processor) beginTerms() {
 	columns, classes := p.visit.Of.Features.Size(), p.visit.Of.Classes
@@ -133,6 +144,10 @@ func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest boo
 		gram, rows = increment.Leaving()
 	case s.Past && !p.Plan.Update().Restart:
 		gram, rows = statistics.Increment(p.Plan.Update().Forgets(p.Increment(s).Number)).Staying() // or nothing was summed
+	}
+	if s.Leaves && p.visit.leaveRows {
+		sum.Move(sum, statistics.FieldGramBatches, statistics.FieldLeaveBatches)
+		sum.Move(sum, statistics.FieldGramBlock, statistics.FieldLeaveBlock)
 	}
 	if gram != "" {
 		sum.Move(sum, statistics.FieldGram, gram)

@@ -45,13 +45,15 @@ type Visit struct {
 	// ownBlocks means that the blocks of batches belong to another stage, because this one is not yet due, so each processor
 	// computes blocks in memory of its own.
 	ownBlocks bool
-	blocks    *blockVisit      // of a stage that is fitted in blocks
-	occurring *rowsums.Weights // of an update on sparse rows
-	sendsRows bool             // in such an update: the visit sends rows rather than sums
-	own       []passed         // of an update on sparse rows: the stages before the last with their new weights
-	counts    []float32        // p × k, of a counted stage of a full run of a chain that has ended: the counts of its weights
-	totals    []float64        // k: their sums over the inputs
-	Offered   *model.Model     // of an update: the version for subscribers, if the visit evaluates revisited increments
+	// gramRows and leaveRows mean that the visit sends rows instead of Gram matrices: new rows, and rows that leave the window.
+	gramRows, leaveRows bool
+	blocks              *blockVisit      // of a stage that is fitted in blocks
+	occurring           *rowsums.Weights // of an update on sparse rows
+	sendsRows           bool             // in such an update: the visit sends rows rather than sums
+	own                 []passed         // of an update on sparse rows: the stages before the last with their new weights
+	counts              []float32        // p × k, of a counted stage of a full run of a chain that has ended: the counts of its weights
+	totals              []float64        // k: their sums over the inputs
+	Offered             *model.Model     // of an update: the version for subscribers, if the visit evaluates revisited increments
 }
 
 // parts are the sums of a round: the Gram matrix, the rest, or both.
@@ -105,7 +107,25 @@ func NewGram(run *Run, chain *protocol.Chain, stage int, ahead bool) (*Visit, er
 	if err != nil {
 		return nil, err
 	}
-	return &Visit{Run: run, Visit: chain.GramVisit(stage), Of: s, rounds: []parts{{gram: true}}, ownBlocks: ahead}, nil
+	v := &Visit{Run: run, Visit: chain.GramVisit(stage), Of: s, rounds: []parts{{gram: true}}, ownBlocks: ahead}
+	v.gramRows, v.leaveRows = chain.SendsGramRows(s)
+	return v, nil
+}
+
+// GramKind returns the kind of the records for the Gram matrices of new rows.
+func (v *Visit) GramKind() wire.Kind {
+	if v.gramRows {
+		return statistics.KindGramRows
+	}
+	return statistics.KindGram
+}
+
+// LeaveKind returns the kind of the records for the Gram matrices of rows that leave the window.
+func (v *Visit) LeaveKind() wire.Kind {
+	if v.leaveRows {
+		return statistics.KindLeaveRows
+	}
+	return statistics.KindLeave
 }
 
 // WithoutGram returns the visit without the Gram matrix, which an earlier run has summed.
