@@ -71,10 +71,12 @@ func layouts() []layout {
 				{statistics.FieldDecided, "[3, 2, 2], survey of a single-label update with two classes and a numeric threshold: for each split and true class, Σw of the rows by whether the second class is predicted"},
 				{statistics.FieldCalibrated, "[2], multi-label: Σ w\\|y\\|² and Σw of the holdout rows that a calibration is fitted to"},
 				{statistics.FieldLabelRows, "[n], survey without `warm`: number of training rows of each label"}, {"columns", "text, survey: table columns of the features, as JSON; absent if unknown"},
+				{"unknown", "text, survey of a chain: labels that are not classes, in order; absent if there are none"}, {"unknown_rows", "[n]: number of rows of each of them"},
+				{"untrained", "text, survey: labels that the partition has only in holdout and test rows, in order; absent if there are none"}, {"untrained_rows", "[n]: number of rows of each of them"},
 				{statistics.TensorCovered, "text, survey of merged partitions: coverage of the sums, by partition in order, as JSON"},
 			},
 			notes: []part{{"covered", "coverage of the sums"}, {"spans", "merged partitions: digest of the spans that the sums cover"}, {"quarantined", "survey: number of quarantined messages"},
-				{"passed_over", "survey: messages and rows left out, by reason, as JSON"}, {"image", "survey: height, width and channels of the images, as JSON; absent without images"}, {"progress", "survey of a chain: `chained`, which releases reject that read progress here"}, {"unknown", "survey of a chain: rows of each label that is not a class, as JSON"}, {"untrained", "survey: rows of each label that the partition has only in holdout and test rows, as JSON; absent if there are none"}, {"bad", "survey of a chain: number of unusable messages of the newest increment, number of all its messages, and the first unusable one, as JSON"}},
+				{"passed_over", "survey: messages and rows left out, by reason, as JSON"}, {"image", "survey: height, width and channels of the images, as JSON; absent without images"}, {"progress", "survey of a chain: `chained`, which releases reject that read progress here"}, {"bad", "survey of a chain: number of unusable messages of the newest increment, number of all its messages, and the first unusable one, as JSON"}},
 		},
 		{
 			kind: statistics.KindGram, topic: "statistics", writer: "worker", reader: "solver",

@@ -81,8 +81,6 @@ const (
 	noteQuarantined  = "quarantined"
 	noteImage        = "image"
 	noteProgress     = "progress"
-	noteUnknown      = "unknown"
-	noteUntrained    = "untrained"
 	noteBad          = "bad"
 	tensorColumnRows = "column_rows" // [n, 2], sparse rows: a column, and the number of training rows in which it is nonzero
 )
@@ -122,12 +120,8 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	if v.Image != (examples.Image{}) {
 		r.Notes = append(r.Notes, wire.Header{Key: noteImage, Value: v.Image.Text()})
 	}
-	if v.Unknown != nil {
-		r.Notes = append(r.Notes, wire.Header{Key: noteUnknown, Value: string(wire.JSON(v.Unknown))})
-	}
-	if v.Untrained != nil {
-		r.Notes = append(r.Notes, wire.Header{Key: noteUntrained, Value: string(wire.JSON(v.Untrained))})
-	}
+	r.Tensors = append(r.Tensors, labelRowsTensors(tensorUnknown, v.Unknown)...)
+	r.Tensors = append(r.Tensors, labelRowsTensors(tensorUntrained, v.Untrained)...)
 	if v.Bad.Of > 0 {
 		r.Notes = append(r.Notes, wire.Header{Key: noteBad, Value: string(wire.JSON(v.Bad))})
 	}
@@ -155,15 +149,11 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 	if v.Image, err = examples.ParseImage(r.Note(noteImage)); err != nil {
 		return nil, r.Damaged(err)
 	}
-	if text := r.Note(noteUnknown); text != "" {
-		if err := json.Unmarshal([]byte(text), &v.Unknown); err != nil {
-			return nil, r.Damaged(fmt.Errorf("unknown %s: %w", stream.Quote(text), err))
-		}
+	if v.Unknown, err = labelRowsOf(r.Tensors, tensorUnknown); err != nil {
+		return nil, r.Damaged(err)
 	}
-	if text := r.Note(noteUntrained); text != "" {
-		if err := json.Unmarshal([]byte(text), &v.Untrained); err != nil {
-			return nil, r.Damaged(fmt.Errorf("untrained %s: %w", stream.Quote(text), err))
-		}
+	if v.Untrained, err = labelRowsOf(r.Tensors, tensorUntrained); err != nil {
+		return nil, r.Damaged(err)
 	}
 	if text := r.Note(noteBad); text != "" {
 		if err := json.Unmarshal([]byte(text), &v.Bad); err != nil {
@@ -198,7 +188,8 @@ func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 			for i, n := range t.Data {
 				v.LabelRows[i] = int64(n)
 			}
-		case tensorChained, tensorMessages, tensorServed:
+		case tensorChained, tensorMessages, tensorServed, tensorUnknown, tensorUnknown + suffixRows, tensorUntrained,
+			tensorUntrained + suffixRows:
 		case tensorColumnRows:
 			v.Sparse = true
 			if v.ColumnRows, err = columnRowsOf(t); err != nil {
