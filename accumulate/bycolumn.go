@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -48,17 +49,35 @@ func (o *Occurring) ascending() []int32 {
 
 // Ascend numbers the columns again, in ascending order.
 func (o *Occurring) Ascend() {
-	order := o.ascending()
-	columns, numbers := make([]int32, len(o.of.columns)), make([]int32, len(o.of.columns))
-	for number, i := range order[:len(columns)] {
-		columns[number], numbers[i] = o.of.columns[i], int32(number)
+	columns, numbers := make([]int32, 0, len(o.of.columns)), make([]int32, len(o.of.columns))
+	if o.numbering.hashed {
+		for number, i := range o.ascending()[:len(numbers)] {
+			columns, numbers[i] = append(columns, o.of.columns[i]), int32(number)
+		}
+	} else { // a bit for each column is read faster than the columns are sorted
+		o.seen = append(o.seen[:0], make([]uint64, (o.numbering.columns+63)/64)...)
+		for _, column := range o.of.columns {
+			o.seen[column/64] |= 1 << (column % 64)
+		}
+		for word, left := range o.seen {
+			for ; left != 0; left &= left - 1 {
+				column := int32(64*word + bits.TrailingZeros64(left))
+				*o.numbering.of(column) = int32(len(columns))
+				columns = append(columns, column)
+			}
+		}
+		for i, column := range o.of.columns {
+			numbers[i] = *o.numbering.of(column)
+		}
+		o.numbering.end(columns)
 	}
 	for i, number := range o.values { // those of the batches
 		o.values[i] = numbers[number]
 	}
 	o.of.columns = columns
-	for i := range order {
-		order[i] = int32(i)
+	o.order = slices.Grow(o.order[:0], o.Width())[:o.Width()]
+	for i := range o.order {
+		o.order[i] = int32(i)
 	}
 }
 

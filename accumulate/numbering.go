@@ -8,6 +8,7 @@ type numbering struct {
 	byPlace []int32
 	table   []numbered // open addressing; the length is a power of two, and at most half of it is taken
 	hashed  bool
+	columns int // of which some may have a number
 }
 
 // numbered is the number of a column.
@@ -21,6 +22,7 @@ const numberedByPlace = 1 << 20
 
 // begin makes room for the numbers of at most so many of the columns. All are 0.
 func (n *numbering) begin(columns, occurring int) {
+	n.columns = columns
 	if n.hashed = columns > max(numberedByPlace, 4*occurring); !n.hashed {
 		if len(n.byPlace) < columns {
 			n.byPlace = make([]int32, columns)

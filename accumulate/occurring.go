@@ -17,6 +17,7 @@ type Occurring struct {
 	values    []int32         // the number of the column of each value, from 0
 	batches   []kernel.Sparse // with these numbers
 	order     []int32         // in which columns ascend; empty: not known
+	seen      []uint64        // a bit for each column
 	of        occurring
 }
 

@@ -2,7 +2,10 @@ package rowsums
 
 import (
 	"errors"
+	"math"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -10,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/online"
@@ -39,7 +43,7 @@ func TestSentRowsAreThoseThatAreCovered(t *testing.T) {
 			}
 		}
 		sent.Rows = covered
-		_, err := Sent(sent, sentShapeOf(), examples.OneLabel, spans, coverage.Tree{Parts: 2})
+		_, err := Sent(sent, sentShapeOf(), examples.OneLabel, spans, coverage.Tree{Parts: 2}, &online.Memory{})
 		return err
 	}
 	if err := read(6, 0, 3); err != nil {
@@ -52,36 +56,71 @@ func TestSentRowsAreThoseThatAreCovered(t *testing.T) {
 	}
 }
 
-// What the fit gets of a single segment, without a record, is what it would read from the sums of a record.
-func TestVisitToASingleSegment(t *testing.T) {
-	sent := &accumulate.Sum{}
-	Write(sent, Segment{Partition: 4, Batches: []Batch{sentBatch()}}, false)
-	sent.Rows = 3
-	r, err := Sent(sent, sentShapeOf(), examples.OneLabel, coverage.Spans{{Partition: 4, To: 1}}, coverage.Tree{Parts: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := Weights{Initial: kernel.NewDense(7, 2), Columns: []int32{5}, Rows: kernel.NewDense(1, 2)}
-	w.Rows.Data[0], w.Initial.Data[3] = 0.5, -1
-	for _, of := range []Stage{{Curved: true, Reaching: true}, {Curved: true}, {Counted: true}} {
-		of.Link = link.Named(link.Softmax)
-		sum, got, err := r.Visit(t.Context(), of, &w)
+// What the fit gets of sent rows has the bits of what it would read from the records of their segments, in each visit.
+func TestVisitsAreOfTheSumsOfSegments(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	shape := solve.Shape{Columns: inputs + 1, Penalised: inputs, Classes: classes}
+	for trial := range 60 {
+		tree, spans := coverage.Tree{Parts: 1 + r.IntN(6), Group: 1 + r.IntN(4)}, coverage.Spans{}
+		sent, parts := &accumulate.Sum{}, make([][]Segment, tree.Parts)
+		for partition := range parts {
+			spans = append(spans, coverage.Span{Partition: 2 * partition, To: 1})
+			for number := range r.IntN(4) {
+				s := silenced(segment(r, 2*partition, number, examples.OneLabel))
+				parts[partition] = append(parts[partition], s)
+				one := &accumulate.Sum{}
+				Write(one, s, true)
+				if err := sent.Merge(one); err != nil {
+					t.Fatal(err)
+				}
+				for _, b := range s.Batches {
+					sent.Rows += int64(b.Block.Rows)
+				}
+			}
+		}
+		rows, err := Sent(sent, shape, examples.OneLabel, spans, tree, &online.Memory{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := r.sum(t.Context(), of)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := online.VisitOf(all.Tensors(), sentShapeOf())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v: got %+v, want %+v", of, got, want)
-		}
-		if a, b := sum.Tensors()[0], all.Tensors()[0]; !reflect.DeepEqual(a, b) {
-			t.Errorf("%+v: got the losses %v, want %v", of, a, b)
+		for visit := range 3 {
+			of := StageOf(link.Named(link.Softmax), trial%3 == 0, visit, 2)
+			w := &Weights{Initial: kernel.NewDense(inputs+1, classes)}
+			for i := range w.Initial.Data {
+				w.Initial.Data[i] = r.Float32() - 0.5
+			}
+			reduction := accumulate.NewReduction(tree)
+			for partition, segments := range parts {
+				if err := reduction.Add(partition/tree.Group, sums(t, segments, of, w)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all, err := reduction.Sum()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := online.VisitOf(all.Tensors(), shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum, got, err := rows.Visit(t.Context(), of, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range [][2]statistics.Occurring{{got.Gradient, want.Gradient}, {got.Curvature, want.Curvature},
+				{got.Reach, want.Reach}, {got.Counted, want.Counted}} {
+				bits := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
+				if !slices.Equal(table[0].Columns, table[1].Columns) || !slices.EqualFunc(table[0].Values, table[1].Values, bits) {
+					t.Fatalf("trial %d, visit %d: got %v, want %v", trial, visit, table[0], table[1])
+				}
+			}
+			if !reflect.DeepEqual(got.Losses, want.Losses) {
+				t.Errorf("trial %d, visit %d: the losses are %v, want %v", trial, visit, got.Losses, want.Losses)
+			}
+			for _, f := range sum.Tensors() {
+				if of, _ := all.Tensors().Find(f.Name); !reflect.DeepEqual(f, of) {
+					t.Errorf("trial %d, visit %d: got %v, want %v", trial, visit, f, of)
+				}
+			}
 		}
 	}
 }

@@ -91,42 +91,42 @@ func (s *Summer) Scores(dst, before kernel.Dense, batch int) {
 	sink.TakeBack(dst, before)
 }
 
-// Tables are sums with a row for each occurring column. Those not requested are nil.
-type Tables struct {
-	Columns   []int32   // m, ascending
-	Cross     []float64 // m × k: Σ w x (y − g)ᵀ, or the counts Σ w x yᵀ
-	Curvature []float64 // m × k
-	Reach     []float64 // m
+// tables are sums with a row for each occurring column. Those not requested are nil.
+type tables struct {
+	cross     []float64 // m × k: Σ w x (y − g)ᵀ, or the counts Σ w x yᵀ
+	curvature []float64 // m × k
+	reach     []float64 // m
 }
 
 // Sum adds the sums of the batches to sum. They are undefined if ctx ends.
 func (s *Summer) Sum(ctx context.Context, sum *accumulate.Sum, of Stage) {
-	t := s.Tables(ctx, sum, of)
+	t := s.tables(ctx, sum, of, 0, len(s.batches), func(size int) []float64 { return make([]float64, size) })
 	name := statistics.FieldGradient
 	if of.Counted {
 		name = statistics.FieldCounted
 	}
-	s.occurring.Table(sum, name, t.Cross)
-	if t.Curvature != nil {
-		s.occurring.Table(sum, statistics.FieldCurvature, t.Curvature)
+	s.occurring.Table(sum, name, t.cross)
+	if t.curvature != nil {
+		s.occurring.Table(sum, statistics.FieldCurvature, t.curvature)
 	}
-	if t.Reach != nil {
-		s.occurring.Table(sum, statistics.FieldReach, t.Reach)
+	if t.reach != nil {
+		s.occurring.Table(sum, statistics.FieldReach, t.reach)
 	}
 }
 
-// Tables adds the losses of the batches to sum, and returns the sums of their columns. They are undefined if ctx ends.
-func (s *Summer) Tables(ctx context.Context, sum *accumulate.Sum, of Stage) Tables {
+// tables adds the losses of the batches from from (included) to to (excluded) to sum, and returns the sums of their columns. They are
+// undefined if ctx ends. zeros returns memory for so many values.
+func (s *Summer) tables(ctx context.Context, sum *accumulate.Sum, of Stage, from, to int, zeros func(int) []float64) tables {
 	m, k := len(s.columns), s.weights.Cols
-	t := Tables{Columns: s.columns, Cross: make([]float64, m*k)}
+	t := tables{cross: zeros(m * k)}
 	if of.Curved {
-		t.Curvature = make([]float64, m*k)
+		t.curvature = zeros(m * k)
 	}
 	var squares []float64
 	if of.Reaching {
-		squares, t.Reach = make([]float64, m), make([]float64, m)
+		squares, t.reach = make([]float64, m), zeros(m)
 	}
-	for i := range s.batches {
+	for i := from; i < to; i++ {
 		if ctx.Err() != nil {
 			break
 		}
@@ -137,16 +137,16 @@ func (s *Summer) Tables(ctx context.Context, sum *accumulate.Sum, of Stage) Tabl
 		of.Link.Measure(s.score, b.Rows.Truth, s.loss, s.predicted, &s.scratch)
 		sum.AddLosses(b.Rows, s.loss, s.predicted, s.score)
 		if of.Curved {
-			s.AddCurvature(t.Curvature, block, s.score, b.Fitted)
+			s.AddCurvature(t.curvature, block, s.score, b.Fitted)
 		}
 		if of.Counted {
 			b.Rows.Write(s.score)
 		} else {
 			b.Rows.Residuals(s.score)
 		}
-		kernel.AddCrossSparse(t.Cross, block, s.score, b.Fitted)
+		kernel.AddCrossSparse(t.cross, block, s.score, b.Fitted)
 		if of.Reaching {
-			kernel.AddDiagonalSparse(squares, t.Reach, block, b.Fitted)
+			kernel.AddDiagonalSparse(squares, t.reach, block, b.Fitted)
 		}
 	}
 	return t

@@ -32,7 +32,7 @@ func (s *Solver) rowsAreFewer(surveyed *accumulate.Sum) bool {
 // fitRows makes all visits to a stage on the rows sent in the first visit.
 func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent *accumulate.Sum) error {
 	spans := s.spansOf(f.number)
-	rows, err := rowsums.Sent(sent, f.shape, s.plan.Task(), spans, s.plan.Merges(len(spans)))
+	rows, err := rowsums.Sent(sent, f.shape, s.plan.Task(), spans, s.plan.Merges(len(spans)), &s.chained.start.columns.Memory)
 	if err != nil {
 		return err
 	}

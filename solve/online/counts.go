@@ -21,6 +21,7 @@ type Counts struct {
 	counted statistics.Occurring
 	weight  float64 // Σw of the new training rows
 	terms   *Terms
+	memory  *Memory
 }
 
 // Before is what the weights of the version before were made of, where the counts of few columns are others than then.
@@ -31,9 +32,9 @@ type Before struct {
 }
 
 // NewCounts returns the fit of a counted stage, given the counts of its window without those of increments that leave, and the columns of
-// the examples in the order of the block.
-func NewCounts(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, before *Before) *Counts {
-	return &Counts{stage: stage, shape: shape, sums: sums, all: columns, before: before}
+// the examples in the order of the block. memory takes that of the visit.
+func NewCounts(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, before *Before, memory *Memory) *Counts {
+	return &Counts{stage: stage, shape: shape, sums: sums, all: columns, before: before, memory: memory}
 }
 
 // Precondition does nothing.
@@ -98,6 +99,8 @@ func (c *Counts) add() {
 	if c.terms == nil {
 		terms := after(c.sums, c.counted, c.all)
 		c.terms = &terms
+		c.memory.Put(c.counted.Values)
+		c.counted = statistics.Occurring{}
 	}
 }
 

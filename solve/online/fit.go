@@ -37,6 +37,8 @@ type Update struct {
 	passes int
 	sums   *Sums
 	all    []int32 // columns of the examples, in the order of the block
+	memory *Memory
+	used   [][]float64 // memory that the update ends with
 
 	initial []float32 // p × k: W₀
 	columns []int32   // that occur
@@ -71,9 +73,9 @@ type pair struct {
 }
 
 // NewUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the columns of the
-// examples in the order of the block. passes is how many steps it tries.
-func NewUpdate(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, passes int) *Update {
-	return &Update{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, size: 1}
+// examples in the order of the block. passes is how many steps it tries. memory is that of the matrices, and takes that of visits.
+func NewUpdate(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, passes int, memory *Memory) *Update {
+	return &Update{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory, size: 1}
 }
 
 // Precondition does nothing: an update on sparse rows has no Gram matrix.
@@ -102,6 +104,7 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evaluation, err error) {
 	u.visits++
 	u.kept = false
+	u.used = append(u.used, v.Gradient.Values, v.Curvature.Values, v.Reach.Values)
 	if visit == 0 {
 		if err := u.begin(w, &v); err != nil {
 			return nil, err
@@ -160,7 +163,7 @@ func (u *Update) begin(w solve.Step, v *Visit) error {
 		return &linear.NotFiniteError{What: "the loss of the new rows"}
 	}
 	u.initial, u.columns, u.weight = w.W, gradient.Columns, v.Losses.Weight
-	u.start, u.past = make([]float64, 0, len(gradient.Values)), make([]float64, 0, len(gradient.Values))
+	u.start, u.past = u.take(len(gradient.Values))[:0], u.take(len(gradient.Values))[:0]
 	for _, column := range u.columns {
 		at := int(column) * k
 		for _, v := range u.initial[at : at+k] {
@@ -176,7 +179,7 @@ func (u *Update) precondition() error {
 	if !slices.Equal(u.terms.Columns, u.columns) {
 		return fmt.Errorf("%w: curvature of %d columns, expected %d", wire.ErrDamaged, len(u.terms.Columns), len(u.columns))
 	}
-	u.metric = make([]float64, len(u.past))
+	u.metric = u.take(len(u.past))
 	for i, h := range u.terms.Values {
 		if !linear.Finite(h) {
 			return &linear.NotFiniteError{What: "the curvature of the new rows"}
@@ -204,12 +207,12 @@ func (u *Update) firstSize(reach statistics.Occurring) (float64, error) {
 
 // learn keeps the pair of the step to an accepted point, in the memory of the gradient at the point before.
 func (u *Update) learn(here *point) {
-	p := pair{make([]float64, len(here.w)), floats.SubTo(u.at.gradient, here.gradient, u.at.gradient), 0, 0}
-	for i, v := range here.w {
-		p.step[i] = float64(v) - float64(u.at.w[i])
-	}
-	for i, v := range p.change {
-		p.square += v * v * u.metric[i]
+	p := pair{u.take(len(here.w)), u.at.gradient, 0, 0}
+	step, change, metric, before := p.step, p.change[:len(p.step)], u.metric[:len(p.step)], u.at.w[:len(p.step)]
+	for i, gradient := range here.gradient[:len(step)] {
+		v := gradient - change[i]
+		step[i], change[i] = float64(here.w[i])-float64(before[i]), v
+		p.square += v * v * metric[i]
 	}
 	if p.inner = floats.Dot(p.step, p.change); p.inner > 0 && p.square > 0 {
 		u.pairs = append(u.pairs, p)
@@ -220,14 +223,21 @@ func (u *Update) learn(here *point) {
 // choose chooses the step from the best point: the two loops of L-BFGS (Nocedal and Wright 2006, algorithm 7.4).
 func (u *Update) choose() {
 	u.size = 1
+	if u.step == nil {
+		u.step = u.take(len(u.at.gradient))
+	}
 	q, alphas := append(u.step[:0], u.at.gradient...), make([]float64, len(u.pairs))
 	for i, p := range slices.Backward(u.pairs) {
 		alphas[i] = floats.Dot(p.step, q) / p.inner
 		floats.AddScaled(q, -alphas[i], p.change)
 	}
-	floats.Mul(q, u.metric)
 	if n := len(u.pairs); n > 0 {
-		floats.Scale(u.pairs[n-1].inner/u.pairs[n-1].square, q)
+		scale := u.pairs[n-1].inner / u.pairs[n-1].square
+		for i, m := range u.metric[:len(q)] {
+			q[i] = q[i] * m * scale
+		}
+	} else {
+		floats.Mul(q, u.metric)
 	}
 	for i, p := range u.pairs {
 		floats.AddScaled(q, alphas[i]-floats.Dot(p.change, q)/p.inner, p.step)
@@ -261,7 +271,19 @@ func (u *Update) final() solve.Step {
 
 // After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must not be used
 // afterwards.
-func (u *Update) After() (Terms, float64) { return after(u.sums, u.terms, u.all), u.weight }
+func (u *Update) After() (Terms, float64) {
+	terms := after(u.sums, u.terms, u.all)
+	u.memory.Put(u.used...)
+	u.used = nil
+	return terms, u.weight
+}
+
+// take returns memory that is given back after the update.
+func (u *Update) take(size int) []float64 {
+	values := u.memory.Take(size)
+	u.used = append(u.used, values)
+	return values
+}
 
 func after(sums *Sums, o statistics.Occurring, columns []int32) Terms {
 	terms := sums.Terms(o, columns, 1)

@@ -133,7 +133,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 	columns := []int32{2, 3, 5, 8, 13, 21, 34} // of the examples
 	curvature, counts := NewSums(k, 0.5, math.Exp2(-30)), NewSums(k, 0, math.Exp2(-30))
 	w, b := make([]float32, inputs*k), make([]float32, inputs*k)
-	before := &Before{Totals: counts.Totals(), Inputs: inputs}
+	before, memory := &Before{Totals: counts.Totals(), Inputs: inputs}, Memory{}
 	for range batches {
 		var rows [][]float64
 		var classes []int
@@ -176,7 +176,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 				table(statistics.FieldCounted, rows, k, func(row []float64, x float64, i int) { row[classes[i]] += x }),
 			}
 		}
-		counted := NewCounts(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before)
+		counted := NewCounts(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before, &memory)
 		if _, err := counted.Observe(0, solve.Step{}, visit(o.w)); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 		apply(b, step, k)
 		before = &Before{Totals: counts.Totals(), Inputs: inputs}
 
-		fit := NewUpdate(schemas.Stage{Link: "softmax"}, shape, curvature, columns, 60)
+		fit := NewUpdate(schemas.Stage{Link: "softmax"}, shape, curvature, columns, 60, &memory)
 		for number, step := 0, (solve.Step{W: w}); ; number++ {
 			at := slices.Clone(w)
 			apply(at, step, k)

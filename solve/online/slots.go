@@ -2,12 +2,17 @@ package online
 
 import "math/bits"
 
-// slots has the slot of each column of which there are sums, from 0 in the order in which they were added: a hash table with open
-// addressing. Go's map took a twentieth of the time of an update. The zero value has none.
+// slots has the slot of each column of which there are sums, from 0 in the order in which they were added: by its place if the column is
+// small, otherwise in a hash table with open addressing. Go's map took a twentieth of the time of an update. The zero value has none.
 type slots struct {
-	table []slot // the length is a power of two, and at most half of it is taken
-	count int
+	byPlace []int32 // plus 1; 0: none. Of columns below its length, which is at most maxByPlace
+	table   []slot  // the length is a power of two, and at most half of it is taken
+	hashed  int     // number of slots in table
+	count   int
 }
+
+// maxByPlace is how many columns may have a slot by their place: 4 MB.
+const maxByPlace = 1 << 20
 
 // slot is where the sums of a column are.
 type slot struct {
@@ -15,7 +20,7 @@ type slot struct {
 	at     int32
 }
 
-// find returns the entry of a column, or the free one that it would have.
+// find returns the entry of a column in the table, or the free one that it would have.
 func (p *slots) find(column int32) *slot {
 	mask, shift := uint32(len(p.table)-1), 32-bits.Len32(uint32(len(p.table)-1))
 	for i := uint32(column) * 2654435769 >> shift; ; i = (i + 1) & mask { // Knuth's multiplicative hash
@@ -27,7 +32,11 @@ func (p *slots) find(column int32) *slot {
 
 // of returns the slot of a column, and whether it has one.
 func (p *slots) of(column int32) (at int, any bool) {
-	if p.count == 0 {
+	switch {
+	case int(column) < len(p.byPlace):
+		at := p.byPlace[column]
+		return int(at) - 1, at > 0
+	case column < maxByPlace || p.hashed == 0:
 		return 0, false
 	}
 	e := p.find(column)
@@ -36,7 +45,19 @@ func (p *slots) of(column int32) (at int, any bool) {
 
 // add returns the slot of a column, which it gives the next one if it has none, and whether it had one.
 func (p *slots) add(column int32) (at int, had bool) {
-	if 2*(p.count+1) > len(p.table) {
+	if column < maxByPlace {
+		if int(column) >= len(p.byPlace) {
+			p.byPlace = append(p.byPlace, make([]int32, max(64, 1<<bits.Len32(uint32(column)))-len(p.byPlace))...)
+		}
+		of := &p.byPlace[column]
+		if *of > 0 {
+			return int(*of) - 1, true
+		}
+		p.count++
+		*of = int32(p.count)
+		return p.count - 1, false
+	}
+	if 2*(p.hashed+1) > len(p.table) {
 		before := p.table
 		p.table = make([]slot, max(64, 2*len(before)))
 		for _, e := range before {
@@ -50,12 +71,14 @@ func (p *slots) add(column int32) (at int, had bool) {
 		return int(e.at), true
 	}
 	*e = slot{column + 1, int32(p.count)}
+	p.hashed++
 	p.count++
 	return p.count - 1, false
 }
 
 // clear makes p have none.
 func (p *slots) clear() {
+	clear(p.byPlace)
 	clear(p.table)
-	p.count = 0
+	p.hashed, p.count = 0, 0
 }

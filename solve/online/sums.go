@@ -67,6 +67,7 @@ func Total(o statistics.Occurring) (total float64) {
 // left out. columns are the columns of the examples, in the order of the block.
 func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
 	k := s.k
+	t = Terms{make([]int32, 0, len(o.Columns)), make([]float64, 0, len(o.Columns)*k)}
 	for i, column := range o.Columns {
 		any := false
 		begin := len(t.Values)

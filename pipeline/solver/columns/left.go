@@ -28,13 +28,13 @@ type Fit interface {
 // NewFit returns the fit of an update's stage. columns are the columns of the examples in block order.
 func (s *State) NewFit(stage schemas.Stage, number int, shape solve.Shape, columns []int32, passes int) Fit {
 	if !shape.Counted {
-		return online.NewUpdate(stage, shape, s.Sums[number], columns, passes)
+		return online.NewUpdate(stage, shape, s.Sums[number], columns, passes, &s.Memory)
 	}
 	var before *online.Before
 	if s.Before != nil {
 		before = s.Before[number]
 	}
-	return online.NewCounts(stage, shape, s.Sums[number], columns, before)
+	return online.NewCounts(stage, shape, s.Sums[number], columns, before, &s.Memory)
 }
 
 // Left is the state that a run leaves to the next one besides its sums: terms of the visited and of the merged increments.

@@ -19,6 +19,7 @@ type State struct {
 	Sums []*online.Sums // by stage
 	// Before is the components of the previous version's weights, by stage; nil in an update that changes all sums.
 	Before []*online.Before
+	Memory online.Memory // of updates
 	// terms of the window's increments, by number and stage; nil while all weights are 1: then the sums are exact, and an
 	// increment that leaves the window is subtracted
 	terms map[int][]online.Terms
