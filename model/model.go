@@ -93,7 +93,7 @@ func (m *Model) Next(manifest *schemas.Manifest, weights [][]*schemas.Weights) (
 // their random draws are made once. m may be nil.
 func (m *Model) Successor(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
 	if m == nil || !sameMaps(m.Manifest.Plan, manifest.Plan) || !m.hasTreesOf(weights) ||
-		schemas.WeightsDigest(m.preparation) != schemas.WeightsDigest(preparation) ||
+		!m.preparation.Same(preparation) ||
 		manifest.Columns != nil && manifest.Columns.Features() != m.Width() {
 		return New(manifest, preparation, weights)
 	}
@@ -103,7 +103,7 @@ func (m *Model) Successor(manifest *schemas.Manifest, preparation wire.Tensors[f
 // hasTreesOf reports whether the trees among published records are those of m.
 func (m *Model) hasTreesOf(weights [][]*schemas.Weights) bool {
 	for t, s := range m.stages {
-		if s.Features.Leaves() > 0 && schemas.WeightsDigest(structureOf(weights[t])) != schemas.WeightsDigest(s.Features.Structure()) {
+		if s.Features.Leaves() > 0 && !structureOf(weights[t]).Same(s.Features.Structure()) {
 			return false
 		}
 	}
@@ -122,7 +122,7 @@ func sameMaps(a, b *schemas.Plan) bool {
 // then the same too, or their numbers in one unit.
 func (m *Model) SharesInputs(other *Model) bool {
 	return m.prepared == other.prepared ||
-		m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && schemas.WeightsDigest(m.preparation) == schemas.WeightsDigest(other.preparation)
+		m.Manifest.Plan.Prepare == other.Manifest.Plan.Prepare && m.preparation.Same(other.preparation)
 }
 
 // WeightsOn returns the weights of a stage for another preparation of sparse rows that has all inputs of the model's: those of other inputs

@@ -20,6 +20,8 @@ type Record[T Number] struct {
 	Identity
 	Notes   []Header // further headers; their order is part of the digest
 	Tensors Tensors[T]
+	// Known is the digest, of a record that nothing changes any more; "": [Record.Digest] computes it.
+	Known Digest
 }
 
 // Note returns the value of the first note with that key, or "" if there is none.
@@ -49,6 +51,9 @@ func (r *Record[T]) Damaged(err error) error {
 // Digest returns the digest of the identity, the notes and every bit of the tensors. The identity contains the parent's
 // digest, so a digest identifies the whole chain of records before it.
 func (r *Record[T]) Digest() Digest {
+	if r.Known != "" {
+		return r.Known
+	}
 	h := newHasher()
 	h.text(string(r.Kind), r.Run, string(r.Parent))
 	h.int(r.Stage, r.Visit, r.Partition, len(r.Notes))
@@ -250,6 +255,13 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem m
 	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
 	offsets, values, text := b.Field(2).(*array.Int64Builder), b.Field(3).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
 	whole := together(segments)
+	if whole == nil {
+		size := 0
+		for _, s := range segments {
+			size += len(s.values)
+		}
+		values.ValueBuilder().Reserve(size) // a builder that grows copies what it has
+	}
 	for _, s := range segments {
 		tensors.Append(s.tensor.Name)
 		shapes.Append(true)

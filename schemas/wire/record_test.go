@@ -333,3 +333,29 @@ func TestIdentity(t *testing.T) {
 		}
 	}
 }
+
+func TestSameTensors(t *testing.T) {
+	of := func() Tensors[float32] {
+		return Tensors[float32]{Matrix("w", 2, 2, []float32{1, 2, 3, float32(math.NaN())}), Words[float32]("labels", []string{"a", "b"})}
+	}
+	if !of().Same(of()) {
+		t.Error("tensors are not the same as a copy of them")
+	}
+	for what, change := range map[string]func(t Tensors[float32]){
+		"name":  func(t Tensors[float32]) { t[0].Name = "v" },
+		"shape": func(t Tensors[float32]) { t[0].Shape = []int{4, 1} },
+		"value": func(t Tensors[float32]) { t[0].Data[1] = 2.5 },
+		"sign":  func(t Tensors[float32]) { t[0].Data[3] = -t[0].Data[3] },
+		"size":  func(t Tensors[float32]) { t[0] = Vector("w", t[0].Data[:3]) },
+		"text":  func(t Tensors[float32]) { t[1].Text[1] = "c" },
+	} {
+		other := of()
+		change(other)
+		if of().Same(other) {
+			t.Errorf("tensors of another %s are the same", what)
+		}
+	}
+	if of().Same(of()[:1]) {
+		t.Error("tensors are the same as some of them")
+	}
+}

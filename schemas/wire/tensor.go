@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow"
 )
 
 // Number is the type of a tensor's values: float32 for weights, sampled rows and the Gram matrices of blocks, float64
@@ -46,6 +49,16 @@ func (t Tensors[T]) Find(name string) (Tensor[T], bool) {
 		}
 	}
 	return Tensor[T]{}, false
+}
+
+// Same reports whether two lists have the same tensors, bit by bit. Unlike two digests, it reads no value of lists that differ in size.
+func (t Tensors[T]) Same(other Tensors[T]) bool {
+	sized := func(a, b Tensor[T]) bool {
+		return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) && len(a.Data) == len(b.Data)
+	}
+	return slices.EqualFunc(t, other, sized) && slices.EqualFunc(t, other, func(a, b Tensor[T]) bool {
+		return bytes.Equal(arrow.GetBytes(a.Data), arrow.GetBytes(b.Data)) && slices.Equal(a.Text, b.Text)
+	})
 }
 
 // Shaped returns the data of the tensor of that name, or a *[ShapeError] if the tensor is absent or has another shape.

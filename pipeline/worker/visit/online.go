@@ -23,9 +23,15 @@ import (
 // readOccurring reads the weights for a visit of an update on sparse rows. A visit to the last stage can evaluate the
 // predictions of the new version, after all stages: own has the weights of the stages before.
 func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
+	v.sendsRows = chain.SendsRows(v.Visit)
+	_, gated := judge.Split(v.Plan)
+	gated = gated && v.Stage == len(v.Plan.Stages)-1
+	if v.sendsRows && !(gated && v.Of.Features.Counted()) {
+		v.occurring = &rowsums.Weights{} // only the solver uses them: of all columns, they would be copied
+		return nil
+	}
 	published, _ := chain.WeightsFor(v.Visit)
 	k := v.Of.Classes
-	v.sendsRows = chain.SendsRows(v.Visit)
 	w := &rowsums.Weights{Initial: kernel.Dense{Rows: v.Of.Features.Size(), Cols: k, Data: chain.Initial(v.Stage)}}
 	if published != nil {
 		if w.Columns, w.Rows.Data, err = statistics.RowsOf(published.Tensors, v.Of.Features.Size(), k); err != nil {
@@ -34,7 +40,7 @@ func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
 		w.Rows.Rows, w.Rows.Cols = len(w.Columns), k
 	}
 	v.occurring = w
-	if _, gated := judge.Split(v.Plan); gated && v.Stage == len(v.Plan.Stages)-1 {
+	if gated {
 		v.own, err = passedStages(v.Plan, chain, v.Stage)
 	}
 	return err
