@@ -82,6 +82,26 @@ func (t *OccurringTerms) Record() *wire.Record[float64] {
 	return &wire.Record[float64]{Identity: t.Identity, Tensors: wire.Tensors[float64]{t.Tensor(FieldOccurring, t.Classes)}}
 }
 
+// SingleRecord makes the record of the terms in single precision, which takes half as many bytes; nil if a number is not exact in it. Terms
+// of one increment are, sums of terms may not be.
+func (t *OccurringTerms) SingleRecord() *wire.Record[float32] {
+	data := make([]float32, 0, len(t.Columns)*(1+t.Classes))
+	for i, column := range t.Columns {
+		if data = append(data, float32(column)); int32(data[len(data)-1]) != column {
+			return nil
+		}
+		for _, v := range t.Values[i*t.Classes : (i+1)*t.Classes] {
+			single := float32(v)
+			if float64(single) != v {
+				return nil
+			}
+			data = append(data, single)
+		}
+	}
+	return &wire.Record[float32]{Identity: t.Identity,
+		Tensors: wire.Tensors[float32]{wire.Matrix(FieldOccurring, len(t.Columns), 1+t.Classes, data)}}
+}
+
 // OccurringTermsOf is the inverse of [OccurringTerms.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
 func OccurringTermsOf(r *wire.Record[float64], p, k int) (*OccurringTerms, error) {
 	o, err := OccurringOf(r.Tensors, FieldOccurring, p, k)

@@ -34,6 +34,22 @@ func (r *Record[T]) Note(key string) string {
 	return ""
 }
 
+// Widened returns a record with the values of r in double precision.
+func Widened(r *Record[float32]) *Record[float64] {
+	wide := &Record[float64]{Identity: r.Identity, Notes: r.Notes, Tensors: make(Tensors[float64], len(r.Tensors))}
+	for i, t := range r.Tensors {
+		to := Tensor[float64]{Name: t.Name, Shape: t.Shape, Text: t.Text}
+		if t.Text == nil {
+			to.Data = make([]float64, len(t.Data))
+		}
+		for at, v := range t.Data {
+			to.Data[at] = float64(v)
+		}
+		wide.Tensors[i] = to
+	}
+	return wide
+}
+
 // Number returns the value of a note that is an integer. An error wraps [ErrDamaged].
 func (r *Record[T]) Number(key string) (int64, error) {
 	n, err := strconv.ParseInt(r.Note(key), 10, 64)

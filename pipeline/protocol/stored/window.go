@@ -94,12 +94,22 @@ func read(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kin
 }
 
 // ReadRecords calls with for the records of a kind at a place of the state topic, or behind it, until with returns true.
-// stages is the number of stages of their run.
+// stages is the number of stages of their run. Records in single precision are widened.
 func ReadRecords(ctx context.Context, c *protocol.Client, place schemas.StatePlace, kind wire.Kind, stages int,
 	with func(*wire.Record[float64]) (whole bool, err error)) error {
-	collector := wire.Collector[float64]{}
+	doubles, singles := wire.Collector[float64]{}, wire.Collector[float32]{}
+	collect := func(m wire.Message) (*wire.Record[float64], error) {
+		if !wire.IsSingle(m) {
+			return c.Codec.CollectDouble(&doubles, m)
+		}
+		r, err := c.Codec.CollectSingle(&singles, m)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		return wire.Widened(r), nil
+	}
 	return read(ctx, c, place, kind, func(m wire.Message) (bool, error) {
-		r, err := c.Codec.CollectDouble(&collector, m)
+		r, err := collect(m)
 		if err != nil || r == nil || r.Stage < 0 || r.Stage >= stages {
 			return false, err
 		}

@@ -132,7 +132,7 @@ func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 		for t := range l.terms {
 			id := wire.Identity{Kind: statistics.KindTerms, Run: w.Run, Stage: t, Visit: i, Parent: w.Root}
 			r := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring(l.terms[t][i]), Classes: w.Classes}
-			encoded, err := w.Codec.EncodeDouble(r.Record())
+			encoded, err := w.encode(&r)
 			if err != nil {
 				return nil, err
 			}
@@ -148,6 +148,14 @@ func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 		}
 	}
 	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
+}
+
+// encode encodes terms in single precision, if they are exact in it.
+func (w *Writer) encode(t *statistics.OccurringTerms) ([]wire.Message, error) {
+	if single := t.SingleRecord(); single != nil {
+		return w.Codec.EncodeSingle(single)
+	}
+	return w.Codec.EncodeDouble(t.Record())
 }
 
 // WriteSums writes how the terms of a full run are summed, and sets the place.
