@@ -67,8 +67,11 @@ func Weights(rows func(column int) []float64, shape Shape, weight float64) ([]fl
 
 // writeRow writes the weights of a column, which has counts (k), into row. logs is memory for k values.
 func writeRow(row []float32, logs, counts, totals []float64, weight float64, input bool) {
+	none := math.Log(Smoothing)
 	for class, n := range counts {
-		logs[class] = math.Log(n + Smoothing)
+		if logs[class] = none; n != 0 { // most counts are 0
+			logs[class] = math.Log(n + Smoothing)
+		}
 	}
 	linear.Centre(logs)
 	for class, v := range logs {

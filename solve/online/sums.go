@@ -66,13 +66,17 @@ func Total(o statistics.Occurring) (total float64) {
 // Terms rounds what was summed of an increment's rows, whose weights were multiplied by weight, to the grid. Columns without any sum are
 // left out. columns are the columns of the examples, in the order of the block.
 func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
-	k := s.k
+	k, finer := s.k, 1/s.Grid // a power of 2 too: a product has the bits of the quotient
 	t = Terms{make([]int32, 0, len(o.Columns)), make([]float64, 0, len(o.Columns)*k)}
 	for i, column := range o.Columns {
 		any := false
 		begin := len(t.Values)
 		for _, v := range o.Values[i*k : (i+1)*k] {
-			rounded := float64(float32(math.Round(v/weight/s.Grid) * s.Grid))
+			if v == 0 { // most counts
+				t.Values = append(t.Values, 0)
+				continue
+			}
+			rounded := float64(float32(math.Round(v/weight*finer) * s.Grid))
 			any = any || rounded != 0
 			t.Values = append(t.Values, rounded)
 		}
