@@ -68,7 +68,9 @@ func fieldNames(r Run) (rows []string) {
 
 // A run without a report has no values, and a measure that no run has is no row.
 func TestMeasures(t *testing.T) {
-	rows := Measures([]Run{made("a", 1, 1), {Title: "b", State: "failed"}})
+	first := made("a", 1, 1)
+	first.Report.Temperature = 1.35
+	rows := Measures([]Run{first, {Title: "b", State: "failed"}})
 	find := func(name string) []string {
 		i := slices.IndexFunc(rows, func(r Row) bool { return r.Name == name })
 		if i < 0 {
@@ -78,7 +80,7 @@ func TestMeasures(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"state": {"done", "failed"}, "test error": {"50.00 %", None}, "train rows": {"80", None}, "passes": {"2", None},
-		"weights digest": {"0123456789ab", None}, "holdout error": nil,
+		"temperature": {"1.35", None}, "weights digest": {"0123456789ab", None}, "holdout error": nil,
 	} {
 		if got := find(name); !slices.Equal(got, want) {
 			t.Errorf("%s is %v, expected %v", name, got, want)

@@ -117,6 +117,7 @@ func Measures(runs []Run) (rows []Row) {
 		}
 		return strconv.Itoa(passes), true
 	})
+	add("temperature", func(r *schemas.Report) (string, bool) { return number(r.Temperature), r.Temperature != 0 })
 	add("seconds", func(r *schemas.Report) (string, bool) { return fmt.Sprintf("%.2f", r.Seconds), true })
 	add("weights digest", func(r *schemas.Report) (string, bool) { return r.WeightsDigest.Short(), r.WeightsDigest != "" })
 	return rows

@@ -120,6 +120,7 @@ func (c *Config) problems() []option.Problem {
 		dense(key+".", stages.CheckSparse(s.Features, s.Scores))
 		under(key, stages.CheckScores(s.Features, s.Scores))
 		under(key, solve.Check(s.Stage))
+		under(key, model.CheckTemperature(s.Stage))
 		if slices.Contains(link.Names(), string(s.Link)) {
 			under(key, model.CheckLink(c.Examples.Task(), s.Link))
 		}

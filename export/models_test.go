@@ -247,6 +247,12 @@ func everyRecipe(t testing.TB) (all []recipe) {
 		}
 	}
 	forest, drawn := grownFeatures(), everyFeatures(t)[0]
+	for _, members := range []int{0, 2} {
+		for _, l := range []schemas.Link{link.Softmax, link.Logistic} {
+			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels, members: members,
+				stages: []schemas.Stage{{Features: drawn, Link: l, Temperature: 0.6}, {Features: forest, Link: l, Temperature: 1.7}}})
+		}
+	}
 	for i, l := range links {
 		for _, labels := range [][]string{{"only"}, labels, many} {
 			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,

@@ -75,7 +75,8 @@ func (m *Model) addPredictions(g *onnx.Graph, inputs onnx.Value,
 			score = s.fitted.AddScores(g, score, product)
 			continue
 		}
-		probabilities = s.Link.AddProbabilities(g, s.Link.AddPredict(g, s.fitted.AddShown(g, score, product), k), k)
+		score = link.AddTemper(g, s.fitted.AddShown(g, score, product), plan.Temperature(t))
+		probabilities = s.Link.AddProbabilities(g, s.Link.AddPredict(g, score, k), k)
 		if plan.Member(t) > 0 {
 			probabilities = g.Node("Add", votes, probabilities)
 		}

@@ -158,6 +158,7 @@ func CheckPlan(p *schemas.Plan) error {
 		problems = append(problems, stages.CheckTask(s.Features, p.Task())...)
 		problems = append(problems, stages.CheckScores(s.Features, s.Scores)...)
 		problems = append(problems, CheckLink(p.Task(), s.Link)...)
+		problems = append(problems, CheckTemperature(s)...)
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("%w: plan: %w", wire.ErrDamaged, problems[0])

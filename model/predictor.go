@@ -163,7 +163,17 @@ func (p *Predictor) compare(truth link.Truth, loss []float32, predicted []int32)
 		last.MeasurePredictions(p.score, truth, loss, predicted, p.workspace.Link())
 		return p.score
 	}
+	temperature := p.model.Manifest.Plan.Temperature(len(p.model.stages) - 1)
+	if temperature != 1 { // the loss is that of the scores that were fitted
+		p.before.Reshape(p.score.Rows, p.score.Cols)
+		copy(p.before.Data, p.score.Data)
+	}
 	last.Measure(p.score, truth, loss, predicted, p.workspace.Link())
+	if temperature != 1 {
+		p.score, p.before = p.before, p.score
+		link.Temper(p.score, temperature)
+		last.Predict(p.score)
+	}
 	last.Probabilities(p.score, p.workspace.Link())
 	return p.score
 }
@@ -187,6 +197,7 @@ func (p *Predictor) predict() {
 // end turns the scores after the last stage of a member into what the member predicts, and counts its vote.
 func (p *Predictor) end(stage int) {
 	last := p.model.stages[stage].Link
+	link.Temper(p.score, p.model.Manifest.Plan.Temperature(stage))
 	last.Predict(p.score)
 	last.Probabilities(p.score, p.workspace.Link())
 	if p.model.Manifest.Plan.Members() > 1 {

@@ -36,14 +36,20 @@ func grownStages() (all [][]schemas.Stage) {
 	links := link.Names()
 	drawn := stages.Defaults()
 	drawn.Size = 5
+	temper := func(l schemas.Link) float64 {
+		if !link.Named(l).HasTemperature() {
+			return 0
+		}
+		return 1.7
+	}
 	for i := range links {
 		next := func(n int) schemas.Link { return schemas.Link(links[(i+n)%len(links)]) }
 		all = append(all,
 			[]schemas.Stage{{Features: treesOf(2, 1), Link: next(0)}}, // whose only tree is a leaf
 			[]schemas.Stage{{Features: treesOf(5, 7), Link: next(0)}, {Features: treesOf(33, 4), Link: next(1)},
-				{Features: treesOf(64, 3), Link: next(2)}},
+				{Features: treesOf(64, 3), Link: next(2), Temperature: temper(next(2))}},
 			[]schemas.Stage{{Features: drawn, Link: next(0)}, {Features: treesOf(32, 4), Link: next(1)},
-				{Features: drawn, Link: next(2), Scores: true}},
+				{Features: drawn, Link: next(2), Scores: true, Temperature: temper(next(2))}},
 			[]schemas.Stage{{Features: treesOf(5, 7), Link: next(0)}, {Features: drawn, Link: next(1), Scores: true},
 				{Features: treesOf(5, 7), Link: next(1)}},
 		)
@@ -113,6 +119,11 @@ func byDescent(m *Model, raw kernel.Dense) kernel.Dense {
 		after := kernel.NewDense(raw.Rows, k)
 		if plan.EndsMember(t) {
 			s.Shown(blas, &w, s.fitted, after, score, block)
+			if temperature := plan.Stages[t].Temperature; temperature > 0 {
+				for i := range after.Data {
+					after.Data[i] /= float32(temperature)
+				}
+			}
 			s.Link.Predict(after)
 			s.Link.Probabilities(after, w.Link())
 			sink.Vote(votes, after)

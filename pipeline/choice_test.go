@@ -87,7 +87,8 @@ func TestTrainChoosesStages(t *testing.T) {
 	}
 }
 
-// A stop rule for stages ends them after the last block of trees whose loss of held-out rows is at most 2 % above the lowest: the version
+// A stop rule for stages ends them after the last block of trees whose loss of held-out rows, each at its best temperature, is at most 2 %
+// above the lowest: the version
 // has these stages, without the rule. Of few rows a quarter is held out.
 func TestStopEndsStages(t *testing.T) {
 	stage := treesStage(link.Softmax, 3)
@@ -111,7 +112,7 @@ func TestStopEndsStages(t *testing.T) {
 	held, _ := train(t, openEmbedded(t), searched)
 	losses := make([]float64, 0, 12)
 	for _, s := range held.Stages {
-		losses = append(losses, *s.HoldoutLoss)
+		losses = append(losses, s.Tempered.HoldoutLoss)
 	}
 	last := len(losses) - 1
 	for losses[last] > 1.02*slices.Min(losses) {

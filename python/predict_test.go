@@ -102,6 +102,9 @@ func TestPythonPredictsAsGo(t *testing.T) {
 				{"features": grown, "link": links[(i+2)%len(links)], "repeat": 2},
 			}})
 	}
+	for i, l := range []string{link.Softmax, link.Logistic} { // scores that are divided by a temperature
+		p.train("tempered-"+l, options{"average": 1 + i, "stages": []options{{"features": grown, "link": l, "repeat": 2, "temperature": 1.7}}})
+	}
 	p.train("trees-several", options{"examples": several, "stages": []options{{"features": grown, "link": link.Logistic, "repeat": 2}}})
 	p.train("trees-numbers", options{"examples": numbers, "stages": []options{{"features": grown, "repeat": 2}}})
 	p.train("warm-parent", options{"name": "warm", "stages": []options{{"features": options{"size": 60}, "passes": 2}}})

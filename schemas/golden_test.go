@@ -130,17 +130,20 @@ func samples(t testing.TB) map[string]wire.Message {
 		"ledger-divided": arrowtest.Must(divided.Messages())(t)[0],
 		"stage":          stage.Message(p.Run()),
 		"stage-overflow": (&StageReport{Link: "identity", Passes: 1, Seconds: 1, Overflow: 3}).Message(p.Run()),
-		"stage-average":  averaged.Message(averagePlan().Run()),
-		"claim":          (&Claim{Run: p.Run()}).Message(),
+		"stage-tempered": (&StageReport{Link: "softmax", Passes: 1, Seconds: 1, Tempered: &TemperedReport{Temperature: 1.5, HoldoutLoss: 0.25}}).
+			Message(p.Run()),
+		"stage-average": averaged.Message(averagePlan().Run()),
+		"claim":         (&Claim{Run: p.Run()}).Message(),
 		"failure": (&Failure{Run: p.Run(), Parent: "last", Partitions: []int{1, 3}, Source: "source/1",
 			Reason: "offsets 0 to 9 are gone"}).Message(),
 		"failure-expired": (&Failure{Run: p.Run(), Parent: "plan", Partitions: []int{1, 3}, Expired: true,
 			Reason: "the first weights were deleted"}).Message(),
-		"source":         ingested.Message(),
-		"manifest":       arrowtest.Must(manifest.Messages())(t)[0],
-		"manifest-whole": arrowtest.Must(whole.Messages())(t)[0],
-		"quarantine":     bad.Message(),
-		"report":         arrowtest.Must(report().Messages())(t)[0],
+		"source":          ingested.Message(),
+		"manifest":        arrowtest.Must(manifest.Messages())(t)[0],
+		"manifest-whole":  arrowtest.Must(whole.Messages())(t)[0],
+		"quarantine":      bad.Message(),
+		"report":          arrowtest.Must(report().Messages())(t)[0],
+		"report-tempered": arrowtest.Must((&Report{Name: "digits", Run: p.Run(), Temperature: 1.5}).Messages())(t)[0],
 	}
 	id := func(kind wire.Kind, stage, visit, partition int) wire.Identity {
 		return wire.Identity{Kind: kind, Run: p.Run(), Stage: stage, Visit: visit, Partition: partition, Parent: p.Digest()}
@@ -237,6 +240,10 @@ func samples(t testing.TB) map[string]wire.Message {
 				{Name: statistics.FieldDistances, Shape: []int{3, 2, 4}, Data: arrowtest.Numbered[float64](24)}}}).Record(),
 		"visit-calibration": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 1, 1), Covered: covered, Sums: several}).Record(),
 		"visit-ranked":      (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 1, 1), Covered: covered, Sums: ranked}).Record(),
+		"seal-tempered": (&statistics.Seal{Identity: id(statistics.KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90,
+			Scores: "digest", Covered: covered, Sums: wire.Tensors[float64]{
+				wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
+				wire.Vector(statistics.FieldTempered, arrowtest.Numbered[float64](12))}}).Record(),
 		"seal-ranked": (&statistics.Seal{Identity: id(statistics.KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90,
 			Scores: "digest", Covered: covered, Sums: ranked}).Record(),
 		"seal-several": (&statistics.Seal{Identity: id(statistics.KindSeal, 0, 0, 1), Attempt: "2", From: 0, To: 9, Rows: 90,

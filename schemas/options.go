@@ -35,6 +35,9 @@ type Stage struct {
 	// RidgeRows is the minimum number of rows with even odds that the ridge of a block of trees is equivalent to in each leaf. 0:
 	// unspecified, as in plans of earlier releases.
 	RidgeRows float64 `json:"ridge_rows,omitempty" mapstructure:"ridge_rows"`
+	// Temperature divides the scores that the model predicts with, if the stage is the last one, or the last of a member. The fit of the
+	// stage does not depend on it. 0: 1
+	Temperature float64 `json:"temperature,omitempty"`
 }
 
 // Draw is the columns that a stage of a plan draws.

@@ -27,11 +27,19 @@ type StageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
 	// Overflow is the number of rows left out because their inputs or features overflow; for an update, among the rows that it visits.
 	Overflow int64 `json:"overflow,omitempty"`
+	// Tempered is the temperature that predicts the holdout rows best; only for a stage of trees, and with holdout rows.
+	Tempered *TemperedReport `json:"tempered,omitempty"`
 	// Average measures the mean of the members so far, after the last stage of a member. The other errors and losses are those of the
 	// member alone.
 	Average *AverageReport `json:"average,omitempty"`
 	// passes, in order
 	ByPass []PassReport `json:"by_pass,omitempty"`
+}
+
+// TemperedReport measures the predictions of holdout rows whose scores are divided by a temperature.
+type TemperedReport struct {
+	Temperature float64 `json:"temperature"`  // the temperature with the lowest loss
+	HoldoutLoss float64 `json:"holdout_loss"` // loss of the stage's link at this temperature
 }
 
 // AverageReport measures the mean prediction of members. Errors and losses are as in a [StageReport].

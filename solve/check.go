@@ -142,12 +142,16 @@ func Keys() []option.Key {
 		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
 		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` first trains without the holdout rows (if " +
 			"`examples.holdout` is 0, a tenth of the training rows, or up to a quarter of fewer than 10,000), then trains on all " +
-			"rows with the number of stages that predicted the holdout rows best"},
+			"rows with the number of stages that predicted the holdout rows best, and, of trees, with their best `temperature`"},
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
 		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`: lower bound of λ, as if each leaf had this many additional "+
 			"rows (2/k of it with k classes) with even odds between two classes. It reduces overfitting in late stages, which "+
 			"already predict most rows well. %g by default; 0: no bound", grownRidgeRows)},
+		{Name: "temperature", Meaning: "in the last stage: number that the scores of the model are divided by before they become " +
+			"probabilities. Above 1, probabilities are less confident; the most probable class is the same. 0: 1, or, if `train` " +
+			"chooses the number of stages of trees by held-out rows, the one with the lowest loss of these rows. Only with the link " +
+			either(others)},
 	}
 }
 

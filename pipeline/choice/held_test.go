@@ -47,8 +47,8 @@ func TestLastStageThatIsNearlyBest(t *testing.T) {
 			list = append(list, s)
 			report.Stages = append(report.Stages, schemas.StageReport{HoldoutLoss: &test.losses[i]})
 		}
-		at, _ := lowest(report, 1)
-		if got := lastNear(report, list, at); got != test.want {
+		losses := lossesOf(report, list, true)
+		if got := lastNear(losses, list, lowest(losses, 1)); got != test.want {
 			t.Errorf("%s: the last stage is %d, expected %d", name, got, test.want)
 		}
 	}

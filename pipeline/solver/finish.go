@@ -97,7 +97,7 @@ func (s *Solver) report(version int) *schemas.Report {
 	r := &schemas.Report{
 		Name: s.plan.Name, Version: version, Run: s.run, Rows: s.chain.Survey.Rows[examples.Train], Classes: labels.Len(), Labels: labels.Text(),
 		Quarantined: s.chain.Survey.Quarantined, PassedOver: s.chain.Survey.PassedOver, Stages: s.stages,
-		Splits: map[string]schemas.SplitReport{},
+		Splits: map[string]schemas.SplitReport{}, Temperature: s.plan.Stages[len(s.plan.Stages)-1].Temperature,
 	}
 	last := s.stages[len(s.stages)-1]
 	r.TrainError, r.TestError, _ = last.Final()

@@ -276,6 +276,7 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 	r.TrainError, r.TrainLoss = metrics[examples.Train].Error, metrics[examples.Train].Loss
 	r.TestError, r.TestLoss = metrics.Of(examples.Test)
 	r.HoldoutError, r.HoldoutLoss = metrics.Of(examples.Holdout)
+	r.Tempered = report.Tempered(sealed)
 	return r
 }
 

@@ -51,6 +51,7 @@ const (
 	FieldDecided    = "decided"
 	FieldRanks      = "ranks"      // [3, 3]: for each split Σ w·(fraction of the 1, 3 and 5 most probable labels that the row has)
 	FieldCalibrated = "calibrated" // [2]: Σ w|y|² and Σw of the holdout rows that a calibration is fitted to
+	FieldTempered   = "tempered"   // [12]: Σw·loss of the holdout rows at each temperature
 	FieldCounts     = "counts"     // [p, k], class_counts stage: Σ w x yᵀ
 	FieldTrials     = "trials"     // [n, 3], class_counts stage: for each candidate weight Σw, Σw of wrong rows, Σw·loss of the holdout rows
 	FieldLabels     = "labels"     // text, survey: the labels

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -116,10 +117,23 @@ func (p *Processor) finish(sum *accumulate.Sum, rows accumulate.Rows, examples i
 	p.conclude(sum, rows, examples, score, residual)
 }
 
+// tempers reports whether the losses of holdout rows are summed at several temperatures: only models of trees are chosen by them.
+func (p *Processor) tempers() bool {
+	stage := p.visit.Of
+	return p.Plan.Holdout > 0 && p.Plan.Chain == nil && stage.Features.Leaves() > 0 && stage.Link.HasTemperature()
+}
+
 // conclude measures the final predictions of the leading rows, from the scores in p.score, and writes the rows' residuals.
 // score is the score from which the next stage starts.
 func (p *Processor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual kernel.Dense) {
-	stage := p.visit.Of
+	stage, temperature := p.visit.Of, p.Plan.Temperature(p.visit.Stage)
+	if temperature != 1 {
+		p.tempered.Reshape(p.score.Rows, p.score.Cols)
+		copy(p.tempered.Data, p.score.Data)
+	}
+	if p.tempers() {
+		p.temperatures.Add(sum, rows.Slice(0, examples), p.score.Slice(0, examples), stage.Link)
+	}
 	p.predict(rows, p.score)
 	measured := rows.Slice(0, examples)
 	sum.AddLosses(measured, p.loss[:examples], p.predicted[:examples], p.score.Slice(0, examples))
@@ -129,6 +143,11 @@ func (p *Processor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples
 		copy(residual.Data, p.score.Data)
 	}
 	rows.Residuals(residual)
+	if temperature != 1 {
+		p.score, p.tempered = p.tempered, p.score
+		link.Temper(p.score, temperature)
+		stage.Link.Predict(p.score)
+	}
 	stage.Link.Probabilities(p.score, p.workspace.Link())
 	p.measureQuality(sum, measured, p.score.Slice(0, examples))
 }

@@ -39,6 +39,8 @@ type Processor struct {
 	basis           kernel.Dense
 	loss            []float32
 	predicted       []int32
+	tempered        kernel.Dense // scores, or predictions of the version
+	temperatures    accumulate.Tempered
 	features        examples.SparseRows
 	occurring       accumulate.Occurring
 	gram            accumulate.Block // of a stage that is fitted in blocks

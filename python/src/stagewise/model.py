@@ -191,13 +191,13 @@ class Model(Classifier):
         inputs = [self._preparation.apply(part) for part in parts]
         scores: list[Matrix] = [np.zeros((len(part), len(self._classes)), dtype=np.float32) for part in parts]
         link = self._stages[0].link
-        for stage in self._stages:
+        for number, stage in enumerate(self._stages):
             answers = []
             for i, part in enumerate(parts):
                 score = link.convert(scores[i], stage.link)
                 codes = self._coder.codes(part) if self._coder and isinstance(stage.block, TreeBlock) else inputs[i]
                 block = stage.block.expand(codes, score)
-                prediction = stage.link.predict(stage.shown(block, score))
+                prediction = stage.link.predict(self._members.tempered(number, stage.shown(block, score)))
                 answers.append(self._task.project(prediction) if stage.link.outside else prediction)
                 scores[i] = stage.score(block, score)
             link = stage.link
@@ -214,7 +214,7 @@ class Model(Classifier):
             if not self._members.ends(number):
                 score = stage.score(block, score)
                 continue
-            prediction = link.predict(stage.shown(block, score))
+            prediction = link.predict(self._members.tempered(number, stage.shown(block, score)))
             votes = votes + (self._task.project(prediction) if link.outside else prediction)
         answers: Matrix = votes / np.float32(self._members.count)
         return answers
