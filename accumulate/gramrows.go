@@ -67,11 +67,12 @@ func AddRounded(dst []float64, weight float64, x []float64) {
 
 // GramOfRows returns the Gram matrix of rows that [Accumulator.AddGramRows] kept, in the order of the plan's partitions, whose sums tree
 // adds. If the rows leave the window, leaving has the weights of their increments; otherwise it is nil. a supplies the memory and the BLAS.
-// Without rows, the sum has no field. The error wraps [wire.ErrDamaged].
-func GramOfRows(a *Accumulator, rows wire.Tensors[float64], partitions []int, tree coverage.Tree, leaving []float64) (*Sum, error) {
-	of, err := gramRowsOf(rows)
+// size is the number of values of the matrix. Without rows, the sum has no field. The error wraps [wire.ErrDamaged].
+func GramOfRows(a *Accumulator, rows wire.Tensors[float64], size int, partitions []int, tree coverage.Tree, leaving []float64) (*Sum,
+	error) {
+	of, err := gramRowsOf(rows, size)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", wire.ErrDamaged, err)
 	}
 	reduction := NewReduction(tree)
 	reduction.Buffers = a.Buffers
@@ -104,8 +105,8 @@ type gramBatch struct {
 	rows int
 }
 
-// gramRowsOf reads the fields of rows.
-func gramRowsOf(rows wire.Tensors[float64]) (*gramRows, error) {
+// gramRowsOf reads the fields of rows, whose Gram matrix has size values: one row of other columns could have a matrix that exceeds memory.
+func gramRowsOf(rows wire.Tensors[float64], size int) (*gramRows, error) {
 	batches, any := rows.Find(statistics.FieldGramBatches)
 	if !any {
 		return &gramRows{}, nil
@@ -123,6 +124,9 @@ func gramRowsOf(rows wire.Tensors[float64]) (*gramRows, error) {
 		return nil, &wire.ShapeError{Tensor: statistics.FieldGramBlock, Got: block.Shape, Want: []int{n, -1}}
 	}
 	r.columns = block.Shape[1]
+	if r.columns > size || r.columns*(r.columns+1)/2 != size {
+		return nil, fmt.Errorf("rows of %d columns for a Gram matrix of %d values", r.columns, size)
+	}
 	return r, nil
 }
 

@@ -15,8 +15,8 @@ import (
 type ahead struct {
 	number int
 	fit    solve.Fit
-	gram   *gathering
-	whole  *accumulate.Sum // sum of the Gram matrices, or of their rows; nil until it is complete
+	gram   *gathering      // nil once it is complete
+	whole  *accumulate.Sum // sum of the Gram matrices, or of their rows; nil until it is complete, empty once it is factored
 	// sumRows adds the Gram matrices of the rows in whole.
 	sumRows func(*accumulate.Sum) error
 	done    chan struct{} // closed after factoring
@@ -38,7 +38,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 	}
 	v := s.chain.GramVisit(number)
 	a.gram = s.gathering(v, s.updateGrams(of)...)
-	a.sumRows = s.sumRows(a.gram)
+	a.sumRows = s.sumRows(a.gram, shape.Columns)
 	if s.aheads == nil {
 		s.aheads = map[int]*ahead{}
 	}
@@ -48,7 +48,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 
 // factor starts factoring the matrix.
 func (a *ahead) factor(whole *accumulate.Sum) {
-	a.whole = whole
+	a.whole, a.gram = whole, nil
 	go func() {
 		defer close(a.done)
 		if a.err = a.sumRows(whole); a.err == nil {
@@ -69,6 +69,7 @@ func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error 
 	}
 	<-a.done
 	s.Grams.Put(a.whole) // now part of the moments
+	a.whole = &accumulate.Sum{}
 	return a.err
 }
 

@@ -23,22 +23,23 @@ func (s *Solver) gramRows(kind wire.Kind) *part {
 	}}
 }
 
-// sumRows returns a function that adds the Gram matrices of the rows in a sum. A goroutine may call it.
-func (s *Solver) sumRows(g *gathering) func(*accumulate.Sum) error {
+// sumRows returns a function that adds the Gram matrices of the rows of a stage in a sum. A goroutine may call it.
+func (s *Solver) sumRows(g *gathering, columns int) func(*accumulate.Sum) error {
 	var partitions []int
 	for _, span := range g.spans {
 		partitions = append(partitions, span.Partition)
 	}
-	a, tree, weights := &accumulate.Accumulator{BLAS: s.blas, Buffers: s.Grams}, s.plan.Merges(len(g.spans)), s.plan.Update().LeaveWeights()
+	size, tree, weights := columns*(columns+1)/2, s.plan.Merges(len(g.spans)), s.plan.Update().LeaveWeights()
 	return func(sum *accumulate.Sum) error {
+		a := &accumulate.Accumulator{BLAS: s.blas, Buffers: s.Grams} // its p × p matrix must not stay in memory until the run ends
 		added := sum.TakeGramRows(statistics.FieldGramBatches, statistics.FieldGramBlock)
-		gram, err := accumulate.GramOfRows(a, added.Tensors(), partitions, tree, nil)
+		gram, err := accumulate.GramOfRows(a, added.Tensors(), size, partitions, tree, nil)
 		if err != nil {
 			return err
 		}
 		sum.Move(gram, statistics.FieldGram, statistics.FieldGram)
 		left := sum.TakeGramRows(statistics.FieldLeaveBatches, statistics.FieldLeaveBlock)
-		if gram, err = accumulate.GramOfRows(a, left.Tensors(), partitions, tree, weights); err != nil {
+		if gram, err = accumulate.GramOfRows(a, left.Tensors(), size, partitions, tree, weights); err != nil {
 			return err
 		}
 		sum.Move(gram, statistics.FieldGram, statistics.FieldLeave)

@@ -54,7 +54,8 @@ func Grams(ctx context.Context, c *protocol.Client, blas *kernel.BLAS, since sch
 			}
 		}
 		add := func(factor float64, sum *accumulate.Sum, leaving []float64) error {
-			rows, err := accumulate.GramOfRows(&accumulate.Accumulator{BLAS: blas}, sum.Tensors(), since.Partitions, tree, leaving)
+			rows, err := accumulate.GramOfRows(&accumulate.Accumulator{BLAS: blas}, sum.Tensors(), len(m.Gram), since.Partitions, tree,
+				leaving)
 			if err != nil {
 				return err
 			}
