@@ -2,6 +2,7 @@ package accumulate
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -12,7 +13,7 @@ import (
 
 // A small update sends the rows of a block instead of their Gram matrix. The solver adds them as workers would:
 //
-//	AddGramRows ──record──▶ GramOfRows
+//	AddGramRows ──record──▶ GramOfRows.Sum
 //
 // So both have the same bits.
 
@@ -65,22 +66,31 @@ func AddRounded(dst []float64, weight float64, x []float64) {
 	}
 }
 
-// GramOfRows returns the Gram matrix of rows that [Accumulator.AddGramRows] kept, in the order of the plan's partitions, whose sums tree
-// adds. If the rows leave the window, leaving has the weights of their increments; otherwise it is nil. a supplies the memory and the BLAS.
-// size is the number of values of the matrix. Without rows, the sum has no field. The error wraps [wire.ErrDamaged].
-func GramOfRows(a *Accumulator, rows wire.Tensors[float64], size int, partitions []int, tree coverage.Tree, leaving []float64) (*Sum,
-	error) {
-	of, err := gramRowsOf(rows, size)
+// GramOfRows computes the Gram matrix of rows that [Accumulator.AddGramRows] kept. All fields but Buffers are needed.
+type GramOfRows struct {
+	BLAS       *kernel.BLAS
+	Buffers    *BufferPool   // memory of the matrices; nil: new memory
+	Size       int           // number of values of the packed matrix
+	Partitions []int         // of the plan, in order
+	Tree       coverage.Tree // how their sums are added
+}
+
+// Sum returns the Gram matrix of rows in the order of the partitions, without a field if there are none. If the rows leave the window,
+// leaving has the weights of their increments; otherwise it is nil. The error wraps [wire.ErrDamaged].
+func (g *GramOfRows) Sum(rows wire.Tensors[float64], leaving []float64) (*Sum, error) {
+	of, err := gramRowsOf(rows, g.Size)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", wire.ErrDamaged, err)
 	}
-	reduction := NewReduction(tree)
-	reduction.Buffers = a.Buffers
+	ahead := g.begin(of, leaving)
+	defer ahead.wait()
+	reduction := NewReduction(g.Tree)
+	reduction.Buffers = g.Buffers
 	_, err = reduction.AddReady(func(from, to int) (*Sum, error) {
 		if to-from > 1 {
 			return nil, nil
 		}
-		return of.partition(a, partitions[from], leaving)
+		return ahead.next()
 	})
 	if err != nil {
 		return nil, err
@@ -89,6 +99,67 @@ func GramOfRows(a *Accumulator, rows wire.Tensors[float64], size int, partitions
 		return nil, fmt.Errorf("%w: rows of partition %d, which is not the next one", wire.ErrDamaged, of.batches[0].Partition)
 	}
 	return reduction.Sum()
+}
+
+// maxGramsAhead is the maximum number of partitions whose Gram matrices are summed at the same time. Each takes about 8p² bytes, for p
+// columns, together not more than workers would otherwise.
+const maxGramsAhead = 4
+
+// gramsAhead sums the Gram matrices of partitions on all cores, ahead of their turn.
+type gramsAhead struct {
+	rows       *gramRows
+	partitions []int // not begun
+	leaving    []float64
+	begun      []chan gramOutcome // in order
+	idle       chan *Accumulator
+}
+
+type gramOutcome struct {
+	sum *Sum
+	err error
+}
+
+func (g *GramOfRows) begin(rows *gramRows, leaving []float64) *gramsAhead {
+	n := min(runtime.GOMAXPROCS(0), maxGramsAhead)
+	ahead := &gramsAhead{rows: rows, partitions: g.Partitions, leaving: leaving, idle: make(chan *Accumulator, n)}
+	for range n {
+		ahead.idle <- &Accumulator{BLAS: g.BLAS, Buffers: g.Buffers}
+	}
+	return ahead
+}
+
+// next returns the Gram matrix of the next partition.
+func (g *gramsAhead) next() (*Sum, error) {
+	for len(g.partitions) > 0 && len(g.begun) < cap(g.idle) {
+		g.begin(g.rows.take(g.partitions[0]))
+		g.partitions = g.partitions[1:]
+	}
+	first := <-g.begun[0]
+	g.begun = g.begun[1:]
+	return first.sum, first.err
+}
+
+// begin begins to sum the rows of a partition.
+func (g *gramsAhead) begin(rows *gramRows) {
+	done := make(chan gramOutcome, 1)
+	g.begun = append(g.begun, done)
+	if len(rows.batches) == 0 {
+		done <- gramOutcome{sum: &Sum{}}
+		return
+	}
+	go func() {
+		a := <-g.idle
+		sum, err := rows.gram(a, g.leaving)
+		g.idle <- a
+		done <- gramOutcome{sum, err}
+	}()
+}
+
+// wait waits until all sums that have begun are complete.
+func (g *gramsAhead) wait() {
+	for _, done := range g.begun {
+		<-done
+	}
 }
 
 // gramRows are the rows of messages.
@@ -130,11 +201,23 @@ func gramRowsOf(rows wire.Tensors[float64], size int) (*gramRows, error) {
 	return r, nil
 }
 
-// partition removes the messages of a partition, which are the first, and returns their Gram matrix: the sum of those of its increments,
-// each rounded to single precision.
-func (r *gramRows) partition(a *Accumulator, number int, leaving []float64) (*Sum, error) {
+// take removes the messages of a partition, which are the first, and returns them.
+func (r *gramRows) take(number int) *gramRows {
+	n, values := 0, 0
+	for n < len(r.batches) && r.batches[n].Partition == number {
+		values += r.batches[n].rows * r.columns
+		n++
+	}
+	taken := &gramRows{batches: r.batches[:n], columns: r.columns, block: r.block[:values]}
+	r.batches, r.block = r.batches[n:], r.block[values:]
+	return taken
+}
+
+// gram removes all messages, which are those of a partition, and returns their Gram matrix: the sum of those of its increments, each
+// rounded to single precision.
+func (r *gramRows) gram(a *Accumulator, leaving []float64) (*Sum, error) {
 	increments := make([]Sum, max(len(leaving), 1))
-	for len(r.batches) > 0 && r.batches[0].Partition == number {
+	for len(r.batches) > 0 {
 		at := r.batches[0].Increment
 		if at >= len(increments) {
 			return nil, fmt.Errorf("%w: rows of increment %d of %d", wire.ErrDamaged, at, len(increments))

@@ -40,7 +40,8 @@ func TestGramOfRows(t *testing.T) {
 					record := statistics.GramRowsRecord(wire.Identity{Kind: statistics.KindGramRows}, sent.Tensors())
 					fields := arrowtest.Must(statistics.GramRowsOf(record))(t)
 					buffers := &BufferPool{}
-					got := arrowtest.Must(GramOfRows(&Accumulator{BLAS: blas, Buffers: buffers}, fields, p*(p+1)/2, numbers, tree, leaving))(t)
+					of := GramOfRows{BLAS: blas, Buffers: buffers, Size: p * (p + 1) / 2, Partitions: numbers, Tree: tree}
+					got := arrowtest.Must(of.Sum(fields, leaving))(t)
 					if whole := arrowtest.Must(want.Sum())(t); !slices.Equal(gramField(got), gramField(whole)) {
 						t.Errorf("%v, expected %v", gramField(got), gramField(whole))
 					}
@@ -94,14 +95,14 @@ func partitionOfRows(t *testing.T, blas *kernel.BLAS, r *rand.Rand, p, number in
 
 // Rows of partitions or increments that the plan does not have, or in another order, are an error that wraps wire.ErrDamaged.
 func TestGramOfRowsOfAnotherPlan(t *testing.T) {
-	a := &Accumulator{BLAS: kernel.Gonum()}
+	two := GramOfRows{BLAS: kernel.Gonum(), Size: 3, Partitions: []int{1, 2}, Tree: coverage.Tree{Parts: 2}}
 	for name, batches := range map[string][]float64{
 		"another partition": {4, 0, 0, 1}, "another order": {2, 0, 0, 1, 1, 0, 0, 1}, "another increment": {1, 1, 0, 1},
 	} {
 		n := len(batches) / 4
 		fields := wire.Tensors[float64]{wire.Matrix(statistics.FieldGramBatches, n, 4, batches),
 			wire.Matrix(statistics.FieldGramBlock, n, 2, make([]float64, 2*n))}
-		if _, err := GramOfRows(a, fields, 3, []int{1, 2}, coverage.Tree{Parts: 2}, nil); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := two.Sum(fields, nil); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -109,11 +110,11 @@ func TestGramOfRowsOfAnotherPlan(t *testing.T) {
 
 // A row of more columns than the block has is an error that wraps wire.ErrDamaged: its Gram matrix could exceed memory.
 func TestGramOfRowsOfOtherColumns(t *testing.T) {
-	a := &Accumulator{BLAS: kernel.Gonum()}
+	one := GramOfRows{BLAS: kernel.Gonum(), Size: 3, Partitions: []int{1}, Tree: coverage.Tree{Parts: 1}}
 	for _, columns := range []int{0, 1, 3, 1 << 20} {
 		fields := wire.Tensors[float64]{wire.Matrix(statistics.FieldGramBatches, 1, 4, []float64{1, 0, 0, 1}),
 			wire.Matrix(statistics.FieldGramBlock, 1, columns, make([]float64, columns))}
-		if _, err := GramOfRows(a, fields, 3, []int{1}, coverage.Tree{Parts: 1}, nil); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := one.Sum(fields, nil); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%d columns: %v", columns, err)
 		}
 	}

@@ -452,7 +452,7 @@ func stays(ctx context.Context, p *topics.Pipeline) (stays []Stay, err error) {
 	t := p.Topics
 	whats := []Stay{
 		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics,
-			What: "samples of them"}, {Topic: t.Weights, What: "weights that had learnt from them"},
+			What: "samples of them, and rows of small updates"}, {Topic: t.Weights, What: "weights that had learnt from them"},
 		{Topic: t.Quarantine, What: "messages that could not be used"},
 		{Topic: t.Predictions, What: "predictions for rows, if score is used"},
 	}

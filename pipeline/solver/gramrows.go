@@ -29,17 +29,18 @@ func (s *Solver) sumRows(g *gathering, columns int) func(*accumulate.Sum) error 
 	for _, span := range g.spans {
 		partitions = append(partitions, span.Partition)
 	}
-	size, tree, weights := columns*(columns+1)/2, s.plan.Merges(len(g.spans)), s.plan.Update().LeaveWeights()
+	of := accumulate.GramOfRows{BLAS: s.blas, Buffers: s.Grams, Size: columns * (columns + 1) / 2, Partitions: partitions,
+		Tree: s.plan.Merges(len(g.spans))}
+	weights := s.plan.Update().LeaveWeights()
 	return func(sum *accumulate.Sum) error {
-		a := &accumulate.Accumulator{BLAS: s.blas, Buffers: s.Grams} // its p × p matrix must not stay in memory until the run ends
 		added := sum.TakeGramRows(statistics.FieldGramBatches, statistics.FieldGramBlock)
-		gram, err := accumulate.GramOfRows(a, added.Tensors(), size, partitions, tree, nil)
+		gram, err := of.Sum(added.Tensors(), nil)
 		if err != nil {
 			return err
 		}
 		sum.Move(gram, statistics.FieldGram, statistics.FieldGram)
 		left := sum.TakeGramRows(statistics.FieldLeaveBatches, statistics.FieldLeaveBlock)
-		if gram, err = accumulate.GramOfRows(a, left.Tensors(), size, partitions, tree, weights); err != nil {
+		if gram, err = of.Sum(left.Tensors(), weights); err != nil {
 			return err
 		}
 		sum.Move(gram, statistics.FieldGram, statistics.FieldLeave)

@@ -54,8 +54,8 @@ func Grams(ctx context.Context, c *protocol.Client, blas *kernel.BLAS, since sch
 			}
 		}
 		add := func(factor float64, sum *accumulate.Sum, leaving []float64) error {
-			rows, err := accumulate.GramOfRows(&accumulate.Accumulator{BLAS: blas}, sum.Tensors(), len(m.Gram), since.Partitions, tree,
-				leaving)
+			of := accumulate.GramOfRows{BLAS: blas, Size: len(m.Gram), Partitions: since.Partitions, Tree: tree}
+			rows, err := of.Sum(sum.Tensors(), leaving)
 			if err != nil {
 				return err
 			}
