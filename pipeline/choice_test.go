@@ -87,17 +87,22 @@ func TestTrainChoosesStages(t *testing.T) {
 	}
 }
 
-// A stop rule for stages ends them after the last block of trees whose loss of held-out rows, each at its best temperature, is at most 2 %
-// above the lowest: the version
-// has these stages, without the rule. Of few rows a quarter is held out.
-func TestStopEndsStages(t *testing.T) {
+// overfittingTrees returns a stage of trees that overfits the rows soon, with a rule that ends stages.
+func overfittingTrees() (schemas.Stage, table) {
 	stage := treesStage(link.Softmax, 3)
-	stage.Rate, stage.Ridge = 1, 0.01 // which overfit soon
+	stage.Rate, stage.Ridge = 1, 0.01
 	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
 	data := rings(300, 4, 2, 3)
 	for i := 0; i < len(data.labels)/2; i += 2 { // half of these are wrong
 		data.labels[i] = data.labels[len(data.labels)-1-i]
 	}
+	return stage, data
+}
+
+// A stop rule for stages ends them after the last block of trees whose loss of held-out rows, each at its best temperature, is at most 2 %
+// above the lowest: the version has these stages, without the rule. Of few rows a quarter is held out.
+func TestStopEndsStages(t *testing.T) {
+	stage, data := overfittingTrees()
 	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 12)...)
 	report, m := train(t, openEmbedded(t), job)
 	plan := m.Manifest.Plan

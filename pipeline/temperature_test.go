@@ -73,13 +73,7 @@ func TestTemperatureOfVersion(t *testing.T) {
 // A rule that ends stages of trees also chooses the temperature with which held-out rows have the lowest loss after these stages. A
 // temperature of the configuration stays.
 func TestStopChoosesTemperature(t *testing.T) {
-	stage := treesStage(link.Softmax, 3)
-	stage.Rate, stage.Ridge = 1, 0.01 // which overfit soon
-	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
-	data := rings(300, 4, 2, 3)
-	for i := 0; i < len(data.labels)/2; i += 2 { // half of these are wrong
-		data.labels[i] = data.labels[len(data.labels)-1-i]
-	}
+	stage, data := overfittingTrees()
 	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 8)...)
 	report, m := train(t, openEmbedded(t), job)
 	list := m.Manifest.Plan.Stages

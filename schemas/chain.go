@@ -165,6 +165,19 @@ func (c *Chain) TermsOn(partition int, places []int) (on []int) {
 	return slices.Compact(on)
 }
 
+// UntilOf returns the timestamp of the newest message of an increment of a full run; 0: unknown.
+func (c *Chain) UntilOf(number int) int64 {
+	if number == c.Number {
+		return c.Until
+	}
+	for _, t := range c.Times {
+		if t.Number == number {
+			return t.Until
+		}
+	}
+	return 0
+}
+
 // Newest returns the index of the newest increment among those that the run visits: the new one of an update, the last of a full run.
 func (c *Chain) Newest() int {
 	if c.Update != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/solver/fold"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -17,10 +18,10 @@ type ahead struct {
 	fit    solve.Fit
 	gram   *gathering      // nil once it is complete
 	whole  *accumulate.Sum // sum of the Gram matrices, or of their rows; nil until it is complete, empty once it is factored
-	// sumRows adds the Gram matrices of the rows in whole.
-	sumRows func(*accumulate.Sum) error
-	done    chan struct{} // closed after factoring
-	err     error         // error of the factoring
+	// addGrams adds the Gram matrices of the rows in whole.
+	addGrams func(*accumulate.Sum) error
+	done     chan struct{} // closed after factoring
+	err      error         // error of the factoring
 }
 
 // aheadOf returns the fit of an update's stage, which it creates on first use.
@@ -38,7 +39,9 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 	}
 	v := s.chain.GramVisit(number)
 	a.gram = s.gathering(v, s.updateGrams(of)...)
-	a.sumRows = s.sumRows(a.gram, shape.Columns)
+	rows := accumulate.GramOfRows{BLAS: s.blas, Buffers: s.Grams, Size: shape.Columns * (shape.Columns + 1) / 2,
+		Partitions: s.plan.Partitions(), Tree: s.plan.Merges(len(a.gram.spans))}
+	a.addGrams = func(whole *accumulate.Sum) error { return fold.AddGrams(whole, &rows, s.plan.Update().LeaveWeights()) }
 	if s.aheads == nil {
 		s.aheads = map[int]*ahead{}
 	}
@@ -51,7 +54,7 @@ func (a *ahead) factor(whole *accumulate.Sum) {
 	a.whole, a.gram = whole, nil
 	go func() {
 		defer close(a.done)
-		if a.err = a.sumRows(whole); a.err == nil {
+		if a.err = a.addGrams(whole); a.err == nil {
 			a.err = a.fit.Precondition(whole.Tensors())
 		}
 	}()

@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/solver/fold"
 	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -121,55 +122,40 @@ func (s *Solver) sealSum(stage int) []*part {
 	return append(parts, s.terms(stage)...)
 }
 
-// blockGram gathers the Gram matrix of a stage's block.
-func (s *Solver) blockGram() *part {
-	return &part{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
-		var g *statistics.Gram
-		var err error
-		if inbox.IsSingle(id) {
-			g, err = statistics.BlockGramOf(s.inbox.Single(id), s.Grams.Get)
-		} else {
-			g, err = statistics.ExactGramOf(s.inbox.Double(id))
-		}
-		if err != nil {
-			return nil, err
-		}
-		weight := wire.Vector(statistics.FieldGramRows, []float64{g.Weight})
-		return accumulate.NewSum(coverage.Coverage{}, append(g.Fields(), weight)), nil
-	}}
-}
-
 // updateGrams gathers the Gram matrices of a stage of an update, of new rows and of those that leave the window, or the rows.
 func (s *Solver) updateGrams(of *model.Stage) []*part {
 	added, leaving := s.chain.SendsGramRows(of)
-	parts := []*part{s.blockGram()}
+	kinds := []wire.Kind{statistics.KindGram}
 	if added {
-		parts[0] = s.gramRows(statistics.KindGramRows)
+		kinds[0] = statistics.KindGramRows
 	}
 	switch {
 	case !s.plan.Update().TakesAway():
 	case leaving:
-		parts = append(parts, s.gramRows(statistics.KindLeaveRows))
+		kinds = append(kinds, statistics.KindLeaveRows)
 	default:
-		parts = append(parts, &part{kind: statistics.KindLeave, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
-			leave, err := statistics.ExactGramOf(s.inbox.Double(id))
-			if err != nil {
-				return nil, err
-			}
-			return accumulate.NewSum(coverage.Coverage{}, leaveFields(leave)), nil
-		}})
+		kinds = append(kinds, statistics.KindLeave)
+	}
+	parts := make([]*part, len(kinds))
+	for i, kind := range kinds {
+		parts[i] = s.blockGram(kind)
 	}
 	return parts
 }
 
-// leaveFields returns the Gram matrix that leaves the window as fields of a sum; none if it has no rows.
-func leaveFields(leave *statistics.Gram) wire.Tensors[float64] {
-	fields := leave.Fields()
-	if fields == nil {
-		return nil
-	}
-	fields[0].Name = statistics.FieldLeave
-	return append(fields, wire.Vector(statistics.FieldLeaveRows, []float64{leave.Weight}))
+// blockGram gathers the Gram matrix of a stage's block, or its rows.
+func (s *Solver) blockGram(kind wire.Kind) *part {
+	return &part{kind: kind, sum: func(id wire.Identity, _ coverage.Spans) (sum *accumulate.Sum, err error) {
+		if inbox.IsSingle(id) {
+			sum, err = fold.SingleGram(s.inbox.Single(id), s.Grams.Get)
+		} else {
+			sum, err = fold.ExactGram(s.inbox.Double(id))
+		}
+		if err == nil && (kind == statistics.KindLeave || kind == statistics.KindLeaveRows) { // the sum of all parts has both
+			fold.Leaving(sum)
+		}
+		return sum, err
+	}}
 }
 
 // sumOf returns the sum of a record of partitions, given one span of each. The record must cover all spans of the plan in

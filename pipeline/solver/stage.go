@@ -191,7 +191,7 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 	if s.plan.Update() != nil {
 		return 0, s.factored(ctx, s.aheads[f.number], rest)
 	}
-	gram, err := s.gather(ctx, s.gathering(v, s.blockGram()), rest)
+	gram, err := s.gather(ctx, s.gathering(v, s.blockGram(statistics.KindGram)), rest)
 	if err != nil {
 		return 0, err
 	}

@@ -181,7 +181,7 @@ func (s *Solver) window() *schemas.Window {
 	} else {
 		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
 		for i, increment := range c.found.Increments {
-			wi := schemas.WindowIncrement{Increment: increment, Until: untilOf(chain, increment.Number)}
+			wi := schemas.WindowIncrement{Increment: increment, Until: chain.UntilOf(increment.Number)}
 			if i < len(c.left.fitted) {
 				wi.Fitted = c.left.fitted[i]
 			}
@@ -203,19 +203,6 @@ func (s *Solver) window() *schemas.Window {
 	}
 	w.Advance(s.plan)
 	return w
-}
-
-// untilOf returns the timestamp of the newest message of a full run's increment.
-func untilOf(chain *schemas.Chain, number int) int64 {
-	if number == chain.Number {
-		return chain.Until
-	}
-	for _, t := range chain.Times {
-		if t.Number == number {
-			return t.Until
-		}
-	}
-	return 0
 }
 
 // visitedIncrements returns the increments of a window that the run has visited, in visit order.

@@ -132,39 +132,18 @@ func read(ctx context.Context, c *protocol.Client, id string, partition int, fro
 			if err != nil || r == nil {
 				return err
 			}
-			found[key], err = exactGram(r)
+			found[key], err = ExactGram(r)
 			return err
 		}
 		r, err := c.Codec.CollectSingle(&singles, m.Message)
 		if err != nil || r == nil {
 			return err
 		}
-		found[key], err = blockGram(r)
+		found[key], err = SingleGram(r, func(n int) []float64 { return make([]float64, n) })
 		return err
 	})
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
-}
-
-func exactGram(r *wire.Record[float64]) (*accumulate.Sum, error) {
-	g, err := statistics.ExactGramOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return accumulate.NewSum(coverage.Coverage{}, g.Fields()), nil
-}
-
-// blockGram returns the Gram matrix in a record of single precision, or its rows.
-func blockGram(r *wire.Record[float32]) (*accumulate.Sum, error) {
-	if r.Kind != statistics.KindGram {
-		rows, err := statistics.GramRowsOf(r)
-		return accumulate.NewSum(coverage.Coverage{}, rows), err
-	}
-	g, err := statistics.BlockGramOf(r, func(n int) []float64 { return make([]float64, n) })
-	if err != nil {
-		return nil, err
-	}
-	return accumulate.NewSum(coverage.Coverage{}, g.Fields()), nil
 }
