@@ -135,3 +135,16 @@ func addRows(sum *float64, x *float32, n, k, stride int) {
 		addRowsAVX2(sum, x, n, k, stride)
 	}
 }
+
+func boundRows(low, high, codes *uint8, rows *int32, n, stride int) {
+	boundRowsAVX2(low, high, codes, rows, n, stride)
+}
+
+func addParts(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, width int,
+	rows *int32, n int) {
+	if width == 32 {
+		addNarrowPartsAVX2(sums, parts, named, tried, size, codes, stride, values, width, rows, n)
+	} else {
+		addPartsAVX2(sums, parts, named, tried, size, codes, stride, values, width, rows, n)
+	}
+}

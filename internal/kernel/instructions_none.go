@@ -18,6 +18,11 @@ func standardizeRow(x, center, scale *float32, n int)                   { panic(
 func copyWindows(dst, src *float32, n, height, width, step, stride int) { panic(missing) }
 func addRows(sum *float64, x *float32, n, k, stride int)                { panic(missing) }
 func conjoinRows(dst, words *uint64, offsets *int, n int)               { panic(missing) }
+func boundRows(low, high, codes *uint8, rows *int32, n, stride int)     { panic(missing) }
+func addParts(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, width int,
+	rows *int32, n int) {
+	panic(missing)
+}
 func addLeafRows(scores *float32, leaves *uint8, w *float32, rows, count, each, k, stride int) {
 	panic(missing)
 }

@@ -33,19 +33,18 @@ func AddLeafRows(scores []float32, leaves []uint8, w []float32, n, each, k int) 
 	}
 }
 
-// areBelow reports whether all values are below a limit. It looks at eight at a time if the limit is a power of 2.
+// areBelow reports whether all values are below a limit. It looks at eight at a time.
 func areBelow(values []uint8, limit int) bool {
-	if limit > math.MaxUint8 {
-		return true
-	}
-	any := uint64(0)
-	if limit&(limit-1) == 0 {
+	const ones, most = 0x0101010101010101, math.MaxUint8 / 2
+	if limit > 0 && limit <= most+1 {
+		any, added := uint64(0), ones*uint64(most+1-limit) // which makes values from the limit on larger than most
 		for ; len(values) >= 8; values = values[8:] {
-			any |= binary.LittleEndian.Uint64(values)
+			eight := binary.LittleEndian.Uint64(values)
+			any |= eight | (eight + added)
 		}
-	}
-	if above := uint64(0x0101010101010101) * uint64(uint8(-limit)); any&above != 0 {
-		return false
+		if any&(ones*(most+1)) != 0 {
+			return false
+		}
 	}
 	for _, v := range values {
 		if int(v) >= limit {

@@ -151,3 +151,18 @@ func addLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count
 //
 //go:noescape
 func addNarrowLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
+
+// boundRowsAVX2 writes the smallest and the largest of n rows of 16 codes, which are rows of codes that begin stride codes apart; n > 0.
+//
+//go:noescape
+func boundRowsAVX2(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
+
+// addPartsAVX2 adds rows of values to the sums of their part in each column; tried columns are named, a row has width bytes, a multiple of 32, and size bytes of sums and 256 parts are of one column; rows of codes begin stride codes apart; tried, n > 0.
+//
+//go:noescape
+func addPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+
+// addNarrowPartsAVX2 is addPartsAVX2 for rows of four values.
+//
+//go:noescape
+func addNarrowPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)

@@ -8432,3 +8432,113 @@ last:
 done:
 	VZEROUPPER
 	RET
+
+// func boundRowsAVX2(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
+// Requires: AVX
+TEXT ·boundRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ     low+0(FP), AX
+	MOVQ     high+8(FP), CX
+	MOVQ     codes+16(FP), DX
+	MOVQ     rows+24(FP), BX
+	MOVQ     n+32(FP), SI
+	MOVQ     stride+40(FP), DI
+	VPCMPEQB X0, X0, X0
+	VPXOR    X1, X1, X1
+
+row:
+	MOVLQSX (BX), R8
+	IMULQ   DI, R8
+	VMOVDQU (DX)(R8*1), X2
+	VPMINUB X2, X0, X0
+	VPMAXUB X2, X1, X1
+	ADDQ    $0x04, BX
+	DECQ    SI
+	JNZ     row
+	VMOVDQU X0, (AX)
+	VMOVDQU X1, (CX)
+	RET
+
+// func addPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// Requires: AVX
+TEXT ·addPartsAVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+72(FP), AX
+	MOVQ n+80(FP), CX
+	MOVQ width+64(FP), DX
+	MOVQ size+32(FP), BX
+
+row:
+	MOVLQSX (AX), R8
+	MOVQ    stride+48(FP), DI
+	IMULQ   R8, DI
+	ADDQ    codes+40(FP), DI
+	IMULQ   DX, R8
+	ADDQ    values+56(FP), R8
+	MOVQ    sums+0(FP), R9
+	MOVQ    parts+8(FP), R10
+	MOVQ    named+16(FP), R11
+	MOVQ    tried+24(FP), R12
+
+column:
+	MOVLQSX (R11), SI
+	MOVBQZX (DI)(SI*1), SI
+	MOVBQZX (R10)(SI*1), SI
+	IMULQ   DX, SI
+	ADDQ    R9, SI
+	XORQ    R13, R13
+
+values:
+	VMOVUPD (R8)(R13*1), Y0
+	VADDPD  (SI)(R13*1), Y0, Y0
+	VMOVUPD Y0, (SI)(R13*1)
+	ADDQ    $0x20, R13
+	CMPQ    R13, DX
+	JLT     values
+	ADDQ    BX, R9
+	ADDQ    $0x00000100, R10
+	ADDQ    $0x04, R11
+	DECQ    R12
+	JNZ     column
+	ADDQ    $0x04, AX
+	DECQ    CX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func addNarrowPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// Requires: AVX
+TEXT ·addNarrowPartsAVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+72(FP), AX
+	MOVQ n+80(FP), CX
+	MOVQ width+64(FP), DX
+	MOVQ size+32(FP), BX
+
+row:
+	MOVLQSX (AX), SI
+	MOVQ    stride+48(FP), DI
+	IMULQ   SI, DI
+	ADDQ    codes+40(FP), DI
+	IMULQ   DX, SI
+	ADDQ    values+56(FP), SI
+	VMOVUPD (SI), Y0
+	MOVQ    sums+0(FP), R8
+	MOVQ    parts+8(FP), R9
+	MOVQ    named+16(FP), R10
+	MOVQ    tried+24(FP), R11
+
+column:
+	MOVLQSX (R10), SI
+	MOVBQZX (DI)(SI*1), SI
+	MOVBQZX (R9)(SI*1), SI
+	IMULQ   DX, SI
+	VADDPD  (R8)(SI*1), Y0, Y1
+	VMOVUPD Y1, (R8)(SI*1)
+	ADDQ    BX, R8
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     column
+	ADDQ    $0x04, AX
+	DECQ    CX
+	JNZ     row
+	VZEROUPPER
+	RET

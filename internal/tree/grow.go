@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // Sample is rows, and what trees are to explain of them.
@@ -89,38 +91,54 @@ func (f *Forest) add(nodes []node, from int32) int {
 
 // view is a sample as trees read it.
 type view struct {
-	n, k      int
-	ranks     [][]uint8 // of each order those of the rows
-	residuals []float64 // n × k, times the weights
-	weights   []float64 // nil: each row weighs 1
+	n, k, orders int
+	// ranks are those of the rows in each order (n × stride).
+	ranks  []uint8
+	stride int
+	// values have of each row its k residuals times its weight, its weight, 1, and what pads them to a multiple of 4 (n × width).
+	values []float64
+	width  int
 }
 
+// boundedOrders is how many orders are bounded at once: rows of ranks are padded to a multiple of it.
+const boundedOrders = 16
+
 func newView(s Sample, o Orders) *view {
-	v := &view{n: s.rows(), k: s.Outputs, ranks: make([][]uint8, len(o.Columns)), residuals: make([]float64, len(s.Residuals))}
+	v := &view{n: s.rows(), k: s.Outputs, orders: len(o.Columns)}
+	v.stride = (v.orders + boundedOrders - 1) / boundedOrders * boundedOrders
+	v.ranks = make([]uint8, v.n*v.stride)
 	for order, column := range o.Columns {
-		rows, ranks := make([]uint8, v.n), o.RanksOf(order)
-		for i := range rows {
-			if rows[i] = s.Codes[i*s.Columns+int(column)]; ranks != nil {
-				rows[i] = ranks[rows[i]]
+		ranks := o.RanksOf(order)
+		for i := range v.n {
+			code := s.Codes[i*s.Columns+int(column)]
+			if ranks != nil {
+				code = ranks[code]
 			}
+			v.ranks[i*v.stride+order] = code
 		}
-		v.ranks[order] = rows
 	}
-	for i, r := range s.Residuals {
-		v.residuals[i] = float64(r)
-	}
-	if s.Weights == nil {
-		return v
-	}
-	v.weights = make([]float64, v.n)
-	for i, w := range s.Weights {
-		v.weights[i] = float64(w)
-		for c := range v.k {
-			v.residuals[i*v.k+c] *= float64(w)
+	v.width = (v.k + 2 + 3) / 4 * 4
+	v.values = make([]float64, v.n*v.width)
+	for i := range v.n {
+		w := 1.0
+		if s.Weights != nil {
+			w = float64(s.Weights[i])
 		}
+		values := v.values[i*v.width:][:v.width]
+		for c, r := range s.Residuals[i*v.k:][:v.k] {
+			values[c] = float64(w * float64(r))
+		}
+		values[v.k], values[v.k+1] = w, 1
 	}
 	return v
 }
+
+// sums are the residuals of rows times their weights, their weight, and how many they are.
+type sums []float64
+
+func (v *view) residuals(s sums) []float64 { return s[:v.k] }
+func (v *view) weight(s sums) float64      { return s[v.k] }
+func (v *view) count(s sums) int           { return int(s[v.k+1]) }
 
 // node divides the rows of a tree. A child is the number of a node; −1: it is a leaf.
 type node struct {
@@ -147,21 +165,22 @@ type growth struct {
 	rows        []int32 // of all leaves, those of each ascending
 	left, right []int32
 	orders      []int32 // a permutation
-	sums, total []float64
-	// of the rows of a leaf between cuts: how many, their weight, and the sums of their residuals ((cuts + 1) × k)
-	counts  [MaxThresholds + 1]int
-	weighed [MaxThresholds + 1]float64
-	parts   []float64
-	cuts    [MaxThresholds]uint8
-	gains   [MaxThresholds]float64
-	leaves  []leaf
-	nodes   []node
+	low, high   []uint8 // of the rows of a leaf the ranks in each order
+	// tried are the orders in which a leaf is divided, by cuts, and parts are the sums of the rows between these
+	// (orders × (thresholds + 1) × width). Behind them is a column that is not divided: the total of the rows.
+	tried  kernel.Parts
+	cuts   []uint8 // orders × thresholds, ascending
+	parts  []float64
+	lower  sums // of the rows up to a cut
+	leaves []leaf
+	nodes  []node
 }
 
 func newGrowth(v *view, shape Shape) *growth {
-	g := &growth{view: v, shape: shape, orders: make([]int32, len(v.ranks))}
+	g := &growth{view: v, shape: shape, orders: make([]int32, v.orders), low: make([]uint8, v.stride), high: make([]uint8, v.stride)}
 	g.rows, g.left, g.right = make([]int32, v.n), make([]int32, v.n), make([]int32, v.n)
-	g.sums, g.total, g.parts = make([]float64, v.k), make([]float64, v.k), make([]float64, (MaxThresholds+1)*v.k)
+	g.lower = make(sums, v.width)
+	g.tried.Stride, g.tried.Count = v.stride, shape.Thresholds+1
 	return g
 }
 
@@ -211,7 +230,7 @@ func (g *growth) divide(i int) {
 		g.nodes[l.parent].children[l.side] = number
 	}
 	rows := g.rows[l.from:l.to]
-	left, right := g.split(rows, g.ranks[l.order], l.cut)
+	left, right := g.split(rows, l.order, l.cut)
 	copy(rows[copy(rows, left):], right)
 	g.leaves[i] = leaf{from: l.from, to: l.from + len(left), parent: number}
 	g.find(&g.leaves[i])
@@ -220,12 +239,12 @@ func (g *growth) divide(i int) {
 
 // split returns the rows of each side of a division, valid until the next call. It has no branches: those of a random
 // threshold can't be predicted.
-func (g *growth) split(rows []int32, ranks []uint8, cut uint8) (left, right []int32) {
+func (g *growth) split(rows []int32, order int32, cut uint8) (left, right []int32) {
 	left, right = g.left[:len(rows)], g.right[:len(rows)]
 	n := 0
 	for i, row := range rows {
 		left[n], right[i-n] = row, row
-		n += int(uint32(int32(ranks[row])-int32(cut)-1) >> 31) // 1 if the rank is up to the cut
+		n += int(uint32(int32(g.ranks[int(row)*g.stride+int(order)])-int32(cut)-1) >> 31) // 1 if the rank is up to the cut
 	}
 	return left[:n], right[:len(rows)-n]
 }
@@ -236,119 +255,83 @@ func (g *growth) find(l *leaf) {
 	if len(rows) < 2*g.shape.Rows {
 		return
 	}
-	weight := g.add64(g.total, rows)
-	if !(weight > 0) {
+	g.try(rows)
+	tried := len(g.tried.Columns)
+	if tried == 0 {
 		return
 	}
-	before := squares(g.total) / weight
+	g.tried.Columns, g.tried.Of = append(g.tried.Columns, 0), append(g.tried.Of, make([]uint8, Codes)...)
+	size := g.tried.Count * g.width // of an order
+	g.parts = slices.Grow(g.parts[:0], (tried+1)*size)[:(tried+1)*size]
+	clear(g.parts)
+	kernel.AddParts(g.parts, g.tried, g.ranks, g.values, g.width, rows)
+	total := sums(g.parts[tried*size:][:g.width])
+	if !(g.weight(total) > 0) {
+		return
+	}
+	before := squares(g.residuals(total)) / g.weight(total)
+	for j, order := range g.tried.Columns[:tried] {
+		clear(g.lower)
+		for i, cut := range g.cuts[j*g.shape.Thresholds:][:g.shape.Thresholds] {
+			for c, r := range g.parts[j*size+i*g.width:][:g.width] {
+				g.lower[c] += r
+			}
+			if gain := g.explained(g.lower, total) - before; gain > l.gain {
+				l.gain, l.order, l.cut = gain, order, cut
+			}
+		}
+	}
+}
+
+// try draws the orders in which a leaf is divided, and the thresholds in each of them.
+func (g *growth) try(rows []int32) {
+	kernel.BoundRows(g.low, g.high, g.ranks, rows)
+	g.tried.Columns, g.tried.Of, g.cuts = g.tried.Columns[:0], g.tried.Of[:0], g.cuts[:0]
 	wanted := max(1, int(g.shape.Share*float64(len(g.orders))))
-	for from, differ := 0, false; from < len(g.orders) && (from < wanted || !differ); from++ {
+	for from := 0; from < len(g.orders) && (from < wanted || len(g.tried.Columns) == 0); from++ {
 		to := from + g.below(len(g.orders)-from)
 		g.orders[from], g.orders[to] = g.orders[to], g.orders[from]
 		order := g.orders[from]
-		low, high := bounds(rows, g.ranks[order])
+		low, high := g.low[order], g.high[order]
 		if low >= high {
 			continue
 		}
-		differ = true
-		cuts := g.cuts[:0]
+		first := len(g.cuts)
 		for range g.shape.Thresholds {
-			cuts = append(cuts, low+uint8(g.below(int(high-low))))
+			g.cuts = append(g.cuts, low+uint8(g.below(int(high-low))))
 		}
+		cuts := g.cuts[first:]
 		slices.Sort(cuts)
-		for i, explained := range g.explained(rows, g.ranks[order], cuts, weight) {
-			if gain := explained - before; gain > l.gain {
-				l.gain, l.order, l.cut = gain, order, cuts[i]
-			}
-		}
+		g.tried.Columns, g.tried.Of = append(g.tried.Columns, order), appendParts(g.tried.Of, cuts)
 	}
 }
 
-// bounds returns the smallest and the largest rank of rows.
-func bounds(rows []int32, ranks []uint8) (low, high uint8) {
-	low = Codes - 1
-	for _, row := range rows {
-		rank := ranks[row]
-		low, high = min(low, rank), max(high, rank)
+// appendParts appends the part of each code: how many of the ascending cuts are below it.
+func appendParts(parts, cuts []uint8) []uint8 {
+	code := 0
+	for part, cut := range cuts {
+		for ; code <= int(cut); code++ {
+			parts = append(parts, uint8(part))
+		}
 	}
-	return low, high
+	for ; code < Codes; code++ {
+		parts = append(parts, uint8(len(cuts)))
+	}
+	return parts
 }
 
-// explained returns for each of some ascending cuts the sum of both sides' squared sums by their weights; 0 if a side has too few
-// rows. The result is valid until the next call.
-func (g *growth) explained(rows []int32, ranks []uint8, cuts []uint8, weight float64) []float64 {
-	g.tally(rows, ranks, cuts)
-	explained, k, n, w := g.gains[:len(cuts)], g.k, 0, 0.0
-	clear(g.sums)
-	for i := range cuts {
-		explained[i] = 0
-		n += g.counts[i]
-		w += g.weighed[i]
-		for c, r := range g.parts[i*k:][:k] {
-			g.sums[c] += r
-		}
-		if n < g.shape.Rows || len(rows)-n < g.shape.Rows || !(w > 0 && weight-w > 0) {
-			continue
-		}
-		other := 0.0
-		for c, t := range g.total {
-			other += float64((t - g.sums[c]) * (t - g.sums[c]))
-		}
-		explained[i] = squares(g.sums)/w + other/(weight-w)
+// explained returns the sum of both sides' squared sums by their weights, where left are those of the rows up to a cut; 0 if
+// a side has too few rows.
+func (g *growth) explained(left, total sums) float64 {
+	n, w, others := g.count(left), g.weight(left), g.weight(total)-g.weight(left)
+	if n < g.shape.Rows || g.count(total)-n < g.shape.Rows || !(w > 0 && others > 0) {
+		return 0
 	}
-	return explained
-}
-
-// tally sums the residuals of the rows between cuts, and counts and weighs them. It has no branches on ranks: those of random
-// thresholds can't be predicted.
-func (g *growth) tally(rows []int32, ranks []uint8, cuts []uint8) {
-	k := g.k
-	clear(g.parts)
-	g.counts, g.weighed = [MaxThresholds + 1]int{}, [MaxThresholds + 1]float64{}
-	for _, row := range rows {
-		rank, part := int32(ranks[row]), 0
-		for _, cut := range cuts {
-			part += int(uint32(int32(cut)-rank) >> 31) // 1 if the rank is above the cut
-		}
-		g.counts[part]++
-		if g.weights != nil {
-			g.weighed[part] += g.weights[row]
-		}
-		switch residuals := g.residuals[int(row)*k:][:k]; k {
-		case 1:
-			g.parts[part] += residuals[0]
-		case 2:
-			parts := g.parts[2*part:][:2]
-			parts[0], parts[1] = parts[0]+residuals[0], parts[1]+residuals[1]
-		default:
-			parts := g.parts[part*k:][:k]
-			for c, r := range residuals {
-				parts[c] += r
-			}
-		}
+	other := 0.0
+	for c, t := range g.residuals(total) {
+		other += float64((t - left[c]) * (t - left[c]))
 	}
-	if g.weights == nil {
-		for i, n := range g.counts {
-			g.weighed[i] = float64(n)
-		}
-	}
-}
-
-// add64 writes the sums of the residuals of rows, and returns their weight.
-func (g *growth) add64(sums []float64, rows []int32) (weight float64) {
-	clear(sums)
-	for _, row := range rows {
-		for c, r := range g.residuals[int(row)*g.k:][:g.k] {
-			sums[c] += r
-		}
-	}
-	if g.weights == nil {
-		return float64(len(rows))
-	}
-	for _, row := range rows {
-		weight += g.weights[row]
-	}
-	return weight
+	return squares(g.residuals(left))/w + other/others
 }
 
 // squares returns the sum of squares.

@@ -57,6 +57,9 @@ func generate() (map[string][]byte, error) {
 		if set.lanes == avx2.lanes {
 			w.addLeafRows("addLeafRows", 2)
 			w.addLeafRows("addNarrowLeafRows", 1)
+			w.boundRows()
+			w.addParts("addParts", false)
+			w.addParts("addNarrowParts", true)
 		}
 	}
 	file, err := context.Result()

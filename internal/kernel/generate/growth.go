@@ -1,0 +1,99 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// codesOfColumn is how many values a code has, and boundColumns how many columns boundRows bounds.
+const codesOfColumn, boundColumns = 256, 16
+
+// boundRows keeps the bounds in registers.
+func (w *writer) boundRows() {
+	w.function("boundRows", "func(low, high, codes *uint8, rows *int32, n, stride int)",
+		"writes the smallest and the largest of n rows of 16 codes, which are rows of codes that begin stride codes apart; n > 0.")
+	low, high, codes, rows, n := w.integer("low"), w.integer("high"), w.integer("codes"), w.integer("rows"), w.integer("n")
+	stride, at := w.integer("stride"), w.GP64()
+	lowest, highest, row := w.XMM(), w.XMM(), w.XMM()
+	w.VPCMPEQB(lowest, lowest, lowest)
+	w.VPXOR(highest, highest, highest)
+	w.Label("row")
+	w.MOVLQSX(operand.Mem{Base: rows}, at)
+	w.IMULQ(stride, at)
+	w.VMOVDQU(operand.Mem{Base: codes, Index: at, Scale: 1}, row)
+	w.VPMINUB(row, lowest, lowest)
+	w.VPMAXUB(row, highest, highest)
+	w.ADDQ(operand.U8(4), rows)
+	w.DECQ(n)
+	w.JNZ(operand.LabelRef("row"))
+	w.VMOVDQU(lowest, operand.Mem{Base: low})
+	w.VMOVDQU(highest, operand.Mem{Base: high})
+	w.RET()
+}
+
+// addParts takes a row through all columns before the next one: an addition waits for the one before it to its sum, which most often is
+// the same one for the next row of a column, and sums of other columns don't wait. Of a row of four values the register is loaded once.
+func (w *writer) addParts(name string, narrow bool) {
+	doc := "adds rows of values to the sums of their part in each column; tried columns are named, a row has width bytes, a multiple of 32, and size bytes of sums " +
+		"and 256 parts are of one column; rows of codes begin stride codes apart; tried, n > 0."
+	if narrow {
+		doc = "is addParts" + w.suffix + " for rows of four values."
+	}
+	w.function(name, "func(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, "+
+		"width int, rows *int32, n int)", doc)
+	rows, n, width, size := w.integer("rows"), w.integer("n"), w.integer("width"), w.integer("size")
+	at, from, value, sums := w.GP64(), w.GP64(), w.GP64(), w.GP64()
+	parts, named, left, added := w.GP64(), w.GP64(), w.GP64(), w.YMM()
+	sum := w.YMM()
+
+	w.Label("row")
+	w.MOVLQSX(operand.Mem{Base: rows}, value)
+	w.Load(w.Param("stride"), from)
+	w.IMULQ(value, from)
+	w.ADDQ(w.argument("codes"), from)
+	w.IMULQ(width, value)
+	w.ADDQ(w.argument("values"), value)
+	if narrow {
+		w.VMOVUPD(operand.Mem{Base: value}, added)
+	}
+	w.Load(w.Param("sums"), sums)
+	w.Load(w.Param("parts"), parts)
+	w.Load(w.Param("named"), named)
+	w.Load(w.Param("tried"), left)
+
+	w.Label("column")
+	w.MOVLQSX(operand.Mem{Base: named}, at)
+	w.MOVBQZX(operand.Mem{Base: from, Index: at, Scale: 1}, at)
+	w.MOVBQZX(operand.Mem{Base: parts, Index: at, Scale: 1}, at)
+	w.IMULQ(width, at)
+	if narrow {
+		w.VADDPD(operand.Mem{Base: sums, Index: at, Scale: 1}, added, sum)
+		w.VMOVUPD(sum, operand.Mem{Base: sums, Index: at, Scale: 1})
+	} else {
+		w.addWide(sums, at, value, width, sum)
+	}
+	w.ADDQ(size, sums)
+	w.ADDQ(operand.U32(codesOfColumn), parts)
+	w.ADDQ(operand.U8(4), named)
+	w.DECQ(left)
+	w.JNZ(operand.LabelRef("column"))
+	w.ADDQ(operand.U8(4), rows)
+	w.DECQ(n)
+	w.JNZ(operand.LabelRef("row"))
+	w.VZEROUPPER()
+	w.RET()
+}
+
+// addWide adds a row of values to the sums at an offset.
+func (w *writer) addWide(sums, at, value, width reg.GPVirtual, sum reg.VecVirtual) {
+	i := w.GP64()
+	w.ADDQ(sums, at)
+	w.XORQ(i, i)
+	w.Label("values")
+	w.VMOVUPD(operand.Mem{Base: value, Index: i, Scale: 1}, sum)
+	w.VADDPD(operand.Mem{Base: at, Index: i, Scale: 1}, sum, sum)
+	w.VMOVUPD(sum, operand.Mem{Base: at, Index: i, Scale: 1})
+	w.ADDQ(operand.U8(32), i)
+	w.CMPQ(i, width)
+	w.JLT(operand.LabelRef("values"))
+}

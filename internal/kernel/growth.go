@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+)
+
+const (
+	// codesOfColumn is how many values a code has.
+	codesOfColumn = 256
+	// boundColumns is how many columns the loop in assembly bounds at a time.
+	boundColumns = 16
+)
+
+// BoundRows writes the smallest and the largest code of some rows of a matrix, whose rows have as many codes as low and high, into these.
+// Without rows they are 255 and 0.
+func BoundRows(low, high, codes []uint8, rows []int32) {
+	columns := len(low)
+	if len(high) != columns {
+		panic(fmt.Sprintf("kernel: BoundRows: %d and %d bounds", columns, len(high)))
+	}
+	checkRows("BoundRows", rows, len(codes)/max(1, columns))
+	at := 0
+	if len(rows) > 0 && hasAVX2() {
+		for ; at+boundColumns <= columns; at += boundColumns {
+			boundRows(&low[at], &high[at], &codes[at], &rows[0], len(rows), columns)
+		}
+	}
+	for j := at; j < columns; j++ {
+		low[j], high[j] = codesOfColumn-1, 0
+		for _, row := range rows {
+			code := codes[int(row)*columns+j]
+			low[j], high[j] = min(low[j], code), max(high[j], code)
+		}
+	}
+}
+
+// checkRows panics if a row is not one of n.
+func checkRows(name string, rows []int32, n int) {
+	var a, b, c, d uint32 // so that a comparison does not wait for the one before it
+	i := 0
+	for ; i+4 <= len(rows); i += 4 {
+		r := (*[4]int32)(rows[i:])
+		a, b, c, d = max(a, uint32(r[0])), max(b, uint32(r[1])), max(c, uint32(r[2])), max(d, uint32(r[3]))
+	}
+	for _, row := range rows[i:] {
+		a = max(a, uint32(row))
+	}
+	if largest := max(a, b, c, d); len(rows) > 0 && int(largest) >= n {
+		panic(fmt.Sprintf("kernel: %s: row %d of %d", name, int32(largest), n))
+	}
+}
+
+// Parts says by its codes which part of some columns a row belongs to.
+type Parts struct {
+	// Stride is how many codes a row has, and Columns are some of them.
+	Stride  int
+	Columns []int32
+	// Of are the parts of the codes of each of these columns (columns × 256), below Count.
+	Of    []uint8
+	Count int
+}
+
+// AddParts adds some rows of values (n × width, row-major), given the codes of all (n × stride), to the sums of their part in each column
+// (columns × parts × width). The width is a multiple of 4. A sum adds the rows in their order.
+func AddParts(sums []float64, p Parts, codes []uint8, values []float64, width int, rows []int32) {
+	columns := len(p.Columns)
+	if width < 4 || width%4 != 0 || p.Count < 1 || len(sums) != columns*p.Count*width ||
+		len(p.Of) != columns*codesOfColumn {
+		panic(fmt.Sprintf("kernel: AddParts: %d sums of %d columns of %d parts and %d values, parts of %d codes", len(sums), columns, p.Count,
+			width, len(p.Of)))
+	}
+	for _, column := range p.Columns {
+		if column < 0 || int(column) >= p.Stride {
+			panic(fmt.Sprintf("kernel: AddParts: column %d of %d", column, p.Stride))
+		}
+	}
+	if !areBelow(p.Of, p.Count) {
+		panic(fmt.Sprintf("kernel: AddParts: part %d of %d", slices.Max(p.Of), p.Count))
+	}
+	checkRows("AddParts", rows, min(len(codes)/max(1, p.Stride), len(values)/width))
+	if len(rows) == 0 || columns == 0 {
+		return
+	}
+	if !hasAVX2() {
+		addPartsGo(sums, p, codes, values, width, rows)
+		return
+	}
+	addParts(&sums[0], &p.Of[0], &p.Columns[0], columns, 8*width*p.Count, &codes[0], p.Stride, &values[0], 8*width, &rows[0], len(rows))
+}
+
+// addPartsGo is AddParts without vector instructions.
+func addPartsGo(sums []float64, p Parts, codes []uint8, values []float64, width int, rows []int32) {
+	for _, row := range rows {
+		added, of := values[int(row)*width:][:width], codes[int(row)*p.Stride:][:p.Stride]
+		for j, column := range p.Columns {
+			part := j*p.Count + int(p.Of[j*codesOfColumn+int(of[column])])
+			s := sums[part*width:][:width]
+			for i, v := range added {
+				s[i] += v
+			}
+		}
+	}
+}
