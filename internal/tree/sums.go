@@ -2,47 +2,72 @@ package tree
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
+// pairRows is how many rows AddPairs takes at a time, so that what it knows of them stays in the first-level cache.
+const pairRows = 1024
+
 // AddPairs adds Σ h φ φᵀ of rows to the packed lower triangle of a Gram matrix (p(p+1)/2, p = trees × leaves): h of a
 // row counts for each pair of its leaves. A number of the matrix adds the rows in their order, whichever calls these
-// come in. A call with a few thousand rows has its sums in the first-level cache.
+// come in.
 func AddPairs(gram []float64, l Leaves, leaves int, h []float32) {
 	p := l.Trees * leaves
 	if len(gram) != p*(p+1)/2 || len(h) != l.Rows {
 		panic(fmt.Sprintf("tree: AddPairs: %d sums of %d × %d leaves, %d values of %d rows", len(gram), l.Trees, leaves, len(h), l.Rows))
 	}
-	if l.Rows == 0 {
-		return
-	}
-	var sums [MaxLeaves * MaxLeaves]float64
-	for below := range l.Trees {
-		rows := l.Tree(below)
-		for i, leaf := range rows {
-			at := below*leaves + int(leaf)
-			gram[at*(at+1)/2+at] += float64(h[i])
+	var rows pairs
+	for from := 0; from < l.Rows; from += pairRows {
+		to := min(from+pairRows, l.Rows)
+		for i, v := range h[from:to] {
+			rows.h[i] = float64(v)
 		}
-		for above := range below {
+		for below := range l.Trees {
+			var at [math.MaxUint8 + 1]int // where the columns of a leaf begin
 			for leaf := range leaves {
-				at := below*leaves + leaf
-				copy(sums[leaf*MaxLeaves:][:leaves], gram[at*(at+1)/2+above*leaves:])
+				column := below*leaves + leaf
+				at[leaf] = column * (column + 1) / 2
 			}
-			addPairs(&sums, rows, l.Tree(above), h)
-			for leaf := range leaves {
-				at := below*leaves + leaf
-				copy(gram[at*(at+1)/2+above*leaves:], sums[leaf*MaxLeaves:][:leaves])
+			for i, leaf := range l.Tree(below)[from:to] {
+				rows.at[i] = at[leaf]
+				gram[at[leaf]+below*leaves+int(leaf)] += rows.h[i]
+			}
+			above := 0
+			for ; above+1 < below; above += 2 {
+				rows.addTwo(gram[above*leaves:], l.Tree(above)[from:to], l.Tree(above + 1)[from:to], leaves)
+			}
+			if above < below {
+				rows.add(gram[above*leaves:], l.Tree(above)[from:to])
 			}
 		}
 	}
 }
 
-// addPairs adds h at the leaves of rows in two trees.
-func addPairs(sums *[MaxLeaves * MaxLeaves]float64, below, above []uint8, h []float32) {
-	above, h = above[:len(below)], h[:len(below)]
-	for i, leaf := range below {
-		sums[int(leaf%MaxLeaves)*MaxLeaves+int(above[i]%MaxLeaves)] += float64(h[i])
+// pairs are rows of which AddPairs adds h to pairs of a leaf below, whose columns begin at some place of the sums.
+type pairs struct {
+	h  [pairRows]float64
+	at [pairRows]int
+}
+
+// add adds the rows, given their leaves in a tree above.
+func (p *pairs) add(sums []float64, above []uint8) {
+	at, h := p.at[:len(above)], p.h[:len(above)]
+	for i, leaf := range above {
+		sums[at[i]+int(leaf)] += h[i]
+	}
+}
+
+// addTwo is add for two trees, one after the other in the columns of sums: an addition waits for the one before it if that is to
+// the same sum, and those of two trees don't.
+func (p *pairs) addTwo(sums []float64, first, second []uint8, leaves int) {
+	at, h, second := p.at[:len(first)], p.h[:len(first)], second[:len(first)]
+	others := sums[leaves:]
+	for i, leaf := range first {
+		from, v := at[i], h[i]
+		sums[from+int(leaf)] += v
+		others[from+int(second[i])] += v
 	}
 }
 

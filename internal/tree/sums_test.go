@@ -81,12 +81,16 @@ func TestSumsAsDefined(t *testing.T) {
 const benchmarkRows = 4096
 
 func BenchmarkAddPairs(b *testing.B) {
-	l, h := leavesOf(1, benchmarkRows, 32, 32), values(2, benchmarkRows)
-	gram := make([]float64, 1024*1025/2)
-	for b.Loop() {
-		AddPairs(gram, l, 32, h)
+	for _, rows := range []int{256, benchmarkRows} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			l, h := leavesOf(1, rows, 32, 32), values(2, rows)
+			gram := make([]float64, 1024*1025/2)
+			for b.Loop() {
+				AddPairs(gram, l, 32, h)
+			}
+			b.ReportMetric(float64(rows*b.N)/b.Elapsed().Seconds(), "rows/s")
+		})
 	}
-	b.ReportMetric(float64(benchmarkRows*b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
 // BenchmarkDenseGram is what any other block of as many columns takes.
