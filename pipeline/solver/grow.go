@@ -50,7 +50,6 @@ func (s *Solver) samples(all *accumulate.Sample) *part {
 		if err != nil {
 			return nil, err
 		}
-		all.MergeRecord(sample, drawn)
-		return &accumulate.Sum{}, nil
+		return &accumulate.Sum{}, all.MergeRecord(sample, drawn)
 	}}
 }

@@ -1,7 +1,8 @@
 package statistics
 
 import (
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -20,9 +21,13 @@ type Sample struct {
 
 // Record makes the record of the sample.
 func (s *Sample) Record() *wire.Record[float32] {
-	draws := make([]string, len(s.Draws))
-	for i, d := range s.Draws {
-		draws[i] = fmt.Sprintf("%016x", d)
+	const digits = 16
+	all, draws := make([]byte, 0, digits*len(s.Draws)), make([]string, len(s.Draws))
+	for _, d := range s.Draws {
+		all = hex.AppendEncode(all, binary.BigEndian.AppendUint64(nil, d))
+	}
+	for i, text := 0, string(all); i < len(draws); i++ {
+		draws[i] = text[digits*i:][:digits]
 	}
 	return &wire.Record[float32]{Identity: s.Identity, Tensors: wire.Tensors[float32]{
 		wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), wire.Words[float32](FieldDraws, draws),

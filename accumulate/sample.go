@@ -1,0 +1,142 @@
+package accumulate
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.
+const SampleRows = 2000
+
+// Sample holds the rows with the smallest hashes of those offered, which all have as many values. Samples form a commutative
+// monoid, so the way in which rows were split does not matter. The zero value is an empty sample of at most SampleRows rows.
+type Sample struct {
+	Max int // rows to keep at most; 0: SampleRows
+
+	drawn drawn // a heap once there are as many as are kept
+	width int
+	rows  []float32 // of each place (n × width)
+}
+
+// draw is the hash of a row, and its place among the rows of a sample.
+type draw struct {
+	hash  uint64
+	place int
+}
+
+// drawn is a heap with the largest hash first.
+type drawn []draw
+
+func (d drawn) Len() int           { return len(d) }
+func (d drawn) Less(i, j int) bool { return d[i].hash > d[j].hash }
+func (d drawn) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d drawn) Push(any)           { panic("accumulate: a full sample does not grow") }
+func (d drawn) Pop() any           { panic("accumulate: a full sample does not shrink") }
+
+// isFull reports whether another row would replace one.
+func (s *Sample) isFull() bool { return len(s.drawn) >= cmp.Or(s.Max, SampleRows) }
+
+// Wants reports whether a row of that hash would be among the sample.
+func (s *Sample) Wants(hash uint64) bool { return !s.isFull() || hash < s.drawn[0].hash }
+
+// Offer adds a row if its hash is among the smallest. It copies the row. It panics if earlier rows have another width.
+func (s *Sample) Offer(hash uint64, row []float32) {
+	if len(s.drawn) == 0 {
+		s.width = len(row)
+	}
+	if len(row) != s.width {
+		panic(fmt.Sprintf("accumulate: a sample of rows of %d values is offered one of %d", s.width, len(row)))
+	}
+	if !s.isFull() {
+		s.drawn, s.rows = append(s.drawn, draw{hash, len(s.drawn)}), append(s.rows, row...)
+		if s.isFull() {
+			heap.Init(s.drawn)
+		}
+		return
+	}
+	if hash < s.drawn[0].hash {
+		copy(s.row(s.drawn[0]), row)
+		s.drawn[0].hash = hash
+		heap.Fix(s.drawn, 0)
+	}
+}
+
+// row returns the row of a draw.
+func (s *Sample) row(d draw) []float32 { return s.rows[d.place*s.width:][:s.width] }
+
+// expect allocates the memory of rows that are about to be offered.
+func (s *Sample) expect(rows, width int) {
+	rows = min(rows, cmp.Or(s.Max, SampleRows)-len(s.drawn))
+	s.drawn, s.rows = slices.Grow(s.drawn, rows), slices.Grow(s.rows, rows*width)
+}
+
+// Merge offers all of o's rows.
+func (s *Sample) Merge(o *Sample) {
+	s.expect(len(o.drawn), o.width)
+	for _, d := range o.drawn {
+		s.Offer(d.hash, o.row(d))
+	}
+}
+
+// sorted returns the draws in the order of their hashes, of equal ones in that of the rows.
+func (s *Sample) sorted() []draw {
+	return slices.SortedFunc(slices.Values(s.drawn), func(a, b draw) int {
+		switch {
+		case a.hash < b.hash:
+			return -1
+		case a.hash > b.hash:
+			return 1
+		}
+		return slices.Compare(s.row(a), s.row(b))
+	})
+}
+
+// Rows returns a copy of the sampled rows (n × d) in the order of their hashes.
+func (s *Sample) Rows() kernel.Dense { return s.rowsOf(s.sorted()) }
+
+// rowsOf returns a copy of the rows of draws.
+func (s *Sample) rowsOf(draws []draw) kernel.Dense {
+	if len(draws) == 0 {
+		return kernel.Dense{}
+	}
+	rows := kernel.NewDense(len(draws), s.width)
+	for i, d := range draws {
+		copy(rows.Row(i), s.row(d))
+	}
+	return rows
+}
+
+// Record is the sample as one partition's record of the survey.
+func (s *Sample) Record(id wire.Identity) *statistics.Sample {
+	sorted := s.sorted()
+	rows, draws := s.rowsOf(sorted), make([]uint64, len(sorted))
+	for i, d := range sorted {
+		draws[i] = d.hash
+	}
+	return &statistics.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
+}
+
+// MergeRecord offers the rows of a record, less those that were drawn already, and adds them to these; nil: none was. Rows of another
+// width than the sample's are a *[wire.ShapeError].
+func (s *Sample) MergeRecord(r *statistics.Sample, drawn map[uint64]bool) error {
+	if len(s.drawn) > 0 && len(r.Draws) > 0 && r.Width != s.width {
+		return &wire.ShapeError{Tensor: statistics.FieldSample, Got: []int{len(r.Draws), r.Width}, Want: []int{-1, s.width}}
+	}
+	s.expect(len(r.Draws), r.Width)
+	for i, draw := range r.Draws {
+		if drawn[draw] {
+			continue
+		}
+		if drawn != nil {
+			drawn[draw] = true
+		}
+		s.Offer(draw, r.Rows[i*r.Width:(i+1)*r.Width])
+	}
+	return nil
+}
