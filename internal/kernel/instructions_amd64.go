@@ -56,6 +56,10 @@ func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n,
 	}
 }
 
+func softmaxPairs(x, highest, sums *float32, first *int32, constants *float32, n int) {
+	softmaxPairsAVX2(x, highest, sums, first, constants, n)
+}
+
 func scaleRows(x, factors, offset, constants *float32, n, p int) {
 	if hasAVX512() {
 		scaleRowsAVX512(x, factors, offset, constants, n, p)

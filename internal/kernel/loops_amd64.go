@@ -152,6 +152,11 @@ func addLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count
 //go:noescape
 func addNarrowLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
 
+// softmaxPairsAVX2 is softmaxRows for n rows of two values; n is a multiple of 8. Of a row with a NaN first is not specified.
+//
+//go:noescape
+func softmaxPairsAVX2(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int)
+
 // boundRowsAVX2 writes the smallest and the largest of n rows of 16 codes, which are rows of codes that begin stride codes apart; n > 0.
 //
 //go:noescape

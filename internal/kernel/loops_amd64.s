@@ -7709,7 +7709,6 @@ next:
 	VPADDD    Y2, Y4, Y4
 	VPSLLD    $0x17, Y4, Y4
 	VMULPS    Y4, Y6, Y6
-	VANDPS    Y0, Y6, Y6
 
 	// Make the floats from their bits: the biased exponent, and a fraction of 0.
 	VPCMPEQD   Y2, Y2, Y2
@@ -7718,6 +7717,7 @@ next:
 	VPADDD     Y2, Y5, Y5
 	VPSLLD     $0x17, Y5, Y5
 	VMULPS     Y5, Y7, Y7
+	VANDPS     Y0, Y6, Y6
 	VANDPS     Y1, Y7, Y7
 	VADDPS     Y7, Y6, Y2
 	VPERM2F128 $0x01, Y2, Y2, Y3
@@ -8430,6 +8430,111 @@ last:
 	JMP        rest
 
 done:
+	VZEROUPPER
+	RET
+
+// func softmaxPairsAVX2(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·softmaxPairsAVX2(SB), NOSPLIT, $0-48
+	MOVQ x+0(FP), AX
+	MOVQ highest+8(FP), CX
+	MOVQ sums+16(FP), DX
+	MOVQ first+24(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ constants+32(FP), DI
+
+next:
+	TESTQ        SI, SI
+	JZ           finished
+	VMOVUPS      (AX), Y0
+	VMOVUPS      32(AX), Y1
+	VSHUFPS      $0x88, Y1, Y0, Y2
+	VSHUFPS      $0xdd, Y1, Y0, Y0
+	VMAXPS       Y2, Y0, Y1
+	VCMPPS       $0x00, Y2, Y1, Y3
+	VPCMPEQD     Y4, Y4, Y4
+	VPSUBD       Y4, Y3, Y3
+	VPERMPD      $0xd8, Y3, Y3
+	VMOVUPS      Y3, (BX)
+	VPERMPD      $0xd8, Y1, Y3
+	VMOVUPS      Y3, (CX)
+	VBROADCASTSS 40(DI), Y3
+	VSUBPS       Y1, Y2, Y2
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS Y2, Y3, Y2
+	VSUBPS Y1, Y0, Y0
+
+	// A NaN in Intel's last operand stays NaN.
+	VMAXPS       Y0, Y3, Y0
+	VBROADCASTSS (DI), Y1
+	VMULPS       Y1, Y2, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMULPS       Y1, Y0, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VBROADCASTSS 4(DI), Y1
+	VFNMADD231PS Y1, Y4, Y2
+	VFNMADD231PS Y1, Y5, Y0
+	VBROADCASTSS 8(DI), Y1
+	VFNMADD231PS Y1, Y4, Y2
+	VFNMADD231PS Y1, Y5, Y0
+	VBROADCASTSS 12(DI), Y3
+	VMOVAPS      Y3, Y1
+	VMOVAPS      Y3, Y3
+	VBROADCASTSS 16(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+	VBROADCASTSS 20(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+	VBROADCASTSS 24(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+	VBROADCASTSS 28(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+	VBROADCASTSS 32(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+	VBROADCASTSS 36(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+	VBROADCASTSS 36(DI), Y6
+	VFMADD213PS  Y6, Y2, Y1
+	VFMADD213PS  Y6, Y0, Y3
+
+	// Make the floats from their bits: the biased exponent, and a fraction of 0.
+	VPCMPEQD  Y0, Y0, Y0
+	VPSRLD    $0x19, Y0, Y0
+	VCVTPS2DQ Y4, Y4
+	VPADDD    Y0, Y4, Y4
+	VPSLLD    $0x17, Y4, Y4
+	VMULPS    Y4, Y1, Y1
+
+	// Make the floats from their bits: the biased exponent, and a fraction of 0.
+	VPCMPEQD  Y0, Y0, Y0
+	VPSRLD    $0x19, Y0, Y0
+	VCVTPS2DQ Y5, Y5
+	VPADDD    Y0, Y5, Y5
+	VPSLLD    $0x17, Y5, Y5
+	VMULPS    Y5, Y3, Y3
+	VADDPS    Y1, Y3, Y0
+	VPERMPD   $0xd8, Y0, Y2
+	VMOVUPS   Y2, (DX)
+	VDIVPS    Y0, Y1, Y1
+	VDIVPS    Y0, Y3, Y3
+	VUNPCKLPS Y3, Y1, Y0
+	VUNPCKHPS Y3, Y1, Y1
+	VMOVUPS   Y0, (AX)
+	VMOVUPS   Y1, 32(AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
+	ADDQ      $0x20, DX
+	ADDQ      $0x20, BX
+	SUBQ      $0x08, SI
+	JMP       next
+
+finished:
 	VZEROUPPER
 	RET
 

@@ -57,6 +57,7 @@ func generate() (map[string][]byte, error) {
 		if set.lanes == avx2.lanes {
 			w.addLeafRows("addLeafRows", 2)
 			w.addLeafRows("addNarrowLeafRows", 1)
+			w.softmaxPairs()
 			w.boundRows()
 			w.addParts("addParts", false)
 			w.addParts("addNarrowParts", true)
