@@ -124,6 +124,14 @@ func addLeafRows(scores *float32, leaves *uint8, w *float32, rows, count, each, 
 	}
 }
 
+func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n, k int) {
+	addLeafResidualsAVX2(sums, leaves, residuals, n, k)
+}
+
+func addLeafPairs(sums, others *float64, leaves *uint8, residuals *float32, n int) {
+	addLeafPairsAVX2(sums, others, leaves, residuals, n)
+}
+
 func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight float32, n, k int) {
 	if hasAVX512() {
 		crossSparseRowAVX512(sum, indices, values, r, weight, n, k)

@@ -38,6 +38,8 @@ func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight flo
 func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
 	panic(missing)
 }
+func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n, k int)     { panic(missing) }
+func addLeafPairs(sums, others *float64, leaves *uint8, residuals *float32, n int)    { panic(missing) }
 func softmaxPairs(x, highest, sums *float32, first *int32, constants *float32, n int) { panic(missing) }
 func momentsRow(sums, squares, present *float64, x, center *float32, weight float64, n int) {
 	panic(missing)

@@ -79,3 +79,43 @@ func addLeafRowsGo(scores []float32, leaves []uint8, weights []float32, n, each,
 		}
 	}
 }
+
+// AddLeafResiduals adds rows of k residuals (n × k, row-major) to the sums of their leaves (trees × each × k). leaves has those of all rows
+// in the first tree first (trees × n). A sum adds the rows in their order. It panics if a leaf is none of its tree.
+func AddLeafResiduals(sums []float64, leaves []uint8, residuals []float32, n, each, k int) {
+	trees := 0
+	if n > 0 {
+		trees = len(leaves) / n
+	}
+	if len(residuals) != n*k || len(leaves) != trees*n || len(sums) != trees*each*k && n > 0 {
+		panic(fmt.Sprintf("kernel: AddLeafResiduals: %d residuals of %d rows and %d columns, %d leaves, %d sums of %d leaves a tree",
+			len(residuals), n, k, len(leaves), len(sums), each))
+	}
+	if n == 0 || trees == 0 || k == 0 {
+		return
+	}
+	if !areBelow(leaves, each) {
+		panic(fmt.Sprintf("kernel: AddLeafResiduals: leaf %d of %d", slices.Max(leaves), each))
+	}
+	for ; len(leaves) > 0; leaves, sums = leaves[n:], sums[each*k:] {
+		switch {
+		case !hasAVX2():
+			addLeafResidualsGo(sums[:each*k], leaves[:n], residuals, k)
+		case k == 2 && len(leaves) > n:
+			addLeafPairs(&sums[0], &sums[each*k], &leaves[0], &residuals[0], n)
+			leaves, sums = leaves[n:], sums[each*k:]
+		default:
+			addLeafResiduals(&sums[0], &leaves[0], &residuals[0], n, k)
+		}
+	}
+}
+
+// addLeafResidualsGo is AddLeafResiduals for a tree, without vector instructions.
+func addLeafResidualsGo(sums []float64, leaves []uint8, residuals []float32, k int) {
+	for i, leaf := range leaves {
+		s := sums[int(leaf)*k:][:k]
+		for c, r := range residuals[i*k:][:k] {
+			s[c] += float64(r)
+		}
+	}
+}

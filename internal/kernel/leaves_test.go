@@ -58,6 +58,49 @@ func TestAddLeafRows(t *testing.T) {
 	})
 }
 
+// Sums are the same to the bit as those of Go's loop by its definition, and nothing behind them changes.
+func TestAddLeafResiduals(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 4))
+		for _, k := range []int{1, 2, 3, 4, 5, 6, 7, 8, 18, 65} {
+			for _, n := range []int{0, 1, 2, 63, 64, 65} {
+				for _, of := range [][2]int{{0, 4}, {1, 2}, {2, 31}, {3, 31}, {5, 64}} {
+					trees, each := of[0], of[1]
+					size := trees * each * k
+					leaves, residuals, sums := make([]uint8, trees*n), make([]float32, n*k), make([]float64, size+1)
+					for i := range leaves {
+						leaves[i] = uint8(r.IntN(each))
+					}
+					for i := range residuals {
+						residuals[i] = float32(r.NormFloat64())
+					}
+					for i := range sums {
+						sums[i] = r.NormFloat64()
+					}
+					want := slices.Clone(sums)
+					for i := range n {
+						for tree := range trees {
+							for c := range k {
+								want[(tree*each+int(leaves[tree*n+i]))*k+c] += float64(residuals[i*k+c])
+							}
+						}
+					}
+					if AddLeafResiduals(sums[:size], leaves, residuals, n, each, k); !slices.Equal(sums, want) {
+						t.Fatalf("%d rows, %d classes, %d trees of %d leaves: other sums", n, k, trees, each)
+					}
+				}
+			}
+		}
+		for at := range 38 {
+			leaves := make([]uint8, 38)
+			leaves[at] = 5
+			if !panics(func() { AddLeafResiduals(make([]float64, 20), leaves, make([]float32, 38), 19, 5, 2) }) {
+				t.Error("a leaf behind its tree is written")
+			}
+		}
+	})
+}
+
 func BenchmarkAddLeafRows(b *testing.B) {
 	const n, trees, each = 512, 32, 32
 	r := rand.New(rand.NewPCG(1, 3))

@@ -152,6 +152,16 @@ func addLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count
 //go:noescape
 func addNarrowLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
 
+// addLeafResidualsAVX2 adds n rows of k residuals to the rows of sums that are their leaves; n, k > 0.
+//
+//go:noescape
+func addLeafResidualsAVX2(sums *float64, leaves *uint8, residuals *float32, n int, k int)
+
+// addLeafPairsAVX2 adds n rows of two residuals to the rows of sums that are their leaves, and to those of others that are the n leaves behind; n > 0.
+//
+//go:noescape
+func addLeafPairsAVX2(sums *float64, others *float64, leaves *uint8, residuals *float32, n int)
+
 // softmaxPairsAVX2 is softmaxRows for n rows of two values; n is a multiple of 8. Of a row with a NaN first is not specified.
 //
 //go:noescape
@@ -162,7 +172,7 @@ func softmaxPairsAVX2(x *float32, highest *float32, sums *float32, first *int32,
 //go:noescape
 func boundRowsAVX2(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
 
-// addPartsAVX2 adds rows of values to the sums of their part in each column; tried columns are named, a row has width bytes, a multiple of 32, and size bytes of sums and 256 parts are of one column; rows of codes begin stride codes apart; tried, n > 0.
+// addPartsAVX2 adds n rows of values to the sums of their part in each of some named columns. A row has width bytes of values, a multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0.
 //
 //go:noescape
 func addPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)

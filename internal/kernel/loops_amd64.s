@@ -8433,6 +8433,87 @@ done:
 	VZEROUPPER
 	RET
 
+// func addLeafResidualsAVX2(sums *float64, leaves *uint8, residuals *float32, n int, k int)
+// Requires: AVX
+TEXT ·addLeafResidualsAVX2(SB), NOSPLIT, $0-40
+	MOVQ sums+0(FP), AX
+	MOVQ leaves+8(FP), CX
+	MOVQ residuals+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ k+32(FP), SI
+	MOVQ SI, R9
+	SHLQ $0x03, R9
+
+row:
+	MOVBQZX (CX), DI
+	IMULQ   R9, DI
+	ADDQ    AX, DI
+	MOVQ    SI, R8
+	SUBQ    $0x04, R8
+	JLT     pair
+
+several:
+	VCVTPS2PD (DX), Y0
+	VADDPD    (DI), Y0, Y0
+	VMOVUPD   Y0, (DI)
+	ADDQ      $0x10, DX
+	ADDQ      $0x20, DI
+	SUBQ      $0x04, R8
+	JGE       several
+
+pair:
+	TESTQ     $0x00000002, R8
+	JZ        single
+	VCVTPS2PD (DX), X0
+	VADDPD    (DI), X0, X0
+	VMOVUPD   X0, (DI)
+	ADDQ      $0x08, DX
+	ADDQ      $0x10, DI
+
+single:
+	TESTQ     $0x00000001, R8
+	JZ        next
+	VXORPD    X0, X0, X0
+	VCVTSS2SD (DX), X0, X0
+	VADDSD    (DI), X0, X0
+	VMOVSD    X0, (DI)
+	ADDQ      $0x04, DX
+
+next:
+	INCQ CX
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func addLeafPairsAVX2(sums *float64, others *float64, leaves *uint8, residuals *float32, n int)
+// Requires: AVX
+TEXT ·addLeafPairsAVX2(SB), NOSPLIT, $0-40
+	MOVQ sums+0(FP), AX
+	MOVQ others+8(FP), CX
+	MOVQ leaves+16(FP), DX
+	MOVQ residuals+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ SI, R8
+	ADDQ DX, R8
+
+row:
+	VCVTPS2PD (BX), X0
+	MOVBQZX   (DX), DI
+	SHLQ      $0x04, DI
+	VADDPD    (AX)(DI*1), X0, X1
+	VMOVUPD   X1, (AX)(DI*1)
+	INCQ      DX
+	MOVBQZX   (R8), DI
+	SHLQ      $0x04, DI
+	VADDPD    (CX)(DI*1), X0, X0
+	VMOVUPD   X0, (CX)(DI*1)
+	INCQ      R8
+	ADDQ      $0x08, BX
+	DECQ      SI
+	JNZ       row
+	RET
+
 // func softmaxPairsAVX2(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softmaxPairsAVX2(SB), NOSPLIT, $0-48

@@ -79,28 +79,7 @@ func AddResiduals(cross []float64, l Leaves, leaves int, residuals []float32) {
 		panic(fmt.Sprintf("tree: AddResiduals: %d residuals of %d rows into %d sums of %d × %d leaves",
 			len(residuals), l.Rows, len(cross), l.Trees, leaves))
 	}
-	for t := range l.Trees {
-		sums, rows := cross[t*leaves*k:][:leaves*k], l.Tree(t)
-		switch k {
-		case 1:
-			for i, leaf := range rows {
-				sums[leaf] += float64(residuals[i])
-			}
-		case 2:
-			for i, leaf := range rows {
-				r, s := residuals[2*i:][:2], sums[2*int(leaf):][:2]
-				s[0] += float64(r[0])
-				s[1] += float64(r[1])
-			}
-		default:
-			for i, leaf := range rows {
-				s := sums[int(leaf)*k:][:k]
-				for c, r := range residuals[i*k:][:k] {
-					s[c] += float64(r)
-				}
-			}
-		}
-	}
+	kernel.AddLeafResiduals(cross, l.Data, residuals, l.Rows, leaves, k)
 }
 
 // AddScores adds φᵀ W of rows to scores (n × k), given the weights W of the leaves (p × k, p = trees × leaves). A score

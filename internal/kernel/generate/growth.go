@@ -31,11 +31,12 @@ func (w *writer) boundRows() {
 	w.RET()
 }
 
-// addParts takes a row through all columns before the next one: an addition waits for the one before it to its sum, which most often is
-// the same one for the next row of a column, and sums of other columns don't wait. Of a row of four values the register is loaded once.
+// addParts takes a row through all columns before the next one: an addition waits for the one before it to its sum, which
+// most often is the same one for the next row of a column, and sums of other columns don't wait. Of a row of four values
+// the register is loaded once.
 func (w *writer) addParts(name string, narrow bool) {
-	doc := "adds rows of values to the sums of their part in each column; tried columns are named, a row has width bytes, a multiple of 32, and size bytes of sums " +
-		"and 256 parts are of one column; rows of codes begin stride codes apart; tried, n > 0."
+	doc := "adds n rows of values to the sums of their part in each of some named columns. A row has width bytes of values, a " +
+		"multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0."
 	if narrow {
 		doc = "is addParts" + w.suffix + " for rows of four values."
 	}

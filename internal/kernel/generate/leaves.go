@@ -83,3 +83,78 @@ func (w *writer) addTrees(label string, n int, scores, leaves, at, from, rows, s
 		w.ADDQ(stride, scores)
 	}
 }
+
+// addLeafResiduals adds whole registers, then two values, then one, so that no memory behind a row is touched.
+func (w *writer) addLeafResiduals() {
+	w.function("addLeafResiduals", "func(sums *float64, leaves *uint8, residuals *float32, n, k int)",
+		"adds n rows of k residuals to the rows of sums that are their leaves; n, k > 0.")
+	sums, leaves, residuals, n, k := w.integer("sums"), w.integer("leaves"), w.integer("residuals"), w.integer("n"), w.integer("k")
+	at, left, size := w.GP64(), w.GP64(), w.GP64()
+	w.MOVQ(k, size)
+	w.SHLQ(operand.U8(3), size)
+
+	w.Label("row")
+	w.MOVBQZX(operand.Mem{Base: leaves}, at)
+	w.IMULQ(size, at)
+	w.ADDQ(sums, at)
+	w.MOVQ(k, left)
+	w.SUBQ(operand.U8(4), left)
+	w.JLT(operand.LabelRef("pair"))
+	w.Label("several")
+	four := w.YMM()
+	w.VCVTPS2PD(operand.Mem{Base: residuals}, four)
+	w.VADDPD(operand.Mem{Base: at}, four, four)
+	w.VMOVUPD(four, operand.Mem{Base: at})
+	w.ADDQ(operand.U8(16), residuals)
+	w.ADDQ(operand.U8(32), at)
+	w.SUBQ(operand.U8(4), left)
+	w.JGE(operand.LabelRef("several"))
+	w.Label("pair")
+	w.TESTQ(operand.U32(2), left)
+	w.JZ(operand.LabelRef("single"))
+	two := w.XMM()
+	w.VCVTPS2PD(operand.Mem{Base: residuals}, two)
+	w.VADDPD(operand.Mem{Base: at}, two, two)
+	w.VMOVUPD(two, operand.Mem{Base: at})
+	w.ADDQ(operand.U8(8), residuals)
+	w.ADDQ(operand.U8(16), at)
+	w.Label("single")
+	w.TESTQ(operand.U32(1), left)
+	w.JZ(operand.LabelRef("next"))
+	one := w.XMM()
+	w.VXORPD(one, one, one)
+	w.VCVTSS2SD(operand.Mem{Base: residuals}, one, one)
+	w.VADDSD(operand.Mem{Base: at}, one, one)
+	w.VMOVSD(one, operand.Mem{Base: at})
+	w.ADDQ(operand.U8(4), residuals)
+	w.Label("next")
+	w.INCQ(leaves)
+	w.DECQ(n)
+	w.JNZ(operand.LabelRef("row"))
+	w.VZEROUPPER()
+	w.RET()
+}
+
+// addLeafPairs takes two trees at a time: an addition waits for the one before it if that is to the same sum, and those of two trees don't.
+func (w *writer) addLeafPairs() {
+	w.function("addLeafPairs", "func(sums, others *float64, leaves *uint8, residuals *float32, n int)",
+		"adds n rows of two residuals to the rows of sums that are their leaves, and to those of others that are the n leaves behind; n > 0.")
+	sums, others, leaves, residuals, n := w.integer("sums"), w.integer("others"), w.integer("leaves"), w.integer("residuals"), w.integer("n")
+	at, behind, two := w.GP64(), w.GP64(), w.XMM()
+	w.MOVQ(n, behind)
+	w.ADDQ(leaves, behind)
+	w.Label("row")
+	w.VCVTPS2PD(operand.Mem{Base: residuals}, two)
+	for _, tree := range []struct{ leaf, sums reg.GPVirtual }{{leaves, sums}, {behind, others}} {
+		sum := w.XMM()
+		w.MOVBQZX(operand.Mem{Base: tree.leaf}, at)
+		w.SHLQ(operand.U8(4), at)
+		w.VADDPD(operand.Mem{Base: tree.sums, Index: at, Scale: 1}, two, sum)
+		w.VMOVUPD(sum, operand.Mem{Base: tree.sums, Index: at, Scale: 1})
+		w.INCQ(tree.leaf)
+	}
+	w.ADDQ(operand.U8(8), residuals)
+	w.DECQ(n)
+	w.JNZ(operand.LabelRef("row"))
+	w.RET()
+}

@@ -57,6 +57,8 @@ func generate() (map[string][]byte, error) {
 		if set.lanes == avx2.lanes {
 			w.addLeafRows("addLeafRows", 2)
 			w.addLeafRows("addNarrowLeafRows", 1)
+			w.addLeafResiduals()
+			w.addLeafPairs()
 			w.softmaxPairs()
 			w.boundRows()
 			w.addParts("addParts", false)
