@@ -70,15 +70,15 @@ func (s *Sample) Offer(hash uint64, row []float32) {
 // row returns the row of a draw.
 func (s *Sample) row(d draw) []float32 { return s.rows[d.place*s.width:][:s.width] }
 
-// expect allocates the memory of rows that are about to be offered.
-func (s *Sample) expect(rows, width int) {
+// Expect allocates memory for rows that are about to be offered, as many as the sample has room for.
+func (s *Sample) Expect(rows, width int) {
 	rows = min(rows, cmp.Or(s.Max, SampleRows)-len(s.drawn))
 	s.drawn, s.rows = slices.Grow(s.drawn, rows), slices.Grow(s.rows, rows*width)
 }
 
 // Merge offers all of o's rows.
 func (s *Sample) Merge(o *Sample) {
-	s.expect(len(o.drawn), o.width)
+	s.Expect(len(o.drawn), o.width)
 	for _, d := range o.drawn {
 		s.Offer(d.hash, o.row(d))
 	}
@@ -86,7 +86,8 @@ func (s *Sample) Merge(o *Sample) {
 
 // sorted returns the draws in the order of their hashes, of equal ones in that of the rows.
 func (s *Sample) sorted() []draw {
-	return slices.SortedFunc(slices.Values(s.drawn), func(a, b draw) int {
+	draws := slices.Clone(s.drawn)
+	slices.SortFunc(draws, func(a, b draw) int {
 		switch {
 		case a.hash < b.hash:
 			return -1
@@ -95,6 +96,7 @@ func (s *Sample) sorted() []draw {
 		}
 		return slices.Compare(s.row(a), s.row(b))
 	})
+	return draws
 }
 
 // Rows returns a copy of the sampled rows (n × d) in the order of their hashes.
@@ -128,7 +130,7 @@ func (s *Sample) MergeRecord(r *statistics.Sample, drawn map[uint64]bool) error 
 	if len(s.drawn) > 0 && len(r.Draws) > 0 && r.Width != s.width {
 		return &wire.ShapeError{Tensor: statistics.FieldSample, Got: []int{len(r.Draws), r.Width}, Want: []int{-1, s.width}}
 	}
-	s.expect(len(r.Draws), r.Width)
+	s.Expect(len(r.Draws), r.Width)
 	for i, draw := range r.Draws {
 		if drawn[draw] {
 			continue

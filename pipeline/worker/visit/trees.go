@@ -195,6 +195,11 @@ func (p *Processor) sumGrowth(ctx context.Context, l *scan.Load, batches []*part
 	sum, sample := &accumulate.Sum{}, &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
 	words, each := coder.Words(), tree.Codes*(k+1)
 	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))
+	rows := 0
+	for _, b := range batches {
+		rows += b.Len()
+	}
+	sample.Expect(rows, len(row))
 	for _, b := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
