@@ -19,7 +19,10 @@ func BoundRows(low, high, codes []uint8, rows []int32) {
 	if len(high) != columns {
 		panic(fmt.Sprintf("kernel: BoundRows: %d and %d bounds", columns, len(high)))
 	}
-	checkRows("BoundRows", rows, len(codes)/max(1, columns))
+	if columns == 0 {
+		return
+	}
+	checkRows("BoundRows", rows, len(codes)/columns)
 	at := 0
 	if len(rows) > 0 && hasAVX2() {
 		for ; at+boundColumns <= columns; at += boundColumns {

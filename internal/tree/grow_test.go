@@ -217,6 +217,9 @@ func TestGrowLaws(t *testing.T) {
 	if nodes := len(fewer.Cuts); !reflect.DeepEqual(fewer.Cuts, f.Cuts[:nodes]) {
 		t.Error("fewer trees are not the first of more")
 	}
+	if f := Grow(Sample{Residuals: make([]float32, 50), Outputs: 1}, Orders{}, Shape{3, 4, 1, 1, 1}, 1, 1, 1); len(f.Cuts) != 0 || f.Trees() != 3 {
+		t.Errorf("rows without columns have a forest of %+v", f)
+	}
 	same := Sample{Codes: make([]uint8, 100), Columns: 2, Residuals: make([]float32, 50), Outputs: 1}
 	if f := Grow(same, Orders{Columns: []int32{0, 1}}, Shape{3, 4, 1, 1, 1}, 1, 1, 1); len(f.Cuts) != 0 || f.Trees() != 3 {
 		t.Errorf("rows that don't differ have a forest of %+v", f)

@@ -96,6 +96,9 @@ func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64
 		}
 		return best, nil
 	}
+	if candidates, err = shortlist(candidates, search); err != nil {
+		return job, err
+	}
 	best, err := search(candidates)
 	if err != nil {
 		return job, err
