@@ -65,7 +65,7 @@ func TestBoundRows(t *testing.T) {
 func TestAddParts(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
-		for _, width := range []int{4, 8, 12, 68} {
+		for _, width := range []int{4, 8, 12, 16, 20, 24, 68} {
 			for _, columns := range []int{0, 1, 2, 7} {
 				const n, stride, count = 70, 16, 5
 				codes, values := make([]uint8, n*stride), make([]float64, n*width)

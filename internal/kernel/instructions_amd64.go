@@ -154,9 +154,18 @@ func boundRows(low, high, codes *uint8, rows *int32, n, stride int) {
 
 func addParts(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, width int,
 	rows *int32, n int) {
-	if width == 32 {
-		addNarrowPartsAVX2(sums, parts, named, tried, size, codes, stride, values, width, rows, n)
-	} else {
-		addPartsAVX2(sums, parts, named, tried, size, codes, stride, values, width, rows, n)
+	add := addPartsAVX2
+	switch width / 8 {
+	case 4:
+		add = addPartsOf4AVX2
+	case 8:
+		add = addPartsOf8AVX2
+	case 12:
+		add = addPartsOf12AVX2
+	case 16:
+		add = addPartsOf16AVX2
+	case 20:
+		add = addPartsOf20AVX2
 	}
+	add(sums, parts, named, tried, size, codes, stride, values, width, rows, n)
 }

@@ -177,7 +177,27 @@ func boundRowsAVX2(low *uint8, high *uint8, codes *uint8, rows *int32, n int, st
 //go:noescape
 func addPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
 
-// addNarrowPartsAVX2 is addPartsAVX2 for rows of four values.
+// addPartsOf4AVX2 is addPartsAVX2 for rows of 4 values.
 //
 //go:noescape
-func addNarrowPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+func addPartsOf4AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+
+// addPartsOf8AVX2 is addPartsAVX2 for rows of 8 values.
+//
+//go:noescape
+func addPartsOf8AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+
+// addPartsOf12AVX2 is addPartsAVX2 for rows of 12 values.
+//
+//go:noescape
+func addPartsOf12AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+
+// addPartsOf16AVX2 is addPartsAVX2 for rows of 16 values.
+//
+//go:noescape
+func addPartsOf16AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+
+// addPartsOf20AVX2 is addPartsAVX2 for rows of 20 values.
+//
+//go:noescape
+func addPartsOf20AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)

@@ -8690,9 +8690,9 @@ values:
 	VZEROUPPER
 	RET
 
-// func addNarrowPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// func addPartsOf4AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
 // Requires: AVX
-TEXT ·addNarrowPartsAVX2(SB), NOSPLIT, $0-88
+TEXT ·addPartsOf4AVX2(SB), NOSPLIT, $0-88
 	MOVQ rows+72(FP), AX
 	MOVQ n+80(FP), CX
 	MOVQ width+64(FP), DX
@@ -8705,7 +8705,7 @@ row:
 	ADDQ    codes+40(FP), DI
 	IMULQ   DX, SI
 	ADDQ    values+56(FP), SI
-	VMOVUPD (SI), Y0
+	VMOVUPD (SI), Y1
 	MOVQ    sums+0(FP), R8
 	MOVQ    parts+8(FP), R9
 	MOVQ    named+16(FP), R10
@@ -8716,8 +8716,194 @@ column:
 	MOVBQZX (DI)(SI*1), SI
 	MOVBQZX (R9)(SI*1), SI
 	IMULQ   DX, SI
-	VADDPD  (R8)(SI*1), Y0, Y1
-	VMOVUPD Y1, (R8)(SI*1)
+	VADDPD  (R8)(SI*1), Y1, Y0
+	VMOVUPD Y0, (R8)(SI*1)
+	ADDQ    BX, R8
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     column
+	ADDQ    $0x04, AX
+	DECQ    CX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func addPartsOf8AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// Requires: AVX
+TEXT ·addPartsOf8AVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+72(FP), AX
+	MOVQ n+80(FP), CX
+	MOVQ width+64(FP), DX
+	MOVQ size+32(FP), BX
+
+row:
+	MOVLQSX (AX), SI
+	MOVQ    stride+48(FP), DI
+	IMULQ   SI, DI
+	ADDQ    codes+40(FP), DI
+	IMULQ   DX, SI
+	ADDQ    values+56(FP), SI
+	VMOVUPD (SI), Y1
+	VMOVUPD 32(SI), Y2
+	MOVQ    sums+0(FP), R8
+	MOVQ    parts+8(FP), R9
+	MOVQ    named+16(FP), R10
+	MOVQ    tried+24(FP), R11
+
+column:
+	MOVLQSX (R10), SI
+	MOVBQZX (DI)(SI*1), SI
+	MOVBQZX (R9)(SI*1), SI
+	IMULQ   DX, SI
+	VADDPD  (R8)(SI*1), Y1, Y0
+	VMOVUPD Y0, (R8)(SI*1)
+	VADDPD  32(R8)(SI*1), Y2, Y0
+	VMOVUPD Y0, 32(R8)(SI*1)
+	ADDQ    BX, R8
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     column
+	ADDQ    $0x04, AX
+	DECQ    CX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func addPartsOf12AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// Requires: AVX
+TEXT ·addPartsOf12AVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+72(FP), AX
+	MOVQ n+80(FP), CX
+	MOVQ width+64(FP), DX
+	MOVQ size+32(FP), BX
+
+row:
+	MOVLQSX (AX), SI
+	MOVQ    stride+48(FP), DI
+	IMULQ   SI, DI
+	ADDQ    codes+40(FP), DI
+	IMULQ   DX, SI
+	ADDQ    values+56(FP), SI
+	VMOVUPD (SI), Y1
+	VMOVUPD 32(SI), Y2
+	VMOVUPD 64(SI), Y3
+	MOVQ    sums+0(FP), R8
+	MOVQ    parts+8(FP), R9
+	MOVQ    named+16(FP), R10
+	MOVQ    tried+24(FP), R11
+
+column:
+	MOVLQSX (R10), SI
+	MOVBQZX (DI)(SI*1), SI
+	MOVBQZX (R9)(SI*1), SI
+	IMULQ   DX, SI
+	VADDPD  (R8)(SI*1), Y1, Y0
+	VMOVUPD Y0, (R8)(SI*1)
+	VADDPD  32(R8)(SI*1), Y2, Y0
+	VMOVUPD Y0, 32(R8)(SI*1)
+	VADDPD  64(R8)(SI*1), Y3, Y0
+	VMOVUPD Y0, 64(R8)(SI*1)
+	ADDQ    BX, R8
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     column
+	ADDQ    $0x04, AX
+	DECQ    CX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func addPartsOf16AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// Requires: AVX
+TEXT ·addPartsOf16AVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+72(FP), AX
+	MOVQ n+80(FP), CX
+	MOVQ width+64(FP), DX
+	MOVQ size+32(FP), BX
+
+row:
+	MOVLQSX (AX), SI
+	MOVQ    stride+48(FP), DI
+	IMULQ   SI, DI
+	ADDQ    codes+40(FP), DI
+	IMULQ   DX, SI
+	ADDQ    values+56(FP), SI
+	VMOVUPD (SI), Y1
+	VMOVUPD 32(SI), Y2
+	VMOVUPD 64(SI), Y3
+	VMOVUPD 96(SI), Y4
+	MOVQ    sums+0(FP), R8
+	MOVQ    parts+8(FP), R9
+	MOVQ    named+16(FP), R10
+	MOVQ    tried+24(FP), R11
+
+column:
+	MOVLQSX (R10), SI
+	MOVBQZX (DI)(SI*1), SI
+	MOVBQZX (R9)(SI*1), SI
+	IMULQ   DX, SI
+	VADDPD  (R8)(SI*1), Y1, Y0
+	VMOVUPD Y0, (R8)(SI*1)
+	VADDPD  32(R8)(SI*1), Y2, Y0
+	VMOVUPD Y0, 32(R8)(SI*1)
+	VADDPD  64(R8)(SI*1), Y3, Y0
+	VMOVUPD Y0, 64(R8)(SI*1)
+	VADDPD  96(R8)(SI*1), Y4, Y0
+	VMOVUPD Y0, 96(R8)(SI*1)
+	ADDQ    BX, R8
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x04, R10
+	DECQ    R11
+	JNZ     column
+	ADDQ    $0x04, AX
+	DECQ    CX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func addPartsOf20AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+// Requires: AVX
+TEXT ·addPartsOf20AVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+72(FP), AX
+	MOVQ n+80(FP), CX
+	MOVQ width+64(FP), DX
+	MOVQ size+32(FP), BX
+
+row:
+	MOVLQSX (AX), SI
+	MOVQ    stride+48(FP), DI
+	IMULQ   SI, DI
+	ADDQ    codes+40(FP), DI
+	IMULQ   DX, SI
+	ADDQ    values+56(FP), SI
+	VMOVUPD (SI), Y1
+	VMOVUPD 32(SI), Y2
+	VMOVUPD 64(SI), Y3
+	VMOVUPD 96(SI), Y4
+	VMOVUPD 128(SI), Y5
+	MOVQ    sums+0(FP), R8
+	MOVQ    parts+8(FP), R9
+	MOVQ    named+16(FP), R10
+	MOVQ    tried+24(FP), R11
+
+column:
+	MOVLQSX (R10), SI
+	MOVBQZX (DI)(SI*1), SI
+	MOVBQZX (R9)(SI*1), SI
+	IMULQ   DX, SI
+	VADDPD  (R8)(SI*1), Y1, Y0
+	VMOVUPD Y0, (R8)(SI*1)
+	VADDPD  32(R8)(SI*1), Y2, Y0
+	VMOVUPD Y0, 32(R8)(SI*1)
+	VADDPD  64(R8)(SI*1), Y3, Y0
+	VMOVUPD Y0, 64(R8)(SI*1)
+	VADDPD  96(R8)(SI*1), Y4, Y0
+	VMOVUPD Y0, 96(R8)(SI*1)
+	VADDPD  128(R8)(SI*1), Y5, Y0
+	VMOVUPD Y0, 128(R8)(SI*1)
 	ADDQ    BX, R8
 	ADDQ    $0x00000100, R9
 	ADDQ    $0x04, R10

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -32,20 +34,22 @@ func (w *writer) boundRows() {
 }
 
 // addParts takes a row through all columns before the next one: an addition waits for the one before it to its sum, which
-// most often is the same one for the next row of a column, and sums of other columns don't wait. Of a row of four values
-// the register is loaded once.
-func (w *writer) addParts(name string, narrow bool) {
+// most often is the same one for the next row of a column, and sums of other columns don't wait. It keeps the values of a
+// row in so many registers; 0: it loads them for each column.
+func (w *writer) addParts(registers int) {
+	name := "addParts"
 	doc := "adds n rows of values to the sums of their part in each of some named columns. A row has width bytes of values, a " +
 		"multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0."
-	if narrow {
-		doc = "is addParts" + w.suffix + " for rows of four values."
+	if registers > 0 {
+		doc = fmt.Sprintf("is %s%s for rows of %d values.", name, w.suffix, 4*registers)
+		name = fmt.Sprint("addPartsOf", 4*registers)
 	}
 	w.function(name, "func(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, "+
 		"width int, rows *int32, n int)", doc)
 	rows, n, width, size := w.integer("rows"), w.integer("n"), w.integer("width"), w.integer("size")
 	at, from, value, sums := w.GP64(), w.GP64(), w.GP64(), w.GP64()
-	parts, named, left, added := w.GP64(), w.GP64(), w.GP64(), w.YMM()
-	sum := w.YMM()
+	parts, named, left, sum := w.GP64(), w.GP64(), w.GP64(), w.YMM()
+	added := w.row(registers)
 
 	w.Label("row")
 	w.MOVLQSX(operand.Mem{Base: rows}, value)
@@ -54,8 +58,8 @@ func (w *writer) addParts(name string, narrow bool) {
 	w.ADDQ(w.argument("codes"), from)
 	w.IMULQ(width, value)
 	w.ADDQ(w.argument("values"), value)
-	if narrow {
-		w.VMOVUPD(operand.Mem{Base: value}, added)
+	for i, z := range added {
+		w.VMOVUPD(operand.Mem{Base: value, Disp: w.bytes(i)}, z)
 	}
 	w.Load(w.Param("sums"), sums)
 	w.Load(w.Param("parts"), parts)
@@ -67,10 +71,12 @@ func (w *writer) addParts(name string, narrow bool) {
 	w.MOVBQZX(operand.Mem{Base: from, Index: at, Scale: 1}, at)
 	w.MOVBQZX(operand.Mem{Base: parts, Index: at, Scale: 1}, at)
 	w.IMULQ(width, at)
-	if narrow {
-		w.VADDPD(operand.Mem{Base: sums, Index: at, Scale: 1}, added, sum)
-		w.VMOVUPD(sum, operand.Mem{Base: sums, Index: at, Scale: 1})
-	} else {
+	for i, z := range added {
+		to := operand.Mem{Base: sums, Index: at, Scale: 1, Disp: w.bytes(i)}
+		w.VADDPD(to, z, sum)
+		w.VMOVUPD(sum, to)
+	}
+	if registers == 0 {
 		w.addWide(sums, at, value, width, sum)
 	}
 	w.ADDQ(size, sums)

@@ -61,8 +61,9 @@ func generate() (map[string][]byte, error) {
 			w.addLeafPairs()
 			w.softmaxPairs()
 			w.boundRows()
-			w.addParts("addParts", false)
-			w.addParts("addNarrowParts", true)
+			for registers := range 6 {
+				w.addParts(registers)
+			}
 		}
 	}
 	file, err := context.Result()
