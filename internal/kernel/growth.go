@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 )
@@ -29,13 +30,36 @@ func BoundRows(low, high, codes []uint8, rows []int32) {
 			boundRows(&low[at], &high[at], &codes[at], &rows[0], len(rows), columns)
 		}
 	}
-	for j := at; j < columns; j++ {
-		low[j], high[j] = codesOfColumn-1, 0
+	for ; at+8 <= columns; at += 8 {
+		boundEight(low[at:], high[at:], codes[at:], columns, rows)
+	}
+	for ; at < columns; at++ {
+		low[at], high[at] = codesOfColumn-1, 0
 		for _, row := range rows {
-			code := codes[int(row)*columns+j]
-			low[j], high[j] = min(low[j], code), max(high[j], code)
+			code := codes[int(row)*columns+at]
+			low[at], high[at] = min(low[at], code), max(high[at], code)
 		}
 	}
+}
+
+// boundEight bounds eight columns of rows that begin stride codes apart: each is a byte of a word.
+func boundEight(low, high, codes []uint8, stride int, rows []int32) {
+	lowest, highest := ^uint64(0), uint64(0)
+	for _, row := range rows {
+		eight := binary.LittleEndian.Uint64(codes[int(row)*stride:])
+		below, above := atLeast(lowest, eight), atLeast(eight, highest)
+		lowest, highest = eight&below|lowest&^below, eight&above|highest&^above
+	}
+	binary.LittleEndian.PutUint64(low, lowest)
+	binary.LittleEndian.PutUint64(high, highest)
+}
+
+// atLeast sets all bits of the bytes of a that are not below those of b.
+func atLeast(a, b uint64) uint64 {
+	const top = 0x8080808080808080
+	rest := (a | top) - b&^top // its top bits compare all bits but these
+	larger := (a&^b | ^(a^b)&rest) & top
+	return larger >> 7 * 0xff
 }
 
 // checkRows panics if a row is not one of n.
@@ -94,14 +118,20 @@ func AddParts(sums []float64, p Parts, codes []uint8, values []float64, width in
 
 // addPartsGo is AddParts without vector instructions.
 func addPartsGo(sums []float64, p Parts, codes []uint8, values []float64, width int, rows []int32) {
+	size := p.Count * width
 	for _, row := range rows {
 		added, of := values[int(row)*width:][:width], codes[int(row)*p.Stride:][:p.Stride]
-		for j, column := range p.Columns {
-			part := j*p.Count + int(p.Of[j*codesOfColumn+int(of[column])])
-			s := sums[part*width:][:width]
-			for i, v := range added {
-				s[i] += v
+		first, parts, rest := (*[4]float64)(added), p.Of, sums
+		a, b, c, d := first[0], first[1], first[2], first[3]
+		for _, column := range p.Columns {
+			at := int(parts[of[column]]) * width
+			to := (*[4]float64)(rest[at:])
+			to[0], to[1], to[2], to[3] = to[0]+a, to[1]+b, to[2]+c, to[3]+d
+			for i := 4; i < len(added); i += 4 {
+				to, v := (*[4]float64)(rest[at+i:]), (*[4]float64)(added[i:])
+				to[0], to[1], to[2], to[3] = to[0]+v[0], to[1]+v[1], to[2]+v[2], to[3]+v[3]
 			}
+			parts, rest = parts[codesOfColumn:], rest[size:]
 		}
 	}
 }
