@@ -33,7 +33,7 @@ STREAMS = {"river": "River, softmax regression", "vowpal": "Vowpal Wabbit, 1024 
            **{f"sgd {n}": f"`SGDClassifier`, 1024 features, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)},
            **{f"mlp {n}": f"`MLPClassifier`, {n} {'pass' if n == 1 else 'passes'} over an increment" for n in (1, 4, 16)}}
 # learners of tables, and the heads of their columns
-OURS = {"trees × 22": "22 blocks of trees", "stages left out": "`stages` left out"}
+OURS = {"trees × 4": "4 blocks of trees", "trees × 22": "22 blocks of trees", "stages left out": "`stages` left out"}
 TABULAR = {**OURS, "lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "CatBoost", "histogram": "`HistGradientBoosting`", "forest": "`RandomForest`",
            "extra": "`ExtraTrees`", "mlp": "`MLPClassifier`"}
 # width of a patch, filters and blocks of the runs on patches of images

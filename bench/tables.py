@@ -132,7 +132,8 @@ def indicators(x):
 
 
 LEARNERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost, "histogram": histogram, "forest": forest, "extra": extra, "mlp": mlp}
-STAGES = {"stages left out": "", "trees × 22": "stages:\n  - features: {kind: trees}\n    repeat: 22\n"}
+STAGES = {"stages left out": "", "trees × 22": "stages:\n  - features: {kind: trees}\n    repeat: 22\n",
+          "trees × 4": "stages:\n  - features: {kind: trees}\n    rate: 1\n    repeat: 4\n"}
 
 
 def peer(name, x, y, train, test, seed):
