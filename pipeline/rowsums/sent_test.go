@@ -113,6 +113,15 @@ func TestVisitsAreOfTheSumsOfSegments(t *testing.T) {
 					t.Fatalf("trial %d, visit %d: got %v, want %v", trial, visit, table[0], table[1])
 				}
 			}
+			if of.Ends = !of.Counted && !of.Reaching; of.Ends {
+				_, last, err := rows.Visit(t.Context(), of, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if last.Gradient.Values != nil || !slices.Equal(last.Curvature.Values, got.Curvature.Values) || last.Losses != got.Losses {
+					t.Errorf("trial %d, visit %d: the visit that ends has %v, want %v without the gradient", trial, visit, last, got)
+				}
+			}
 			if !reflect.DeepEqual(got.Losses, want.Losses) {
 				t.Errorf("trial %d, visit %d: the losses are %v, want %v", trial, visit, got.Losses, want.Losses)
 			}

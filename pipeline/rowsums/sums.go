@@ -18,6 +18,7 @@ type Stage struct {
 	Counted  bool // the counts rather than the gradient
 	Curved   bool // also the curvature
 	Reaching bool // also the bound of the curvature
+	Ends     bool // without the gradient, which only a next step needs
 }
 
 // StageOf returns the sums of visit number, of the given number of passes, for a stage with a link.
@@ -118,7 +119,10 @@ func (s *Summer) Sum(ctx context.Context, sum *accumulate.Sum, of Stage) {
 // undefined if ctx ends. zeros returns memory for so many values.
 func (s *Summer) tables(ctx context.Context, sum *accumulate.Sum, of Stage, from, to int, zeros func(int) []float64) tables {
 	m, k := len(s.columns), s.weights.Cols
-	t := tables{cross: zeros(m * k)}
+	var t tables
+	if !of.Ends {
+		t.cross = zeros(m * k)
+	}
 	if of.Curved {
 		t.curvature = zeros(m * k)
 	}
@@ -139,12 +143,14 @@ func (s *Summer) tables(ctx context.Context, sum *accumulate.Sum, of Stage, from
 		if of.Curved {
 			s.AddCurvature(t.curvature, block, s.score, b.Fitted)
 		}
-		if of.Counted {
-			b.Rows.Write(s.score)
-		} else {
-			b.Rows.Residuals(s.score)
+		if !of.Ends {
+			if of.Counted {
+				b.Rows.Write(s.score)
+			} else {
+				b.Rows.Residuals(s.score)
+			}
+			kernel.AddCrossSparse(t.cross, block, s.score, b.Fitted)
 		}
-		kernel.AddCrossSparse(t.cross, block, s.score, b.Fitted)
 		if of.Reaching {
 			kernel.AddDiagonalSparse(squares, t.reach, block, b.Fitted)
 		}

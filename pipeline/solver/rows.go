@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/online"
 )
 
 // An update on sparse rows has few rows, and sums of as many columns as occur. NEWS20, 500 rows of 80 words and 20
@@ -38,7 +39,9 @@ func (s *Solver) fitRows(ctx context.Context, f *fitting, first solve.Step, sent
 	}
 	weights := rowsums.Weights{Initial: kernel.Dense{Rows: f.shape.Columns, Cols: f.shape.Classes, Data: first.W}}
 	for number, step := 0, first; !step.Final; number++ {
-		of := rowsums.StageOf(f.stage.Link, f.shape.Counted, number, s.plan.Update().Passes)
+		passes := s.plan.Update().Passes
+		of := rowsums.StageOf(f.stage.Link, f.shape.Counted, number, passes)
+		of.Ends = !of.Counted && !online.NeedsGradient(number, passes)
 		sum, visit, err := rows.Visit(ctx, of, &weights)
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ type Update struct {
 
 	initial []float32 // p × k: W₀
 	columns []int32   // that occur
-	start   []float64 // m × k: W₀ there
+	start   []float32 // m × k: W₀ there
 	past    []float64 // m × k: D there
 	metric  []float64 // m × k: the inverse of D + the curvature of the new rows at W₀
 	weight  float64   // Σw of the new training rows
@@ -109,21 +109,16 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 		if err := u.begin(w, &v); err != nil {
 			return nil, err
 		}
-	} else if !slices.Equal(v.Gradient.Columns, u.columns) {
-		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(v.Gradient.Columns),
-			len(u.columns))
+	} else if columns := v.columns(); !slices.Equal(columns, u.columns) || len(v.Gradient.Values) < len(u.past) && !u.tried() {
+		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(columns), len(u.columns))
 	}
 	here := point{visit: visit, w: w.Rows, objective: v.Losses.Loss, gradient: v.Gradient.Values}
 	if visit == 0 {
-		here.w = linear.Narrow(u.start)
+		here.w = u.start
 	} else if !slices.Equal(w.Occurring, u.columns) {
 		return nil, fmt.Errorf("%w: weights of %d columns, expected %d", wire.ErrDamaged, len(w.Occurring), len(u.columns))
 	}
-	for i, at := range here.w {
-		d := float64(at) - u.start[i]
-		here.objective += u.past[i] * d * d / 2
-		here.gradient[i] = -here.gradient[i] + u.past[i]*d // sums are of y − g
-	}
+	u.addPast(&here)
 	evaluation := &solve.Evaluation{Number: u.visits, Objective: here.objective / max(u.weight, math.SmallestNonzeroFloat64)}
 	repeats := visit > 0 && slices.Equal(here.w, u.at.w) // for the curvature there
 	sufficient := here.objective <= u.at.objective-armijo*u.size*u.slope
@@ -134,12 +129,15 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 	if HasCurvature(visit, u.passes) {
 		u.terms, u.kept = v.Curvature, true
 	}
-	if repeats {
+	switch {
+	case repeats:
 		return evaluation, nil
-	}
-	if visit == 0 {
+	case visit > 0 && u.tried():
+		u.at = here
+		return evaluation, nil // no step follows
+	case visit == 0:
 		err = u.precondition()
-	} else {
+	default:
 		u.learn(&here)
 	}
 	u.at = here
@@ -153,6 +151,32 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 	return evaluation, err
 }
 
+// addPast adds the quadratic of past rows to the objective and the gradient of a point, which has sums of y − g as its gradient; after the
+// last trial it may have none.
+func (u *Update) addPast(here *point) {
+	if here.visit == 0 { // at W₀ the quadratic is 0, and so is its slope
+		for i, sum := range here.gradient {
+			here.gradient[i] = 0 - sum
+		}
+		return
+	}
+	objective, start, past := here.objective, u.start[:len(here.w)], u.past[:len(here.w)]
+	if here.gradient == nil {
+		for i, at := range here.w {
+			d := float64(at) - float64(start[i])
+			objective += past[i] * d * d / 2
+		}
+	} else {
+		gradient := here.gradient[:len(here.w)]
+		for i, at := range here.w {
+			d := float64(at) - float64(start[i])
+			objective += past[i] * d * d / 2
+			gradient[i] = -gradient[i] + past[i]*d
+		}
+	}
+	here.objective = objective
+}
+
 // begin takes what the first visit has of columns.
 func (u *Update) begin(w solve.Step, v *Visit) error {
 	k, gradient := u.shape.Classes, v.Gradient
@@ -163,12 +187,10 @@ func (u *Update) begin(w solve.Step, v *Visit) error {
 		return &linear.NotFiniteError{What: "the loss of the new rows"}
 	}
 	u.initial, u.columns, u.weight = w.W, gradient.Columns, v.Losses.Weight
-	u.start, u.past = u.take(len(gradient.Values))[:0], u.take(len(gradient.Values))[:0]
+	u.start, u.past = make([]float32, 0, len(gradient.Values)), u.take(len(gradient.Values))[:0]
 	for _, column := range u.columns {
 		at := int(column) * k
-		for _, v := range u.initial[at : at+k] {
-			u.start = append(u.start, float64(v))
-		}
+		u.start = append(u.start, u.initial[at:at+k]...)
 		u.past = u.sums.appendRow(u.past, u.all[column])
 	}
 	return nil
@@ -246,15 +268,17 @@ func (u *Update) choose() {
 	u.ends = !(u.slope > minDecrement*(1+math.Abs(u.at.objective)))
 }
 
+// tried reports whether all steps were tried.
+func (u *Update) tried() bool { return u.visits-1 >= u.passes }
+
 // Next returns the weights of the next trial, or those that the update ends with, once a visit was made with them that summed their
 // curvature.
 func (u *Update) Next() (solve.Step, error) {
-	tried := u.visits - 1 // steps
-	if (u.ends || tried >= u.passes) && u.kept {
+	if (u.ends || u.tried()) && u.kept {
 		return u.final(), nil
 	}
 	step := solve.Step{Occurring: u.columns, Rows: u.at.w}
-	if u.ends || tried >= u.passes {
+	if u.ends || u.tried() {
 		return step, nil
 	}
 	step.Rows = make([]float32, len(u.at.w))

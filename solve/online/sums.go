@@ -25,8 +25,8 @@ type Sums struct {
 	Grid   float64 // a power of 2
 	k      int
 	slots  slots
-	values []float64 // k of each of these, without the prior
-	totals []float64 // k: over all columns but the intercept
+	blocks [][]float64 // blockRows × k: of each of these, without the prior; growing, a single matrix would copy megabytes
+	totals []float64   // k: over all columns but the intercept
 }
 
 // NewSums returns the sums of no rows, of k classes.
@@ -40,7 +40,15 @@ func (s *Sums) Row(column int32) []float64 {
 	if !any {
 		return nil
 	}
-	return s.values[at*s.k : (at+1)*s.k]
+	return s.at(at)
+}
+
+// blockRows is the number of rows of a block of sums.
+const blockRows = 1024
+
+// at returns the sums of a slot (k).
+func (s *Sums) at(slot int) []float64 {
+	return s.blocks[slot/blockRows][slot%blockRows*s.k:][:s.k]
 }
 
 // gridBits is how much finer the grid is than the mean of what a row adds to all columns. Terms are kept as float32, so none is rounded by
@@ -93,10 +101,10 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 func (s *Sums) Add(weight float64, t Terms) {
 	for i, column := range t.Columns {
 		at, had := s.slots.add(column)
-		if !had {
-			s.values = append(s.values, make([]float64, s.k)...)
+		if !had && at == blockRows*len(s.blocks) {
+			s.blocks = append(s.blocks, make([]float64, blockRows*s.k))
 		}
-		to := s.values[at*s.k:][:s.k]
+		to := s.at(at)
 		for class, v := range t.Values[i*s.k:][:s.k] {
 			to[class] += weight * v
 			if column != Intercept {
@@ -112,7 +120,9 @@ func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
 // Clear makes s the sums of no rows.
 func (s *Sums) Clear() {
 	s.slots.clear()
-	s.values = s.values[:0]
+	for _, block := range s.blocks {
+		clear(block)
+	}
 	clear(s.totals)
 }
 

@@ -10,10 +10,21 @@ import (
 // Visit is what a visit to a stage has summed of the new training rows, of the columns of the block that occur.
 type Visit struct {
 	Losses    statistics.Losses
-	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ
+	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ; none if [NeedsGradient] reports false
 	Curvature statistics.Occurring // m × k, of some visits
 	Reach     statistics.Occurring // m × 1, of the first visit
 	Counted   statistics.Occurring // m × k, of a counted stage
+}
+
+// NeedsGradient reports whether a step may follow a visit of an update with so many passes.
+func NeedsGradient(visit, passes int) bool { return visit == 0 || visit < passes }
+
+// columns returns the columns that occur.
+func (v *Visit) columns() []int32 {
+	if v.Gradient.Values == nil {
+		return v.Curvature.Columns
+	}
+	return v.Gradient.Columns
 }
 
 // VisitOf reads what a visit has summed, to a stage of a shape. An error says what is wrong with the sums.
