@@ -133,8 +133,14 @@ func (m *Model) WeightsOn(stage int, prepared *prepare.Preparation) []float32 {
 		return w.Data
 	}
 	others := make([]float32, (w.Rows-inputs+prepared.Inputs())*w.Cols)
-	for i, column := range m.prepared.Factors.Columns() {
-		copy(others[int(prepared.Factors.Input(column))*w.Cols:][:w.Cols], w.Row(i))
+	columns := m.prepared.Factors.Columns()
+	for i := 0; i < len(columns); {
+		from, end := int(prepared.Factors.Input(columns[i])), i+1
+		for end < len(columns) && int(prepared.Factors.Input(columns[end])) == from+end-i {
+			end++
+		}
+		copy(others[from*w.Cols:], w.Data[i*w.Cols:end*w.Cols])
+		i = end
 	}
 	copy(others[prepared.Inputs()*w.Cols:], w.Data[inputs*w.Cols:])
 	return others

@@ -66,7 +66,12 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 			if err != nil {
 				return nil, err
 			}
-			fitted, err := c.Fitted(s, t)
+			fit := s.Fitted
+			initial, owned := c.takeInitial(t)
+			if owned {
+				fit = s.FittedIn // a copy would be megabytes
+			}
+			fitted, err := fit(initial, c.weightsOf(t))
 			if err != nil {
 				return nil, err
 			}
