@@ -36,6 +36,7 @@ func (o *Occurring) Begin(batches []kernel.Sparse) {
 		all, cols = all+len(b.Columns), max(cols, b.Cols)
 	}
 	o.numbering.begin(cols, all)
+	o.values = slices.Grow(o.values, all)
 	for _, b := range batches {
 		o.of.width, o.of.ones = b.Width(), b.Ones
 		for _, column := range b.Columns {

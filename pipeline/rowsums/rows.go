@@ -161,6 +161,13 @@ func (r *reader) batch(n int) (b Batch, err error) {
 	b.Before, b.Fitted = kernel.NewDense(n, k), make([]float32, n)
 	b.Rows = accumulate.Rows{Task: r.task, Weights: make([]float32, n), Splits: make([]examples.Split, n)}
 	b.Rows.Classes = make([]int32, n)
+	values := 0.0
+	for row := range n {
+		values += r.facts[row*facts]
+	}
+	if values >= 0 && values <= float64(len(r.values)/2) {
+		b.Block.Columns, b.Block.Values = make([]int32, 0, int(values)), make([]float32, 0, int(values))
+	}
 	for row := range n {
 		f := r.facts[:facts]
 		r.facts = r.facts[facts:]

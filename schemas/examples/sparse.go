@@ -2,6 +2,7 @@ package examples
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -106,6 +107,12 @@ func (e *Batch) SparseFeatures(dst *SparseRows) {
 	}
 	dst.Reset()
 	values := e.floats.Float32Values()
+	if e.Rows > 0 {
+		first, _ := e.lists.ValueOffsets(0)
+		_, end := e.lists.ValueOffsets(e.Rows - 1)
+		dst.Indices, dst.Values = slices.Grow(dst.Indices, int(end-first)), slices.Grow(dst.Values, int(end-first))
+		dst.Ends = slices.Grow(dst.Ends, e.Rows)
+	}
 	for row := range e.Rows {
 		from, to := e.lists.ValueOffsets(row)
 		if e.forgot(row) {

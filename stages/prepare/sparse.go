@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -151,6 +152,8 @@ func (f *Factors) all() []float32 {
 func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows) (overflowed []int) {
 	f := p.Factors
 	dst.Begin(f.kept)
+	size := len(rows.Values) + rows.Len()*len(f.numbers.center)
+	dst.Columns, dst.Values = slices.Grow(dst.Columns, size), slices.Grow(dst.Values, size)
 	for i := range rows.Len() {
 		indices, values := rows.Row(i)
 		first := len(dst.Values)
