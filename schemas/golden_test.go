@@ -431,6 +431,8 @@ func samples(t testing.TB) map[string]wire.Message {
 				arrowtest.Numbered[float32](4)), wire.Matrix(statistics.TensorBlock, 2, 2, []float32{0, 1, 2, 0})}}).Record(),
 		"terms-occurring-single": (&statistics.OccurringTerms{Identity: id(statistics.KindTerms, 0, 1, 0), Classes: 2,
 			Occurring: statistics.Occurring{Columns: []int32{1, 4}, Values: []float64{0, 0.5, 0.25, 3}}}).SingleRecord(),
+		"terms-occurring-few": (&statistics.OccurringTerms{Identity: id(statistics.KindTerms, 0, 1, 0), Classes: 4,
+			Occurring: statistics.Occurring{Columns: []int32{1, 4}, Values: []float64{0, 0.5, 0, 0, 0.25, 0, 0, 3}}}).SingleRecord(),
 		"weights-occurring": (&Weights{Identity: id(KindWeights, 0, 2, 0), Tensors: wire.Tensors[float32]{
 			wire.Matrix(statistics.TensorOccurring, 2, 2, []float32{0, 1, 2, 0}), wire.Matrix(statistics.TensorRows, 2, 2,
 				arrowtest.Numbered[float32](4)), wire.Vector(statistics.TensorShift, []float32{0.5, -0.5})}}).Record(),
@@ -605,7 +607,11 @@ func reencode(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			case statistics.KindPrepare:
 				decoded, err = statistics.SurveyResultOf(r)
 			case statistics.KindTerms:
-				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, 2)
+				k := 2
+				if r.Tensors[0].Shape[0] > 2 { // few of the terms of four classes
+					k = 4
+				}
+				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, k)
 				if err != nil {
 					return nil, err
 				}

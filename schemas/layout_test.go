@@ -238,7 +238,7 @@ func layouts() []layout {
 		},
 		{
 			kind: statistics.KindTerms, topic: "state", writer: "solver", reader: "solver",
-			tensors: []part{{statistics.FieldTerms, "[2, p, k]: Σ w x (xᵀV)ᵀ and Σ w x (g − y)ᵀ of the increment with index `visit` among those that the run visited"}, {statistics.FieldOccurring, "[m, 1+k], sparse rows, replaces `terms`: as in `increment` at weight 1, rounded to multiples of the grid; columns are those of the examples, and that of the intercept is 67108864. float32 if all numbers are exact in it, otherwise float64. Earlier releases write only float64"}},
+			tensors: []part{{statistics.FieldTerms, "[2, p, k]: Σ w x (xᵀV)ᵀ and Σ w x (g − y)ᵀ of the increment with index `visit` among those that the run visited"}, {statistics.FieldOccurring, "[m, 1+k], sparse rows, replaces `terms`: as in `increment` at weight 1, rounded to multiples of the grid; columns are those of the examples, and that of the intercept is 67108864. float32 if all numbers are exact in it, otherwise float64. In float32, with k > 2 and n numbers that are not 0, it is [n, 3] if that is shorter: column, class and number of each, in order. Earlier releases write only float64"}},
 		},
 		{
 			kind: statistics.KindMoments, topic: "state", writer: "solver", reader: "solver",

@@ -97,7 +97,8 @@ func (c *Counts) changed() (step solve.Step, err error) {
 // add adds the counts of the new rows, once.
 func (c *Counts) add() {
 	if c.terms == nil {
-		terms := after(c.sums, c.counted, c.all)
+		terms := c.sums.FewTerms(c.counted, c.all, 1)
+		c.sums.Add(1, terms)
 		c.terms = &terms
 		c.memory.Put(c.counted.Values)
 		c.counted = statistics.Occurring{}

@@ -296,7 +296,8 @@ func (u *Update) final() solve.Step {
 // After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must not be used
 // afterwards.
 func (u *Update) After() (Terms, float64) {
-	terms := after(u.sums, u.terms, u.all)
+	terms := u.sums.Terms(u.terms, u.all, 1)
+	u.sums.Add(1, terms)
 	u.memory.Put(u.used...)
 	u.used = nil
 	return terms, u.weight
@@ -307,10 +308,4 @@ func (u *Update) take(size int) []float64 {
 	values := u.memory.Take(size)
 	u.used = append(u.used, values)
 	return values
-}
-
-func after(sums *Sums, o statistics.Occurring, columns []int32) Terms {
-	terms := sums.Terms(o, columns, 1)
-	sums.Add(1, terms)
-	return terms
 }

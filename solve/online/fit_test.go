@@ -119,3 +119,44 @@ func TestSumsOfManyColumns(t *testing.T) {
 		sums.Clear()
 	}
 }
+
+// Sums of few terms are those of all terms, to the bit, and so are terms that are merged.
+func TestFewTermsAreTerms(t *testing.T) {
+	const k = 5
+	r := rand.New(rand.NewPCG(9, 10))
+	few, all := NewSums(k, 0, math.Exp2(-20)), NewSums(k, 0, math.Exp2(-20))
+	columns := make([]int32, 64)
+	for i := range columns {
+		columns[i] = int32(5 * i)
+	}
+	columns[63] = Intercept
+	var mergedFew, mergedAll Terms
+	for range 20 {
+		o := statistics.Occurring{}
+		for column := range columns {
+			if r.IntN(3) == 0 {
+				continue
+			}
+			row := make([]float64, k)
+			for range r.IntN(3) {
+				row[r.IntN(k)] = []float64{r.ExpFloat64(), 1e-9, -2}[r.IntN(3)]
+			}
+			o.Columns, o.Values = append(o.Columns, int32(column)), append(o.Values, row...)
+		}
+		got, want := few.FewTerms(o, columns, 1.5), all.Terms(o, columns, 1.5)
+		if dense := got.Dense(k); !slices.Equal(dense.Columns, want.Columns) || !slices.Equal(dense.Values, want.Values) {
+			t.Fatalf("got %v, want %v", dense, want)
+		}
+		few.Add(0.7, got)
+		all.Add(0.7, want)
+		mergedFew, mergedAll = Merged(mergedFew, got, k), Merged(mergedAll, want, k)
+	}
+	for _, column := range columns {
+		if !slices.Equal(few.Row(column), all.Row(column)) {
+			t.Errorf("column %d: got %v, want %v", column, few.Row(column), all.Row(column))
+		}
+	}
+	if !slices.Equal(few.Totals(), all.Totals()) || !slices.Equal(mergedFew.Values, mergedAll.Values) {
+		t.Errorf("got %v and %v, want %v and %v", few.Totals(), mergedFew, all.Totals(), mergedAll)
+	}
+}

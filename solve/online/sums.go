@@ -15,7 +15,20 @@ const Intercept = int32(examples.MaxColumns)
 // multiples of the grid of the sums. They must not be changed.
 type Terms struct {
 	Columns []int32   // m, ascending; the last may be [Intercept]
-	Values  []float64 // m × k
+	Values  []float64 // m × k; if Places is not nil, of these places
+	Places  []int32   // ascending: where in the m × k is a value, if most are 0
+}
+
+// Dense returns the terms with all m × k values.
+func (t Terms) Dense(k int) Terms {
+	if t.Places == nil {
+		return t
+	}
+	values := make([]float64, len(t.Columns)*k)
+	for i, place := range t.Places {
+		values[place] = t.Values[i]
+	}
+	return Terms{Columns: t.Columns, Values: values}
 }
 
 // Sums are what a stage's window is known by: D, or the counts N. Terms are multiples of a grid, so their sums are exact as long as they
@@ -75,7 +88,7 @@ func Total(o statistics.Occurring) (total float64) {
 // left out. columns are the columns of the examples, in the order of the block.
 func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
 	k, finer := s.k, 1/s.Grid // a power of 2 too: a product has the bits of the quotient
-	t = Terms{make([]int32, 0, len(o.Columns)), make([]float64, 0, len(o.Columns)*k)}
+	t = Terms{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}
 	for i, column := range o.Columns {
 		any := false
 		begin := len(t.Values)
@@ -97,14 +110,59 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 	return t
 }
 
+// FewTerms is [Sums.Terms] of sums most of which are 0, such as counts.
+func (s *Sums) FewTerms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
+	k, finer := s.k, 1/s.Grid
+	t = Terms{Columns: make([]int32, 0, len(o.Columns)), Places: make([]int32, 0, len(o.Columns))}
+	for i, column := range o.Columns {
+		begin, row := len(t.Places), int32(len(t.Columns)*k)
+		for class, v := range o.Values[i*k : (i+1)*k] {
+			if v == 0 {
+				continue
+			}
+			if rounded := float64(float32(math.Round(v/weight*finer) * s.Grid)); rounded != 0 {
+				t.Places, t.Values = append(t.Places, row+int32(class)), append(t.Values, rounded)
+			}
+		}
+		if len(t.Places) > begin {
+			t.Columns = append(t.Columns, columns[column])
+		}
+	}
+	return t
+}
+
+// add returns the sums of a column (k), which are 0 if it has had none.
+func (s *Sums) add(column int32) []float64 {
+	at, had := s.slots.add(column)
+	if !had && at == blockRows*len(s.blocks) {
+		s.blocks = append(s.blocks, make([]float64, blockRows*s.k))
+	}
+	return s.at(at)
+}
+
+// addFew is [Sums.Add] for terms most of which are 0.
+func (s *Sums) addFew(weight float64, t Terms) {
+	k, i := s.k, 0
+	for row, column := range t.Columns {
+		to := s.add(column)
+		for ; i < len(t.Places) && int(t.Places[i]) < (row+1)*k; i++ {
+			class, v := int(t.Places[i])-row*k, weight*t.Values[i]
+			to[class] += v
+			if column != Intercept {
+				s.totals[class] += v
+			}
+		}
+	}
+}
+
 // Add adds the terms of an increment, times a weight.
 func (s *Sums) Add(weight float64, t Terms) {
+	if t.Places != nil {
+		s.addFew(weight, t)
+		return
+	}
 	for i, column := range t.Columns {
-		at, had := s.slots.add(column)
-		if !had && at == blockRows*len(s.blocks) {
-			s.blocks = append(s.blocks, make([]float64, blockRows*s.k))
-		}
-		to := s.at(at)
+		to := s.add(column)
 		for class, v := range t.Values[i*s.k:][:s.k] {
 			to[class] += weight * v
 			if column != Intercept {
@@ -145,20 +203,22 @@ func (s *Sums) appendRow(to []float64, column int32) []float64 {
 
 // Merged returns the terms of increments that become one.
 func Merged(a, b Terms, k int) (sum Terms) {
+	a, b = a.Dense(k), b.Dense(k)
 	for len(a.Columns) > 0 || len(b.Columns) > 0 {
 		switch {
 		case len(b.Columns) == 0 || len(a.Columns) > 0 && a.Columns[0] < b.Columns[0]:
 			sum.Columns, sum.Values = append(sum.Columns, a.Columns[0]), append(sum.Values, a.Values[:k]...)
-			a = Terms{a.Columns[1:], a.Values[k:]}
+			a = Terms{Columns: a.Columns[1:], Values: a.Values[k:]}
 		case len(a.Columns) == 0 || b.Columns[0] < a.Columns[0]:
 			sum.Columns, sum.Values = append(sum.Columns, b.Columns[0]), append(sum.Values, b.Values[:k]...)
-			b = Terms{b.Columns[1:], b.Values[k:]}
+			b = Terms{Columns: b.Columns[1:], Values: b.Values[k:]}
 		default:
 			sum.Columns = append(sum.Columns, a.Columns[0])
 			for class := range k {
 				sum.Values = append(sum.Values, a.Values[class]+b.Values[class])
 			}
-			a, b = Terms{a.Columns[1:], a.Values[k:]}, Terms{b.Columns[1:], b.Values[k:]}
+			a = Terms{Columns: a.Columns[1:], Values: a.Values[k:]}
+			b = Terms{Columns: b.Columns[1:], Values: b.Values[k:]}
 		}
 	}
 	return sum

@@ -131,8 +131,7 @@ func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 		bytes := int64(0)
 		for t := range l.terms {
 			id := wire.Identity{Kind: statistics.KindTerms, Run: w.Run, Stage: t, Visit: i, Parent: w.Root}
-			r := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring(l.terms[t][i]), Classes: w.Classes}
-			encoded, err := w.encode(&r)
+			encoded, err := w.encode(id, l.terms[t][i])
 			if err != nil {
 				return nil, err
 			}
@@ -151,7 +150,16 @@ func (w *Writer) Write(ctx context.Context, l *Left, window *schemas.Window,
 }
 
 // encode encodes terms in single precision, if they are exact in it.
-func (w *Writer) encode(t *statistics.OccurringTerms) ([]wire.Message, error) {
+func (w *Writer) encode(id wire.Identity, terms online.Terms) ([]wire.Message, error) {
+	if statistics.Few(len(terms.Places), len(terms.Columns), w.Classes) && terms.Places != nil {
+		few := statistics.FewTerms{Identity: id, Columns: terms.Columns, Places: terms.Places, Values: terms.Values, Classes: w.Classes}
+		if single := few.SingleRecord(); single != nil {
+			return w.Codec.EncodeSingle(single)
+		}
+	}
+	terms = terms.Dense(w.Classes)
+	t := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring{Columns: terms.Columns, Values: terms.Values},
+		Classes: w.Classes}
 	if single := t.SingleRecord(); single != nil {
 		return w.Codec.EncodeSingle(single)
 	}

@@ -114,7 +114,7 @@ func (l *Log) Terms(ctx context.Context, w *schemas.Window, number int) ([]onlin
 		if err != nil {
 			return false, err
 		}
-		terms[r.Stage], found[r.Stage] = online.Terms(t.Occurring), true
+		terms[r.Stage], found[r.Stage] = online.Terms{Columns: t.Columns, Values: t.Values}, true
 		return len(found) == len(terms), nil
 	})
 	if err == nil && len(found) < len(terms) {
