@@ -22,23 +22,35 @@ const maxAppendBytes = 1_000_000
 // broker applied but answered with an error is sent again, so messages may be duplicated, but never reordered. The
 // messages must not be modified afterwards: followers of the partition may share their bytes.
 func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
+	base, _, err = l.append(ctx, topic, partition, messages, false)
+	return base, err
+}
+
+// AppendLent is Append for messages whose values the caller may overwrite afterwards, unless kept is set: then a request was repeated, and
+// the one before may still be in progress.
+func (l *Log) AppendLent(ctx context.Context, topic string, partition int, messages ...Message) (base int64, kept bool, err error) {
+	return l.append(ctx, topic, partition, messages, true)
+}
+
+func (l *Log) append(ctx context.Context, topic string, partition int, messages []Message, lent bool) (base int64, kept bool, err error) {
 	base = -1
 	for limit := maxAppendBytes; len(messages) > 0; {
 		n, size := fit(messages, limit)
-		offset, err := l.produce(ctx, topic, partition, messages[:n])
+		offset, repeated, err := l.produce(ctx, topic, partition, messages[:n], lent)
+		kept = kept || repeated
 		if errors.Is(err, kafka.MessageSizeTooLarge) && n > 1 {
 			limit = size / 2 // the topic has a smaller max.message.bytes
 			continue
 		}
 		if err != nil {
-			return base, fmt.Errorf("append to %s[%d]: %w", topic, partition, err)
+			return base, true, fmt.Errorf("append to %s[%d]: %w", topic, partition, err)
 		}
 		if base < 0 {
 			base = offset
 		}
 		messages = messages[n:]
 	}
-	return base, nil
+	return base, kept, nil
 }
 
 // fit returns the number of leading messages that fit into a record batch of limit bytes, at least one, and the batch's
@@ -63,10 +75,14 @@ func fit(messages []Message, limit int) (n, size int) {
 	return n, size
 }
 
-// produce writes messages as one record batch.
-func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
+// produce writes messages as one record batch, and reports whether it has sent more than one request. If lent, nobody else gets their
+// values.
+func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message, lent bool) (base int64, repeated bool,
+	err error) {
+	requests := 0
 	doubtful := false // brokers may have the messages of the previous attempt
 	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) (err error) {
+		requests++
 		if doubtful && l.repeated != nil {
 			l.repeated(topic)
 		}
@@ -80,7 +96,7 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 		when, written := time.UnixMilli(time.Now().UnixMilli()), []Message(nil) // messages have milliseconds
 		if l.tail != nil {
 			l.tail.begin(topicPartition{topic, partition})
-			defer func() { l.tail.end(topicPartition{topic, partition}, base, when, written) }()
+			defer func() { l.tail.end(topicPartition{topic, partition}, base, when, written, lent) }()
 		}
 		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
 			Topic:        topic,
@@ -99,7 +115,7 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 		}
 		return response.Error
 	})
-	return base, err
+	return base, requests > 1, err
 }
 
 // mayBeWritten reports whether brokers may have the messages of a failed request. A broker that rejects a request has not

@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"bytes"
 	"context"
 	"math"
 	"sync"
@@ -85,7 +86,7 @@ func (t *tail) begin(at topicPartition) {
 	t.of(at).writing++
 }
 
-func (t *tail) end(at topicPartition, base int64, when time.Time, messages []Message) {
+func (t *tail) end(at topicPartition, base int64, when time.Time, messages []Message, lent bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	p := t.of(at)
@@ -98,6 +99,9 @@ func (t *tail) end(at topicPartition, base int64, when time.Time, messages []Mes
 		batch := make([]Message, len(messages))
 		for i, m := range messages {
 			m.Partition, m.Offset, m.Time = at.partition, base+int64(i), when
+			if lent {
+				m.Value = bytes.Clone(m.Value)
+			}
 			batch[i] = m
 		}
 		p.batches[base] = batch

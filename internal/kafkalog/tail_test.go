@@ -113,7 +113,7 @@ func TestSlowFollowerMissesNothing(t *testing.T) {
 	at, large := topicPartition{"t", 0}, Message{Value: make([]byte, maxTailBytes)}
 	for offset := range int64(3) {
 		tail.begin(at)
-		tail.end(at, offset, large.Time, []Message{large})
+		tail.end(at, offset, large.Time, []Message{large}, false)
 	}
 	if messages, _, _ := tail.poll(s); len(messages) != 1 || s.position != 1 {
 		t.Fatalf("%d messages, then position %d", len(messages), s.position)
@@ -132,11 +132,11 @@ func TestFailedWriteIsFetched(t *testing.T) {
 	fetches := func() bool { _, _, fetch := tail.poll(s); return fetch }
 	tail.begin(at)
 	tail.begin(at)
-	tail.end(at, 0, Message{}.Time, nil)
+	tail.end(at, 0, Message{}.Time, nil, false)
 	if fetches() {
 		t.Error("fetched while a write is under way")
 	}
-	tail.end(at, 1, Message{}.Time, []Message{{}}) // at offset 1: the failed one has offset 0
+	tail.end(at, 1, Message{}.Time, []Message{{}}, false) // at offset 1: the failed one has offset 0
 	if !fetches() {
 		t.Error("not fetched")
 	}

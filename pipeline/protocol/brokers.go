@@ -21,6 +21,11 @@ func (b brokers) Append(ctx context.Context, topic string, partition int, messag
 	return b.Log.Append(ctx, topic, partition, toKafka(messages)...)
 }
 
+// AppendLent implements [lending].
+func (b brokers) AppendLent(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, bool, error) {
+	return b.Log.AppendLent(ctx, topic, partition, toKafka(messages)...)
+}
+
 func (b brokers) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
 	bounds, err := b.AllBounds(ctx, topic)
 	if err != nil {
