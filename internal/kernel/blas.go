@@ -25,7 +25,7 @@ import (
 // errNotBLAS is wrapped by the [OpenError] of a library that was opened but lacks a routine of the BLAS.
 var errNotBLAS = errors.New("not a BLAS")
 
-// OpenError means that the chosen library can't be used.
+// OpenError means that the chosen library is unusable.
 type OpenError struct {
 	// Choice is the argument of Open.
 	Choice string
@@ -38,8 +38,8 @@ func (e *OpenError) Error() string { return fmt.Sprintf("open BLAS %q: %v", e.Ch
 // Unwrap returns Err.
 func (e *OpenError) Unwrap() error { return e.Err }
 
-// routines are the BLAS routines that the package needs, row-major, with gonum's arguments and checks. Both backends embed
-// gonum's implementation and override the routines that they do faster.
+// routines are the BLAS routines that the package needs, row-major, with gonum's arguments and checks. Both backends
+// embed gonum's implementation and override the routines that they do faster.
 type routines interface {
 	blas.Float64
 	Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int)
@@ -47,18 +47,19 @@ type routines interface {
 	Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int)
 }
 
-// BLAS is an opened library, or gonum's Go code. Make it with [Open] or [Gonum]; the zero value can't be used. Goroutines may
-// share it. Its float32 products run on the caller's thread only: to use all cores, call it from as many goroutines.
+// BLAS is an opened library, or gonum's Go code. Create it with [Open] or [Gonum]; the zero value is not usable. A BLAS
+// is safe for concurrent use. Its float32 products run on the caller's thread only: to use all cores, call it from as
+// many goroutines.
 type BLAS struct {
 	routines routines
 	name     string
 	fast     bool // whether the library is known to be tuned for the machine
-	inPlace  int  // up to how many multiplications the library does a float32 product without copying its operands
+	inPlace  int  // the most multiplications of a float32 product for which the library does not copy the operands
 }
 
-// Open opens a BLAS. choice is a path, the name of a shared library ("libopenblas.so.0"), or a family ("openblas", "blis",
-// "mkl", "accelerate"). "gonum" is the BLAS in Go. "" is the best library that is found, or gonum's if there is none. If a
-// chosen library can't be used, Open returns an [OpenError].
+// Open opens a BLAS. choice is a path, the name of a shared library ("libopenblas.so.0"), or a family ("openblas",
+// "blis", "mkl", "accelerate"). "gonum" is the BLAS in Go. "" selects the best library that is found, or gonum's code
+// if there is none. Open returns an [OpenError] if a chosen library is unusable.
 //
 // Call Open when the program starts: it sets the library to one thread for the whole process, the library stays loaded, and
 // while it loads Open may set environment variables that it reads.
@@ -82,11 +83,12 @@ func Open(choice string) (*BLAS, error) {
 // Gonum returns the BLAS in Go, which is always available.
 func Gonum() *BLAS { return &BLAS{routines: goRoutines{}, name: "gonum"} }
 
-// Name names the arithmetic of the products: library, version and the core type whose code it uses, as in
+// Name names the arithmetic of the products: library, version and the core type that the code is tuned for, as in
 // "OpenBLAS 0.3.21 SkylakeX", or "gonum".
 func (b *BLAS) Name() string { return b.name }
 
-// Vector names the arithmetic of the elementwise functions, and of the products that no BLAS does: "avx512", "avx2" or "go".
+// Vector names the arithmetic of the elementwise functions, and of products that bypass the BLAS: "avx512", "avx2" or
+// "go".
 func (b *BLAS) Vector() string {
 	switch {
 	case hasAVX512():
@@ -97,7 +99,7 @@ func (b *BLAS) Vector() string {
 	return "go"
 }
 
-// Hint returns a sentence on how to get a fast BLAS, or "" if b is one that is known to be tuned for the machine.
+// Hint returns a sentence on how to get a fast BLAS, or "" if b is known to be tuned for the machine.
 func (b *BLAS) Hint() string {
 	switch {
 	case b.fast:
@@ -110,7 +112,7 @@ func (b *BLAS) Hint() string {
 	return "Matrix products are about ten times faster with OpenBLAS: apt-get install libopenblas0-pthread (dnf install openblas)."
 }
 
-// Mul computes dst = x·w, or with add dst += x·w: x is n×p, w is p×k, dst is n×k and shares no memory with either.
+// Mul computes dst = x·w, or with add dst += x·w: x is n×p, w is p×k, dst is n×k and must not overlap with either.
 func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	n, p, k := x.Rows, x.Cols, w.Cols
 	x.check("Mul", "x", n, p)
@@ -135,9 +137,9 @@ func (b *BLAS) mulInto(dst Dense, first int, x, w Dense, add bool) {
 	}
 }
 
-// step returns how many of n rows to multiply in one call, if each row takes each multiplications: as many rows as the library
-// multiplies without copying, if that is eight or more, otherwise n. Measured on 64 × 50 by 50 × 1024 with OpenBLAS 0.3.21
-// SkylakeX: 57 µs in steps of 16, 83 µs in one call.
+// step returns the number of rows to multiply per call, out of n rows that take each multiplications: as many as the
+// library multiplies without copying if that is at least eight, otherwise n. Measured on 64 × 50 by 50 × 1024 with
+// OpenBLAS 0.3.21 SkylakeX: 57 µs in steps of 16, 83 µs in one call.
 func (b *BLAS) step(n, each int) int {
 	if step := b.inPlace / each &^ 7; step > 0 {
 		return step
@@ -145,8 +147,8 @@ func (b *BLAS) step(n, each int) int {
 	return n
 }
 
-// Gram computes the lower triangle, with the diagonal, of dst = xᵀ·x, or with add of dst += xᵀ·x: x is n×p, dst is p×p and
-// shares no memory with x. The values above the diagonal do not change.
+// Gram computes the lower triangle, including the diagonal, of dst = xᵀ·x, or with add of dst += xᵀ·x: x is n×p, dst is
+// p×p and must not overlap with x. The values above the diagonal do not change.
 func (b *BLAS) Gram(dst, x Dense, add bool) {
 	n, p := x.Rows, x.Cols
 	x.check("Gram", "x", n, p)
@@ -174,7 +176,7 @@ func (b *BLAS) UseForSolves() {
 	lapack64.Use(b.routines.lapack())
 }
 
-// beta returns BLAS's factor for the old values of dst. With 0 BLAS overwrites them, even a NaN.
+// beta returns BLAS's factor for the old values of dst. With 0, BLAS overwrites them, even a NaN.
 func beta(add bool) float32 {
 	if add {
 		return 1

@@ -21,7 +21,7 @@ import (
 // sizes straddle the blocks of gonum and the lanes of the vector functions.
 var sizes = []int{1, 7, 63, 64, 65, 130}
 
-// backends returns gonum and, if there is one, the system's BLAS or the one that STAGEWISE_TEST_BLAS names.
+// backends returns gonum and, if available, the system's BLAS or the one that STAGEWISE_TEST_BLAS names.
 func backends(t testing.TB) []*BLAS {
 	t.Helper()
 	all := []*BLAS{Gonum()}
@@ -53,7 +53,8 @@ func fill(rows, cols int, v float32) Dense {
 	return x
 }
 
-// product returns op(x)·y in float64, and the largest sum of absolute products, which rounding errors are proportional to.
+// product returns op(x)·y in float64, and the largest sum of absolute products, to which rounding errors are
+// proportional.
 func product(x, y Dense, transposed bool) (sum []float64, scale float64) {
 	rows, inner := x.Rows, x.Cols
 	if transposed {
@@ -86,7 +87,7 @@ func TestProductsAgainstFloat64(t *testing.T) {
 					for _, k := range []int{1, 10, 65} {
 						x, w := random(n, p, 1), random(p, k, 2)
 						for _, add := range []bool{false, true} {
-							// Without add the old values must not matter, not even a NaN.
+							// Without add, the old values must not matter, not even a NaN.
 							before := float32(math.NaN())
 							if add {
 								before = 2
@@ -192,7 +193,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 	}
 }
 
-// The same call gives the same bits on any goroutine, beside any other calls, and for any alignment of the slices.
+// The same call gives the same bits on any goroutine, alongside any other calls, and for any alignment of the slices.
 func TestProductsAreDeterministic(t *testing.T) {
 	const n, p, k = 257, 130, 10
 	for _, b := range backends(t) {
@@ -282,7 +283,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// gonum's factorizations are right on every backend, for all shapes in which they call the routines.
+// gonum's factorizations are correct on every backend, for all shapes in which they call the routines.
 func TestUseForSolves(t *testing.T) {
 	defer Gonum().UseForSolves()
 	for _, b := range backends(t) {
@@ -360,8 +361,8 @@ func TestUseForSolves(t *testing.T) {
 	}
 }
 
-// Solving for a narrow right-hand side by blocks of rows is right for either triangle, transposed or not, and for strides longer
-// than the rows. It does not read values outside the triangle.
+// Blocked solves of a narrow right-hand side are correct for both triangles, transposed or not, and for strides longer
+// than the rows. They do not read values outside the triangle.
 func TestTriangularSolve(t *testing.T) {
 	for _, b := range backends(t) {
 		for _, m := range []int{1, 63, 64, 65, 127, 128, 129, 200} {

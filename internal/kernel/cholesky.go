@@ -10,16 +10,16 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// Cholesky is the factor L of a matrix A = L·Lᵀ, in the memory of A. Make it with [Factor]; the zero value can't be used. It
-// computes on the BLAS of [BLAS.UseForSolves].
+// Cholesky is the factor L of a matrix A = L·Lᵀ, in the memory of A. Create it with [Factor]; the zero value is not
+// usable. It computes on the BLAS of [BLAS.UseForSolves].
 type Cholesky struct {
 	factor blas64.Triangular
 	norm   float64 // the 1-norm of A
 }
 
-// Factor factors the symmetric n×n matrix whose lower triangle is in a, row-major. The factor uses the memory of a, so the
-// caller must not use a afterwards. The result is false if the matrix is not positive definite. gonum/mat's Cholesky is not
-// used because it copies the matrix and needs the upper triangle, and the Gram matrix has the lower.
+// Factor factors the symmetric n×n matrix whose lower triangle is in a, row-major. The factor uses the memory of a, so
+// the caller must not use a afterwards. The result is false if the matrix is not positive definite. gonum/mat's
+// Cholesky would copy the matrix and needs the upper triangle; a Gram matrix has the lower one.
 func Factor(a []float64, n int) (Cholesky, bool) {
 	if len(a) != n*n {
 		panic(fmt.Sprintf("kernel: Factor: %d values, want %d×%d", len(a), n, n))
@@ -46,21 +46,21 @@ func norm1(a []float64, n int) float64 {
 	return floats.Max(sums)
 }
 
-// Cond returns an estimate of A's condition number in the 1-norm. It takes a third of the time of the factor.
+// Cond returns an estimate of A's condition number in the 1-norm. It takes a third of the time of Factor.
 func (c *Cholesky) Cond() float64 {
 	n := c.factor.N
 	matrix := blas64.Symmetric{Uplo: blas.Lower, N: n, Stride: n, Data: c.factor.Data}
 	return 1 / lapack64.Pocon(matrix, c.norm, make([]float64, 3*n), make([]int, n))
 }
 
-// InverseTrace returns the trace of A⁻¹ = L⁻ᵀ·L⁻¹, the sum of the squares of L⁻¹. It may put L⁻¹ in the place of the factor, so c
-// can't be used afterwards. A large matrix is inverted on all cores.
+// InverseTrace returns the trace of A⁻¹ = L⁻ᵀ·L⁻¹, the sum of the squares of L⁻¹. It may overwrite the factor with L⁻¹,
+// so c must not be used afterwards. A large matrix is inverted on all cores.
 func (c *Cholesky) InverseTrace() float64 {
 	n := c.factor.N
 	if n > oneCore {
 		return c.inverseTraceOnCores()
 	}
-	lapack64.Trtri(c.factor) // false only if a value of the diagonal is 0, and those of a factor are positive
+	lapack64.Trtri(c.factor) // fails only if a diagonal value is 0, and those of a factor are positive
 	trace := 0.0
 	for i := range n {
 		row := c.factor.Data[i*n : i*n+i+1]
@@ -69,7 +69,7 @@ func (c *Cholesky) InverseTrace() float64 {
 	return trace
 }
 
-// Solve replaces B, n×k and row-major, by A⁻¹·B.
+// Solve overwrites B, n×k and row-major, with A⁻¹·B.
 func (c *Cholesky) Solve(b []float64, k int) {
 	if len(b) != c.factor.N*k {
 		panic(fmt.Sprintf("kernel: Solve: %d values, want %d×%d", len(b), c.factor.N, k))

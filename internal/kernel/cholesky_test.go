@@ -74,7 +74,8 @@ func TestCholesky(t *testing.T) {
 	}
 }
 
-// A matrix that is factored by blocks, on all cores, has the solutions and the trace of one that is not, however many cores there are.
+// A matrix that is factored by blocks on all cores has the same solutions and trace as one that is not, on any number
+// of cores.
 func TestCholeskyOnCores(t *testing.T) {
 	defer Gonum().UseForSolves()
 	for _, b := range backends(t) {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	oneCore   = 512 // the largest matrix that one core factors and inverts faster than several
-	coreBlock = 192 // rows and columns of a block of a larger one
+	oneCore   = 512 // the largest matrix for which one core is faster than several
+	coreBlock = 192 // rows and columns of a block of a larger matrix
 )
 
-// onCores calls do for 0 … n−1, on all cores. What it does must not depend on their order.
+// onCores calls do for 0 … n−1, on all cores. The effect of do must not depend on their order.
 func onCores(n int, do func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -31,8 +31,8 @@ func onCores(n int, do func(i int)) {
 	group.Wait()
 }
 
-// FactorOnCores is [Factor] on all cores. A large matrix is factored by blocks, in an order of sums of its own: the factor differs from
-// that of Factor by rounding, and does not depend on the number of cores.
+// FactorOnCores is [Factor] on all cores. A large matrix is factored by blocks, with its own order of summation: the
+// factor differs from that of Factor by rounding, and does not depend on the number of cores.
 func FactorOnCores(a []float64, n int) (Cholesky, bool) {
 	if n <= oneCore {
 		return Factor(a, n)
@@ -41,7 +41,7 @@ func FactorOnCores(a []float64, n int) (Cholesky, bool) {
 		panic(fmt.Sprintf("kernel: FactorOnCores: %d values, want %d×%d", len(a), n, n))
 	}
 	norm := norm1(a, n)
-	// block returns rows from i on and columns from j on, as many as a block has, or as are left.
+	// block returns the block that begins at row i and column j; blocks at the end are smaller.
 	block := func(i, j int) blas64.General {
 		return blas64.General{Rows: min(coreBlock, n-i), Cols: min(coreBlock, n-j), Stride: n, Data: a[i*n+j:]}
 	}
@@ -72,7 +72,7 @@ func FactorOnCores(a []float64, n int) (Cholesky, bool) {
 	return Cholesky{blas64.Triangular{Uplo: blas.Lower, Diag: blas.NonUnit, N: n, Stride: n, Data: a}, norm}, true
 }
 
-// inverseTraceOnCores returns the trace of A⁻¹. Each core makes a few columns of L⁻¹ at a time.
+// inverseTraceOnCores returns the trace of A⁻¹. Each core computes a few columns of L⁻¹ at a time.
 func (c *Cholesky) inverseTraceOnCores() float64 {
 	n := c.factor.N
 	traces := make([]float64, (n+coreBlock-1)/coreBlock)

@@ -39,8 +39,9 @@ func Standardize(x Dense, center, scale []float32) {
 	}
 }
 
-// AddColumns replaces each x[i, j] by z = x[i, j] − center[j], and a NaN by 0. For each column it adds Σ w·z to sums, Σ w·z² to
-// squares, and the weights of the values that are not NaN to present. A row of weight 0 adds nothing, whatever it holds.
+// AddColumns replaces each x[i, j] by z = x[i, j] − center[j], and a NaN by 0. For each column it adds Σ w·z to sums, Σ
+// w·z² to squares, and the weights of the values that are not NaN to present. Rows of weight 0 add nothing, even if
+// they hold an infinity.
 func AddColumns(sums, squares, present []float64, x Dense, center, weights []float32) {
 	n := x.Cols
 	x.check("AddColumns", "x", len(weights), len(center))

@@ -2,11 +2,11 @@ package kernel
 
 import "fmt"
 
-// conjoinedWords is how many words a loop in assembly conjoins at a time.
+// conjoinedWords is the number of words that one call of an assembly loop conjoins.
 const conjoinedWords = 16
 
-// Conjoin writes the conjunction of rows of words into dst: the row at an offset has as many words as dst, from there on. Without offsets
-// all bits are set. It panics if a row ends behind the words.
+// Conjoin writes the bitwise AND of rows of words into dst. A row begins at each offset and is as long as dst. Without
+// offsets, all bits are set. Conjoin panics if a row extends past the end of words.
 func Conjoin(dst, words []uint64, offsets []int) {
 	for _, from := range offsets {
 		if from < 0 || from+len(dst) > len(words) {
@@ -31,7 +31,7 @@ func Conjoin(dst, words []uint64, offsets []int) {
 	}
 }
 
-// conjoin8 writes eight words of the conjunction. They stay in registers, so it is a function of its own.
+// conjoin8 writes eight words of the conjunction. It is a separate function so that they stay in registers.
 //
 //go:noinline
 func conjoin8(dst *[8]uint64, words []uint64, offsets []int) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The conjunction is the one of Go's operator, word by word, and no word behind it changes.
+// The conjunction equals that of Go's operator, word by word, and words past its end do not change.
 func TestConjoin(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))

@@ -15,7 +15,7 @@ func NewDense(rows, cols int) Dense {
 	return Dense{Rows: rows, Cols: cols, Data: make([]float32, rows*cols)}
 }
 
-// Reshape makes d rows×cols. It reuses d's memory and allocates only if that is too small. The values are unspecified.
+// Reshape makes d rows×cols. It allocates only if d's memory is too small. The values are unspecified.
 func (d *Dense) Reshape(rows, cols int) {
 	if n := rows * cols; n <= cap(d.Data) {
 		d.Data = d.Data[:n]

@@ -1,15 +1,15 @@
 package kernel
 
-// Directions is a p×k matrix of the directions of random features, one a column, laid out for [BLAS.Product]. The zero value is the 0×0
-// matrix. Directions are immutable.
+// Directions is a p×k matrix of the directions of random features, one per column, laid out for [BLAS.Product]. The
+// zero value is the 0×0 matrix. Directions are immutable.
 //
-// With AVX2 the loops of narrow products are faster than a BLAS for many columns too, as a BLAS copies the matrix in
-// every call. Measured on a Zen 3 of 3.2 GHz with OpenBLAS 0.3.21, whose code for Haswell is faster there than that for
-// Zen: 64 × 50 by 50 × 1024 takes 71 µs, and 80 (Zen: 98) with sgemm; one row 3.2 µs, and 10; 64 × 784 by 784 × 1024
-// takes 1020 µs, and 1200. With AVX-512 sgemm takes 57 µs for the first in steps of 16 rows, and the loops 56 by the
-// cycles that llvm-mca counts, so they are not used there.
+// With AVX2, the loops of narrow products outperform a BLAS even for many columns, as a BLAS copies the matrix in every
+// call. Measured on a Zen 3 at 3.2 GHz with OpenBLAS 0.3.21, whose Haswell code is faster there than its Zen code: 64 ×
+// 50 by 50 × 1024 takes 71 µs, against 80 (Zen: 98) with sgemm; one row takes 3.2 µs, against 10; 64 × 784 by 784 ×
+// 1024 takes 1020 µs, against 1200. With AVX-512, sgemm takes 57 µs for the first in steps of 16 rows, and the loops 56
+// by the cycle count of llvm-mca, so they are not used there.
 type Directions struct {
-	matrix Dense     // without values if panels has them
+	matrix Dense     // without values if panels holds them
 	panels []float32 // see Weights.padded; nil: a BLAS multiplies
 }
 
@@ -22,7 +22,7 @@ func NewDirections(w Dense) Directions {
 	return Directions{Dense{Rows: w.Rows, Cols: w.Cols}, panels(w)}
 }
 
-// Dense returns the matrix. It must not change.
+// Dense returns the matrix. Callers must not change it.
 func (d Directions) Dense() Dense {
 	if d.panels == nil {
 		return d.matrix
@@ -37,7 +37,7 @@ func (d Directions) Dense() Dense {
 	return w
 }
 
-// Product computes dst = x·d: x is n×p, dst is n×k and shares no memory with x.
+// Product computes dst = x·d: x is n×p, dst is n×k and must not overlap with x.
 func (b *BLAS) Product(dst, x Dense, d Directions) {
 	dst.check("Product", "dst", x.Rows, d.matrix.Cols)
 	b.ProductInto(dst, 0, x, d)

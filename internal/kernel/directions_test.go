@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A product with directions overwrites dst. The bits of a row do not depend on the rows beside it, if the loops do the product.
+// A product with directions overwrites dst. In the assembly loops, the bits of a row do not depend on the other rows.
 func TestDirectionsAgainstFloat64(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for _, b := range backends(t) {

@@ -7,8 +7,9 @@ import (
 	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 )
 
-// goRoutines is gonum's Go code with the float32 products cut into blocks. gonum cuts large products itself, but in goroutines
-// that compete with the callers and allocate. It does not cut Ssyrk at all, so large ones run out of the cache.
+// goRoutines is gonum's Go code with the float32 products cut into blocks. gonum cuts large products itself, but in
+// goroutines that compete with the callers and allocate. It does not block Ssyrk at all, so large products exceed the
+// cache.
 type goRoutines struct{ gonum.Implementation }
 
 func (goRoutines) lapack() lapack.Float64 { return lapackgonum.Implementation{} }

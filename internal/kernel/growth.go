@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// codesOfColumn is how many values a code has.
+	// codesOfColumn is the number of different codes.
 	codesOfColumn = 256
-	// boundColumns is how many columns the loop in assembly bounds at a time.
+	// boundColumns is the number of columns that the assembly loop bounds at a time.
 	boundColumns = 16
 )
 
-// BoundRows writes the smallest and the largest code of some rows of a matrix, whose rows have as many codes as low and high, into these.
-// Without rows they are 255 and 0.
+// BoundRows writes the column minima and maxima of the given rows of a matrix of codes into low and high, which have a
+// value for each column. Without rows these are 255 and 0.
 func BoundRows(low, high, codes []uint8, rows []int32) {
 	columns := len(low)
 	if len(high) != columns {
@@ -42,7 +42,7 @@ func BoundRows(low, high, codes []uint8, rows []int32) {
 	}
 }
 
-// boundEight bounds eight columns of rows that begin stride codes apart: each is a byte of a word.
+// boundEight bounds eight columns of rows with a stride of so many codes, each in a byte of a word.
 func boundEight(low, high, codes []uint8, stride int, rows []int32) {
 	lowest, highest := ^uint64(0), uint64(0)
 	for _, row := range rows {
@@ -54,7 +54,7 @@ func boundEight(low, high, codes []uint8, stride int, rows []int32) {
 	binary.LittleEndian.PutUint64(high, highest)
 }
 
-// atLeast sets all bits of the bytes of a that are not below those of b.
+// atLeast returns a word with all bits set in each byte in which a ≥ b.
 func atLeast(a, b uint64) uint64 {
 	const top = 0x8080808080808080
 	rest := (a | top) - b&^top // its top bits compare all bits but these
@@ -62,9 +62,9 @@ func atLeast(a, b uint64) uint64 {
 	return larger >> 7 * 0xff
 }
 
-// checkRows panics if a row is not one of n.
+// checkRows panics if a row is out of range.
 func checkRows(name string, rows []int32, n int) {
-	var a, b, c, d uint32 // so that a comparison does not wait for the one before it
+	var a, b, c, d uint32 // four accumulators break the dependency chain
 	i := 0
 	for ; i+4 <= len(rows); i += 4 {
 		r := (*[4]int32)(rows[i:])
@@ -78,18 +78,19 @@ func checkRows(name string, rows []int32, n int) {
 	}
 }
 
-// Parts says by its codes which part of some columns a row belongs to.
+// Parts maps the codes of some columns to parts.
 type Parts struct {
-	// Stride is how many codes a row has, and Columns are some of them.
+	// Stride is the number of codes per row, and Columns are the selected columns.
 	Stride  int
 	Columns []int32
-	// Of are the parts of the codes of each of these columns (columns × 256), below Count.
+	// Of holds the part of each code of each of these columns (columns × 256), below Count.
 	Of    []uint8
 	Count int
 }
 
-// AddParts adds some rows of values (n × width, row-major), given the codes of all (n × stride), to the sums of their part in each column
-// (columns × parts × width). The width is a multiple of 4. A sum adds the rows in their order.
+// AddParts adds the given rows of values (n × width, row-major) to the sum of their part in each column (columns ×
+// parts × width). codes holds the codes of all rows (n × stride). The width is a multiple of 4. Each sum adds the rows
+// in order.
 func AddParts(sums []float64, p Parts, codes []uint8, values []float64, width int, rows []int32) {
 	columns := len(p.Columns)
 	if width < 4 || width%4 != 0 || p.Count < 1 || len(sums) != columns*p.Count*width ||

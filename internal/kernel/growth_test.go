@@ -61,7 +61,7 @@ func TestBoundRows(t *testing.T) {
 	})
 }
 
-// Sums have the bits of sums in the order of the rows, of each column by itself.
+// Sums have the bits of sequential sums over the rows, column by column.
 func TestAddParts(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -107,7 +107,7 @@ func TestAddParts(t *testing.T) {
 	})
 }
 
-// What lies outside of the matrices is neither read nor written.
+// Memory outside the matrices is neither read nor written.
 func TestAddPartsChecks(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for name, change := range map[string]func(p *Parts, rows []int32){

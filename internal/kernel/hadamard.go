@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// Hadamard replaces each of the consecutive vectors v of length n in x by H·(d∘v), where d is the same part of diagonal and H
-// the n × n Walsh–Hadamard matrix: H[i, j] is −1 where i and j have an odd number of bits in common, else 1. H is not
-// normalised: H·H = n·I. n is a power of two, and x and diagonal have the same multiple of n values.
+// Hadamard replaces each of the consecutive vectors v of length n in x by H·(d∘v), where d is the corresponding part of
+// diagonal and H is the n × n Walsh–Hadamard matrix: H[i, j] is −1 where i and j have an odd number of bits in common,
+// else 1. H is not normalised: H·H = n·I. n is a power of two that divides the common length of x and diagonal.
 //
-// The additions are in one order, which n decides, so a value depends on its own vector alone, and has the same bits with
-// vector instructions and without.
+// The order of additions depends on n alone, so each result depends only on its own vector, and has the same bits with
+// and without vector instructions.
 func Hadamard(x, diagonal []float32, n int) {
 	if n < 1 || bits.OnesCount(uint(n)) != 1 || len(x)%n != 0 || len(diagonal) != len(x) {
 		panic(fmt.Sprintf("kernel: Hadamard: %d values, a diagonal of %d, vectors of %d", len(x), len(diagonal), n))
@@ -20,8 +20,8 @@ func Hadamard(x, diagonal []float32, n int) {
 	}
 }
 
-// transform does Yates' fast transform: the level of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b. It does
-// the diagonal and three levels at a time, then two at a time, so that each value is loaded and stored less often.
+// transform does Yates' fast transform: the level of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b. It
+// fuses the diagonal with the first three levels, and then each two levels, to reduce loads and stores.
 func transform(x, diagonal []float32) {
 	if len(x) < 8 {
 		for i, d := range diagonal {
@@ -35,7 +35,7 @@ func transform(x, diagonal []float32) {
 		return
 	}
 	for rest := x; len(rest) >= 8 && len(diagonal) >= 8; rest, diagonal = rest[8:], diagonal[8:] {
-		// Without conversions to float32 some processors would fuse a product and a sum, with other bits.
+		// Without conversions to float32, some compilers would fuse a product and a sum, with other bits.
 		v, w := (*[8]float32)(rest), (*[8]float32)(diagonal)
 		a, b, c, d := float32(v[0]*w[0]), float32(v[1]*w[1]), float32(v[2]*w[2]), float32(v[3]*w[3])
 		e, f, g, h := float32(v[4]*w[4]), float32(v[5]*w[5]), float32(v[6]*w[6]), float32(v[7]*w[7])
@@ -47,7 +47,7 @@ func transform(x, diagonal []float32) {
 	h := 8
 	for ; 4*h <= len(x); h *= 4 {
 		for rest := x; len(rest) >= 4*h; rest = rest[4*h:] {
-			// The lengths are written so that the compiler can leave out the checks of bounds.
+			// The lengths are written so that the compiler can eliminate the bounds checks.
 			p := rest[:h]
 			q, r, s := rest[h:][:len(p)], rest[2*h:][:len(p)], rest[3*h:][:len(p)]
 			for i := range p {
@@ -62,7 +62,7 @@ func transform(x, diagonal []float32) {
 	}
 }
 
-// butterflies does one level for the pairs of two slices of one length.
+// butterflies does one level for the pairs of two slices of equal length.
 func butterflies(p, q []float32) {
 	q = q[:len(p)]
 	for i, a := range p {

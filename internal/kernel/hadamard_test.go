@@ -45,7 +45,8 @@ func TestHadamardAgainstTheDefinition(t *testing.T) {
 	}
 }
 
-// H·D is √n times an orthogonal matrix: H·H·v = n·v, and inner products grow n times. Both are exact for small integers.
+// H·D is √n times an orthogonal matrix: H·H·v = n·v, and inner products grow n times. Both are exact for small
+// integers.
 func TestHadamardIsOrthogonal(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for n := 1; n <= 1024; n *= 2 {
@@ -76,7 +77,7 @@ func TestHadamardIsOrthogonal(t *testing.T) {
 	}
 }
 
-// The bits are those of one level after the other, whichever vectors stand beside a vector.
+// The bits are those of a level-by-level transform, and do not depend on neighbouring vectors.
 func TestHadamardAddsInOneOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for n := 1; n <= 2048; n *= 2 {

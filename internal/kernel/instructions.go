@@ -17,15 +17,15 @@ const (
 	vectorNone   = "none"
 )
 
-// VectorError means that the chosen vector instructions can't be used.
+// VectorError means that the chosen vector instructions are unavailable.
 type VectorError struct {
 	// Choice is the argument of UseVector.
 	Choice string
-	// Here has the choices that this machine allows.
+	// Here lists the choices that this machine allows.
 	Here []string
 }
 
-// Error says what is wrong with the choice, and what this machine allows.
+// Error describes the choice and what this machine allows.
 func (e *VectorError) Error() string {
 	if slices.Contains([]string{vectorAVX512, vectorAVX2}, e.Choice) {
 		return fmt.Sprintf("vector instructions %q: this machine does not have them, expected %s", e.Choice, strings.Join(e.Here, " or "))
@@ -33,8 +33,8 @@ func (e *VectorError) Error() string {
 	return fmt.Sprintf("vector instructions %q: not known, expected %s", e.Choice, strings.Join(e.Here, " or "))
 }
 
-// UseVector chooses the vector instructions of this process: "avx512", "avx2" (with FMA) or "none", which is Go. "" changes
-// nothing: the best of the machine are used. Other choices, and those that the machine lacks, are a [VectorError].
+// UseVector selects the vector instructions of this process: "avx512", "avx2" (with FMA) or "none", which is Go. ""
+// changes nothing: the best of the machine are used. Unknown and unavailable choices return a [VectorError].
 //
 // Call it when the program starts, before [Open]: it changes the whole process without a lock, and an earlier choice can only be
 // lowered. The choice also limits the code that an OpenBLAS older than the processor is told to use.

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// hasAVX512 reports whether the loops with AVX-512 are used.
+// hasAVX512 reports whether the AVX-512 loops are used.
 func hasAVX512() bool { return cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL && hasAVX2() }
 
-// hasAVX2 reports whether the loops with AVX2, or with AVX-512, are used. vek has none for macOS, so there Go does all.
+// hasAVX2 reports whether the AVX2 or AVX-512 loops are used. vek has none for macOS, so Go code runs there.
 func hasAVX2() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA && runtime.GOOS != "darwin" }
 
 func withoutAVX512() { cpu.X86.HasAVX512F = false }

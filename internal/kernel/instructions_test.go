@@ -11,7 +11,7 @@ import (
 // widths straddle the lanes of the vector instructions and the tiles of rows.
 var widths = []int{1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65}
 
-// patterns returns the bits of the values, in which every NaN is the same.
+// patterns returns the bits of the values; all NaN have the same.
 func patterns(x []float32) []uint32 {
 	b := make([]uint32, len(x))
 	for i, v := range x {
@@ -22,8 +22,8 @@ func patterns(x []float32) []uint32 {
 	return b
 }
 
-// The loops with AVX2 and with AVX-512 do the same operations in the same order: their results are the same to the bit, and no
-// value behind them changes.
+// The AVX2 and AVX-512 loops do the same operations in the same order: their results are bitwise identical, and values
+// past the end do not change.
 func TestLoopsHaveTheSameBits(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, cols := range widths {

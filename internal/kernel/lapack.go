@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/gonum/lapack/gonum"
 )
 
-// factorizations is gonum's LAPACK with the library's routines, if it has them, for the Cholesky factor of a stage's Gram
-// matrix and for the eigenvectors of the survey's.
+// factorizations is gonum's LAPACK with the library's routines, where available, for the Cholesky factor of a stage's
+// Gram matrix and for the eigenvectors of the survey's.
 type factorizations struct {
 	gonum.Implementation
 	library *library

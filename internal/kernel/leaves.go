@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// AddLeafRows adds to each row of scores (n × k, row-major) the rows of w of its leaves, tree after tree. leaves has those of all rows in
-// the first tree first (trees × n), and each is a row of w (trees × each × k). It panics if a leaf is none of its tree.
+// AddLeafRows adds to each row of scores (n × k, row-major) the rows of w (trees × each × k) of its leaves, tree after
+// tree. leaves (trees × n) holds the leaf of each row in each tree. It panics if a leaf is out of range.
 func AddLeafRows(scores []float32, leaves []uint8, w []float32, n, each, k int) {
 	trees := 0
 	if n > 0 {
@@ -33,11 +33,11 @@ func AddLeafRows(scores []float32, leaves []uint8, w []float32, n, each, k int) 
 	}
 }
 
-// areBelow reports whether all values are below a limit. It looks at eight at a time.
+// areBelow reports whether all values are below a limit. It tests eight at a time.
 func areBelow(values []uint8, limit int) bool {
 	const ones, most = 0x0101010101010101, math.MaxUint8 / 2
 	if limit > 0 && limit <= most+1 {
-		any, added := uint64(0), ones*uint64(most+1-limit) // which makes values from the limit on larger than most
+		any, added := uint64(0), ones*uint64(most+1-limit) // the sum exceeds most for values from the limit on
 		for ; len(values) >= 8; values = values[8:] {
 			eight := binary.LittleEndian.Uint64(values)
 			any |= eight | (eight + added)
@@ -80,8 +80,9 @@ func addLeafRowsGo(scores []float32, leaves []uint8, weights []float32, n, each,
 	}
 }
 
-// AddLeafResiduals adds rows of k residuals (n × k, row-major) to the sums of their leaves (trees × each × k). leaves has those of all rows
-// in the first tree first (trees × n). A sum adds the rows in their order. It panics if a leaf is none of its tree.
+// AddLeafResiduals adds rows of k residuals (n × k, row-major) to the sums of their leaves (trees × each × k). leaves
+// (trees × n) holds the leaf of each row in each tree. Each sum adds the rows in order. It panics if a leaf is out of
+// range.
 func AddLeafResiduals(sums []float64, leaves []uint8, residuals []float32, n, each, k int) {
 	trees := 0
 	if n > 0 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Scores are the same to the bit as those of Go's loop by its definition, and nothing behind them changes.
+// Scores are bitwise identical to those of the Go loop, and values past the end do not change.
 func TestAddLeafRows(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 3))
@@ -58,7 +58,7 @@ func TestAddLeafRows(t *testing.T) {
 	})
 }
 
-// Sums are the same to the bit as those of Go's loop by its definition, and nothing behind them changes.
+// Sums are bitwise identical to those of the Go loop, and values past the end do not change.
 func TestAddLeafResiduals(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 4))

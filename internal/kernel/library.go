@@ -14,7 +14,7 @@ import (
 
 const canOpen = true
 
-// family is a BLAS and the names of its shared library, in the order of preference.
+// family is a BLAS and the names of its shared library, in order of preference.
 type family struct {
 	name      string
 	libraries []string
@@ -49,8 +49,8 @@ func openChoice(choice string) (*BLAS, error) {
 	return openLibrary(choice)
 }
 
-// openLibrary opens a shared library that has the BLAS. The library stays open until the process ends: one that may have started
-// threads can't be unloaded.
+// openLibrary opens a shared library that has the BLAS. The library stays open until the process ends: a library that
+// may have started threads can't be unloaded.
 func openLibrary(path string) (*BLAS, error) {
 	if err := prepare(path); err != nil {
 		return nil, err
@@ -83,9 +83,9 @@ func openLibrary(path string) (*BLAS, error) {
 	return &BLAS{routines: l, name: name, fast: known, inPlace: inPlace(handle, name)}, nil
 }
 
-// inPlace returns up to how many multiplications a library does a float32 product without copying the matrices first, 0 if it
-// always copies. OpenBLAS with AVX-512 copies nothing up to 100³ multiplications
-// (kernel/x86_64/sgemm_small_kernel_permit_skylakex.c) if the kernel of that name is in the library.
+// inPlace returns the most multiplications of a float32 product for which a library does not copy the matrices first, 0
+// if it always copies. OpenBLAS with AVX-512 copies nothing up to 100³ multiplications
+// (kernel/x86_64/sgemm_small_kernel_permit_skylakex.c) if the library contains the kernel of that name.
 func inPlace(handle uintptr, name string) int {
 	core := strings.ToUpper(name[strings.LastIndexByte(name, ' ')+1:])
 	switch core {
@@ -98,10 +98,10 @@ func inPlace(handle uintptr, name string) int {
 }
 
 // load opens a shared library. It makes OpenBLAS use one thread, and code that fits the processor: OpenBLAS reads both
-// from the environment, and only while it is loaded.
+// from the environment, and only when it is loaded.
 func load(path string) (uintptr, error) {
-	// With more threads OpenBLAS starts them while it is loaded, and each looks for work for a third of a second of processor time, although
-	// configure makes the library use one thread.
+	// OpenBLAS would otherwise start its threads on load, and each spins for a third of a second of processor time,
+	// even though configure limits the library to one thread.
 	threads := variable{"OPENBLAS_NUM_THREADS", "1"}
 	handle, err := openWith(path, threads)
 	if err != nil {
@@ -111,8 +111,8 @@ func load(path string) (uintptr, error) {
 	if !has(handle, corename) {
 		return handle, nil
 	}
-	// An OpenBLAS that is older than the processor may not know it. It then uses the code for the Prescott of 2004, a quarter of
-	// the speed.
+	// An OpenBLAS older than the processor may not recognize it. It then falls back to the code for the Prescott of
+	// 2004, at a quarter of the speed.
 	core := variable{"OPENBLAS_CORETYPE", coreType()}
 	if core.value == "" || os.Getenv(core.name) != "" || function[func() string](handle, corename)() != "Prescott" {
 		return handle, nil
@@ -123,11 +123,11 @@ func load(path string) (uintptr, error) {
 	return openWith(path, threads, core)
 }
 
-// symbols are how a library spells the names of its functions.
+// symbols is a library's spelling of its function names.
 type symbols struct{ prefix string }
 
-// namesOf returns the spelling of a library. The OpenBLAS of the Python package scipy-openblas32 has a prefix before all names, so that it
-// does not take the place of another BLAS in a process.
+// namesOf returns the spelling of a library. The OpenBLAS of the Python package scipy-openblas32 prefixes all names, so
+// that it does not replace another BLAS in the same process.
 func namesOf(handle uintptr) symbols {
 	if prefix := "scipy_"; has(handle, prefix+"sgemm_") {
 		return symbols{prefix}
@@ -135,10 +135,10 @@ func namesOf(handle uintptr) symbols {
 	return symbols{}
 }
 
-// variable is a variable of the environment.
+// variable is an environment variable.
 type variable struct{ name, value string }
 
-// openWith opens a shared library while the environment has these variables.
+// openWith opens a shared library with these variables set in the environment.
 func openWith(path string, variables ...variable) (uintptr, error) {
 	for _, v := range variables {
 		before, set := os.LookupEnv(v.name)
@@ -156,7 +156,8 @@ func openWith(path string, variables ...variable) (uintptr, error) {
 
 const corename = "openblas_get_corename"
 
-// coreType returns OpenBLAS's name of the best core type that this processor and operating system support, "" for the oldest.
+// coreType returns OpenBLAS's name of the best core type that this processor and operating system support, "" for the
+// oldest.
 func coreType() string {
 	switch x := cpu.X86; {
 	case x.HasAVX512F && x.HasAVX512CD && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
@@ -167,8 +168,8 @@ func coreType() string {
 	return ""
 }
 
-// configure finds out which BLAS a library is, sets it to one thread, and returns its name, version and core type. It names an
-// unknown library by its path, and does not change it.
+// configure identifies the BLAS of a library, sets it to one thread, and returns its name, version and core type. It
+// names an unknown library by its path, and does not change it.
 func configure(handle uintptr, names symbols, path string) (name string, known bool) {
 	config, corename, setThreads := names.prefix+"openblas_get_config", names.prefix+corename, names.prefix+"openblas_set_num_threads"
 	switch {
@@ -194,7 +195,7 @@ func configure(handle uintptr, names symbols, path string) (name string, known b
 
 // Constants of MKL's mkl_service.h and mkl_types.h.
 const (
-	mklSequential = 1 // MKL_THREADING_SEQUENTIAL: the layers with OpenMP end the process if OpenMP is missing
+	mklSequential = 1 // MKL_THREADING_SEQUENTIAL: the OpenMP layers end the process if OpenMP is missing
 	mklAuto       = 2 // MKL_CBWR_AUTO: the bits do not depend on the alignment of slices
 )
 
@@ -220,7 +221,7 @@ func has(handle uintptr, symbols ...string) bool {
 	return true
 }
 
-// function returns a C function of the library. Every call of that function allocates, so it is only for the setup.
+// function returns a C function of the library. Every call of that function allocates, so it is only for setup.
 func function[F any](handle uintptr, symbol string) F {
 	var f F
 	purego.RegisterLibFunc(&f, handle, symbol)

@@ -9,8 +9,8 @@ import (
 
 const accelerate = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
 
-// families lists what Open looks for, in this order. Accelerate is always available, and it alone uses the matrix units of
-// Apple's processors.
+// families lists what Open looks for, in order. Accelerate is always available, and only Accelerate uses the matrix
+// units of Apple's processors.
 func families() []family {
 	return []family{
 		{"accelerate", []string{accelerate}},
@@ -20,7 +20,7 @@ func families() []family {
 	}
 }
 
-// prepare sets Accelerate to one thread before it is loaded. No function call for that exists in all its versions.
+// prepare sets Accelerate to one thread before it is loaded. Not all its versions have a function for that.
 func prepare(path string) error {
 	if path != accelerate {
 		return nil

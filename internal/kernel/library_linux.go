@@ -2,7 +2,7 @@
 
 package kernel
 
-// families lists what Open looks for, in this order. libblas.so.3 is the administrator's choice, often the slow reference
+// families lists what Open looks for, in order. libblas.so.3 is the administrator's choice, often the slow reference
 // BLAS: Open("") uses it only if it is one of the other families.
 func families() []family {
 	return []family{

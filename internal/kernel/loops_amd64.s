@@ -57,7 +57,7 @@ narrow_several:
 	MOVQ p+32(FP), R12
 	MOVQ AX, CX
 
-	// Prefetch the next rows, which the hardware prefetcher does not.
+	// Prefetch the next rows: the hardware prefetcher misses them.
 	MOVQ   AX, R13
 	LEAQ   (R13)(SI*8), R13
 	VPXORD Z0, Z0, Z0
@@ -299,7 +299,7 @@ narrow_four:
 	MOVQ p+32(FP), R9
 	MOVQ AX, CX
 
-	// Prefetch the next rows, which the hardware prefetcher does not.
+	// Prefetch the next rows: the hardware prefetcher misses them.
 	MOVQ   AX, R11
 	LEAQ   (R11)(SI*4), R11
 	VPXORD Z9, Z9, Z9

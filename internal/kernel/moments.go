@@ -34,7 +34,8 @@ func zeros(s []float64, n int) []float64 {
 	return s
 }
 
-// Add adds the rows of g (n×p) and y (n×k) with n weights ≥ 0. A row of weight 0 adds nothing, whatever it holds.
+// Add adds the rows of g (n×p) and y (n×k) with n weights ≥ 0. Rows of weight 0 add nothing, even if they hold an
+// infinity.
 func (m *Moments) Add(b *BLAS, g, y Dense, weights []float32) {
 	n := g.Rows
 	g.check("Moments", "g", n, m.Size)
@@ -50,7 +51,7 @@ func (m *Moments) Add(b *BLAS, g, y Dense, weights []float32) {
 	b.routines.Dgemm(blas.Trans, blas.NoTrans, m.Size, m.Targets, n, 1, m.x, m.Size, m.y, m.Targets, 1, m.Cross, m.Targets)
 }
 
-// rootScaled appends to dst the rows of x whose weight is not 0, each times the root of its weight.
+// rootScaled appends to dst the rows of x of nonzero weight, each times the square root of its weight.
 func rootScaled(dst []float64, x Dense, weights []float32) []float64 {
 	for i := range x.Rows {
 		if weights[i] == 0 {

@@ -6,15 +6,15 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// panel is how many columns the loops of narrow products have: as many float32 values as a 512-bit register holds, or two of 256
-// bits. A product with more columns is a product with each panel of them.
+// panel is the number of columns of the narrow product loops: one 512-bit register of float32 values, or two of 256
+// bits. Products with more columns are split into panels.
 const panel = 16
 
-// maxNarrow is the largest number of columns of a narrow product. The speed of a product with the k columns of scores is that of
-// reading x, and a BLAS copies x before it multiplies. The products below read each value of x once for each panel, without a copy.
-// Measured on 60,000 × 1024 by 10 with two cores and AVX-512: 17 GB of x a second for either product, the bandwidth of the
-// memory, against 7 for sgemm. BenchmarkNarrow on a Zen 3 of 3.2 GHz, AVX2 against OpenBLAS 0.3.21 on one core, µs for
-// tiles of 64 × 1024, the least of many times on a busy machine:
+// maxNarrow is the largest number of columns of a narrow product. A product with the k columns of scores is bound by
+// reading x, and a BLAS copies x before it multiplies. The products below read each value of x once per panel, without
+// a copy. Measured on 60,000 × 1024 by 10 with two cores and AVX-512: both products read x at 17 GB/s, the memory
+// bandwidth, against 7 GB/s for sgemm. BenchmarkNarrow on a Zen 3 at 3.2 GHz, AVX2 against OpenBLAS 0.3.21 on one core,
+// in µs for tiles of 64 × 1024, minimum of many runs on a busy machine:
 //
 //	columns                 10    26    48    64    80   100   128
 //	product                 23    46    68    92   114   153   180
@@ -22,23 +22,23 @@ const panel = 16
 //	cross moment            27    52    79   106   129   171   206
 //	cross moment, sgemm     38    61    95   113   144   180   215
 //
-// So the gain falls with the columns, to a few percent of the cross moment of 128, whose sums no longer stay in the
-// second-level cache. AVX-512 was not measured beyond 48: the cycles that llvm-mca counts for its loops are 107 µs for
-// a product with 100 columns at 2.6 GHz, where sgemm at the 94 GFLOP/s of its Gram matrices takes 139.
+// So the gain shrinks as columns are added, to a few percent for the cross moment of 128, whose sums exceed the
+// second-level cache. AVX-512 was not measured beyond 48 columns: llvm-mca counts 107 µs for a product with 100 columns
+// at 2.6 GHz, where sgemm at the 94 GFLOP/s of its Gram matrices takes 139.
 const maxNarrow = 128
 
 const (
-	// blockRows is how many rows of x a product multiplies by all panels before it takes the next rows, so that they stay in
-	// the second-level cache.
+	// blockRows is the number of rows of x that a product multiplies by all panels before it takes the next rows, so
+	// that they stay in the second-level cache.
 	blockRows = 64
-	// blockColumns is how many columns of x a cross moment of several panels takes at a time, so that their sums stay in the
-	// first-level cache.
+	// blockColumns is the number of columns of x that a cross moment of several panels takes at a time, so that their
+	// sums stay in the first-level cache.
 	blockColumns = 128
 )
 
 // Weights is a p×k matrix laid out for [BLAS.MulAdd]. The zero value is the 0×0 matrix.
 type Weights struct {
-	// Dense is the matrix. It must not change.
+	// Dense is the matrix. Callers must not change it.
 	Dense
 	padded []float32 // p rows of 16 values for each panel, the last padded with 0, if k is narrow; otherwise nil
 }
@@ -58,7 +58,7 @@ func isNarrow(k int) bool { return hasAVX2() && k > 0 && k <= maxNarrow }
 // padded returns the columns of all panels of k columns.
 func padded(k int) int { return (k + panel - 1) / panel * panel }
 
-// MulAdd computes dst += x·w: x is n×p, dst is n×k and shares no memory with x.
+// MulAdd computes dst += x·w: x is n×p, dst is n×k and must not overlap with x.
 func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 	n, p, k := x.Rows, w.Rows, w.Cols
 	x.check("MulAdd", "x", n, p)
@@ -104,7 +104,7 @@ type Cross struct {
 	rows, cols int
 	sum        []float32
 	narrow     bool
-	x, r       Dense // scratch: the rows with a weight, and their weighted residuals
+	x, r       Dense // scratch: the rows of nonzero weight, and their weighted residuals
 }
 
 // Begin sets the sum to zero, of shape p×k. It reuses its memory.
@@ -124,7 +124,8 @@ func (c *Cross) Begin(p, k int) {
 // Shape returns p and k.
 func (c *Cross) Shape() (p, k int) { return c.rows, c.cols }
 
-// Add adds the rows of x (n×p) and r (n×k) with n weights ≥ 0. A row of weight 0 adds nothing, whatever it holds.
+// Add adds the rows of x (n×p) and r (n×k) with n weights ≥ 0. Rows of weight 0 add nothing, even if they hold an
+// infinity.
 func (c *Cross) Add(b *BLAS, x, r Dense, weights []float32) {
 	n := x.Rows
 	x.check("Cross", "x", n, c.rows)
@@ -158,8 +159,8 @@ func (c *Cross) Add(b *BLAS, x, r Dense, weights []float32) {
 	}
 }
 
-// withWeight returns the rows of x whose weight is not 0, and those rows of r times their weights. The other rows are left out,
-// not multiplied by 0: rows that are not fitted may hold an infinity.
+// withWeight returns the rows of x of nonzero weight, and the same rows of r times their weights. Other rows are
+// omitted instead of multiplied by 0: rows that are not fitted may hold an infinity.
 func (c *Cross) withWeight(x, r Dense, weights []float32) (Dense, Dense) {
 	n, ones := 0, true
 	for _, w := range weights {

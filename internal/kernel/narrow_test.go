@@ -50,7 +50,7 @@ func TestNarrowProductsAgainstFloat64(t *testing.T) {
 	})
 }
 
-// A row of weight w adds w times its product, and a row of weight 0 nothing, whatever it holds.
+// A row of weight w adds w times its product. Rows of weight 0 add nothing, even if not finite.
 func TestCrossOfWeights(t *testing.T) {
 	nan := float32(math.NaN())
 	withEachAcceleration(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestCrossOfWeights(t *testing.T) {
 	})
 }
 
-// The bits of a narrow product depend neither on how its rows are divided into calls nor on the vector instructions.
+// The bits of a narrow product depend neither on the number of rows per call nor on the vector instructions.
 func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
 	for _, k := range []int{8, 10, 33, 100, 128} {
 		const n, p = 130, 161

@@ -7,8 +7,8 @@ import (
 	"github.com/viterin/vek/vek32"
 )
 
-// CopyWindows copies windows of src into the rows of dst. A window has height rows of as many values as fill a row of
-// dst; they begin stride values apart, and each window begins step values after the one before.
+// CopyWindows copies windows of src into the rows of dst. A window has height rows, which together fill a row of dst.
+// The rows of a window begin stride values apart, and windows begin step values apart.
 func CopyWindows(dst Dense, src []float32, height, step, stride int) {
 	if dst.Rows == 0 || dst.Cols == 0 {
 		return
@@ -29,8 +29,8 @@ func CopyWindows(dst Dense, src []float32, height, step, stride int) {
 	}
 }
 
-// ScaleRows replaces each row of x by row·factors[i] − offset, and then gives it that length. A row shorter than 1e-6 is divided by
-// 1e-6 instead of its length. factors has x.Rows values, offset x.Cols.
+// ScaleRows replaces each row of x by row·factors[i] − offset, and then scales it to the given length. A row shorter
+// than 1e-6 is divided by 1e-6 instead of its length. factors has x.Rows values, offset x.Cols.
 func ScaleRows(x Dense, factors, offset []float32, length float32) {
 	x.check("ScaleRows", "x", len(factors), len(offset))
 	const least = 1e-6

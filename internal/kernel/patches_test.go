@@ -41,7 +41,7 @@ func TestScaleRows(t *testing.T) {
 			for j := range offset {
 				offset[j] = float32(math.Cos(float64(j)))
 			}
-			copy(x.Row(0), offset) // less the offset it is shorter than any length
+			copy(x.Row(0), offset) // minus the offset it is shorter than any length
 			want := make([]float64, len(x.Data))
 			for i, factor := range factors {
 				squares := 0.0

@@ -1,27 +1,26 @@
 package kernel
 
-// Filters is a q×f matrix of filters, one a column, laid out for [BLAS.AddResponses]. The zero value is the 0×0 matrix.
-// Filters are immutable.
+// Filters is a q×f matrix of filters, one per column, laid out for [BLAS.AddResponses]. The zero value is the 0×0
+// matrix. Filters are immutable.
 type Filters struct {
 	rows, cols int
-	even       int       // how many rows do not change their sign
-	panels     []float32 // see Weights.padded; nil: a BLAS multiplies by parts
+	even       int       // number of rows whose sign mirroring keeps
+	panels     []float32 // see Weights.padded; nil: a BLAS multiplies part by part
 	parts      []filterPart
 }
 
-// filtersPerPart is by how many filters a BLAS multiplies at a time, so that the responses stay in the cache until they are summed.
+// filtersPerPart is the number of filters per BLAS call, so that the responses stay in the cache until they are summed.
 const filtersPerPart = 256
 
-// A filterPart is some of the filters, and what their products with a mirrored patch are products of.
+// A filterPart is some of the filters: as they are, and with the odd rows negated, for mirrored patches.
 type filterPart struct {
 	from             int // the first one
 	direct, mirrored Dense
 }
 
-// NewFilters lays out w, which must not change afterwards. Patches and filters are given by sums of the values of
-// pixels that change places when an image is mirrored, in the first even rows of w, and by their differences, in the
-// others: a mirrored patch has the same sums, and differences of the other sign. If even is w.Rows, mirrored patches do
-// not count.
+// NewFilters lays out w, which must not change afterwards. Mirroring an image swaps pixels. Patches and filters are
+// represented by the sums of swapped values, in the first even rows of w, and by their differences, in the others: a
+// mirrored patch has the same sums, and negated differences. If even is w.Rows, mirrored patches do not count.
 func NewFilters(w Dense, even int) Filters {
 	w.check("NewFilters", "w", w.Rows, w.Cols)
 	f := Filters{rows: w.Rows, cols: w.Cols, even: even}
@@ -47,7 +46,7 @@ func NewFilters(w Dense, even int) Filters {
 	return f
 }
 
-// Scratch returns how many values of scratch AddResponses needs for so many rows: the loops need none.
+// Scratch returns the number of scratch values that AddResponses needs for the given rows: the loops need none.
 func (f Filters) Scratch(rows int) int {
 	if f.panels != nil {
 		return 0
@@ -56,12 +55,12 @@ func (f Filters) Scratch(rows int) int {
 }
 
 // AddResponses multiplies x (n×q) by the filters. For each of the n·f responses z it adds max(z, threshold) to the
-// first row of sums (2×f), and max(−z, threshold) to the second. If mirrored patches count it adds the same of their
-// responses to mirrored (2×f), which may be sums itself, and otherwise is not used. So the sums of max(z − threshold,
-// 0) are these less as many thresholds as there are responses, which takes two operations on vectors less.
+// first row of sums (2×f), and max(−z, threshold) to the second. If mirrored patches count, it adds the same of their
+// responses to mirrored (2×f), which may be sums itself; otherwise mirrored is unused. The caller obtains the sums of
+// max(z − threshold, 0) by subtracting threshold once per response, which saves two vector operations.
 //
-// The products of sums and those of differences are made once for a patch and its mirror image: the responses are the
-// sum of both, and their difference.
+// A patch and its mirror image share the products of sums and those of differences: their responses are the sum and the
+// difference of both.
 func (b *BLAS) AddResponses(sums, mirrored, x Dense, f Filters, threshold float32, scratch []float32) {
 	odd := f.rows - f.even
 	x.check("AddResponses", "x", x.Rows, f.rows)

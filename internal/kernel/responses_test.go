@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The sums are those of the definition, of patches and of their mirror images, for all numbers of rows that the loops
-// have at a time and of filters around their width, and whether both have the same sums or not.
+// The sums match the definition, for patches and their mirror images, for all row counts and filter counts around those
+// of the loops, and with shared or separate sums.
 func TestAddResponses(t *testing.T) {
 	const threshold = 0.25
 	withEachAcceleration(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestAddResponses(t *testing.T) {
 	})
 }
 
-// A NaN among the pixels is a NaN in all sums, with and without vector instructions.
+// A NaN pixel makes all sums NaN, with and without vector instructions.
 func TestAddResponsesOfNaN(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		x := random(7, 6, 1)

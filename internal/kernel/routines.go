@@ -12,14 +12,15 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// library has the addresses of an opened BLAS's routines, by their Fortran names, which every BLAS has. Fortran passes all
-// arguments by address, so a call is purego.SyscallN on pointers: it needs no reflection, allocates nothing, and uses no
-// floating-point registers, which SyscallN can't fill.
+// library holds the addresses of an opened BLAS's routines, by their Fortran names, which every BLAS has. Fortran
+// passes all arguments by address, so a call is purego.SyscallN on pointers: it needs no reflection, allocates nothing,
+// and uses no floating-point registers, which SyscallN can't fill.
 //
 // Fortran stores columns, so it sees a row-major matrix as its transpose. C = A·B is therefore computed as Cᵀ = Bᵀ·Aᵀ, and
 // upper, left and transposed become lower, right and not transposed.
 //
-// gonum's Go code does the routines that are not overridden, and all empty matrices, which C libraries treat differently.
+// gonum's Go code runs the routines that are not overridden, and all empty matrices, which C libraries treat
+// differently.
 type library struct {
 	gonum.Implementation
 	sgemm, ssyrk                                     uintptr
@@ -39,8 +40,8 @@ type call struct {
 	words     [13 + maxLengths]uintptr
 }
 
-// maxLengths is the largest number of character arguments of a routine. Fortran compilers append the length of each to the
-// arguments.
+// maxLengths is the largest number of character arguments of a routine. Fortran compilers append the length of each to
+// the arguments.
 const maxLengths = 4
 
 func (l *library) call() *call {
@@ -167,8 +168,8 @@ func (l *library) Dtrmm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Dia
 	l.triangular(l.dtrmm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
 }
 
-// triangular calls dtrsm or dtrmm, which take the same arguments. A is a triangle of order m if it is on the left of the m×n
-// matrix B, of order n if it is on the right.
+// triangular calls dtrsm or dtrmm, which take the same arguments. The triangle A is of order m if it is on the left of
+// the m×n matrix B, and of order n if it is on the right.
 func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64,
 	a []float64, lda int, b []float64, ldb int) {
 	order := m
@@ -229,8 +230,8 @@ func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int
 // set stores a scalar as C expects it, as a float32 or as a float64.
 func set[T float32 | float64](at *float64, value T) { *(*T)(unsafe.Pointer(at)) = value }
 
-// checkOperand panics unless a holds an operand of rows×cols values, or cols×rows if t transposes it, with stride values from
-// one row to the next. C code does not check.
+// checkOperand panics unless a holds an operand of rows×cols values, or cols×rows if t transposes it, with a row stride
+// of stride values. C code does not check.
 func checkOperand[T float32 | float64](operand string, a []T, t blas.Transpose, rows, cols, stride int) {
 	if t != blas.NoTrans {
 		rows, cols = cols, rows

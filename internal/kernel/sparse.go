@@ -2,22 +2,22 @@ package kernel
 
 import "fmt"
 
-// Sparse is a matrix of which only the values that are not 0 are kept, row after row (compressed sparse rows). The zero value is the
-// 0×0 matrix.
+// Sparse is a matrix in compressed sparse row format. The zero value is the 0×0 matrix.
 type Sparse struct {
-	// Rows is the number of rows, and Cols is that of the columns that values are in.
+	// Rows is the number of rows, and Cols the number of columns without that of ones.
 	Rows, Cols int
 	// Ones says that one more column follows, which is 1 in every row.
 	Ones bool
-	// Starts says where the values of each row begin, and at last where those of the last row end: Rows+1 values, or none without rows.
+	// Starts holds the offset of each row in Values, and then the number of values: Rows+1 offsets, or none without
+	// rows.
 	Starts []int
-	// Columns has the column of each value, from 0, ascending in each row.
+	// Columns holds the column of each value, from 0, ascending in each row.
 	Columns []int32
-	// Values has the values.
+	// Values holds the values.
 	Values []float32
 }
 
-// Width returns the number of columns, that of ones included.
+// Width returns the number of columns, including that of ones.
 func (s Sparse) Width() int {
 	if s.Ones {
 		return s.Cols + 1
@@ -31,12 +31,12 @@ func (s Sparse) Row(i int) (columns []int32, values []float32) {
 	return s.Columns[from:to:to], s.Values[from:to:to]
 }
 
-// Begin makes s a matrix without rows, of that many columns. It reuses s's memory.
+// Begin makes s a matrix without rows, of the given number of columns. It reuses s's memory.
 func (s *Sparse) Begin(cols int) {
 	*s = Sparse{Cols: cols, Starts: append(s.Starts[:0], 0), Columns: s.Columns[:0], Values: s.Values[:0]}
 }
 
-// End ends a row, whose values are those that were appended to Columns and Values since the row before.
+// End ends a row: the values appended to Columns and Values since the previous row.
 func (s *Sparse) End() {
 	s.Rows++
 	s.Starts = append(s.Starts, len(s.Values))
@@ -74,7 +74,7 @@ func MulAddSparse(dst Dense, x Sparse, w Dense) {
 // addScaled computes dst += f·x.
 func addScaled(dst []float32, f float32, x []float32) {
 	dst = dst[:len(x)]
-	for len(x) >= 4 { // without checks of bounds, a third faster
+	for len(x) >= 4 { // eliminating bounds checks makes it a third faster
 		d, s := dst[:4:4], x[:4:4]
 		d[0] += f * s[0]
 		d[1] += f * s[1]
@@ -87,8 +87,8 @@ func addScaled(dst []float32, f float32, x []float32) {
 	}
 }
 
-// AddCrossSparse adds the cross moment xᵀ·diag(weights)·r to sum, which has p×k values, row-major: x is n×p and r n×k. A row of weight 0
-// adds nothing, whatever it holds. The columns of x must be below x.Cols.
+// AddCrossSparse adds the cross moment xᵀ·diag(weights)·r to sum, which has p×k values, row-major: x is n×p and r n×k.
+// Rows of weight 0 add nothing, even if not finite. The columns of x must be below x.Cols.
 func AddCrossSparse(sum []float64, x Sparse, r Dense, weights []float32) {
 	k := r.Cols
 	x.check("AddCrossSparse", r.Rows, x.Width())
@@ -115,7 +115,7 @@ func AddCrossSparse(sum []float64, x Sparse, r Dense, weights []float32) {
 	}
 }
 
-// addWidened computes dst += f·x. The products are of single precision, their sum is of double.
+// addWidened computes dst += f·x, with single-precision products and double-precision sums.
 func addWidened(dst []float64, f float32, x []float32) {
 	dst = dst[:len(x)]
 	for len(x) >= 4 {
@@ -131,9 +131,9 @@ func addWidened(dst []float64, f float32, x []float32) {
 	}
 }
 
-// AddDiagonalSparse adds the diagonal of xᵀ·diag(weights)·x to squares, and to bounds for each column Σ w·|x[i,j]|·Σ|x[i,·]|. By Cauchy
-// and Schwarz diag(bounds) − xᵀ·diag(weights)·x has no negative eigenvalue. Both have a value for each column of x (n×p). A row of weight 0
-// adds nothing, whatever it holds.
+// AddDiagonalSparse adds the diagonal of xᵀ·diag(weights)·x to squares, and Σ w·|x[i,j]|·Σ|x[i,·]| of each column to
+// bounds. By the Cauchy–Schwarz inequality, diag(bounds) − xᵀ·diag(weights)·x has no negative eigenvalue. Both have a
+// value for each column of x (n×p). Rows of weight 0 add nothing, even if not finite.
 func AddDiagonalSparse(squares, bounds []float64, x Sparse, weights []float32) {
 	if p := x.Width(); len(squares) != p || len(bounds) != p || len(weights) != x.Rows {
 		panic(fmt.Sprintf("kernel: AddDiagonalSparse: %d squares, %d bounds and %d weights, want %d×%d", len(squares), len(bounds),

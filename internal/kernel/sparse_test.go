@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// sparseOf returns a random sparse matrix, and the same with its zeros.
+// sparseOf returns a random sparse matrix, and its dense form.
 func sparseOf(r *rand.Rand, rows, cols int, ones bool) (s Sparse, full *mat.Dense) {
 	s.Begin(cols)
 	s.Ones = ones
@@ -38,13 +38,13 @@ func matrixOf(d Dense) *mat.Dense {
 	return m
 }
 
-// rowsOf returns the rows [from, to) of a matrix, whose values do not begin at 0.
+// rowsOf returns the rows [from, to) of a matrix, whose first offset is not 0.
 func rowsOf(s Sparse, from, to int) Sparse {
 	s.Rows, s.Starts = to-from, s.Starts[from:to+1:to+1]
 	return s
 }
 
-// Products with a sparse matrix are those with the same matrix and its zeros.
+// Products with a sparse matrix equal those with its dense form.
 func TestSparseProducts(t *testing.T) { withEachAcceleration(t, testSparseProducts) }
 
 func testSparseProducts(t *testing.T) {
@@ -67,7 +67,7 @@ func testSparseProducts(t *testing.T) {
 			diagonal := mat.NewDiagDense(x.Rows, nil)
 			for i := range weights {
 				if weights[i] = float32(i % 3); weights[i] == 0 {
-					before.Row(i)[0] = float32(math.Inf(1)) // rows that do not count may hold anything
+					before.Row(i)[0] = float32(math.Inf(1)) // rows of weight 0 may hold any value
 				}
 				diagonal.SetDiag(i, float64(weights[i]))
 			}
@@ -106,7 +106,7 @@ func testSparseProducts(t *testing.T) {
 	}
 }
 
-// The loops in assembly round as those in Go do, and write no value that is not theirs.
+// The assembly loops round as the Go code does, and write only their own values.
 func TestSparseProductsHaveTheSameBits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, k := range []int{1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33} {
@@ -152,7 +152,7 @@ func TestSparseShapesAreChecked(t *testing.T) {
 	}
 }
 
-// What a visit of sparse rows costs: 20 classes, 80 values a row, 60,000 columns.
+// The cost of a visit to sparse rows: 20 classes, 80 values a row, 60,000 columns.
 func BenchmarkSparse(b *testing.B) {
 	r, x := rand.New(rand.NewPCG(1, 2)), Sparse{}
 	x.Begin(60_000)

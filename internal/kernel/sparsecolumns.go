@@ -2,19 +2,18 @@ package kernel
 
 import "slices"
 
-// SparseColumns is a matrix of which only the values that are not 0 are kept, column after column. [NewSparseColumns]
-// makes it. It is immutable.
+// SparseColumns is a matrix in compressed sparse column format. Create it with [NewSparseColumns]. It is immutable.
 type SparseColumns struct {
 	rows    int
-	columns []int32   // those that have values, ascending
-	starts  []int32   // where the values of each of these begin, and at last where those of the last end
-	row     []int32   // of each value, ascending in each column
+	columns []int32   // nonempty columns, ascending
+	starts  []int32   // offset of each of them in values, and then the number of values
+	row     []int32   // row of each value, ascending in each column
 	values  []float32 // the values
 }
 
 // NewSparseColumns returns the values of x by column, without the column of ones.
 func NewSparseColumns(x Sparse) SparseColumns {
-	s, next := SparseColumns{rows: x.Rows}, make([]int32, x.Cols) // how many values each column has, and then where its next value goes
+	s, next := SparseColumns{rows: x.Rows}, make([]int32, x.Cols) // counts of values per column, and then the next offset of each
 	if x.Rows == 0 {
 		return s
 	}
@@ -42,13 +41,13 @@ func NewSparseColumns(x Sparse) SparseColumns {
 	return s
 }
 
-// Bytes returns how much memory s takes.
+// Bytes returns the memory size of s.
 func (s SparseColumns) Bytes() int64 {
 	return 4 * int64(cap(s.columns)+cap(s.starts)+cap(s.row)+cap(s.values))
 }
 
-// Choose writes the matrix of some columns, which ascend, into dst (n × their number). It reuses dst's memory, and
-// takes as long as these columns have values.
+// Choose writes the matrix of the given columns, which ascend, into dst (n × their number). It reuses dst's memory. Its
+// time is proportional to the number of values in these columns.
 func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
 	*dst = Sparse{Rows: s.rows, Cols: len(columns), Starts: slices.Grow(dst.Starts[:0], s.rows+1)[:s.rows+1], Columns: dst.Columns[:0],
 		Values: dst.Values[:0]}
@@ -69,7 +68,7 @@ func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
 		from, to := s.starts[f.at], s.starts[f.at+1]
 		values := s.values[from:to]
 		for v, i := range s.row[from:to] {
-			at := dst.Starts[i] // moves on to the begin of the next row
+			at := dst.Starts[i] // advances to the start of the next row
 			dst.Columns[at], dst.Values[at] = f.place, values[v]
 			dst.Starts[i]++
 		}
@@ -78,10 +77,10 @@ func (s SparseColumns) Choose(dst *Sparse, columns []int32) {
 	dst.Starts[0] = 0
 }
 
-// found is a column that has values: its place among those that are looked for, and among those of the matrix.
+// found is a nonempty column: its index among the requested columns, and in the matrix.
 type found struct{ place, at int32 }
 
-// find finds columns, which ascend. From the place of the one before, it doubles its step until it has gone too far, as that is seldom far.
+// find looks up columns, which ascend. It gallops from the previous match: the next one is usually close.
 func (s SparseColumns) find(columns []int32) []found {
 	list, rest := make([]found, 0, min(len(columns), len(s.columns))), s.columns
 	for place, j := range columns {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Chosen columns are those of the matrix, in the order of its rows, whatever columns there are and whatever was chosen before.
+// Chosen columns equal those of the matrix, in row order, for any columns and any earlier choice.
 func TestChooseColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var got Sparse

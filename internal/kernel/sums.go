@@ -6,7 +6,7 @@ import (
 	"github.com/viterin/vek"
 )
 
-// Add adds x to dst, which has as many values.
+// Add adds x to dst, which must have the same length.
 func Add(dst, x []float64) {
 	if len(dst) != len(x) {
 		panic(fmt.Sprintf("kernel: Add: x has %d values, dst %d", len(x), len(dst)))
@@ -15,7 +15,7 @@ func Add(dst, x []float64) {
 		vek.Add_Inplace(dst, x)
 		return
 	}
-	for i, v := range x { // which takes less than a call
+	for i, v := range x { // faster than a call
 		dst[i] += v
 	}
 }
@@ -28,7 +28,7 @@ func addTo(dst []float64, x []float32) {
 	addRowsTo(dst, x, 1, len(x), len(x))
 }
 
-// addRowsTo adds the first k values of each of n rows of x, which begin stride values apart, to dst, whose rows have k.
+// addRowsTo adds the first k values of each of n rows of x, which begin stride values apart, to dst (n×k).
 func addRowsTo(dst []float64, x []float32, n, k, stride int) {
 	if n == 0 || k == 0 {
 		return
@@ -45,8 +45,8 @@ func addRowsTo(dst []float64, x []float32, n, k, stride int) {
 	}
 }
 
-// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps: (i, j) goes to i·(i+1)/2 + j, and dst has
-// p·(p+1)/2 values.
+// PackLower writes the lower triangle of the p×p matrix x into dst, row after row without gaps: (i, j) goes to
+// i·(i+1)/2 + j, and dst has p·(p+1)/2 values.
 func PackLower(dst []float32, x Dense) {
 	p := x.Rows
 	x.check("PackLower", "x", p, p)
@@ -59,8 +59,8 @@ func PackLower(dst []float32, x Dense) {
 	}
 }
 
-// AddEach adds each of some lists of as many values as dst has to dst, in their order, or without add writes the first. It takes a few
-// values of all lists at a time, which stay in the first-level cache of dst until they have all that is added.
+// AddEach adds lists, each as long as dst, to dst in order; without add, the first list overwrites dst. It processes
+// blocks of all lists, so that a block of dst stays in the first-level cache until it is complete.
 func AddEach(dst []float64, add bool, lists ...[]float32) {
 	for _, x := range lists {
 		if len(x) != len(dst) {
@@ -80,5 +80,5 @@ func AddEach(dst []float64, add bool, lists ...[]float32) {
 	}
 }
 
-// addedAtOnce is how many values AddEach takes at a time: 8 KB of dst.
+// addedAtOnce is the block size of AddEach in values: 8 KB of dst.
 const addedAtOnce = 1024

@@ -31,7 +31,7 @@ func TestSums(t *testing.T) {
 	AddRow(NewDense(3, 0), nil)
 }
 
-// The bits are those of float64 additions, one after the other, however many values there are at a time.
+// The bits are those of sequential float64 additions, for any number of values at a time.
 func TestSumsOfEach(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for _, n := range []int{0, 1, 63, 64, 65, addedAtOnce - 1, addedAtOnce, 2*addedAtOnce + 3} {
@@ -40,7 +40,7 @@ func TestSumsOfEach(t *testing.T) {
 			for i := range 5 {
 				x := random(1, n, uint64(i)).Data
 				if lists = append(lists, x); i == 0 && n > 0 {
-					x[0] = float32(math.Copysign(0, -1)) // which is written, not added to 0
+					x[0] = float32(math.Copysign(0, -1)) // written, not added to 0
 				}
 				for j, v := range x {
 					if want[j] += float64(v); i == 0 {
@@ -70,7 +70,7 @@ func TestSumsOfEach(t *testing.T) {
 	}
 }
 
-// Each row adds its first values to a row of the sum, and nothing else changes, with the bits of float64 additions.
+// Each row adds its first values to a row of the sum, with the bits of float64 additions. Other values do not change.
 func TestSumsOfRows(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for _, k := range widths {

@@ -7,12 +7,13 @@ import (
 	"github.com/viterin/vek/vek32"
 )
 
-// lanes is how many cosines or exponentials vek computes at a time. vek computes the rest of a slice with other code, which gives
-// other bits and has other special cases. So the rest is padded to eight: a value depends on its argument alone, not on its
-// position.
+// lanes is the number of cosines or exponentials that vek computes at a time. vek computes the rest of a slice with
+// other code, which gives other bits and has other special cases. So the rest is padded to eight: a result depends on
+// its argument alone, not on its position.
 const lanes = 8
 
-// chunk is how many values go through the steps of a function together, so that they stay in the first-level cache.
+// chunk is the number of values that pass through all steps of a function together, so that they stay in the
+// first-level cache.
 const chunk = 512
 
 // Cosine replaces each x[i, j] by scale·cos(x[i, j] + offsets[j]), with an error of at most 3e-7·scale for angles up to 1e6.
@@ -37,9 +38,9 @@ func Cosine(x Dense, offsets []float32, scale float32) {
 	}
 }
 
-// cosine returns the constants of cosineRows: 1/π; π in two parts; the maximum of a squared reduced angle, which is (π/2)² plus
-// the effect of rounding 1e6/π; the coefficients of the polynomial in the square, whose largest error on [0, (π/2)²] is 2.4e-10
-// before rounding (TestCosinePolynomial computes them); its constant term; and the scale.
+// cosine returns the constants of cosineRows: 1/π; π in two parts; the maximum of a squared reduced angle, which is
+// (π/2)² plus the effect of rounding 1e6/π; the coefficients of the polynomial in the square, whose maximum error on
+// [0, (π/2)²] is 2.4e-10 before rounding (TestCosinePolynomial computes them); its constant term; and the scale.
 func cosine(scale float32) [11]float32 {
 	return [...]float32{
 		1 / math.Pi, math.Pi, -8.742278e-08, 3,
@@ -72,8 +73,8 @@ func cosines(x []float32) {
 	}
 }
 
-// minExponent is the least argument of exponentials, whose value is 1.6e-38. Below −88 vek's result overflows into the sign bit:
-// its exp(−89) is NaN.
+// minExponent is the smallest argument of exponentials, whose value is 1.6e-38. Below −88, vek's result overflows into
+// the sign bit: its exp(−89) is NaN.
 const minExponent = -87
 
 // exponentials replaces each x by its exponential, for minExponent ≤ x ≤ 88. The result for a NaN is unspecified.
@@ -136,8 +137,9 @@ func SoftmaxRows(x Dense, logs []float64, first []int32) {
 	}
 }
 
-// exponential returns the constants of softmaxRows: 1/ln 2; ln 2 in two parts, of which the first times an integer is exact; the
-// polynomial P of exp(r) = 1 + r + r²·P(r) on ±ln 2/2, with the coefficients of Cephes' expf; 1; minExponent; −Inf.
+// exponential returns the constants of softmaxRows: 1/ln 2; ln 2 in two parts, the first of which is exact times an
+// integer; the polynomial P of exp(r) = 1 + r + r²·P(r) on ±ln 2/2, with the coefficients of Cephes' expf; 1;
+// minExponent; −Inf.
 func exponential() [12]float32 {
 	return [...]float32{
 		1 / math.Ln2, 0.693359375, -2.12194440e-4,
@@ -208,7 +210,7 @@ func softmaxWide(x Dense, logs []float64, first []int32) {
 		if logs != nil {
 			logs[i] += math.Log(sum)
 		}
-		// exponentials may have made 0 or NaN of a row of NaN. The sum is then 0 or NaN too, and 0·(1/0) is NaN.
+		// exponentials may have turned a row of NaN into 0 or NaN. The sum is then 0 or NaN too, and 0·(1/0) is NaN.
 		scale := float32(1 / sum)
 		for j := range row {
 			row[j] *= scale

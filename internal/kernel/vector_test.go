@@ -14,7 +14,7 @@ import (
 
 func isNaN(v float32) bool { return v != v }
 
-// withEachAcceleration runs the test with each of the vector instructions that this machine has, and without any.
+// withEachAcceleration runs the test with each set of vector instructions of this machine, and without any.
 func withEachAcceleration(t *testing.T, test func(t *testing.T)) {
 	defer restoreVector()()
 	for _, choice := range []string{vectorAVX512, vectorAVX2, vectorNone} {
@@ -78,7 +78,7 @@ func TestElementwiseAccuracy(t *testing.T) {
 	})
 }
 
-// A value depends on its argument alone, not on the length of the slice or its position in it.
+// A result depends on its argument alone, not on the length of the slice or its position in it.
 func TestElementwiseFunctionsOfOneArgument(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		for name, f := range map[string]func([]float32){
@@ -182,7 +182,7 @@ func TestSoftmaxRows(t *testing.T) {
 	})
 }
 
-// The bits of a row, and what is not a number, don't depend on how many rows there are.
+// The bits of a row, and its NaN, do not depend on the number of rows.
 func TestSoftmaxRowsOfAnyNumber(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	special := []float32{0, float32(math.Copysign(0, -1)), 1, inf, -inf, nan, 100, -100, 3e38, -3e38, 1e-40}

@@ -72,7 +72,7 @@ func (w *writer) standardizeRow() {
 	w.RET()
 }
 
-// half returns a register of half as many lanes.
+// half returns a register of half the lanes.
 func (w *writer) half() reg.VecVirtual {
 	if w.lanes == 16 {
 		return w.YMM()
@@ -83,7 +83,7 @@ func (w *writer) half() reg.VecVirtual {
 // momentsRow sums in float64, so it processes half as many values at a time as a register has lanes.
 func (w *writer) momentsRow() {
 	w.function("momentsRow", "func(sums, squares, present *float64, x, center *float32, weight float64, n int)",
-		"replaces each of n values by z = x − center, and a NaN by 0, and adds weight·z, weight·z² and, but for a NaN, weight.")
+		"replaces each of n values by z = x − center, and a NaN by 0, and adds weight·z, weight·z² and, except for a NaN, weight.")
 	x, center, n := w.integer("x"), w.integer("center"), w.integer("n")
 	totals := []reg.GPVirtual{w.integer("sums"), w.integer("squares"), w.integer("present")}
 	weight := w.vector()
@@ -94,7 +94,7 @@ func (w *writer) momentsRow() {
 	w.ANDQ(operand.U8(uint8(lanes-1)), past)
 	single, double := w.halfMask(past)
 
-	// terms returns the centred values, and what they add to each total.
+	// terms returns the centred values, and their contribution to each total.
 	terms := func(values, c reg.VecVirtual) (z reg.VecVirtual, terms []reg.VecVirtual) {
 		const ordered = operand.U8(7)
 		z = w.half()
@@ -149,7 +149,7 @@ func (w *writer) momentsRow() {
 	w.RET()
 }
 
-// halfMask returns masks of the first count values of a register of half as many lanes: as float32 and as float64.
+// halfMask returns masks of the first count values of a register of half the lanes, for float32 and for float64.
 func (w *writer) halfMask(count reg.GPVirtual) (single, double mask) {
 	if w.lanes == 16 {
 		m := w.maskOf(count, 1)
@@ -161,7 +161,7 @@ func (w *writer) halfMask(count reg.GPVirtual) (single, double mask) {
 	return mask{floats}, mask{doubles}
 }
 
-// addSelected adds the selected values of float64 to those at an address, and leaves the memory of the others as it is.
+// addSelected adds the selected float64 values to those at an address, and leaves the memory of the others unchanged.
 func (w *writer) addSelected(z reg.VecVirtual, m mask, at operand.Mem) {
 	old := w.vector()
 	if w.lanes == 16 {

@@ -2,13 +2,13 @@ package main
 
 import "github.com/mmcloughlin/avo/operand"
 
-// conjoinedWords is how many words a call of conjoinRows writes: those of 32 trees of 32 leaves.
+// conjoinedWords is the number of words that a call of conjoinRows writes: those of 32 trees of 32 leaves.
 const conjoinedWords = 16
 
-// conjoinRows keeps the words of the conjunction in registers, two or four of them.
+// conjoinRows keeps the words of the conjunction in two or four registers.
 func (w *writer) conjoinRows() {
 	w.function("conjoinRows", "func(dst, words *uint64, offsets *int, n int)",
-		"writes the conjunction of n rows of 16 words, which begin at these offsets in words; n > 0.")
+		"writes the bitwise AND of n rows of 16 words, which begin at the offsets; n > 0.")
 	dst, words, offsets, n := w.integer("dst"), w.integer("words"), w.integer("offsets"), w.integer("n")
 	all, at := w.row(2*conjoinedWords/w.lanes), w.GP64()
 	w.MOVQ(operand.Mem{Base: offsets}, at)

@@ -5,8 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// cosine replaces the angles in z by scale·cos, and returns the register that has them. It subtracts the nearest multiple of π in
-// two parts, and evaluates a polynomial in the square of the rest.
+// cosine replaces the angles in z by scale·cos, and returns the result register. It subtracts the nearest multiple of π
+// in two parts, and evaluates a polynomial in the square of the remainder.
 func (w *writer) cosine(z reg.VecVirtual, c *constants) reg.VecVirtual {
 	multiple, sum := w.vector(), w.vector()
 	w.VMULPS(c.get(0), z, multiple)
@@ -65,7 +65,7 @@ func (w *writer) cosineRows() {
 	w.RET()
 }
 
-// across combines all values of a narrow row, and returns a register that has the result in all lanes. Both instruction sets
+// across reduces a narrow row to one value, and returns a register that holds it in all lanes. Both instruction sets
 // combine the same values in the same order.
 func (w *writer) across(combine func(...operand.Op), values row) reg.VecVirtual {
 	z, other := w.vector(), w.vector()
@@ -85,7 +85,8 @@ func (w *writer) across(combine func(...operand.Op), values row) reg.VecVirtual 
 	return z
 }
 
-// firstEqual writes the first of k columns whose value equals z, or 16 if there is none. Selected values are those of the mask.
+// firstEqual writes the index of the first of k columns that equals z, or 16 if there is none. It considers the values
+// that the mask selects.
 func (w *writer) firstEqual(values row, z reg.VecVirtual, m mask, to operand.Mem) {
 	const equal = operand.U8(0)
 	found := w.GP32()
@@ -117,7 +118,7 @@ func (w *writer) firstEqual(values row, z reg.VecVirtual, m mask, to operand.Mem
 func (w *writer) softmaxRows() {
 	w.function("softmaxRows", "func(x, highest, sums *float32, first *int32, constants *float32, n, k int)",
 		"replaces each row of x, n×k with 0 < k ≤ 16, by its softmax. For each row it writes the maximum, Σ exp(x − "+
-			"maximum), and the first column that has the maximum, or 16 if no column has it. constants is the result of exponential.")
+			"maximum), and the first column that equals the maximum, or 16 if none does. constants is the result of exponential.")
 	x, highest, sums, first, n := w.integer("x"), w.integer("highest"), w.integer("sums"), w.integer("first"), w.integer("n")
 	c := w.constantsAt("constants", 12, 8)
 	const lowest = 11 // index of constants
@@ -204,11 +205,11 @@ func (w *writer) exponentials(values row, maximum reg.VecVirtual, c *constants) 
 	return exponential
 }
 
-// softmaxPairs is for AVX2 alone. It takes eight rows at a time, the first values of all in one register and the second ones in another.
-// So a row takes a fraction of the time that it takes in registers of its own, and the bits are the same.
+// softmaxPairs is for AVX2 only. It processes eight rows at a time: one register holds the first values of the rows,
+// another the second values. Each row thus takes a fraction of the time, with the same bits.
 func (w *writer) softmaxPairs() {
 	w.function("softmaxPairs", "func(x, highest, sums *float32, first *int32, constants *float32, n int)",
-		"is softmaxRows for n rows of two values; n is a multiple of 8. Of a row with a NaN first is not specified.")
+		"is softmaxRows for n rows of two values; n is a multiple of 8. first is unspecified for rows with a NaN.")
 	x, highest, sums, first, n := w.integer("x"), w.integer("highest"), w.integer("sums"), w.integer("first"), w.integer("n")
 	c := w.constantsAt("constants", 12, 8)
 	w.Label("next")
@@ -248,7 +249,7 @@ func (w *writer) softmaxPairs() {
 	w.RET()
 }
 
-// storePairs stores a value of each of eight rows, which VSHUFPS has taken from two registers of four rows.
+// storePairs stores one value of each of eight rows, which VSHUFPS has gathered from two registers of four rows.
 func (w *writer) storePairs(z reg.VecVirtual, to reg.GPVirtual) {
 	ordered := w.vector()
 	w.VPERMPD(operand.U8(0xD8), z, ordered)
@@ -274,8 +275,8 @@ func (w *writer) timesPowerOfTwo(z, exponent reg.VecVirtual) {
 	w.VMULPS(exponent, z, z)
 }
 
-// scaleRows sums the squares of a row in 16 sums, with either set. The values after the last whole 16 stay in
-// registers: a processor does not forward what a mask has stored to the next load.
+// scaleRows accumulates the squares of a row in 16 sums, with both instruction sets. The values after the last whole 16
+// stay in registers: a masked store defeats store-to-load forwarding.
 func (w *writer) scaleRows() {
 	w.function("scaleRows", "func(x, factors, offset, constants *float32, n, p int)",
 		"replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).")
@@ -285,7 +286,7 @@ func (w *writer) scaleRows() {
 	m := w.maskOf(past, narrow/w.lanes)
 	w.SHLQ(operand.U8(2), past)
 
-	// whole goes through a row, 16 values at a time.
+	// whole loops over a row, 16 values at a time.
 	whole := func(name string, pointers []reg.GPVirtual, do func(i int)) {
 		left := w.integer("p")
 		w.SUBQ(operand.U8(narrow), left)
@@ -353,11 +354,11 @@ func (w *writer) scaleRows() {
 	w.RET()
 }
 
-// copyWindows copies rows of up to a register each.
+// copyWindows copies rows of up to one register each.
 func (w *writer) copyWindows() {
 	w.function("copyWindows", "func(dst, src *float32, n, height, width, step, stride int)",
-		"copies n windows of src, each height×width, with rows that begin stride values apart. Each begins step values after the "+
-			"one before; they follow one another in dst.")
+		"copies n windows of src, each height×width, with rows that begin stride values apart. Windows begin step values apart in "+
+			"src, and are contiguous in dst.")
 	dst, src, n := w.integer("dst"), w.integer("src"), w.integer("n")
 	step, stride, past, height := w.integer("step"), w.integer("stride"), w.integer("width"), w.integer("height")
 	w.SHLQ(operand.U8(2), step)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The files in package kernel are those that the program writes.
+// The generated files in package kernel are up to date.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	files, err := generate()
 	if err != nil {
@@ -24,7 +24,7 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	}
 }
 
-// No assembly is written by hand.
+// All assembly is generated.
 func TestAllAssemblyIsGenerated(t *testing.T) {
 	files, err := generate()
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// codesOfColumn is how many values a code has, and boundColumns how many columns boundRows bounds.
+// codesOfColumn is the number of different codes, and boundColumns the number of columns that boundRows bounds.
 const codesOfColumn, boundColumns = 256, 16
 
 // boundRows keeps the bounds in registers.
 func (w *writer) boundRows() {
 	w.function("boundRows", "func(low, high, codes *uint8, rows *int32, n, stride int)",
-		"writes the smallest and the largest of n rows of 16 codes, which are rows of codes that begin stride codes apart; n > 0.")
+		"writes the column minima and maxima of n rows of 16 codes, at the given rows of codes, which begin stride codes apart; n > 0.")
 	low, high, codes, rows, n := w.integer("low"), w.integer("high"), w.integer("codes"), w.integer("rows"), w.integer("n")
 	stride, at := w.integer("stride"), w.GP64()
 	lowest, highest, row := w.XMM(), w.XMM(), w.XMM()
@@ -33,12 +33,12 @@ func (w *writer) boundRows() {
 	w.RET()
 }
 
-// addParts takes a row through all columns before the next one: an addition waits for the one before it to its sum, which
-// most often is the same one for the next row of a column, and sums of other columns don't wait. It keeps the values of a
-// row in so many registers; 0: it loads them for each column.
+// addParts processes all columns of a row before the next row: additions to the same sum form a dependency chain, and
+// consecutive rows mostly share their sum in a column, but sums of different columns are independent. The values of a row
+// are kept in the given number of registers; 0: they are loaded for each column.
 func (w *writer) addParts(registers int) {
 	name := "addParts"
-	doc := "adds n rows of values to the sums of their part in each of some named columns. A row has width bytes of values, a " +
+	doc := "adds n rows of values to the sums of their part in each of the tried named columns. A row has width bytes of values, a " +
 		"multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0."
 	if registers > 0 {
 		doc = fmt.Sprintf("is %s%s for rows of %d values.", name, w.suffix, 4*registers)

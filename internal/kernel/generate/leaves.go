@@ -7,22 +7,22 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// leafRows is how many rows addLeafRows processes at a time: an addition waits for the one before it in its row, and four rows wait at
-// the same time.
+// leafRows is the number of rows that addLeafRows processes at a time: the additions to one row form a dependency
+// chain, and four chains overlap.
 const leafRows = 4
 
-// addLeafRows is for AVX2 alone: measured on an EPYC with AVX-512, a leaf of two values takes 4.7 ns with its masks instead of 0.8, and one
-// of seven 3.5 instead of 1.1.
+// addLeafRows is for AVX2 only: measured on an EPYC with AVX-512, its masks take 4.7 ns for a leaf of two values
+// instead of 0.8, and 3.5 for one of seven instead of 1.1.
 func (w *writer) addLeafRows(name string, registers int) {
 	w.function(name, "func(scores *float32, leaves *uint8, w *float32, rows, count, each, k, stride int)",
-		fmt.Sprintf("adds to the first k ≤ %d values of each row of scores the rows of w of its leaves in count trees, tree after tree; leaves "+
-			"has those of all rows in the first tree first; a tree has each rows of w; rows of scores and of w begin stride values apart; "+
+		fmt.Sprintf("adds the rows of w of its leaves in count trees to the first k ≤ %d values of each row of scores, tree after tree; "+
+			"leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; "+
 			"rows, count, k > 0.", registers*w.lanes))
 	scores, leaves, left := w.integer("scores"), w.integer("leaves"), w.integer("rows")
 	m := w.maskOf(w.integer("k"), registers)
 	stride, tree := w.integer("stride"), w.integer("each")
 	w.SHLQ(operand.U8(2), stride)
-	w.IMULQ(stride, tree) // bytes of w that a tree has
+	w.IMULQ(stride, tree) // bytes of w per tree
 	at, from, rows := w.GP64(), w.GP64(), w.integer("rows")
 
 	w.Label("rows")
@@ -46,7 +46,7 @@ func (w *writer) addLeafRows(name string, registers int) {
 	w.RET()
 }
 
-// addTrees adds the leaves of some rows in all trees to their scores, and makes scores the address of the rows after them.
+// addTrees adds the leaves of the given rows in all trees to their scores, and advances scores past these rows.
 func (w *writer) addTrees(label string, n int, scores, leaves, at, from, rows, stride, tree reg.GPVirtual, m mask) {
 	sums := make([]row, n)
 	w.MOVQ(scores, from)
@@ -84,10 +84,10 @@ func (w *writer) addTrees(label string, n int, scores, leaves, at, from, rows, s
 	}
 }
 
-// addLeafResiduals adds whole registers, then two values, then one, so that no memory behind a row is touched.
+// addLeafResiduals adds whole registers, then two values, then one, so that it accesses no memory past a row.
 func (w *writer) addLeafResiduals() {
 	w.function("addLeafResiduals", "func(sums *float64, leaves *uint8, residuals *float32, n, k int)",
-		"adds n rows of k residuals to the rows of sums that are their leaves; n, k > 0.")
+		"adds n rows of k residuals to the rows of sums of their leaves; n, k > 0.")
 	sums, leaves, residuals, n, k := w.integer("sums"), w.integer("leaves"), w.integer("residuals"), w.integer("n"), w.integer("k")
 	at, left, size := w.GP64(), w.GP64(), w.GP64()
 	w.MOVQ(k, size)
@@ -135,10 +135,11 @@ func (w *writer) addLeafResiduals() {
 	w.RET()
 }
 
-// addLeafPairs takes two trees at a time: an addition waits for the one before it if that is to the same sum, and those of two trees don't.
+// addLeafPairs processes two trees at a time: additions to the same sum form a dependency chain, but those of two trees
+// are independent.
 func (w *writer) addLeafPairs() {
 	w.function("addLeafPairs", "func(sums, others *float64, leaves *uint8, residuals *float32, n int)",
-		"adds n rows of two residuals to the rows of sums that are their leaves, and to those of others that are the n leaves behind; n > 0.")
+		"adds n rows of two residuals to the rows of sums of their leaves, and to the rows of others of the next n leaves; n > 0.")
 	sums, others, leaves, residuals, n := w.integer("sums"), w.integer("others"), w.integer("leaves"), w.integer("residuals"), w.integer("n")
 	at, behind, two := w.GP64(), w.GP64(), w.XMM()
 	w.MOVQ(n, behind)

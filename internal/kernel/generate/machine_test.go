@@ -43,9 +43,9 @@ func routineOf(t *testing.T, assembly, name string) routine {
 	return r
 }
 
-// machine runs the instructions that products consist of, so that the version for AVX-512 is tested where the processor has none. An
-// access outside of its memory panics. A multiplication with addition is rounded to float64 first, so its bits may differ from the
-// processor's, but not between two versions.
+// machine interprets the instructions of the products, so that the AVX-512 version is tested on processors without it.
+// An access outside its memory panics. A fused multiply-add is rounded to float64 first, so its bits may differ from
+// the processor's, but not between two versions.
 type machine struct {
 	memory    []uint32 // from address 0
 	arguments map[string]int
@@ -53,7 +53,7 @@ type machine struct {
 	integers  map[string]int
 	vectors   map[string][]uint32
 	masks     map[string]int
-	compared  int // what the last instruction that sets flags compared with 0
+	compared  int // operand that the last flag-setting instruction compared with 0
 }
 
 // selectionAddress is the address of the data of selection.
@@ -79,7 +79,7 @@ func (m *machine) run(r routine) {
 	}
 }
 
-// jump reports whether an instruction jumps now, and whether it is one that may.
+// jump reports whether an instruction jumps now, and whether it is a jump.
 func (m *machine) jump(name string) (now, jumps bool) {
 	switch c := m.compared; name {
 	case "JMP":
@@ -173,7 +173,7 @@ func (m *machine) value(operand string) int {
 	return m.integers[operand]
 }
 
-// address returns the address that an operand in memory has.
+// address returns the address of a memory operand.
 func (m *machine) address(operand string) int {
 	if strings.HasPrefix(operand, "selection<>+") {
 		return selectionAddress + number(strings.TrimSuffix(strings.TrimPrefix(operand, "selection<>+"), "(SB)"))
@@ -215,7 +215,7 @@ func (m *machine) word(at int) *uint32 {
 	return &m.memory[at/4]
 }
 
-// move loads the selected lanes, and sets the others to 0, or stores the selected lanes.
+// move loads the selected lanes and clears the others, or stores the selected lanes.
 func (m *machine) move(from, to string, selected func(lane int) bool) {
 	if strings.Contains(from, "(") {
 		at, v := m.address(from), make([]uint32, lanesOf(to))
@@ -245,7 +245,7 @@ func (m *machine) broadcast(operand string, lanes int) []uint32 {
 	return slices.Repeat([]uint32{value}, lanes)
 }
 
-// combine sets each lane of a register to a function of two others and of itself.
+// combine sets each lane of a register to a function of two others and itself.
 func (m *machine) combine(x, y []uint32, to string, f func(x, y, old float64) float64) {
 	old, result := m.vectors[to], make([]uint32, len(x))
 	for lane := range result {

@@ -5,13 +5,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// The narrow products process a few rows of x at a time. They add in the order of the columns (or of the rows), with any number
-// of rows at a time, so a value does not depend on how many rows a call has.
+// The narrow products process a few rows of x at a time. They add in the order of the columns (or of the rows), for any
+// group size, so a value does not depend on the number of rows per call.
 
-// rowsOf has multiples of the bytes between the starts of two rows.
+// rowsOf holds multiples of the row stride in bytes.
 type rowsOf struct{ one, three, five, seven reg.GPVirtual }
 
-// rowsOf returns those of a stride, which it turns from values into bytes.
+// rowsOf returns the multiples of a stride, which it converts from values to bytes.
 func (w *writer) rowsOf(stride reg.GPVirtual) rowsOf {
 	r := rowsOf{one: stride, three: w.GP64(), five: w.GP64()}
 	w.SHLQ(operand.U8(2), r.one)
@@ -24,7 +24,7 @@ func (w *writer) rowsOf(stride reg.GPVirtual) rowsOf {
 	return r
 }
 
-// at returns the address of a byte of row i < 8, counted from base.
+// at returns the address of a byte of row i < 8, relative to base.
 func (r rowsOf) at(base reg.GPVirtual, i, offset int) operand.Mem {
 	m := operand.Mem{Base: base, Disp: offset}
 	if i > 0 {
@@ -34,7 +34,7 @@ func (r rowsOf) at(base reg.GPVirtual, i, offset int) operand.Mem {
 	return m
 }
 
-// next moves base by so many rows: 1, 4, 6 or 8.
+// next advances base by 1, 4, 6 or 8 rows.
 func (w *writer) next(base reg.GPVirtual, r rowsOf, rows int) {
 	m := operand.Mem{Base: base, Index: r.one, Scale: uint8(rows)}
 	if rows == 6 {
@@ -43,9 +43,9 @@ func (w *writer) next(base reg.GPVirtual, r rowsOf, rows int) {
 	w.LEAQ(m, base)
 }
 
-// eachGroup does n rows: as many at a time as the registers have room for, then four, which AVX2 leaves of a tile of
-// 64, then one by one. A row of k values takes one register where they fit into it. do writes the code for a group; it
-// must move the pointers past the group's rows. eachGroup ends the function.
+// eachGroup processes n rows: in groups as large as the registers allow, then in a group of four, the remainder of a
+// tile of 64 with AVX2, then one by one. Rows of k values use one register if they fit. do writes the code for a group;
+// it must advance the pointers past the group's rows. eachGroup ends the function.
 func (w *writer) eachGroup(n reg.GPVirtual, do func(group string, rows, registers int)) {
 	for registers := narrow / w.lanes; registers > 0; registers-- {
 		width := []string{1: "narrow_", 2: "wide_"}[registers]
@@ -74,14 +74,14 @@ const wide = 4 * narrow // bytes of a padded row
 
 func (w *writer) mulNarrow() {
 	w.function("mulNarrow", "func(dst, x, w *float32, n, p, k, stride int)",
-		"computes dst += x·w: x is n×p, w has p rows of 16 values of which the first k ≤ 16 are used, dst is n×k with rows "+
+		"computes dst += x·w: x is n×p, w has p rows of 16 values, whose first k ≤ 16 are used, dst is n×k with rows "+
 			"that begin stride values apart; p > 0.")
 	x, n, dst := w.integer("x"), w.integer("n"), w.integer("dst")
 	rows := w.rowsOf(w.integer("p"))
 	step := w.integer("stride")
 	w.SHLQ(operand.U8(2), step)
 
-	// store adds the sums to dst. A masked store takes ten cycles on Zen 3, so full rows go without.
+	// store adds the sums to dst. A masked store takes ten cycles on Zen 3, so full rows use plain stores.
 	store := func(group string, sums []row) {
 		k, registers := w.integer("k"), len(sums[0])
 		add := func(load func(operand.Mem, int, reg.VecVirtual), store func(reg.VecVirtual, int, operand.Mem)) {
@@ -124,7 +124,7 @@ func (w *writer) mulNarrow() {
 			together = 16
 		}
 		if count > 1 && w.prefetch {
-			w.Comment("Prefetch the next rows, which the hardware prefetcher does not.")
+			w.Comment("Prefetch the next rows: the hardware prefetcher misses them.")
 			ahead := w.GP64()
 			w.MOVQ(x, ahead)
 			w.next(ahead, rows, count)
@@ -141,8 +141,8 @@ func (w *writer) mulNarrow() {
 	})
 }
 
-// products sets the sums of each row to the products of left > 0 columns, so many of them together, and does before
-// each time first. It moves at and weights past the columns.
+// products sets the sums of each row to the products of left > 0 columns, in groups of together columns, and calls
+// first before each group. It advances at and weights past the columns.
 func (w *writer) products(name string, rows rowsOf, at, weights, left reg.GPVirtual, sums []row, together int, before func()) {
 	for _, sum := range sums {
 		for _, z := range sum {
@@ -174,7 +174,8 @@ func (w *writer) products(name string, rows rowsOf, at, weights, left reg.GPVirt
 	w.Label(name + "_summed")
 }
 
-// addColumn adds to the sums of each row the value of a column of it, so many bytes from at, times the weights of the column.
+// addColumn multiplies the value at the given byte offset from at in each row by the weights of its column, and adds
+// the products to the row's sums.
 func (w *writer) addColumn(rows rowsOf, at, weights reg.GPVirtual, offset int, sums []row) {
 	factors := w.row(len(sums[0]))
 	for i, z := range factors {
@@ -188,7 +189,7 @@ func (w *writer) addColumn(rows rowsOf, at, weights reg.GPVirtual, offset int, s
 func (w *writer) crossNarrow() {
 	w.function("crossNarrow", "func(sum, x, r *float32, n, p, k, strideX, strideR int)",
 		"computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that "+
-			"begin strideR values apart, sum has p rows of 16 values, of which those beyond k do not change; p > 0.")
+			"begin strideR values apart, sum has p rows of 16 values, whose last 16 − k do not change; p > 0.")
 	x, r, n := w.integer("x"), w.integer("r"), w.integer("n")
 	rows := w.rowsOf(w.integer("strideX"))
 	step := w.integer("strideR")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The narrow products are those of the definition, the versions have the same bits, and neither reads or writes beyond
-// its matrices: dst or r, x, and w or sum fill the memory of the machine.
+// The narrow products match the definition, the versions have the same bits, and neither accesses memory outside its
+// matrices: dst or r, x, and w or sum fill the memory of the machine.
 func TestProducts(t *testing.T) {
 	files, err := generate()
 	if err != nil {
@@ -21,12 +21,12 @@ func TestProducts(t *testing.T) {
 		for _, n := range []int{1, 4, 6, 7, 8, 10, 13, 21} {
 			for _, p := range []int{1, 7, 8, 16, 17, 33} {
 				for _, k := range []int{1, 7, 8, 9, 15, 16} {
-					const more = 3 // values between two rows that are not of the matrix
+					const more = 3 // gap between two rows of the matrix, in values
 					stride, strideX := k+more, p
 					if product == "crossNarrow" {
 						strideX += more
 					}
-					x, w := (n-1)*stride+k, (n-1)*stride+k+(n-1)*strideX+p // where they begin
+					x, w := (n-1)*stride+k, (n-1)*stride+k+(n-1)*strideX+p // offsets of the matrices
 					before := make([]uint32, w+narrow*p)
 					r := rand.New(rand.NewPCG(uint64(n), uint64(p*narrow+k)))
 					for i := range before {

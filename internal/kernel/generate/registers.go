@@ -10,14 +10,14 @@ import (
 type registers struct {
 	// suffix ends the names of the functions.
 	suffix string
-	// lanes is how many float32 values a register holds.
+	// lanes is the number of float32 values in a register.
 	lanes int
-	// rows is how many rows of x the narrow products process at a time: as many as the registers have room for.
+	// rows is the number of rows of x that the narrow products process at a time, which the number of registers limits.
 	rows int
-	// prefetch is whether mulNarrow asks for the next rows of x. Rows of 1024 values lie 4096 bytes apart, so the lines of two groups of rows
-	// are in one set of the first-level cache, more than it has room for. Measured with AVX2 on an EPYC of Zen 3, 64 × 1024 by 16 values
-	// in the second-level cache: 6.1 cycles for a column of 6 rows, and 7.1 if it asks; the least that is possible is 6.
-	// With x in memory it takes as long with and without.
+	// prefetch enables software prefetch of the next rows of x in mulNarrow. Rows of 1024 values are 4096 bytes apart,
+	// so two groups of rows map to one set of the first-level cache and exceed its ways. Measured with AVX2 on an EPYC
+	// of Zen 3, 64 × 1024 by 16 values in the second-level cache: a column of 6 rows takes 6.1 cycles without prefetch
+	// and 7.1 with it; the lower bound is 6. With x in memory, both take the same time.
 	prefetch bool
 }
 
@@ -26,13 +26,13 @@ var (
 	avx2   = registers{suffix: "AVX2", lanes: 8, rows: 6}
 )
 
-// narrow is how many values a row of a narrow product has, with the values that pad it.
+// narrow is the number of values in a row of a narrow product, including padding.
 const narrow = 16
 
-// A row has the registers that hold the values of a narrow row.
+// A row is the registers that hold the values of a narrow row.
 type row []reg.VecVirtual
 
-// writer writes functions that use the registers of one set.
+// writer writes functions that use the registers of one instruction set.
 type writer struct {
 	*build.Context
 	registers
@@ -71,7 +71,7 @@ func (w *writer) vector() reg.VecVirtual {
 	return w.YMM()
 }
 
-// row returns so many registers.
+// row returns the given number of registers.
 func (w *writer) row(registers int) row {
 	r := make(row, registers)
 	for i := range r {
@@ -80,7 +80,7 @@ func (w *writer) row(registers int) row {
 	return r
 }
 
-// bytes returns how many bytes of a row are before its register i.
+// bytes returns the byte offset of register i within a row.
 func (w *writer) bytes(i int) int { return 4 * w.lanes * i }
 
 func (w *writer) zero(z reg.VecVirtual) {
@@ -91,11 +91,11 @@ func (w *writer) zero(z reg.VecVirtual) {
 	}
 }
 
-// A mask selects the first values of a narrow row, or of a register: a mask register, or a vector whose selected values have all
-// bits set for each register.
+// A mask selects the first values of a narrow row, or of a register. It is a mask register, or a vector per register
+// whose selected values have all bits set.
 type mask []reg.Register
 
-// maskOf returns the mask of the first count values of so many registers.
+// maskOf returns the mask of the first count values of the given number of registers.
 func (w *writer) maskOf(count reg.GPVirtual, registers int) mask {
 	if w.lanes == 16 {
 		w.MOVQ(count, reg.RCX)
@@ -204,7 +204,7 @@ func (w *writer) dropNaN(x, z reg.VecVirtual) {
 	w.VANDPS(y, z, z)
 }
 
-// constants gives the values at an address, one a register. AVX-512 has room to keep all of them.
+// constants holds the values at an address, one per register. AVX-512 has enough registers for all of them.
 type constants struct {
 	w    *writer
 	at   reg.GPVirtual

@@ -11,8 +11,8 @@ import (
 func (w *writer) addResponses() {
 	w.function("addResponses", "func(above, below, mirroredAbove, mirroredBelow, x, w, tile *float32, threshold float32, n, even, odd int)",
 		"adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x "+
-			"is n×(even + odd), w has as many rows of 16 values. If odd > 0 it first adds the same of rows whose last odd values "+
-			"have the other sign to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.")
+			"is n×(even + odd), w has even + odd rows of 16 values. If odd > 0, it first adds the same for rows with negated last "+
+			"odd values to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.")
 	x, n, stride := w.integer("x"), w.integer("n"), w.integer("even")
 	w.ADDQ(w.argument("odd"), stride)
 	rows := w.rowsOf(stride)
@@ -40,7 +40,7 @@ func (w *writer) addResponses() {
 	w.RET()
 }
 
-// responses does the rows from x on.
+// responses processes the rows from x on.
 func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual) {
 	at, weights := w.GP64(), w.integer("w")
 	w.MOVQ(x, at)
@@ -77,8 +77,8 @@ func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual)
 	w.rectify(sums, "above", "below")
 }
 
-// rectify adds the rectified responses of all rows to the sums at two addresses. Constants are loaded here, as the sums
-// of AVX2 leave four registers.
+// rectify adds the rectified responses of all rows to the sums at two addresses. It loads the constants itself, as the
+// sums leave only four AVX2 registers.
 func (w *writer) rectify(responses []row, above, below string) {
 	for _, side := range []struct {
 		to  string

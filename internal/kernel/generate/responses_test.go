@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The sums of rectified responses are those of the definition, the versions have the same bits, and neither writes
-// beyond its sums: they, the rows and the filters fill the memory of the machine with the tile.
+// The sums of rectified responses match the definition, the versions have the same bits, and neither writes outside its
+// sums, which fill the memory of the machine with the rows, the filters and the tile.
 func TestResponses(t *testing.T) {
 	files, err := generate()
 	if err != nil {

@@ -7,8 +7,8 @@ import "github.com/mmcloughlin/avo/operand"
 
 func (w *writer) mulSparseRow() {
 	w.function("mulSparseRow", "func(dst *float32, indices *int32, values, w *float32, n, k, stride int)",
-		"adds the rows of w that n indices name, times the values of these, to the first k ≤ 16 values of dst; the rows of w "+
-			"begin stride values apart; n > 0.")
+		"adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride "+
+			"values apart; n > 0.")
 	dst, indices, values, weights, n := w.integer("dst"), w.integer("indices"), w.integer("values"), w.integer("w"), w.integer("n")
 	m := w.maskOf(w.integer("k"), narrow/w.lanes)
 	stride := w.integer("stride")
@@ -43,7 +43,7 @@ func (w *writer) mulSparseRow() {
 // crossSparseRow sums in float64, so it processes half as many values at a time as a register has lanes.
 func (w *writer) crossSparseRow() {
 	w.function("crossSparseRow", "func(sum *float64, indices *int32, values, r *float32, weight float32, n, k int)",
-		"adds k values of r, times weight and the value of each of n indices, to the rows of sum that these name; a row of sum "+
+		"adds k values of r, times weight and the value of each of n indices, to the rows of sum at these indices; a row of sum "+
 			"has k values; n, k > 0.")
 	sum, indices, values, r, n, k := w.integer("sum"), w.integer("indices"), w.integer("values"), w.integer("r"), w.integer("n"),
 		w.integer("k")

@@ -5,7 +5,7 @@ import "github.com/mmcloughlin/avo/operand"
 // addRows sums in float64, so it processes half as many values at a time as a register has lanes.
 func (w *writer) addRows() {
 	w.function("addRows", "func(sum *float64, x *float32, n, k, stride int)",
-		"adds the first k values of each of n rows of x, which begin stride values apart, to sum, whose rows have k values; n, k > 0.")
+		"adds the first k values of each of n rows of x, which begin stride values apart, to sum (n×k); n, k > 0.")
 	sum, x, n, k, stride := w.integer("sum"), w.integer("x"), w.integer("n"), w.integer("k"), w.integer("stride")
 	lanes := w.lanes / 2
 	w.SHLQ(operand.U8(2), stride)
@@ -28,7 +28,7 @@ func (w *writer) addRows() {
 	w.Label("rest")
 	w.ADDQ(operand.U8(uint8(lanes)), left)
 	w.JZ(operand.LabelRef("next"))
-	w.Label("one") // a store with a mask would make the next row's load wait, whose memory it has too
+	w.Label("one") // a masked store would defeat store-to-load forwarding to the next row's load of the same memory
 	single := w.XMM()
 	w.VXORPD(single, single, single)
 	w.VCVTSS2SD(operand.Mem{Base: from}, single, single)
