@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// MaxEdges is the largest number of edges of a column. Its bins are one more, and one for missing values.
+	// MaxEdges is the largest number of edges of a column, which has one more bin, and a bin for missing values.
 	MaxEdges = 249
-	// MaxWords is the largest number of words of a column that have a code of their own.
+	// MaxWords is the largest number of words of a column with a code of their own.
 	MaxWords = 254
 )
 
-// Bins divide the values of columns, so that each value is a byte, its code. Code 0 is a missing value (NaN). Code 1 + i
-// is a value above edge i − 1 and not above edge i; the values above all edges have the largest code. The zero value has
-// no columns.
+// Bins quantise the values of columns to one-byte codes. Code 0 is a missing value (NaN). Code 1 + i is a value above
+// edge i − 1, up to edge i; values above all edges have the largest code. The zero value has no columns.
 type Bins struct {
 	// Edges are the edges of each column, ascending: at most [MaxEdges], or those of [WordEdges].
 	Edges [][]float32
 }
 
-// NewBins returns the bins of the columns of a sample of rows (n × columns, row-major). Each value is a bin if there are at most 250. Else
-// a value that 1/250 of the rows have ends a bin, and the others share what is left equally, as in LightGBM (Ke et al. 2017). Where bins
-// ended at quantiles, a column of zeros with a heavy tail had few for its tail: Adult's log loss was 0.290, and 0.288 now.
+// NewBins returns the bins of the columns of a sample of rows (n × columns, row-major). Each distinct value gets a bin
+// if there are at most 250. Otherwise a value that occurs in 1/250 of the rows ends a bin, and the other values share
+// the remaining bins equally, as in LightGBM (Ke et al. 2017). Bins at quantiles leave few bins for the tail of a
+// column of zeros with a heavy tail: on Adult, the log loss is 0.290 with them, and 0.288 with these.
 func NewBins(rows []float32, columns int) Bins {
 	if columns < 1 || len(rows)%columns != 0 {
 		panic(fmt.Sprintf("tree: NewBins: %d values of %d columns", len(rows), columns))
@@ -48,13 +48,13 @@ func edges(sorted []float32) (edges []float32) {
 	const bins = MaxEdges + 1
 	values, counts := distinct(sorted)
 	frequent := func(count int) bool { return count*bins >= len(sorted) }
-	rest, room := len(sorted), bins // the rows and the bins of values that are not frequent
+	rest, room := len(sorted), bins // rows and bins of infrequent values
 	for _, count := range counts {
 		if frequent(count) {
 			rest, room = rest-count, room-1
 		}
 	}
-	seen, ended := 0, 0 // rows of values that are not frequent, and how many of their bins have ended
+	seen, ended := 0, 0 // rows of infrequent values so far, and how many of their bins have ended
 	for i, count := range counts[:max(0, len(counts)-1)] {
 		ends := len(values) <= bins || frequent(count)
 		if !frequent(count) {
@@ -70,7 +70,7 @@ func edges(sorted []float32) (edges []float32) {
 	return edges
 }
 
-// distinct returns the different ones among ascending values, and how often each occurs.
+// distinct returns the distinct values among ascending ones, and the count of each.
 func distinct(sorted []float32) (values []float32, counts []int) {
 	for i, x := range sorted {
 		if i == 0 || x != sorted[i-1] {
@@ -89,9 +89,9 @@ func between(a, b float32) float32 {
 	return a
 }
 
-// WordEdges returns the edges of a column whose values are words, each as its place 0, 1, … among so many known words:
-// the word of place i has the code 1 + i. A word that is not known is a NaN, and so has the code of a missing one. It
-// panics with more than [MaxWords] words.
+// WordEdges returns the edges of a column of words. A word is encoded as its index 0, 1, … among the known words, and
+// the word of index i has the code 1 + i. Unknown words are NaN, so they share the code of missing values. WordEdges
+// panics for more than [MaxWords] words.
 func WordEdges(words int) []float32 {
 	if words < 0 || words > MaxWords {
 		panic(fmt.Sprintf("tree: WordEdges: %d words, at most %d", words, MaxWords))
@@ -103,14 +103,14 @@ func WordEdges(words int) []float32 {
 	return edges
 }
 
-// EdgeError says that edges are not ascending numbers, or too many. It is of bins from outside.
+// EdgeError means that edges are not ascending numbers, or too many. It reports invalid bins from outside.
 type EdgeError struct{ Column, Edge int }
 
 func (e *EdgeError) Error() string {
 	return fmt.Sprintf("column %d: edge %d is not above the edge before it, or not one of at most %d", e.Column, e.Edge, MaxWords-1)
 }
 
-// Check returns an *[EdgeError] if b is not as [NewBins] and [WordEdges] make bins.
+// Check returns an *[EdgeError] unless b could come from [NewBins] and [WordEdges].
 func (b Bins) Check() error {
 	for j, edges := range b.Edges {
 		for i, edge := range edges {
@@ -122,13 +122,13 @@ func (b Bins) Check() error {
 	return nil
 }
 
-// Encoder finds the codes of values. Make it with [NewEncoder]; the zero value has no columns. It is immutable.
+// Encoder maps values to codes. Create it with [NewEncoder]; the zero value has no columns. It is immutable.
 type Encoder struct {
-	keys  [][256]int32 // of each column the keys of its edges, and then the largest
+	keys  [][256]int32 // per column: the keys of its edges, padded with MaxInt32
 	edges [][]float32
 }
 
-// NewEncoder returns an encoder of bins, which must be as [Bins.Check] says.
+// NewEncoder returns an encoder of bins, which must pass [Bins.Check].
 func NewEncoder(b Bins) *Encoder {
 	e := &Encoder{keys: make([][256]int32, len(b.Edges)), edges: b.Edges}
 	for j, edges := range b.Edges {
@@ -142,13 +142,13 @@ func NewEncoder(b Bins) *Encoder {
 	return e
 }
 
-// key maps float32 to integers of the same order. It makes both zeros the same.
+// key maps float32 to integers of the same order. Both zeros have the same key.
 func key(x float32) int32 {
 	bits := int32(math.Float32bits(x + 0)) // −0 + 0 is 0
 	return bits ^ int32(uint32(bits>>31)>>1)
 }
 
-// Encode writes the codes of rows (n × columns, row-major) into dst, which is as long.
+// Encode writes the codes of rows (n × columns, row-major) into dst, which has the same length.
 func (e *Encoder) Encode(dst []uint8, rows []float32) {
 	d := len(e.keys)
 	if len(dst) != len(rows) || d == 0 && len(rows) > 0 || d > 0 && len(rows)%d != 0 {
@@ -171,8 +171,8 @@ func (e *Encoder) Code(column int, x float32) uint8 {
 	return 1 + below(&e.keys[column], key(x))
 }
 
-// below returns how many of ascending keys are below x, of which the last is not. The search has no branches, as those of random values are
-// predicted no better than a coin.
+// below returns the number of ascending keys that are below x; the last key must not be. The search is branch-free, as
+// the branches of random values are unpredictable.
 func below(keys *[256]int32, x int32) uint8 {
 	at := uint8(0)
 	for step := uint8(128); step > 0; step /= 2 {

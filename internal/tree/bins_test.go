@@ -53,8 +53,8 @@ func edgesOf(r *rand.Rand, n int) []float32 {
 	return NewBins(values, 1).Edges[0]
 }
 
-// Values of a sample have at most 250 codes. If they are no more, each has its own. A value that 1/250 of the rows have ends a bin,
-// and other bins have about as many rows each.
+// A sample has at most 250 codes per column. Up to 250 distinct values each get their own. A value that occurs in 1/250
+// of the rows ends a bin, and other bins have about equally many rows.
 func TestBinsOfASample(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{1, 2, 249, 250, 251, 1000, 20000} {
@@ -63,7 +63,7 @@ func TestBinsOfASample(t *testing.T) {
 			for i := range values {
 				if values[i] = float32(r.ExpFloat64()); frequent > 0 && i%2 == 0 {
 					values[i] = float32(i/2%frequent) / 3
-				} else if frequent < 0 { // few values, many of which are rare
+				} else if frequent < 0 { // few values, many of them rare
 					values[i] = float32(math.Floor(20 * float64(values[i])))
 				}
 			}

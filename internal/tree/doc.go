@@ -5,7 +5,8 @@
 //	codes and residuals of a sample ──Grow──▶ forest
 //	codes of rows ──Finder──▶ leaves ──▶ AddPairs: Σ h φ φᵀ, AddResiduals: Σ φ rᵀ, AddScores: φᵀ W
 //
-// Trees are extremely randomised (Geurts, Ernst and Wehenkel 2006, Machine Learning 63), grown best-first, with one squared error
-// over all outputs. The weights of all leaves are fitted elsewhere, to all rows. No result depends on the number of cores, and
-// products are rounded before they are added, so that no compiler fuses them: the bits are those of any machine.
+// Trees are extremely randomised (Geurts, Ernst and Wehenkel 2006, Machine Learning 63), grown best-first, with one
+// squared error over all outputs. The weights of all leaves are fitted elsewhere, to all rows. No result depends on the
+// number of cores. Products are rounded before they are added, so that no compiler fuses them: the bits are the same on
+// any machine.
 package tree

@@ -10,28 +10,29 @@ import (
 
 // Finder finds the leaves of rows in a forest. Make it with [NewFinder]. It is immutable.
 //
-// It has no branches and follows no path (QuickScorer, Lucchese et al. 2015): each node whose test a row fails rules out
-// the leaves of its left side, and the row's leaf is the first that it keeps. What all nodes of a column rule out in all
-// trees depends on the column's code alone, so a table has it, in words of the leaves of one tree, or of two with up to
-// 32 leaves each. A row takes one conjunction of such words a column.
+// Like QuickScorer (Lucchese et al. 2015), it is branch-free and follows no path: each node whose test a row fails
+// rules out the leaves of its left side, and the row's leaf is the first one left. The leaves that all nodes of a
+// column rule out, in all trees, depend on the column's code alone. So a table holds them, as bitmasks: one word per
+// tree, or per two trees of up to 32 leaves. A row takes one bitwise AND of such words per column.
 type Finder struct {
 	trees, leaves int
 	columns       int
 	words         int      // of all trees
-	kept          []uint64 // of the tables of dense columns, one after the other
+	kept          []uint64 // the tables of dense columns, concatenated
 	dense, sparse []table
 }
 
-// table is which leaves the codes of a column keep.
+// table holds the leaves that the codes of a column keep.
 type table struct {
 	column int
-	first  int          // of a dense column: where its rows begin
-	rows   [Codes]uint8 // of each code: its row
-	at     []int32      // of a sparse column: which words its rows have; nil: all of them
+	first  int          // offset of the rows of a dense column
+	rows   [Codes]uint8 // the row of each code
+	at     []int32      // the words that the rows of a sparse column have; nil: all of them
 	kept   []uint64
 }
 
-// NewFinder returns the finder of a forest, whose rows have so many columns. It panics if the forest is not as [Forest.Check] says.
+// NewFinder returns the finder of a forest over the given number of columns. It panics if the forest fails
+// [Forest.Check].
 func NewFinder(forest Forest, columns int) *Finder {
 	if err := forest.Check(columns); err != nil || columns < 1 {
 		panic(fmt.Sprintf("tree: NewFinder: a forest over %d columns: %v", columns, err))
@@ -68,7 +69,7 @@ func NewFinder(forest Forest, columns int) *Finder {
 	return f
 }
 
-// leafBits returns how many bits of a word a tree has.
+// leafBits returns the number of bits of a word per tree.
 func (f *Finder) leafBits() int {
 	if f.leaves <= 32 {
 		return 32
@@ -76,11 +77,11 @@ func (f *Finder) leafBits() int {
 	return 64
 }
 
-// rule is a node: which leaves of a word a row of a rank above the cut keeps.
+// rule is a node: the leaves of a word that a row of a rank above the cut keeps.
 type rule struct {
 	word  int
 	kept  uint64
-	ranks []uint8 // of the codes; nil: each is its own
+	ranks []uint8 // of the codes; nil: each code is its own rank
 	cut   uint8
 }
 
@@ -92,15 +93,16 @@ func (r rule) fails(code int) bool {
 	return code > int(r.cut)
 }
 
-// newTable returns the table of a column. It has all words if the rules are about half of them or more, or else theirs.
+// newTable returns the table of a column. It has all words if the rules touch about half of them or more, otherwise
+// only those of the rules.
 func newTable(column int, rules []rule, words int) table {
 	t := table{column: column}
-	for _, r := range rules { // whose words ascend
+	for _, r := range rules { // their words ascend
 		if last := len(t.at) - 1; last < 0 || t.at[last] != int32(r.word) {
 			t.at = append(t.at, int32(r.word))
 		}
 	}
-	width, places := len(t.at), make([]int, len(rules)) // in a row, of the word of each rule
+	width, places := len(t.at), make([]int, len(rules)) // position of the word of each rule in a row
 	for i, r := range rules {
 		places[i], _ = slices.BinarySearch(t.at, int32(r.word))
 	}
@@ -128,17 +130,16 @@ func newTable(column int, rules []rule, words int) table {
 	return t
 }
 
-// Leaves are the leaves of rows in each tree: a byte for each, numbered within the tree, of the first tree for all rows
-// first (trees × rows).
+// Leaves are the leaves of rows in each tree (trees × rows): a byte each, numbered within the tree.
 type Leaves struct {
 	Rows, Trees int
 	Data        []uint8
 
-	kept    []uint64 // memory of [Finder.Find] for one row
+	kept    []uint64 // scratch of [Finder.Find] for one row
 	offsets []int
 }
 
-// Reshape makes l as large. It reuses its memory. The values are unspecified.
+// Reshape resizes l. It reuses its memory. The values are unspecified.
 func (l *Leaves) Reshape(rows, trees int) {
 	l.Rows, l.Trees, l.Data = rows, trees, slices.Grow(l.Data[:0], rows*trees)[:rows*trees]
 }

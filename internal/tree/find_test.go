@@ -62,7 +62,7 @@ func BenchmarkFind(b *testing.B) {
 	b.ReportMetric(float64(l.Rows*b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// BenchmarkPredict is the scores of all 704 trees.
+// BenchmarkPredict computes the scores of all 704 trees.
 func BenchmarkPredict(b *testing.B) {
 	finders, codes := benchmarkTrees()
 	weights := make([]float32, 1024*2)

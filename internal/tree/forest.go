@@ -3,33 +3,34 @@ package tree
 import "fmt"
 
 const (
-	// MaxLeaves is the largest number of leaves of a tree: a bit of a word for each.
+	// MaxLeaves is the largest number of leaves of a tree: one bit of a word each.
 	MaxLeaves = 64
 	// MaxSize is the largest number of leaves of a forest.
 	MaxSize = 1 << 16
 )
 
-// Forest is the structure of a block of trees, in flat arrays. The nodes of a tree are in preorder: a node, the nodes of
-// its left side, those of its right side. Leaves are numbered from left to right. So any numbers in their bounds are a
-// forest: there is no cycle, and no leaf is lost. The zero value has no trees.
+// Forest is the structure of a block of trees, in flat arrays. The nodes of a tree are in preorder: a node, the nodes
+// of its left side, those of its right side. Leaves are numbered from left to right. So any in-range numbers form a
+// valid forest: there is no cycle, and no leaf is lost. The zero value has no trees.
 type Forest struct {
-	// Leaves is how many leaves a tree may have, and how many columns of the block it has. Columns of leaves that it does not have are 0.
+	// Leaves is the largest number of leaves per tree, and the number of columns per tree. Columns of absent leaves are
+	// 0.
 	Leaves int
-	// Orders are what nodes compare.
+	// Orders are the orders that nodes compare.
 	Orders Orders
-	// Sizes is how many nodes each tree has, less than Leaves. A tree has one leaf more.
+	// Sizes is the number of nodes of each tree, less than Leaves. A tree has one leaf more.
 	Sizes []uint8
-	// Compared is the order that each node compares. Cuts is its threshold: a row of a rank up to it goes left. Lefts is
-	// how many nodes the left side has.
+	// Compared is the order that each node compares. Cuts is its threshold: a row of a rank up to it goes left. Lefts
+	// is the number of nodes on its left side.
 	Compared []int32
 	Cuts     []uint8
 	Lefts    []uint8
 }
 
-// Trees returns T, how many trees there are.
+// Trees returns T, the number of trees.
 func (f Forest) Trees() int { return len(f.Sizes) }
 
-// Size returns how many columns the block has: T · Leaves.
+// Size returns the number of columns of the block: T · Leaves.
 func (f Forest) Size() int { return len(f.Sizes) * f.Leaves }
 
 // StructureError describes an invalid forest from outside.
@@ -43,7 +44,8 @@ func (e *StructureError) Error() string {
 	return fmt.Sprintf("trees: %s: at %d: %s", e.What, e.At, e.Why)
 }
 
-// Check returns a *[StructureError] if f is no forest over so many columns. All other functions take only forests that are.
+// Check returns a *[StructureError] if f is not a valid forest over the given columns. Other functions require a valid
+// forest.
 func (f Forest) Check(columns int) error {
 	switch {
 	case f.Leaves < 2 || f.Leaves > MaxLeaves:
@@ -100,9 +102,9 @@ func (f Forest) checkLefts(first, size int) int {
 	return wrong
 }
 
-// walk calls do for the nodes of a tree in preorder: with the number of a node, that of its leftmost leaf, how many
-// nodes its left side has, and how many it has with itself. If the left side has too many do learns it, and the walk
-// goes on with as many as there can be.
+// walk calls do for the nodes of a tree in preorder, with the index of the node, the index of its leftmost leaf, the
+// number of nodes on its left side, and the number of nodes including itself. If the left side has too many nodes, do
+// receives the invalid number, and the walk continues with the largest valid one.
 func walk(lefts []uint8, do func(node, leaf, left, nodes int)) {
 	type part struct{ leaf, nodes int }
 	rest := []part{{0, len(lefts)}}

@@ -32,10 +32,10 @@ func TestForestsFromOutside(t *testing.T) {
 	}
 }
 
-// Whatever bytes say, a forest is checked, or finds the leaves that its nodes lead to.
+// For any bytes, Check rejects a forest, or Find returns the leaves that its nodes lead to.
 func FuzzForest(f *testing.F) {
 	f.Add(32, 0, []byte{0}, []byte{1, 2}, []byte{0, 1, 0}, []byte{3, 4, 5}, []byte{1, 0, 0}, []byte{3, 9})
-	f.Add(32, 256, []byte{0, 0}, make([]byte, 16), []byte{}, []byte{}, []byte{}, []byte{1, 2}) // no node at all
+	f.Add(32, 256, []byte{0, 0}, make([]byte, 16), []byte{}, []byte{}, []byte{}, []byte{1, 2}) // no nodes
 	f.Add(64, 256, []byte{0, 1}, []byte{3}, []byte{0, 1, 1}, []byte{3, 4, 5}, []byte{2, 1, 0}, []byte{200, 9})
 	f.Fuzz(func(t *testing.T, leaves, ranks int, columns, sizes, compared, cuts, lefts, row []byte) {
 		const d = 2

@@ -11,12 +11,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Sample is rows, and what trees are to explain of them.
+// Sample is rows and the residuals that trees are to explain.
 type Sample struct {
 	// Codes are the codes of the rows (n × Columns, row-major).
 	Codes   []uint8
 	Columns int
-	// Residuals are those of Outputs outputs (n × k, row-major). Weights are those of the rows (n), above 0; nil: each row weighs 1.
+	// Residuals are those of Outputs outputs (n × k, row-major). Weights are the row weights (n), above 0; nil: each
+	// row weighs 1.
 	Residuals []float32
 	Outputs   int
 	Weights   []float32
@@ -32,25 +33,25 @@ func (s Sample) rows() int {
 	return n
 }
 
-// Shape says how trees grow. All fields must be set.
+// Shape configures how trees grow. All fields must be set.
 type Shape struct {
 	Trees  int
-	Leaves int // of a tree, at most: 2 to [MaxLeaves]
-	Rows   int // of the sample in a leaf, at least
-	// Share is the share of the orders that a node tries, rounded down, but not below one.
+	Leaves int // most leaves of a tree: 2 to [MaxLeaves]
+	Rows   int // fewest rows of the sample in a leaf
+	// Share is the fraction of the orders that a node tries, rounded down, but at least one order.
 	Share float64
-	// Thresholds is how many thresholds a node tries in each of them: 1 to [MaxThresholds].
+	// Thresholds is the number of thresholds that a node tries per order: 1 to [MaxThresholds].
 	Thresholds int
 }
 
 // MaxThresholds is the largest number of thresholds that a node tries in an order.
 const MaxThresholds = 8
 
-// Grow returns a forest that explains a sample's residuals. Of the leaves so far a tree divides the one whose division
-// lowers the squared error of the residuals the most, until it has as many as the shape says, or none can be divided. A
-// division is the best of random thresholds in random orders (extremely randomized trees, Geurts, Ernst and Wehenkel 2006).
-// An order in which the leaf's rows don't differ counts as tried, unless all are like that. The draws are of the seed, the
-// stage, and the number of the tree. That many workers grow the trees, with the same result.
+// Grow returns a forest that explains a sample's residuals. A tree repeatedly splits the leaf whose split reduces the
+// squared error the most, until it has the configured number of leaves or no leaf can be split. A split is the best of
+// random thresholds in random orders (extremely randomized trees, Geurts, Ernst and Wehenkel 2006). An order in which
+// the leaf's rows do not differ counts as tried, but if all tried orders are like that, a node tries more. The draws
+// depend on the seed, the stage and the number of the tree, so the result does not depend on the number of workers.
 func Grow(s Sample, o Orders, shape Shape, seed, stage uint64, workers int) Forest {
 	if shape.Trees < 0 || shape.Leaves < 2 || shape.Leaves > MaxLeaves || shape.Rows < 1 || !(shape.Share > 0) ||
 		shape.Thresholds < 1 || shape.Thresholds > MaxThresholds {
@@ -77,7 +78,7 @@ func Grow(s Sample, o Orders, shape Shape, seed, stage uint64, workers int) Fore
 	return f
 }
 
-// add adds the nodes of a tree, from one on, in preorder. It returns how many these are.
+// add appends the nodes of a tree, from node one on, in preorder. It returns their number.
 func (f *Forest) add(nodes []node, from int32) int {
 	if from < 0 || len(nodes) == 0 {
 		return 0
@@ -89,18 +90,19 @@ func (f *Forest) add(nodes []node, from int32) int {
 	return 1 + left + f.add(nodes, n.children[1])
 }
 
-// view is a sample as trees read it.
+// view is a sample in the layout that growth reads.
 type view struct {
 	n, k, orders int
-	// ranks are those of the rows in each order (n × stride).
+	// ranks are the ranks of the rows in each order (n × stride).
 	ranks  []uint8
 	stride int
-	// values have of each row its k residuals times its weight, its weight, 1, and what pads them to a multiple of 4 (n × width).
+	// values hold for each row its k residuals times its weight, its weight, 1, and padding to a multiple of 4 (n ×
+	// width).
 	values []float64
 	width  int
 }
 
-// boundedOrders is how many orders are bounded at once: rows of ranks are padded to a multiple of it.
+// boundedOrders is the number of orders that are bounded at once: rows of ranks are padded to a multiple of it.
 const boundedOrders = 16
 
 func newView(s Sample, o Orders) *view {
@@ -133,41 +135,41 @@ func newView(s Sample, o Orders) *view {
 	return v
 }
 
-// sums are the residuals of rows times their weights, their weight, and how many they are.
+// sums are the weighted residuals of rows, their weight and their number.
 type sums []float64
 
 func (v *view) residuals(s sums) []float64 { return s[:v.k] }
 func (v *view) weight(s sums) float64      { return s[v.k] }
 func (v *view) count(s sums) int           { return int(s[v.k+1]) }
 
-// node divides the rows of a tree. A child is the number of a node; −1: it is a leaf.
+// node splits the rows of a tree. A child is the index of a node; −1: it is a leaf.
 type node struct {
 	order    int32
 	cut      uint8
 	children [2]int32
 }
 
-// leaf is rows that a node may divide, and how.
+// leaf is a leaf with its best split.
 type leaf struct {
-	from, to int     // which places of the growth's rows
-	gain     float64 // by how much the division lowers the squared error; 0: there is none
+	from, to int     // range in the growth's rows
+	gain     float64 // reduction of the squared error by the split; 0: there is none
 	order    int32
 	cut      uint8
-	parent   int32 // a node; −1: it is the whole tree
+	parent   int32 // a node; −1: the leaf is the whole tree
 	side     int   // of the parent
 }
 
-// growth grows trees, one after the other, in the same memory.
+// growth grows trees sequentially, in the same memory.
 type growth struct {
 	*view
 	shape       Shape
 	draws       *rand.PCG
-	rows        []int32 // of all leaves, those of each ascending
+	rows        []int32 // of all leaves, ascending within each
 	left, right []int32
 	orders      []int32 // a permutation
-	low, high   []uint8 // of the rows of a leaf the ranks in each order
-	// tried are the orders in which a leaf is divided, by cuts, and parts are the sums of the rows between these
-	// (orders × (thresholds + 1) × width). Behind them is a column that is not divided: the total of the rows.
+	low, high   []uint8 // smallest and largest rank of a leaf's rows in each order
+	// tried are the orders in which a leaf is split, by cuts, and parts are the sums of the rows between these (orders
+	// × (thresholds + 1) × width). An additional column has a single part: the total of the rows.
 	tried  kernel.Parts
 	cuts   []uint8 // orders × thresholds, ascending
 	parts  []float64
@@ -184,7 +186,7 @@ func newGrowth(v *view, shape Shape) *growth {
 	return g
 }
 
-// below draws one of n numbers, from 0 on.
+// below draws one of the numbers 0 … n−1.
 func (g *growth) below(n int) int {
 	high, _ := bits.Mul64(g.draws.Uint64(), uint64(n))
 	return int(high)
@@ -203,7 +205,7 @@ func (g *growth) grow(draws *rand.PCG) []node {
 	for len(g.leaves) < g.shape.Leaves {
 		best := 0
 		for i, l := range g.leaves {
-			if l.gain > g.leaves[best].gain { // of two equals the earlier
+			if l.gain > g.leaves[best].gain { // ties: the earlier leaf
 				best = i
 			}
 		}
@@ -215,13 +217,13 @@ func (g *growth) grow(draws *rand.PCG) []node {
 	return g.nodes
 }
 
-// add adds a leaf, and finds its division.
+// add adds a leaf, and finds its split.
 func (g *growth) add(l leaf) {
 	g.find(&l)
 	g.leaves = append(g.leaves, l)
 }
 
-// divide makes a node of a leaf. Its left side takes the leaf's place.
+// divide turns a leaf into a node. Its left side replaces the leaf.
 func (g *growth) divide(i int) {
 	l := g.leaves[i]
 	number := int32(len(g.nodes))
@@ -237,8 +239,8 @@ func (g *growth) divide(i int) {
 	g.add(leaf{from: l.from + len(left), to: l.to, parent: number, side: 1})
 }
 
-// split returns the rows of each side of a division, valid until the next call. It has no branches: those of a random
-// threshold can't be predicted.
+// split returns the rows of each side of a split, valid until the next call. It is branch-free: the branches of a
+// random threshold are unpredictable.
 func (g *growth) split(rows []int32, order int32, cut uint8) (left, right []int32) {
 	left, right = g.left[:len(rows)], g.right[:len(rows)]
 	n := 0
@@ -249,7 +251,7 @@ func (g *growth) split(rows []int32, order int32, cut uint8) (left, right []int3
 	return left[:n], right[:len(rows)-n]
 }
 
-// find finds the division of a leaf.
+// find finds the split of a leaf.
 func (g *growth) find(l *leaf) {
 	rows := g.rows[l.from:l.to]
 	if len(rows) < 2*g.shape.Rows {
@@ -261,7 +263,7 @@ func (g *growth) find(l *leaf) {
 		return
 	}
 	g.tried.Columns, g.tried.Of = append(g.tried.Columns, 0), append(g.tried.Of, make([]uint8, Codes)...)
-	size := g.tried.Count * g.width // of an order
+	size := g.tried.Count * g.width // per order
 	g.parts = slices.Grow(g.parts[:0], (tried+1)*size)[:(tried+1)*size]
 	clear(g.parts)
 	kernel.AddParts(g.parts, g.tried, g.ranks, g.values, g.width, rows)
@@ -283,7 +285,7 @@ func (g *growth) find(l *leaf) {
 	}
 }
 
-// try draws the orders in which a leaf is divided, and the thresholds in each of them.
+// try draws the orders in which a leaf is split, and the thresholds in each of them.
 func (g *growth) try(rows []int32) {
 	kernel.BoundRows(g.low, g.high, g.ranks, rows)
 	g.tried.Columns, g.tried.Of, g.cuts = g.tried.Columns[:0], g.tried.Of[:0], g.cuts[:0]
@@ -306,7 +308,7 @@ func (g *growth) try(rows []int32) {
 	}
 }
 
-// appendParts appends the part of each code: how many of the ascending cuts are below it.
+// appendParts appends the part of each code: the number of ascending cuts below it.
 func appendParts(parts, cuts []uint8) []uint8 {
 	code := 0
 	for part, cut := range cuts {
@@ -320,8 +322,8 @@ func appendParts(parts, cuts []uint8) []uint8 {
 	return parts
 }
 
-// explained returns the sum of both sides' squared sums by their weights, where left are those of the rows up to a cut; 0 if
-// a side has too few rows.
+// explained returns Σ |sums|²/weight over both sides, where left holds the sums of the rows up to a cut; 0 if a side
+// has too few rows.
 func (g *growth) explained(left, total sums) float64 {
 	n, w, others := g.count(left), g.weight(left), g.weight(total)-g.weight(left)
 	if n < g.shape.Rows || g.count(total)-n < g.shape.Rows || !(w > 0 && others > 0) {

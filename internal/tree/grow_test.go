@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// plainTree is a tree by its definition.
+// plainTree is a reference implementation of a tree.
 type plainTree struct {
 	rows        []int
 	order       int
@@ -20,7 +20,7 @@ type plainTree struct {
 	left, right *plainTree
 }
 
-// plainGrow grows a tree as Grow documents, with its draws.
+// plainGrow grows a tree as Grow documents, with the same draws.
 func plainGrow(s Sample, o Orders, shape Shape, seed, stage, number uint64) *plainTree {
 	draws := rand.NewPCG(mix(seed, stage), number)
 	below := func(n int) int { high, _ := bitsMul(draws.Uint64(), uint64(n)); return int(high) }
@@ -189,7 +189,7 @@ func TestGrowAsDefined(t *testing.T) {
 	}
 }
 
-// Each leaf has its rows, and another seed, stage or tree has other trees.
+// Each leaf has enough rows, and a different seed, stage or tree gives different trees.
 func TestGrowLaws(t *testing.T) {
 	s := sampleOf(8, 2000, 6, 3, false)
 	o := ordersOf(8, s, 1)
@@ -226,7 +226,7 @@ func TestGrowLaws(t *testing.T) {
 	}
 }
 
-// The bits of a forest are those of any machine.
+// The bits of a forest are the same on any machine.
 func TestForestDigest(t *testing.T) {
 	s := sampleOf(8, 3000, 7, 3, true)
 	for i := range s.Residuals {

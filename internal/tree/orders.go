@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Codes is how many values a code has.
+// Codes is the number of different codes.
 const Codes = 256
 
-// Orders are what nodes compare. The first are the codes of columns of numbers as they are. Each of the last is a column
-// of words, by the ranks of its codes. The zero value has none.
+// Orders are what nodes compare: first the columns of numbers, in the order of their codes, then columns of words, in
+// the order of the ranks of their codes. The zero value has none.
 type Orders struct {
 	// Columns is the column of each order.
 	Columns []int32
-	// Ranks are the ranks of the codes, [Codes] for each order that has them: the last len(Ranks)/Codes.
+	// Ranks are the ranks of the codes, [Codes] for each of the last len(Ranks)/Codes orders.
 	Ranks []uint8
 }
 
-// Numbers returns how many orders, the first ones, have no ranks: they are of columns of numbers.
+// Numbers returns the number of orders without ranks, which come first: those of columns of numbers.
 func (o Orders) Numbers() int { return len(o.Columns) - len(o.Ranks)/Codes }
 
 // RanksOf returns the ranks of the codes in an order; nil: each code is its own rank.
@@ -29,10 +29,10 @@ func (o Orders) RanksOf(order int) []uint8 {
 	return o.Ranks[order*Codes:][:Codes]
 }
 
-// Words is a column of words, and what its codes have of all training rows. A slice of a larger array may be the sums.
+// Words is a column of words, with sums over all training rows by code. Sums may be a slice of a larger array.
 type Words struct {
 	Column int
-	Sums   []float64 // of each code Σ w r of the k residuals, and then Σ w h of the curvature (Codes × (k+1))
+	Sums   []float64 // per code: Σ w r of the k residuals, then Σ w h of the curvature (Codes × (k+1))
 }
 
 // outputs returns k.
@@ -45,8 +45,8 @@ func (s *Words) of(code int) (residuals []float64, curvature *float64) {
 	return sums[:k], &sums[k]
 }
 
-// AddWords adds the residuals (n × k), which are multiplied by the rows' weights, and the curvatures (n), too, of rows
-// to the words of their codes (n × columns).
+// AddWords adds the residuals (n × k) and the curvatures (n) of rows, both times the rows' weights, to the words of
+// their codes (n × columns).
 func (s *Words) AddWords(codes []uint8, columns int, residuals, curvatures []float32) {
 	n, k := len(curvatures), s.outputs()
 	if len(codes) != n*columns || len(residuals) != n*k || k < 0 || len(s.Sums) != Codes*(k+1) {
@@ -62,12 +62,12 @@ func (s *Words) AddWords(codes []uint8, columns int, residuals, curvatures []flo
 	}
 }
 
-// shrinkage is added to the curvature of a word, so that the mean of a rare word is near that of all.
+// shrinkage is added to the curvature of a word, so that the mean of a rare word is close to the overall mean.
 const shrinkage = 10
 
-// NewOrders returns the orders of a stage: the columns that have numbers, and of each column of words two orders, or one
-// of two classes. Words are ordered by Σ u·r / (Σ h + 10), as if by a Newton step, for a direction u of the k outputs:
-// (−1, 1) for two, else k normal draws of the seed and stage.
+// NewOrders returns the orders of a stage: one per column of numbers, and two per column of words, or one for two
+// classes. Words are ordered by Σ u·r / (Σ h + 10), a Newton step, for a direction u of the k outputs: (−1, 1) for two,
+// otherwise k normal draws that depend on the seed and the stage.
 func NewOrders(numbers []int, words []Words, seed, stage uint64) Orders {
 	var o Orders
 	for _, column := range numbers {
@@ -80,7 +80,7 @@ func NewOrders(numbers []int, words []Words, seed, stage uint64) Orders {
 			direction := make([]float64, k)
 			for c := range direction {
 				if direction[c] = draws.NormFloat64(); k <= 2 {
-					direction[c] = float64(2*c - 1) // of one output −1, and that is as good as 1
+					direction[c] = float64(2*c - 1) // −1 for a single output, equivalent to 1
 				}
 			}
 			o.Columns = append(o.Columns, int32(w.Column))
@@ -90,7 +90,7 @@ func NewOrders(numbers []int, words []Words, seed, stage uint64) Orders {
 	return o
 }
 
-// ranks returns the ranks of the codes in a direction of the outputs; of equal codes the smaller first.
+// ranks returns the ranks of the codes in a direction of the outputs. Ties are in the order of the codes.
 func (s *Words) ranks(direction []float64) []uint8 {
 	means, codes := make([]float64, Codes), make([]uint8, Codes)
 	for code := range means {
@@ -117,10 +117,10 @@ func (s *Words) ranks(direction []float64) []uint8 {
 	return ranks
 }
 
-// The purposes of draws. Those of trees are their numbers.
+// Purposes of draws. Draws of trees use the number of the tree.
 const wordDraws = 1 << 32
 
-// mix is a hash of two numbers (SplitMix64 of their sum, after it of each).
+// mix is a hash of two numbers, with the constants and shifts of SplitMix64.
 func mix(a, b uint64) uint64 {
 	for _, x := range []uint64{a, b} {
 		a = x + 0x9e3779b97f4a7c15 + a*0xbf58476d1ce4e5b9

@@ -7,12 +7,11 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// pairRows is how many rows AddPairs takes at a time, so that what it knows of them stays in the first-level cache.
+// pairRows is the number of rows that AddPairs processes at a time, so that their data stays in the first-level cache.
 const pairRows = 1024
 
-// AddPairs adds Σ h φ φᵀ of rows to the packed lower triangle of a Gram matrix (p(p+1)/2, p = trees × leaves): h of a
-// row counts for each pair of its leaves. A number of the matrix adds the rows in their order, whichever calls these
-// come in.
+// AddPairs adds Σ h φ φᵀ of rows to the packed lower triangle of a Gram matrix (p(p+1)/2, p = trees × leaves): it adds
+// a row's h to each pair of its leaves. Each sum adds the rows in order, however they are divided into calls.
 func AddPairs(gram []float64, l Leaves, leaves int, h []float32) {
 	p := l.Trees * leaves
 	if len(gram) != p*(p+1)/2 || len(h) != l.Rows {
@@ -25,7 +24,7 @@ func AddPairs(gram []float64, l Leaves, leaves int, h []float32) {
 			rows.h[i] = float64(v)
 		}
 		for below := range l.Trees {
-			var at [math.MaxUint8 + 1]int // where the columns of a leaf begin
+			var at [math.MaxUint8 + 1]int // offset of the columns of each leaf
 			for leaf := range leaves {
 				column := below*leaves + leaf
 				at[leaf] = column * (column + 1) / 2
@@ -45,7 +44,8 @@ func AddPairs(gram []float64, l Leaves, leaves int, h []float32) {
 	}
 }
 
-// pairs are rows of which AddPairs adds h to pairs of a leaf below, whose columns begin at some place of the sums.
+// pairs are the rows for which AddPairs adds h to the pairs of one leaf: h, and the offset of the leaf's columns in the
+// sums.
 type pairs struct {
 	h  [pairRows]float64
 	at [pairRows]int
@@ -59,8 +59,8 @@ func (p *pairs) add(sums []float64, above []uint8) {
 	}
 }
 
-// addTwo is add for two trees, one after the other in the columns of sums: an addition waits for the one before it if that is to
-// the same sum, and those of two trees don't.
+// addTwo is add for two trees whose columns are adjacent in the sums: additions to the same sum form a dependency
+// chain, but those of two trees are independent.
 func (p *pairs) addTwo(sums []float64, first, second []uint8, leaves int) {
 	at, h, second := p.at[:len(first)], p.h[:len(first)], second[:len(first)]
 	others := sums[leaves:]
@@ -71,8 +71,8 @@ func (p *pairs) addTwo(sums []float64, first, second []uint8, leaves int) {
 	}
 }
 
-// AddResiduals adds Σ φ rᵀ of rows to the cross moment (p × k, p = trees × leaves), given their residuals (n × k), which
-// are multiplied by the rows' weights. A number of the moment adds the rows in their order.
+// AddResiduals adds Σ φ rᵀ of rows to the cross moment (p × k, p = trees × leaves), given their weighted residuals (n ×
+// k). Each sum adds the rows in order.
 func AddResiduals(cross []float64, l Leaves, leaves int, residuals []float32) {
 	k := len(cross) / max(1, l.Trees*leaves)
 	if len(cross) != l.Trees*leaves*k || len(residuals) != l.Rows*k {
@@ -82,8 +82,8 @@ func AddResiduals(cross []float64, l Leaves, leaves int, residuals []float32) {
 	kernel.AddLeafResiduals(cross, l.Data, residuals, l.Rows, leaves, k)
 }
 
-// AddScores adds φᵀ W of rows to scores (n × k), given the weights W of the leaves (p × k, p = trees × leaves). A score
-// adds the trees in their order.
+// AddScores adds φᵀ W of rows to scores (n × k), given the weights W of the leaves (p × k, p = trees × leaves). Each
+// score adds the trees in order.
 func AddScores(scores []float32, l Leaves, leaves int, weights []float32) {
 	k := len(weights) / max(1, l.Trees*leaves)
 	if len(weights) != l.Trees*leaves*k || len(scores) != l.Rows*k {

@@ -36,7 +36,7 @@ func (l Leaves) rows(from, to int) (part Leaves) {
 	return part
 }
 
-// Sums add the rows in their order, as their definitions do, whichever calls the rows come in: no bit differs.
+// Sums add the rows in order, however they are divided into calls: they are bitwise identical to the definition.
 func TestSumsAsDefined(t *testing.T) {
 	for _, c := range []struct{ rows, trees, leaves, outputs int }{
 		{1, 1, 2, 1}, {63, 3, 31, 2}, {300, 5, 32, 3}, {500, 3, 64, 1}, {0, 2, 3, 2}, {64, 32, 32, 2},
@@ -93,7 +93,7 @@ func BenchmarkAddPairs(b *testing.B) {
 	}
 }
 
-// BenchmarkDenseGram is what any other block of as many columns takes.
+// BenchmarkDenseGram is the cost for a block of another kind with as many columns.
 func BenchmarkDenseGram(b *testing.B) {
 	blas, err := kernel.Open("")
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// sampleOf returns a sample of random codes, and of residuals that are integers, so that sums of them are exact, and
-// follow a few columns. Of the columns of numbers are the first, of words the last.
+// sampleOf returns a sample of random codes, with integer residuals, so that their sums are exact, that depend on a few
+// columns. Columns of numbers come first, columns of words last.
 func sampleOf(seed uint64, n, columns, outputs int, weighted bool) Sample {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := Sample{Columns: columns, Outputs: outputs, Codes: make([]uint8, n*columns), Residuals: make([]float32, n*outputs)}
@@ -25,7 +25,7 @@ func sampleOf(seed uint64, n, columns, outputs int, weighted bool) Sample {
 	return s
 }
 
-// ordersOf returns orders of columns of which the last are of words.
+// ordersOf returns orders of columns, the last of which are of words.
 func ordersOf(seed uint64, s Sample, words int) Orders {
 	var numbers []int
 	for j := range s.Columns - words {
@@ -40,7 +40,7 @@ func ordersOf(seed uint64, s Sample, words int) Orders {
 	return NewOrders(numbers, sums, seed, 0)
 }
 
-// descend returns the leaf of a row in a tree, whose first node is given, by its definition: from node to node.
+// descend returns the leaf of a row by descending from node to node of a tree, given its first node.
 func descend(f Forest, t int, codes []uint8) int {
 	first := 0
 	for _, size := range f.Sizes[:t] {
