@@ -25,7 +25,7 @@ func acceleratedMethod() method {
 //
 //	U' = V − (L·S+λI)⁻¹ ∇J(V),  V' = U' + (t−1)/t' (U' − U),  t' = (1 + √(1 + 4t²))/2
 //
-// The points that are visited, whose J is known, are the V.
+// The visited points, whose J is known, are the V.
 type accelerated struct {
 	size     float64 // of the step; halved for good by a trial without momentum that raises J
 	t        float64
@@ -43,7 +43,7 @@ func (a *accelerated) accept(before, at *point) []float64 {
 	floats.SubTo(gained, ahead, a.u)
 	later := (1 + math.Sqrt(1+4*a.t*a.t)) / 2
 	factor := (a.t - 1) / later
-	// ⟨∇J(V), U' − U⟩ > 0: unlike ⟨V − U', U' − U⟩ it does not depend on the scale of features
+	// ⟨∇J(V), U' − U⟩ > 0: unlike ⟨V − U', U' − U⟩, it does not depend on the scale of features
 	if dot(at.gradient, gained) > 0 {
 		later, factor = 1, 0
 	}
@@ -53,7 +53,7 @@ func (a *accelerated) accept(before, at *point) []float64 {
 	return step
 }
 
-// reject drops the momentum. If there was none it halves the step.
+// reject drops the momentum. If there was none, it halves the step.
 func (a *accelerated) reject(at *point) (size float64, step []float64) {
 	if !a.momentum {
 		if a.size /= 2; a.size < minStep {

@@ -9,14 +9,14 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// autoStages returns that many equal stages with the method auto.
+// autoStages returns the given number of equal stages with the method auto.
 func autoStages(stages, passes int, ridge float64) []schemas.Stage {
 	s := stageOf(link.Softmax, passes, ridge)
 	s.Method = MethodAuto
 	return slices.Repeat([]schemas.Stage{s}, stages)
 }
 
-// accepted returns J after each pass that was accepted.
+// accepted returns J after each accepted pass.
 func accepted(visits []visited) (objectives []float64) {
 	for _, v := range visits {
 		if v.pass.Accepted {
@@ -26,7 +26,7 @@ func accepted(visits []visited) (objectives []float64) {
 	return objectives
 }
 
-// Wherever the stage stands, auto makes the passes of L-BFGS and ends at the first that its rule names.
+// For any position of the stage, auto makes the passes of L-BFGS and ends at the first one that its rule selects.
 func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 	for _, size := range []struct {
 		n, p, k int
@@ -66,7 +66,7 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 	}
 }
 
-// auto fits an only stage to its minimum. It leaves a stage that others follow well above it, and the last of several in
+// auto fits an only stage to its minimum. It leaves a stage with successors well above it, and the last of several in
 // between.
 func TestAutoFitsTheLastStage(t *testing.T) {
 	for _, size := range []struct {
@@ -96,7 +96,7 @@ func withMethod(s schemas.Stage, name string) schemas.Stage {
 	return s
 }
 
-// The passes that are set are a limit in the last stage too.
+// The configured passes are a limit in the last stage too.
 func TestAutoKeepsToThePassesThatAreSet(t *testing.T) {
 	pr := problemOf(9, 400, 65, 5)
 	if visits, final, _ := pr.run(t, autoStages(1, 9, 1e-4)[0], nil); len(visits) != 9 || final.Of != 8 {
@@ -104,7 +104,7 @@ func TestAutoKeepsToThePassesThatAreSet(t *testing.T) {
 	}
 }
 
-// A stage that begins at the weights of a fitted one ends as soon as it can.
+// A stage that begins at fitted weights ends as soon as possible.
 func TestAutoFromFittedWeights(t *testing.T) {
 	pr := problemOf(9, 400, 65, 5)
 	for number, of := range []int{1, 2} {

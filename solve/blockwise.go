@@ -11,33 +11,33 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// blockwise fits the inputs of sparse rows a block at a time: the stagewise regression of the paper (section 3.3) on
-// sparse features, whose next block is the inputs with the largest gradient. A visit is one of two. One sums the
-// gradient of all inputs, k values each, which chooses the next blocks. The other sums the gradient and the Gram matrix
-// of a block, and the fit moves the weights of the block, and of the intercept, by (L·S+λI)⁻¹ times their gradient: to
-// the minimum over them, if the loss is quadratic. λ applies to a whole weight, whichever round moves it. So J never
-// rises, no step is taken back, and a record of weights has what changes and not all of them.
+// blockwise fits the inputs of sparse rows one block at a time: the stagewise regression of the paper (section 3.3) on
+// sparse features, whose next block is the inputs with the largest gradient. There are two kinds of visits. One sums
+// the gradient of all inputs, k values each, to choose the next blocks. The other sums the gradient and the Gram matrix
+// of a block, and the fit moves the weights of the block and the intercept by (L·S+λI)⁻¹ times their gradient: to their
+// joint minimum, if the loss is quadratic. λ applies to the whole weight, in any round. So J never rises, no step is
+// rejected, and a record of weights contains only changes.
 type blockwise struct {
 	common
 	visit     int
 	objective float64
 	w         []float32 // p × k, of the last visit
 	square    float64   // |W|² of the penalised weights
-	changed   []int32   // the inputs that the next weights change, and
-	change    []float32 // by how much; nil: none
+	changed   []int32   // the inputs whose weights change next
+	change    []float32 // their changes; nil: none
 	norms     []float64 // Ê[x²] of each input
-	inputs    []int32   // those that are not 0 in all training rows; no round has others
-	had       []bool    // the inputs that have had their turn in this round,
-	turns     int       // how many these are, and
-	rounds    int       // the rounds before
+	inputs    []int32   // those that occur in training rows; rounds skip the others
+	had       []bool    // whether an input had its turn in this round
+	turns     int       // number of inputs that had their turn
+	rounds    int       // completed rounds
 	next      [][]int32 // the blocks of the next visits
-	chosen    Step      // the visit that is best by the stop rule's split; without a rule it has no weights
+	chosen    Step      // the best visit by the stop rule's split; without a rule it has no weights
 }
 
-// blocksPerGradient is how many blocks a gradient of all inputs chooses. Such a visit sends all weights and the sums of
-// all inputs, which are megabytes; the others send those of a block. Measured on NEWS20 with blocks of 1000, two
-// rounds, without an intercept, in scipy: the test error is 12.60 % with 1, 12.57 with 8, 12.55 with 16, 12.52 with 32
-// and 12.52 with 64.
+// blocksPerGradient is the number of blocks that a gradient of all inputs chooses. Such a visit transfers all weights
+// and the sums of all inputs, which are megabytes; the others transfer those of a block. Measured on NEWS20 with blocks
+// of 1000, two rounds, without an intercept, in scipy: the test error is 12.60 % with 1, 12.57 with 8, 12.55 with 16,
+// 12.52 with 32 and 12.52 with 64.
 const blocksPerGradient = 32
 
 func (b *blockwise) Observe(v int, step Step, sums wire.Tensors[float64]) (*Evaluation, error) {
@@ -51,11 +51,11 @@ func (b *blockwise) Observe(v int, step Step, sums wire.Tensors[float64]) (*Eval
 			return nil, err
 		}
 	}
-	moved := first || b.changed != nil // not from a gradient of all inputs to the first block that it chooses
+	moved := first || b.changed != nil // false from a gradient of all inputs to the first block that it chooses
 	b.follow(step)
 	b.visit, b.passes = v, b.passes+1
 	e := &Evaluation{Number: b.passes, Objective: losses[examples.Train].MeanLoss() + b.lambda/2*b.square}
-	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are of single precision
+	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are single-precision
 	if b.objective = e.Objective; !linear.Finite(b.objective) {
 		return nil, &linear.NotFiniteError{What: "J"}
 	}
@@ -73,7 +73,7 @@ func (b *blockwise) Observe(v int, step Step, sums wire.Tensors[float64]) (*Eval
 	return e, nil
 }
 
-// follow changes the weights to those of a step.
+// follow applies a step to the weights.
 func (b *blockwise) follow(step Step) {
 	if step.Changed != nil {
 		b.square += b.shape.apply(b.w, step.Changed, step.Change)
@@ -92,7 +92,7 @@ func (b *blockwise) follow(step Step) {
 // penalised returns the weights that λ applies to.
 func (b *blockwise) penalised() []float32 { return b.w[:b.shape.Penalised*b.shape.Classes] }
 
-// apply changes w (p × k) as a step says, and returns by how much |W|² of the inputs grows.
+// apply applies a step to w (p × k), and returns the increase of |W|² of the inputs.
 func (s Shape) apply(w []float32, changed []int32, change []float32) (growth float64) {
 	k := s.Classes
 	for i := range s.changes(changed) {
@@ -111,7 +111,7 @@ func (s Shape) apply(w []float32, changed []int32, change []float32) (growth flo
 	return growth
 }
 
-// begin reads the norms of the inputs, of the first visit.
+// begin reads the norms of the inputs from the first visit.
 func (b *blockwise) begin(sums wire.Tensors[float64]) error {
 	squares, err := sums.Shaped(statistics.FieldDiagonal, b.shape.Columns)
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *blockwise) begin(sums wire.Tensors[float64]) error {
 	return nil
 }
 
-// solve moves the weights of a block and of the intercept.
+// solve moves the weights of a block and the intercept.
 func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 	k, columns := b.shape.Classes, slices.Clone(block)
 	for j := b.shape.Penalised; j < b.shape.Columns; j++ {
@@ -170,14 +170,15 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 		clear(b.had)
 	}
 	b.next = slices.DeleteFunc(b.next, func(due []int32) bool { return due[0] == block[0] })
-	if len(block) == len(b.inputs) { // no gradient has to choose the next
+	if len(block) == len(b.inputs) { // the next block needs no gradient
 		b.next = [][]int32{block}
 	}
 	return nil
 }
 
-// choose finds the next blocks, given the gradient of all inputs: of those that have not had their turn, those with the
-// largest norm of the gradient over that of the input, which is nearly the largest fall of J. Of equal ones the first are chosen.
+// choose selects the next blocks, given the gradient of all inputs: among the inputs that have not had their turn,
+// those with the largest gradient norm relative to the input's norm, which approximates the largest decrease of J. Ties
+// are in the order of the inputs.
 func (b *blockwise) choose(gradient []float64) {
 	left := slices.DeleteFunc(slices.Clone(b.inputs), func(j int32) bool { return b.had[j] })
 	k, falls := b.shape.Classes, make([]float64, len(b.norms))
@@ -198,13 +199,13 @@ func (b *blockwise) choose(gradient []float64) {
 	}
 }
 
-// ended reports whether the passes or the rounds that the stage may take are over.
+// ended reports whether the stage has used up its passes or rounds.
 func (b *blockwise) ended() bool {
 	return b.passes >= b.stage.Passes || b.shape.Rounds > 0 && b.rounds >= b.shape.Rounds
 }
 
-// Next returns all weights for a visit to all inputs, and otherwise what changes. So whoever begins in the middle needs
-// the records from the last such visit on.
+// Next returns all weights for a visit to all inputs, and otherwise only the changes. A reader that starts in the
+// middle needs the records from the last such visit on.
 func (b *blockwise) Next() (Step, error) {
 	step := Step{}
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// blockSums returns the sums of a visit with a step, the Gram matrix of its block included.
+// blockSums returns the sums of a visit with a step, including the Gram matrix of its block.
 func (pr *problem) blockSums(l schemas.Link, step Step) wire.Tensors[float64] {
 	sums := pr.sparseSums(l, step.W)
 	if step.Block == nil {
@@ -40,7 +40,7 @@ func (pr *problem) blockSums(l schemas.Link, step Step) wire.Tensors[float64] {
 		own = append(own, cross.Data[int(j)*k:(int(j)+1)*k]...)
 	}
 	sums = slices.DeleteFunc(sums, func(t wire.Tensor[float64]) bool { return t.Name == statistics.FieldCross })
-	var packed []float64 // the values that are not 0, after their places
+	var packed []float64 // nonzero values, each after its index
 	for place, v := range gram {
 		if v != 0 {
 			packed = append(packed, float64(place), v)
@@ -59,7 +59,7 @@ func fitBlocks(t *testing.T, pr *problem, stage schemas.Stage, size int) (w []fl
 	return final.W, evaluations(visits), blocks
 }
 
-// Blocks come to the minimum that all columns at once come to, whatever their size, and no pass raises J.
+// Blocks of any size reach the same minimum as all columns at once, and no pass raises J.
 func TestBlocksFindTheMinimum(t *testing.T) {
 	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
 		pr := sparseProblem(3, 300, 12, 3)
@@ -85,7 +85,7 @@ func TestBlocksFindTheMinimum(t *testing.T) {
 	}
 }
 
-// In a round each column that is not 0 has one turn. The first block has the columns with the largest gradient by their norm.
+// In a round each nonzero column has one turn. The first block has the columns with the largest gradient by their norm.
 func TestBlocksTakeTurns(t *testing.T) {
 	pr := sparseProblem(4, 200, 12, 2)
 	stage := Defaults()
@@ -125,7 +125,8 @@ func TestBlocksTakeTurns(t *testing.T) {
 	}
 }
 
-// A stage ends after its rounds, with the last change of weights, whatever passes are left. Of other links a round is a step of each block.
+// A stage ends after its rounds, with the last change of weights, even if passes are left. For other links a round is
+// one step per block.
 func TestBlocksEndAfterTheirRounds(t *testing.T) {
 	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
 		for _, size := range []int{3, 10, 100} {

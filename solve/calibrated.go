@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// calibrated is Algorithm 2, calibrated least squares, for a link that is learnt. A pass is two visits:
+// calibrated is Algorithm 2, calibrated least squares, for a learnt link. A pass is two visits:
 //
 //	2i      fit y − ŷ by least squares, W; ỹ = ŷ + Wx      (lines 3, 4)
 //	2i + 1  fit y by least squares on G(ỹ); clip            (lines 5, 6)
@@ -22,15 +22,15 @@ import (
 type calibrated struct {
 	common
 	visit int
-	loss  float64 // the last that fell
+	loss  float64 // the last that decreased
 	made  int     // complete passes behind that loss
-	best  int     // passes that are final if no better loss comes
+	best  int     // passes that are final if no better loss follows
 	bound float64 // upper bound of the loss after the last calibration
 	next  Step
 	done  bool
 }
 
-// heldOutRidge is that of a calibration to rows that the weights have not seen, which are few: their residuals must not be fitted.
+// heldOutRidge is the ridge of a calibration to held-out rows. They are few, so it must not fit their residuals.
 const heldOutRidge = 1e-3
 
 // NoHoldoutError means that there are no rows to calibrate on.
@@ -41,7 +41,7 @@ func (NoHoldoutError) Error() string {
 		"weights have not seen: set examples.holdout"
 }
 
-// calibrationRidge keeps the system solvable if classes are empty. Its scores are of the order of 1.
+// calibrationRidge keeps the system solvable if classes are empty. Its scores are of order 1.
 const calibrationRidge = 1e-6
 
 func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
@@ -133,8 +133,8 @@ func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 	for i, x := range solution.RawMatrix().Data {
 		calibration[i] = float32(x)
 	}
-	// The bound is ½ Ê|y − Mᵀ G|² = ½(Ê|y|² − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩). The clip projects on a convex region, in
-	// which y lies, so it only lowers the loss.
+	// The bound is ½ Ê|y − Mᵀ G|² = ½(Ê|y|² − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩). The clip projects onto a convex region
+	// that contains y, so it only lowers the loss.
 	var product mat.Dense
 	product.Mul(mat.NewSymDense(p, full), solution)
 	c.bound = square / 2
@@ -151,8 +151,8 @@ func (c *calibrated) Next() (Step, error) {
 	}
 	next := c.next
 	if !c.link.HasGradient(c.visit) && c.passes >= c.stage.Passes {
-		// The loss after this pass is not measured, but at most bound. With a stop rule the loss of the split counts, which has
-		// no such bound, so this pass does not count.
+		// The loss after this pass is not measured, but is at most bound. A stop rule uses the loss of the split, which
+		// has no such bound, so this pass does not count.
 		next.Final = true
 		if c.bound < c.loss && c.stop.rule == nil {
 			next.Passes = c.visit/2 + 1

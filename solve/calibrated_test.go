@@ -17,7 +17,8 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after it.
+// reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after
+// it.
 type reference struct {
 	w, m, shown []*mat.Dense
 	loss        []float64 // half the mean squared distance before each pass, and after the last
@@ -108,7 +109,8 @@ func cubic(z *mat.Dense) *mat.Dense {
 	return g
 }
 
-// calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each pass.
+// calibrate makes all visits of a calibrated fit in float64. bounds are the fit's upper bounds of the loss after each
+// pass.
 func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, passes []*Evaluation, final Step, bounds []float64) {
 	t.Helper()
 	fit := pr.fit(stage)
@@ -189,7 +191,7 @@ func TestCalibratedIsAlgorithm2(t *testing.T) {
 		if falling == passes && (len(got) != passes || len(chain) != 2*passes) {
 			t.Errorf("%v: %d passes, %d records, expected %d passes", size, len(got), len(chain), passes)
 		}
-		// only the first W: later ones amplify the rounding of the first to float32
+		// only the first W: later ones amplify the float32 rounding of the first
 		for i, w := range chain[0].W {
 			if v := want.w[0].RawMatrix().Data[i]; math.Abs(float64(w)-v) > 1e-6*(1+math.Abs(v)) {
 				t.Fatalf("%v: weight %d is %v, the algorithm has %v", size, i, w, v)
@@ -235,7 +237,7 @@ func TestCalibratedOfOneClass(t *testing.T) {
 	}
 }
 
-// With a stop rule the passes up to the split's smallest loss count.
+// With a stop rule, the passes up to the smallest loss of the split count.
 func TestCalibratedStopRule(t *testing.T) {
 	pr := problemOf(4, 150, 60, 2)
 	for i := range pr.split {
@@ -249,7 +251,7 @@ func TestCalibratedStopRule(t *testing.T) {
 	for i, c := range pr.class {
 		y.Set(i, c, 1)
 	}
-	held := *pr // the same rows with the two splits exchanged
+	held := *pr // the same rows with the two splits swapped
 	held.split = slices.Clone(pr.split)
 	for i, s := range pr.split {
 		held.split[i] = examples.Holdout - s

@@ -1,6 +1,6 @@
 package solve
 
-// MethodCG is conjugate gradients: the way of a quadratic loss where there is no Gram matrix of all rows.
+// MethodCG is conjugate gradients: the method for a quadratic loss without a Gram matrix of all rows.
 const MethodCG = "cg"
 
 func cgMethod() method {

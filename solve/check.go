@@ -16,24 +16,24 @@ import (
 // MaxPasses is the largest number of passes.
 const MaxPasses = 10_000
 
-// Defaults returns how a stage is fitted if its configuration does not say it.
+// Defaults returns the fit configuration of a stage that does not set it.
 func Defaults() schemas.Stage {
 	return schemas.Stage{Link: link.Softmax, Passes: 12, Ridge: schemas.RidgeAuto, Method: MethodAuto, GramRows: GramAuto}
 }
 
-// LastPasses returns the default of passes in the last stage of a run, whose configuration was checked. [Defaults] has that of
-// the other stages.
+// LastPasses returns the default of passes in the last stage of a run, whose configuration was checked. [Defaults] has
+// the default of the other stages.
 func LastPasses(s schemas.Stage) int {
 	l, most := link.Named(s.Link), methodNamed(s.Method).lastPasses
-	if l.Quadratic || l.Learnt || most == 0 { // only other links make use of the method
+	if l.Quadratic || l.Learnt || most == 0 { // only other links use the method
 		return Defaults().Passes
 	}
 	return most
 }
 
-// DefaultRounds returns how often each input of a stage that is fitted in blocks has its turn, if its configuration
-// says neither that nor the passes. A block of a quadratic loss is fitted at once, and a second round is for what later
-// blocks have changed, as in the paper.
+// DefaultRounds returns the number of turns of each input of a stage that is fitted in blocks, if its configuration
+// sets neither that nor the passes. With a quadratic loss, a block is fitted in one turn, and a second round corrects
+// for later blocks, as in the paper.
 func DefaultRounds(l schemas.Link) int {
 	if link.Named(l).Quadratic {
 		return 2
@@ -41,10 +41,11 @@ func DefaultRounds(l schemas.Link) int {
 	return Defaults().Passes
 }
 
-// powersOf returns the list of powers as a configuration has it.
+// powersOf returns the list of powers in the format of a configuration.
 func powersOf(basis []int) string { return strings.ReplaceAll(fmt.Sprint(basis), " ", ", ") }
 
-// Check returns the keys of a stage that this package can't fit by, with what it expects. Features are not checked here.
+// Check returns the invalid keys of a stage that concern this package, with the expected values. It does not check
+// features.
 func Check(s schemas.Stage) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -100,7 +101,7 @@ func Check(s schemas.Stage) (problems []option.Problem) {
 	return problems
 }
 
-// Keys returns the documentation of the keys of a stage that say how it is fitted, in the order of docs/configuration.md.
+// Keys documents the keys of a stage that configure its fit, in the order of docs/configuration.md.
 func Keys() []option.Key {
 	var links, quadratic, learnt, others, ways []string
 	for _, l := range link.All() {

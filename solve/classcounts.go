@@ -11,33 +11,33 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// counted finds the weights of a stage from its rows and their classes, without a fit: those of multinomial naive
-// Bayes, each scaled by how much it tells of the class (Σ w x yᵀ is a sum, so it takes one visit). A ridge regression
-// knows which words belong together, and is unsure of rare ones; naive Bayes is the other way round, so that their sum
-// predicts better than each. See fit_text in the oracle sparse.py for where this is from. Another visit finds by how
-// much the scores are multiplied, from holdout rows, which neither has seen.
+// counted computes the weights of a stage from counts, without a fit: those of multinomial naive Bayes, each scaled by
+// the information of its input about the class (Σ w x yᵀ is a sum, so one visit suffices). A ridge regression handles
+// correlated words well but rare ones poorly; naive Bayes is the opposite, so their sum predicts better than either.
+// See fit_text in the oracle sparse.py for the sources. Another visit chooses the factor of the scores by holdout rows,
+// which neither has seen.
 //
-// It knows no ridge, no method and no passes.
+// It uses no ridge, no method and no passes.
 type counted struct {
 	common
 	visit  int
-	w      []float32 // p × k, before they are multiplied
-	counts []float64 // p × k, of a run of a chain
+	w      []float32 // p × k, before the factor
+	counts []float64 // p × k, in a run of a chain
 	weight schemas.Weight
 }
 
 const (
-	// smoothing is added to each count, so that what a class has not seen does not have the logarithm of 0. The values of
-	// NEWS20, scaled to unit length, have a mean of 0.08. There, after a ridge regression, the mean error of six random
-	// splits is the same within 0.03 points for 0.0001 to 0.003, and larger by 0.06 for 0.01, and by 0.14 for 0.03.
+	// smoothing is added to each count, to avoid the logarithm of 0. The values of NEWS20, scaled to unit length, have
+	// a mean of 0.08. There, after a ridge regression, the mean error of six random splits is the same within 0.03
+	// points for 0.0001 to 0.003, and larger by 0.06 for 0.01, and by 0.14 for 0.03.
 	smoothing = 0.001
-	// trials are how many weights are tried beside 0, from 2^firstTrial on, each √2 times the one before: rows may have
-	// the length 1, or be counts of thousands of words.
+	// trials is the number of factors that are tried besides 0, from 2^firstTrial on, each √2 times the previous one:
+	// rows may have length 1, or be counts of thousands of words.
 	trials     = 41
 	firstTrial = -16
 )
 
-// CountWeights returns the weights that are tried with holdout rows, ascending from 0.
+// CountWeights returns the factors that are tried with holdout rows, ascending from 0.
 func CountWeights() []float64 {
 	weights := make([]float64, 1, 1+trials)
 	for i := range trials {
@@ -52,7 +52,7 @@ const TrialFields = 3
 // NegativeCountError means that the values of a class have a negative sum, so they are not counts.
 type NegativeCountError = bayes.NegativeCountError
 
-// NoTrialsError means that there are no rows to choose a weight by.
+// NoTrialsError means that there are no rows to choose a factor by.
 type NoTrialsError struct{}
 
 func (NoTrialsError) Error() string {
@@ -60,8 +60,8 @@ func (NoTrialsError) Error() string {
 		"examples.holdout, or the weight"
 }
 
-// ChainWeight returns what the logarithms of a counted stage of a chain are multiplied by; 1 if that is auto: the stage after it is
-// fitted to what they leave over, so there is nothing to choose by how well they predict alone.
+// ChainWeight returns the factor of the logarithms of a counted stage of a chain; 1 if it is auto: the next stage is
+// fitted to the residuals, so the predictions of this stage alone are no criterion.
 func ChainWeight(w schemas.Weight) schemas.Weight {
 	if w == schemas.WeightAuto {
 		return 1
@@ -81,7 +81,7 @@ func (s Shape) counts() bayes.Shape {
 // Ridge returns 0: the weights are not fitted.
 func (c *counted) Ridge() schemas.Ridge { return 0 }
 
-// Weight returns what the logarithms are multiplied by.
+// Weight returns the factor of the logarithms.
 func (c *counted) Weight() schemas.Weight { return c.weight }
 
 func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
@@ -117,11 +117,10 @@ func (c *counted) Next() (Step, error) {
 	return Step{W: scaled, Final: true, Of: c.visit + 1}, nil
 }
 
-// logarithms returns the weights before they are multiplied (p × k). Of an input the logarithms of its smoothed part of
-// each class's counts, less their mean; scaled so that each class has the same mean magnitude; multiplied by √(1 −
-// H/log k), where H is the entropy of the class given the input. The counts of H have one more row, of the classes' own
-// parts, so that a rare input does not seem to tell more than it does. The intercept has the logarithm of the classes'
-// weights.
+// logarithms returns the weights before the factor (p × k): for each input the logarithms of its smoothed share of each
+// class's counts, minus their mean; scaled so that all classes have the same mean magnitude; multiplied by √(1 − H/log
+// k), where H is the entropy of the class given the input. The counts of H include one more row, the class shares, so
+// that a rare input does not seem more informative than it is. The intercept has the logarithms of the class weights.
 func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 	p, inputs, k := c.shape.Columns, c.shape.Penalised, c.shape.Classes
 	counts, err := sums.Shaped(statistics.FieldCounts, p, k)
@@ -158,15 +157,15 @@ func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 		}
 	})
 	if all == 0 {
-		clear(w[:inputs*k]) // the inputs tell nothing
+		clear(w[:inputs*k]) // inputs without counts have no information
 	} else {
 		scaleCounted(w[:inputs*k], counts, totals, all)
 	}
 	return linear.Narrow(w), nil
 }
 
-// scaleCounted multiplies the weights of inputs (inputs × k), given their counts, those of all inputs (k) and the sum
-// of these, which is above 0.
+// scaleCounted scales the weights of inputs (inputs × k), given their counts, the counts of all inputs (k) and the
+// total, which is above 0.
 func scaleCounted(w, counts, totals []float64, all float64) {
 	k := len(totals)
 	inputs := float64(len(w) / k)
@@ -192,8 +191,8 @@ func scaleCounted(w, counts, totals []float64, all float64) {
 	})
 }
 
-// information returns 1 − H/log k of the counts (k) of an input, and 0 if there is one class. parts are those of the
-// classes, whose sum is 1.
+// information returns 1 − H/log k of the counts (k) of an input, and 0 for a single class. parts are the shares of the
+// classes, with sum 1.
 func information(counts, parts []float64) float64 {
 	if len(counts) < 2 {
 		return 0
@@ -211,7 +210,7 @@ func information(counts, parts []float64) float64 {
 	return max(1-entropy/math.Log(float64(len(counts))), 0)
 }
 
-// bestWeight returns the weight with the fewest wrong holdout rows; of several such, the one with the least loss.
+// bestWeight returns the factor with the fewest wrong holdout rows; ties go to the smallest loss.
 func bestWeight(sums wire.Tensors[float64]) (schemas.Weight, error) {
 	weights := CountWeights()
 	tried, err := sums.Shaped(statistics.FieldTrials, len(weights), TrialFields)

@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// countSums returns the sums of the first visit of a stage whose weights are counted.
+// countSums returns the sums of the first visit of a counted stage.
 func countSums(counts *mat.Dense) wire.Tensors[float64] {
 	p, k := counts.Dims()
 	losses := make([]float64, examples.Splits*statistics.LossFields)
@@ -28,7 +28,7 @@ func countSums(counts *mat.Dense) wire.Tensors[float64] {
 	}
 }
 
-// trialSums returns the sums of the second visit: the wrong rows and the loss of each weight, of ten rows.
+// trialSums returns the sums of the second visit: the wrong rows and the loss of each factor, over ten rows.
 func trialSums(wrong, loss func(weight float64) float64) wire.Tensors[float64] {
 	var tried []float64
 	for _, weight := range CountWeights() {
@@ -44,7 +44,7 @@ func countedFit(inputs, columns, k int, weight schemas.Weight) Fit {
 		Counted: true}, &linear.Buffer{})
 }
 
-// naiveBayes is nb_weights · entropy_weight^½ of the oracle sparse.py, a matrix at a time.
+// naiveBayes is nb_weights · entropy_weight^½ of the oracle sparse.py, in matrix form.
 func naiveBayes(counts *mat.Dense) *mat.Dense {
 	p, k := counts.Dims()
 	column := func(c int) float64 { return mat.Sum(counts.ColView(c)) }
@@ -77,7 +77,7 @@ func TestCountedWeights(t *testing.T) {
 		p, k := shape[0], shape[1]
 		counts := mat.NewDense(p, k, nil)
 		counts.Apply(func(j, c int, _ float64) float64 { return float64(r.IntN(3)) * r.Float64() * float64(1+j%k*c) }, counts)
-		counts.Set(0, 0, 1) // so that one is not 0
+		counts.Set(0, 0, 1) // at least one is nonzero
 		fit := countedFit(p, p, k, 0.25)
 		if _, err := fit.Observe(0, Step{}, countSums(counts)); err != nil {
 			t.Fatal(err)
@@ -95,8 +95,8 @@ func TestCountedWeights(t *testing.T) {
 	}
 }
 
-// The intercept has the logarithms of the classes' weights. Inputs that occur as often in each class, and a class that
-// has none, get finite weights.
+// The intercept has the logarithms of the class weights. Inputs that are equally frequent in each class, and a class
+// without inputs, get finite weights.
 func TestCountedWeightsOfOddCounts(t *testing.T) {
 	counts := mat.NewDense(3, 3, []float64{
 		2, 2, 0,
@@ -121,7 +121,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 	}
 }
 
-// The fewest wrong rows choose the weight, then the least loss, then the smallest weight.
+// The factor has the fewest wrong rows; ties go to the smallest loss, then to the smallest factor.
 func TestCountedWeightIsChosen(t *testing.T) {
 	weights := CountWeights()
 	if weights[0] != 0 || !slices.IsSorted(weights) {

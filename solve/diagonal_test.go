@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// sparseProblem draws a problem whose rows are sparse: two values of three are 0, and the last column is 0 in all rows.
+// sparseProblem draws a problem with sparse rows: two of three values are 0, and the last column is 0 in all rows.
 func sparseProblem(seed uint64, n, p, k int) *problem {
 	pr := problemOf(seed, n, p, k)
 	pr.shape.Sparse = true
@@ -53,7 +53,7 @@ func (pr *problem) sparseSums(l schemas.Link, w []float32) wire.Tensors[float64]
 	return sums
 }
 
-// sparseVisit is one visit of a fit of sparse rows: the weights that it was made with, its block, its losses and its evaluation.
+// sparseVisit is one visit of a fit of sparse rows: its weights, its block, its losses and its evaluation.
 type sparseVisit struct {
 	w      []float32
 	block  []int32
@@ -61,7 +61,7 @@ type sparseVisit struct {
 	pass   *Evaluation
 }
 
-// sparseVisits makes the visits of a fit of sparse rows, in blocks of size inputs or, if it is 0, of all.
+// sparseVisits makes the visits of a fit of sparse rows, in blocks of size inputs or, if size is 0, of all.
 func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (visits []sparseVisit, final Step, f Fit) {
 	t.Helper()
 	pr.shape.AtATime = size
@@ -110,7 +110,7 @@ func fitSparse(t *testing.T, pr *problem, stage schemas.Stage) (w []float32, pas
 	return final.W, evaluations(visits), f.Ridge()
 }
 
-// normalEquations returns S + λI, for a ridge, and Ê[x yᵀ], of which conjugate gradients find the quotient, and J without weights.
+// normalEquations returns S + λI for a ridge, Ê[x yᵀ], and J at zero weights.
 func (pr *problem) normalEquations(ridge float64) (hessian, cross *mat.Dense, objective float64) {
 	var weighted mat.Dense
 	total, trace, p, k := 0.0, 0.0, pr.shape.Columns, pr.shape.Classes
@@ -139,7 +139,7 @@ func (pr *problem) normalEquations(ridge float64) (hessian, cross *mat.Dense, ob
 	return hessian, cross, objective / total
 }
 
-// Conjugate gradients on sparse rows find the ridge regression that the normal equations give.
+// Conjugate gradients on sparse rows find the ridge regression of the normal equations.
 func TestSparseIdentityIsRidgeRegression(t *testing.T) {
 	pr := sparseProblem(1, 300, 12, 3)
 	stage := Defaults()
@@ -160,7 +160,7 @@ func TestSparseIdentityIsRidgeRegression(t *testing.T) {
 	}
 }
 
-// On sparse rows the log loss falls in every pass, as the first step is bounded, to where its gradient is 0.
+// On sparse rows the log loss falls in every pass, as the first step is bounded, to a point with zero gradient.
 func TestSparseSoftmaxConverges(t *testing.T) {
 	pr := sparseProblem(2, 400, 10, 3)
 	stage := Defaults()
@@ -185,7 +185,7 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	}
 }
 
-// A ridge that is auto weighs as much as one row.
+// An auto ridge weighs as much as one row.
 func TestSparseAutoRidge(t *testing.T) {
 	pr := sparseProblem(3, 200, 8, 2)
 	stage := Defaults()
@@ -199,9 +199,9 @@ func TestSparseAutoRidge(t *testing.T) {
 	}
 }
 
-// Each visit lowers J as an iteration of the textbook does (Nocedal and Wright 2006, algorithm 5.3), which has H itself
-// and does not round to single precision. So the last direction is enough, and it does no harm that a visit goes along
-// it as far as the step before should have gone.
+// Each visit lowers J like an iteration of the textbook (Nocedal and Wright 2006, algorithm 5.3), which uses H itself
+// and does not round to single precision. So the last direction is sufficient, and using the ideal length of the
+// previous step does no harm.
 func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	pr := sparseProblem(6, 300, 40, 3)
 	stage := Defaults()
@@ -242,7 +242,8 @@ func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	}
 }
 
-// The product with the inverse of a matrix is that with the inverse of its root, twice. A column without rows has none.
+// The product with the inverse of a matrix is that with the inverse of its root, applied twice. A column without rows
+// has none.
 func TestRootTwiceIsTheMatrix(t *testing.T) {
 	const p, k = 65, 2
 	gradient, squares := make([]float64, p*k), make([]float64, p)
@@ -263,8 +264,8 @@ func TestRootTwiceIsTheMatrix(t *testing.T) {
 	}
 }
 
-// The first step from a diagonal matrix, or from its root, lowers a quadratic loss as much as its bound says, whatever
-// the gradient. The same step without the bound is longer, and may raise it.
+// The first step from a diagonal matrix, or from its root, lowers a quadratic loss by as much as its bound guarantees,
+// for any gradient. The same step without the bound is longer, and may raise it.
 func TestShortenedStepLowersJ(t *testing.T) {
 	const rows, p, k, lambda = 200, 30, 2, 0.01
 	r := rand.New(rand.NewPCG(1, 3))
@@ -273,7 +274,7 @@ func TestShortenedStepLowersJ(t *testing.T) {
 		length := 0.0
 		for j := range p {
 			if r.IntN(j+1) < 3 {
-				x.Set(i, j, r.Float64()) // all of one sign, so that columns are alike
+				x.Set(i, j, r.Float64()) // positive, so that columns are correlated
 				length += x.At(i, j)
 			}
 		}
@@ -314,7 +315,7 @@ func TestShortenedStepLowersJ(t *testing.T) {
 	}
 }
 
-// The step of a fixed length needs a matrix that bounds S on sparse rows too: J falls in every pass.
+// A fixed step length needs a matrix that bounds S on sparse rows too: J falls in every pass.
 func TestSparsePaperStepIsBounded(t *testing.T) {
 	pr := sparseProblem(4, 300, 12, 3)
 	stage := Defaults()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// rows returns inputs of size rows each that are wrong independently, row i at the rate rate(i).
+// rows returns inputs of size rows each, with independent errors; row i has the error rate rate(i).
 func rows(seed uint64, size, inputs int, rate func(row int) float64) []Bucket {
 	r := rand.New(rand.NewPCG(seed, 1))
 	result := make([]Bucket, inputs)
@@ -23,7 +23,7 @@ func rows(seed uint64, size, inputs int, rate func(row int) float64) []Bucket {
 	return result
 }
 
-// alarms returns the number of each input that is an alarm, from 0 on, and how many inputs belong to what the stream is then.
+// alarms returns the index of each input that raises an alarm, and the number of inputs since each change.
 func alarms(inputs []Bucket) (at, since []int) {
 	var d Drift
 	for i, input := range inputs {
@@ -36,10 +36,11 @@ func alarms(inputs []Bucket) (at, since []int) {
 
 func steady(rate float64) func(int) float64 { return func(int) float64 { return rate } }
 
-// learning is the error rate of a model of MNIST when it has learnt so many rows: 90 %, 10 % after 2500, 4 % after 20,000.
+// learning is the error rate of a model of MNIST after the given number of rows: 90 %, 10 % after 2500, 4 % after
+// 20,000.
 func learning(row int) float64 { return 0.03 + 0.87*math.Pow(1+float64(row)/600, -1.3) }
 
-// From changed on, the rate is another.
+// From changed on, the rate differs.
 func then(before func(int) float64, changed int, after func(int) float64) func(int) float64 {
 	return func(row int) float64 {
 		if row < changed {
@@ -49,7 +50,7 @@ func then(before func(int) float64, changed int, after func(int) float64) func(i
 	}
 }
 
-// weighted returns inputs with weights, of every kind: with a drift or two, without errors, without rows.
+// weighted returns weighted inputs of every kind: with one drift or two, without errors, without rows.
 func weighted(seed uint64) []Bucket {
 	r := rand.New(rand.NewPCG(seed, 2))
 	result, rate := make([]Bucket, 300), 0.5
@@ -63,7 +64,7 @@ func weighted(seed uint64) []Bucket {
 	return result
 }
 
-// A detector that is saved and restored before every input, and one that is copied, go on as if it had not happened.
+// A detector that is saved and restored before every input, or copied, continues as if uninterrupted.
 func TestDriftIsAFold(t *testing.T) {
 	total := 0
 	for seed := range uint64(20) {
@@ -95,7 +96,7 @@ func TestDriftIsAFold(t *testing.T) {
 	}
 }
 
-// An earlier state stays as it is while a copy of it goes on: nothing that has been saved in memory changes.
+// An earlier state is unaffected by later inputs of a copy: memory that has been saved does not change.
 func TestDriftLeavesItsCopies(t *testing.T) {
 	var d Drift
 	for i, input := range weighted(7) {
@@ -111,7 +112,7 @@ func TestDriftLeavesItsCopies(t *testing.T) {
 	}
 }
 
-// A rate that never rises is no alarm, however the rows are distributed over inputs, and none is one that is constant.
+// A rate that never rises, or is constant, raises no alarm, for any division of rows into inputs.
 func TestDriftIgnoresFalls(t *testing.T) {
 	for seed := range uint64(50) {
 		var falling, level Drift
@@ -139,7 +140,7 @@ func (d Drift) inputs() (n int64) {
 	return n
 }
 
-// The window follows a fall: what is left is of the rate that it fell to.
+// The window follows a decrease: the rest has the lower rate.
 func TestDriftFollowsAFall(t *testing.T) {
 	var d Drift
 	for _, input := range rows(1, 1024, 60, then(steady(0.9), 20*1024, steady(0.03))) {
@@ -150,7 +151,8 @@ func TestDriftFollowsAFall(t *testing.T) {
 	}
 }
 
-// Chance alone is no alarm: not at a constant rate, not while a model learns, not where stretches of the stream differ by a point.
+// Noise alone raises no alarm: not at a constant rate, not while a model learns, not if stretches of the stream differ
+// by a point.
 func TestDriftIgnoresChance(t *testing.T) {
 	stretches := func(row int) float64 { return 0.03 + 0.01*float64(row/5000%2) }
 	for name, rate := range map[string]func(int) float64{
@@ -168,7 +170,7 @@ func TestDriftIgnoresChance(t *testing.T) {
 	}
 }
 
-// Changes are found in time, and nothing before them. Delays are in rows.
+// Changes are detected in time, without earlier alarms. Delays are in rows.
 func TestDriftFindsChanges(t *testing.T) {
 	const changed = 30 * 1024
 	slow := func(row int) float64 { return 0.05 + 0.1*min(1, float64(row)/30_000) }
@@ -199,7 +201,7 @@ func TestDriftFindsChanges(t *testing.T) {
 	}
 }
 
-// After an alarm it goes on with what the stream is now: that is learnt again without an alarm, and the next change is one.
+// After an alarm the detector adapts to the new rate without further alarms, and the next change raises one.
 func TestDriftAfterAnAlarm(t *testing.T) {
 	const changed = 30 * 1024
 	at, since := alarms(rows(1, 1024, 90, then(learning, changed, then(learning, changed, learning))))
@@ -208,7 +210,8 @@ func TestDriftAfterAnAlarm(t *testing.T) {
 	}
 }
 
-// The state grows with the logarithm of the number of inputs: 8 buckets of each size, and the newest 7 inputs are apart.
+// The state grows with the logarithm of the number of inputs: 8 buckets of each size, with separate buckets for the
+// last 7 inputs.
 func TestDriftIsSmall(t *testing.T) {
 	var d Drift
 	for i := range 10_000 {
@@ -246,7 +249,7 @@ func TestLikelihoodIsTheMaximum(t *testing.T) {
 	}
 }
 
-// What can't be an input is a mistake of the caller. Rounded weights are none.
+// Invalid inputs are errors of the caller. Rounded weights are valid.
 func TestDriftChecksInputs(t *testing.T) {
 	var d Drift
 	d.Observe(0.3, 0.1+0.2)

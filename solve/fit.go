@@ -16,50 +16,51 @@ import (
 
 // Shape is the shape of a stage's block and scores.
 type Shape struct {
-	Columns   int // p, the columns of the block, intercept included
-	Penalised int // the first columns of the block, which λ applies to: all but the intercept
+	Columns   int // p, including the intercept
+	Penalised int // the leading columns of the block, to which λ applies: all but the intercept
 	Classes   int // k
-	// Sparse says that the block has sparse rows: it has no Gram matrix, and Precondition is not called.
+	// Sparse means that the block has sparse rows: it has no Gram matrix, and Precondition is not called.
 	Sparse bool
-	// Curved says that the Gram matrix multiplies each row by its curvature: it needs no bound of that.
+	// Curved means that the Gram matrix weights each row by its curvature: it needs no bound of the curvature.
 	Curved bool
-	// Trees is how many trees the block has: each row has one feature of each. 0: the block is of another kind.
+	// Trees is the number of trees of the block: each row has one feature per tree. 0: the block is of another kind.
 	Trees int
-	// AtATime is how many inputs are fitted at a time; 0: all.
+	// AtATime is the number of inputs per block of a blockwise fit; 0: all.
 	AtATime int
-	// Rounds is how often each of them has its turn, at most; 0: as often as the passes allow.
+	// Rounds is the largest number of turns of each input; 0: as many as the passes allow.
 	Rounds int
-	// Counted says that the weights are counted, and not fitted: see [CountWeights].
+	// Counted means that the weights are computed from counts instead of fitted: see [CountWeights].
 	Counted bool
-	// Chained says that updates go on from the run, on sparse rows.
+	// Chained means that updates on sparse rows follow the run.
 	Chained bool
-	// Calibration is the split whose rows a link that is learnt is calibrated on, and whose loss decides. The weights are
-	// fitted to training rows.
+	// Calibration is the split whose rows calibrate a learnt link, and whose loss decides. The weights are fitted to
+	// training rows.
 	Calibration examples.Split
-	// Basis is the powers of predictions that it is calibrated to.
+	// Basis is the powers of predictions that the calibration uses.
 	Basis link.Basis
 }
 
-// Step is the content of one weights record: what a visit is made with, or the end of a stage.
+// Step is the content of one weights record: the weights of a visit, or the end of a stage.
 type Step struct {
-	W           []float32 // weights (p × k); nil in the record of a calibration, and if Changed says what is other than before
+	W           []float32 // weights (p × k); nil in the record of a calibration, and if Changed lists the differences
 	Calibration []float32 // calibration (k for each power of the basis × k); nil in all other records
-	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept (a
-	// row of k for each). All other weights are those of the visit before. Both are nil if W is not, or if no weights
-	// change.
+	// Changed are inputs, ascending, and Change is what is added to their weights, and then to those of the intercept
+	// (a row of k for each). All other weights are those of the previous visit. Both are nil if W is not, or if no
+	// weights change.
 	Changed []int32
 	Change  []float32
-	// Occurring are columns, ascending, and Rows their weights (a row of k for each), if W is nil: those of all others are the weights of the
-	// version that an update goes on from.
+	// Occurring are columns, ascending, and Rows their weights (a row of k for each), if W is nil. Other weights are
+	// those of the version that the update continues.
 	Occurring []int32
 	Rows      []float32
-	Shift     []float32 // what is added to the weights of all other inputs (k), with these; nil: nothing
-	Counts    []float32 // that W was made of (p × k), of a counted stage of a full run of a chain; nil: of no such stage
-	// Block are the inputs whose gradient and Gram matrix the visit sums, ascending; nil: it sums the gradient of all inputs.
+	Shift     []float32 // added to the weights of all other inputs (k); nil: nothing
+	Counts    []float32 // the counts behind W (p × k) in a counted stage of a full run of a chain; otherwise nil
+	// Block are the inputs whose gradient and Gram matrix the visit sums, ascending; nil: it sums the gradient of all
+	// inputs.
 	Block []int32
 	// Final ends the stage: with W, or with the first Passes passes of a learnt link.
 	Final  bool
-	Of     int // the visit (0, 1, …) that was, or would be, made with the final weights
+	Of     int // the visit (0, 1, …) made with the final weights, or the one that would be
 	Passes int // passes of Algorithm 2 that count; 0 if the link is known
 }
 
@@ -91,10 +92,10 @@ func (s Step) Tensors(shape Shape) (t wire.Tensors[float32]) {
 	return t
 }
 
-// changes returns how many rows of weights change with inputs: theirs, and that of the intercept.
+// changes returns the number of rows of weights that change with inputs: theirs, and that of the intercept.
 func (s Shape) changes(inputs []int32) int { return len(inputs) + s.Columns - s.Penalised }
 
-// StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError if they have other shapes.
+// StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError for wrong shapes.
 func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
 	if _, ok := t.Find(statistics.TensorW); ok {
 		if s.W, err = t.Shaped(statistics.TensorW, shape.Columns, shape.Classes); err != nil {
@@ -121,7 +122,7 @@ func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
 	return s, err
 }
 
-// inputsOf reads the numbers of inputs, of so many, that are in a tensor; nil without it.
+// inputsOf reads input indices < of from a tensor; nil without it.
 func inputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
 	return statistics.InputsOf(t, name, of)
 }
@@ -131,7 +132,7 @@ type Evaluation struct {
 	Number    int     // number of the pass: 1, 2, …
 	Objective float64 // J at the visit's weights; for a learnt link the mean loss
 	Accepted  bool    // whether the objective has not risen
-	// Kept says that the fit has kept the memory of the cross moment of sparse rows.
+	// Kept means that the fit has kept the memory of the cross moment of sparse rows.
 	Kept bool
 }
 
@@ -141,21 +142,21 @@ type Fit interface {
 	// Precondition factors the Gram matrix of visit 0, which may be complete before the rest of the visit. sums has the
 	// fields gram and gram_rows.
 	Precondition(sums wire.Tensors[float64]) error
-	// Observe takes the reduced sums of visit v, which was made with the step w as it was published. It may write to the cross moment
-	// of sparse rows, and keep it and the diagonals of the first visit. It returns nil if the visit gives no gradient.
+	// Observe takes the reduced sums of visit v, made with the published step w. It may overwrite the cross moment of
+	// sparse rows, and keep it and the diagonals of the first visit. It returns nil if the visit gives no gradient.
 	Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error)
-	// Ridge returns the ridge of the fit. One that is auto is chosen in the first call of Observe.
+	// Ridge returns the ridge of the fit. The first call of Observe chooses a ridge that is auto.
 	Ridge() schemas.Ridge
-	// Weight returns what the weights of features that are counted are multiplied by; 0 for other features. One that is auto is chosen in the
-	// second call of Observe.
+	// Weight returns the factor of the weights of counted features; 0 for other features. The second call of Observe
+	// chooses a factor that is auto.
 	Weight() schemas.Weight
 	// Next returns the step to publish after the visits observed so far.
 	Next() (Step, error)
 }
 
-// NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its number among them. updated says
-// that updates with many more rows go on from it: it then makes at most [updatedPasses]. The fit uses buffer until the next fit is started
-// with it.
+// NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its index among
+// them. updated means that updates with many more rows follow: the fit then makes at most [updatedPasses]. The fit uses
+// buffer until the next fit starts with it.
 func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *linear.Buffer) Fit {
 	fit := newFit(stages, number, updated, shape, buffer)
 	if rate := stages[number].Rate; rate != 0 && rate != 1 {
@@ -186,23 +187,23 @@ func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 	return &generalized{common: common}
 }
 
-// updatedPasses is how many passes the first version of a chain makes. Its few rows are nearly fitted to the letter at the minimum, and the
-// quadratics of updates keep what they were fitted to. Measured on MNIST as a stream in file order, prequential error
-// in percent, medians of seeds 1 and 2:
+// updatedPasses is the number of passes of the first version of a chain. At the minimum its few rows would be
+// overfitted, and the quadratics of updates would preserve that. Measured on MNIST as a stream in file order,
+// prequential error in percent, medians of seeds 1 and 2:
 //
 //	passes                                2     3     4     5     to the minimum
 //	1 × 512, 4096 rows, refresh 0      5.14  4.90  4.87  4.92  5.37
 //	2 × 1024, 2048 rows, refresh 2     2.90  2.96  2.98  3.00  3.2
 const updatedPasses = 3
 
-// NoWeightError says that there is nothing to fit to.
+// NoWeightError means that there are no rows to fit to.
 type NoWeightError struct{}
 
 func (NoWeightError) Error() string {
 	return "no training row has a label and a weight above 0"
 }
 
-// common is the state that all fits share.
+// common is the state shared by all fits.
 type common struct {
 	stage    schemas.Stage
 	position position
@@ -219,7 +220,7 @@ type common struct {
 	passes   int
 }
 
-// Precondition factors the Gram matrix. If it is of a sample its λ is that of the sample, which is close to that of all rows.
+// Precondition factors the Gram matrix. For a sample, λ is that of the sample, which is close to that of all rows.
 func (c *common) Precondition(sums wire.Tensors[float64]) error {
 	p, penalised := c.shape.Columns, c.shape.Penalised
 	gram, err := sums.Shaped(statistics.FieldGram, p*(p+1)/2)
@@ -244,13 +245,13 @@ func (c *common) Precondition(sums wire.Tensors[float64]) error {
 	return c.factorPending()
 }
 
-// pending is a Gram matrix that is not factored yet: the ridge is not chosen, or the matrix is factored once the λ of all rows is
-// known. The rows of a sample may be 0 in columns where others are not.
+// pending is a Gram matrix that is not factored yet: the ridge is not chosen, or factoring waits for the λ of all rows.
+// The rows of a sample may be 0 in columns where others are not.
 type pending struct {
 	gram   []float64
 	weight float64 // Σw of the rows behind it
 	trace  float64 // over the penalised columns
-	why    error   // error of factoring it with the λ of the sample; nil before that
+	why    error   // error of factoring it with the λ of the sample; nil before
 }
 
 // factorPending factors the Gram matrix with the λ of its own rows.
@@ -266,10 +267,10 @@ func (c *common) factorPending() (err error) {
 	return err
 }
 
-// Ridge returns the ridge that the stage is fitted with: [schemas.RidgeAuto] until it is chosen.
+// Ridge returns the ridge of the fit: [schemas.RidgeAuto] until it is chosen.
 func (c *common) Ridge() schemas.Ridge { return c.stage.Ridge }
 
-// Weight returns 0: weights that are fitted are multiplied by nothing.
+// Weight returns 0: fitted weights have no factor.
 func (c *common) Weight() schemas.Weight { return 0 }
 
 // chooseRidge chooses the ridge of the stage, and factors the Gram matrix with it. sums are those of the first visit.
@@ -295,8 +296,8 @@ func (c *common) chooseRidge(sums wire.Tensors[float64]) error {
 	return c.factorPending()
 }
 
-// curvature returns the mean curvature of the loss by a score, given Ê|r|². That of a log loss has the expectation of the squared
-// residual (the second identity of Bartlett 1953). Other links are fitted by least squares.
+// curvature returns the mean curvature of the loss in a score, given Ê|r|². For a log loss it has the expectation of
+// the squared residual (the second identity of Bartlett 1953). Other links are fitted by least squares.
 func (c *common) curvature(residual float64) float64 {
 	if c.link.Quadratic || c.link.Learnt {
 		return 1
@@ -313,7 +314,7 @@ func (c *common) factored(gram []float64, weight float64) (linear.Metric, error)
 }
 
 // ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ. If all features are 0, as
-// those of rows that don't differ are, any λ gives weights of 0, and λ is the ridge.
+// when rows do not differ, any λ gives weights of 0, and λ is the ridge.
 func (c *common) ridge(trace, weight float64) float64 {
 	if trace == 0 {
 		return float64(c.stage.Ridge)
@@ -321,8 +322,8 @@ func (c *common) ridge(trace, weight float64) float64 {
 	return max(float64(c.stage.Ridge)*trace/weight/float64(c.shape.Penalised), c.leastRidge(weight))
 }
 
-// open reads the losses of a visit, and in the first visit computes λ and the preconditioner. A loss that is not finite is an
-// error in the first visit; in later ones it counts as risen.
+// open reads the losses of a visit, and in the first visit computes λ and the preconditioner. A loss that is not finite
+// is an error in the first visit; in later ones it counts as an increase.
 func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]statistics.Losses, err error) {
 	losses = statistics.LossesOf(sums)
 	c.weight = losses[examples.Train].Weight
@@ -347,7 +348,7 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 				return losses, err
 			}
 		}
-		// λ is a part of J, so it is that of all rows, whichever rows the Gram matrix is of.
+		// λ is a part of J, so it is that of all rows, even if the Gram matrix is of a sample.
 		if trace, ok := sums.Find(statistics.FieldTrace); ok {
 			if len(trace.Data) != 1 {
 				return losses, &wire.ShapeError{Tensor: statistics.FieldTrace, Got: trace.Shape, Want: []int{1}}
@@ -370,13 +371,13 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 	return losses, nil
 }
 
-// NoSampleError says that the messages that were chosen for the Gram matrix have no training rows.
+// NoSampleError means that the messages chosen for the Gram matrix have no training rows.
 type NoSampleError struct {
 	GramRows string // value of the key gram_rows
 }
 
 func (e *NoSampleError) Error() string {
-	return fmt.Sprintf("gram_rows: %s: the messages that it chooses have no training row with a weight above 0: set gram_rows to all",
+	return fmt.Sprintf("gram_rows: %s: the chosen messages have no training row with a weight above 0: set gram_rows to all",
 		e.GramRows)
 }
 
@@ -427,8 +428,8 @@ func (c *common) ridgeGradientTo(gradient []float64, sums wire.Tensors[float64],
 	return nil
 }
 
-// start returns the weights of a visit (zeros if the stage begins without), those of them that are penalised, and the ridge
-// term λ/2 |W|² of J.
+// start returns the weights of a visit (zeros if the stage begins without), the penalised ones among them, and the
+// ridge term λ/2 |W|² of J.
 func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
 	k := c.shape.Classes
 	if w = step.W; w == nil {
@@ -442,8 +443,7 @@ func (c *common) start(step Step) (w, penalised []float32, ridge float64) {
 	return w, penalised, c.lambda / 2 * norm
 }
 
-// stop is the rule that ends a stage when the loss of a split has stopped falling. It never ends a stage by a split without
-// rows.
+// stop ends a stage when the loss of a split stops falling. It never ends a stage by a split without rows.
 type stop struct {
 	rule  *schemas.Stop
 	split examples.Split
@@ -459,11 +459,11 @@ func newStop(rule *schemas.Stop) stop {
 	return s
 }
 
-// watches reports whether the rule is about that split.
+// watches reports whether the rule uses that split.
 func (s *stop) watches(split examples.Split) bool { return s.rule != nil && s.split == split }
 
-// observe reports whether this accepted pass is the best so far by the rule. Without a rule the last one is the best, as J or
-// the loss has not risen.
+// observe reports whether this accepted pass is the best so far by the rule. Without a rule the latest one is the best,
+// as J or the loss has not risen.
 func (s *stop) observe(losses [examples.Splits]statistics.Losses) (best bool) {
 	if s.rule != nil && losses[s.split].Weight == 0 {
 		s.rule = nil
@@ -479,7 +479,7 @@ func (s *stop) observe(losses [examples.Splits]statistics.Losses) (best bool) {
 	return false
 }
 
-// watching reports whether there is a rule, about a split with rows.
+// watching reports whether there is a rule whose split has rows.
 func (s *stop) watching() bool { return s.rule != nil }
 
 // ended reports whether the rule ends the stage.

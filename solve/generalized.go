@@ -10,10 +10,10 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// generalized is Algorithm 1, generalized least squares, for a known link whose loss is not quadratic. A method chooses the
-// steps.
+// generalized is Algorithm 1, generalized least squares, for a known link with a non-quadratic loss. A method chooses
+// the steps.
 //
-// J safeguards it: a trial that raises J is taken back, and a shorter one is made from the last accepted point.
+// J safeguards it: a trial that raises J is rejected, and a shorter one starts from the last accepted point.
 type generalized struct {
 	common
 	method     method
@@ -24,7 +24,7 @@ type generalized struct {
 	done       bool      // nothing is left to gain
 }
 
-// point is a W with what is known there.
+// point is a W with its evaluation.
 type point struct {
 	visit          int
 	w              []float32
@@ -36,7 +36,7 @@ type point struct {
 	step           []float64
 }
 
-// minDecrement is the gain relative to J below which float32 scores can't tell a step from none.
+// minDecrement is the relative gain in J below which float32 scores can't resolve a step.
 const minDecrement = 1e-12
 
 func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
@@ -64,7 +64,7 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 	if err := g.ridgeGradientTo(trial.gradient, sums, penalised); err != nil {
 		return nil, err
 	}
-	if g.shape.Sparse && !first { // no method has a use for it after that of the next point
+	if g.shape.Sparse && !first { // methods do not use it after the next point
 		trial.preconditioned, g.accepted.preconditioned = g.accepted.preconditioned, nil
 		g.factor.SolveTo(trial.preconditioned, trial.gradient, g.shape.Classes)
 	} else {

@@ -145,8 +145,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// mustDescend checks the safeguard: J does not rise along the accepted passes, a pass is accepted if and only if J has not
-// risen, and the final weights are those of the accepted visit that they name.
+// mustDescend checks the safeguard: J does not rise along the accepted passes, a pass is accepted if and only if J has
+// not risen, and the final weights are those of the accepted visit that they name.
 func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambda float64) {
 	t.Helper()
 	best := math.Inf(1)
@@ -197,7 +197,7 @@ func TestSoftmaxConverges(t *testing.T) {
 	}
 }
 
-// A Gram matrix that is too small, as that of a sample may be, makes steps that are too long. The safeguard halves them.
+// A Gram matrix that is too small, as from a sample, makes steps too long. The safeguard halves them.
 func TestSafeguard(t *testing.T) {
 	pr := problemOf(4, 300, 8, 3)
 	pr.gramFactor = 0.01
@@ -217,7 +217,7 @@ func TestSafeguard(t *testing.T) {
 	}
 }
 
-// A trial whose loss is not finite counts as one that raises J.
+// A trial with a non-finite loss counts as an increase of J.
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
 	fit := pr.fit(stageOf(link.Softmax, 10, 1e-2))

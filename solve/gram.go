@@ -7,28 +7,28 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Values of the key `gram_rows` beside a number.
+// Values of the key `gram_rows` besides numbers.
 const (
 	GramAuto = "auto" // a sample where that is faster
 	GramAll  = "all"  // all training rows
 )
 
-// A Gram matrix of a sample is as good a preconditioner as one of all rows if it has a few rows for each column. Measured on
-// MNIST with softmax and p = 1024: from 5,000, 10,000 and 60,000 rows L-BFGS needs 7, 7 and 6 passes to the same J.
+// A Gram matrix of a sample preconditions as well as one of all rows if it has a few rows per column. Measured on MNIST
+// with softmax and p = 1024: from 5,000, 10,000 and 60,000 rows L-BFGS needs 7, 7 and 6 passes to the same J.
 const (
 	minSample     = 10_000
 	rowsPerColumn = 5
-	// curvedRowsPerColumn is for matrices that the curvature multiplies, which is near 0 for most rows of later stages. On KRK (18 classes,
-	// 21,042 rows, 22 blocks of 1024 leaves) 10,000 rows end with 19.4 % errors, all rows with 15.7 %.
+	// curvedRowsPerColumn is for curvature-weighted matrices: the curvature of most rows of later stages is near 0. On
+	// KRK (18 classes, 21,042 rows, 22 blocks of 1024 leaves) 10,000 rows end with 19.4 % errors, all rows with 15.7 %.
 	curvedRowsPerColumn = 50
 )
 
-// sampleThreshold is how many columns a block must have for a Gram matrix of all rows to cost more than ten more passes with
+// sampleThreshold is the number of columns from which a Gram matrix of all rows costs more than ten more passes with
 // these columns and some ten classes.
 const sampleThreshold = 2400
 
-// GramRows returns how many of the given number of training rows the Gram matrix of a stage with p columns is made of. curved is
-// [Shape.Curved].
+// GramRows returns the number of rows, out of the given training rows, for the Gram matrix of a stage with p columns.
+// curved is [Shape.Curved].
 func GramRows(stage schemas.Stage, p int, curved bool, rows int64) int64 {
 	l, perColumn := link.Named(stage.Link), int64(rowsPerColumn)
 	if curved {

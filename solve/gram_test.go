@@ -39,7 +39,7 @@ func (pr *problem) sampled(sums wire.Tensors[float64], rows int) wire.Tensors[fl
 	return append(sums, wire.Vector(statistics.FieldTrace, []float64{trace}))
 }
 
-// With the Gram matrix of a sample the passes find the minimum that a direct solve finds, and J never rises.
+// With the Gram matrix of a sample, the passes reach the minimum of a direct solve, and J never rises.
 func TestIdentityWithASampledGramMatrix(t *testing.T) {
 	for _, size := range []struct{ n, p, k, rows, passes int }{
 		{500, 20, 3, 100, 12}, {500, 20, 1, 60, 15}, {2000, 65, 10, 400, 15}, {300, 10, 2, 300, 3}, {500, 20, 3, 8, 100},

@@ -20,13 +20,13 @@ func lbfgsMethod() method {
 	}
 }
 
-// lbfgs is L-BFGS (Nocedal 1980) that starts from the inverse of the Gram matrix, or of a diagonal matrix of sparse
-// rows, in place of a multiple of the identity. The pairs of the last steps learn how far L·S+λI is from the curvature
-// of J along them. A trial is accepted if it satisfies Armijo's condition; otherwise its step is halved. The zero value
-// is for any metric.
+// lbfgs is L-BFGS (Nocedal 1980) with the inverse of the Gram matrix, or of a diagonal matrix for sparse rows, as the
+// initial matrix in place of a multiple of the identity. The pairs of the last steps correct L·S+λI to the curvature of
+// J along them. A trial is accepted if it satisfies Armijo's condition; otherwise its step is halved. The zero value is
+// for any metric.
 type lbfgs struct {
-	// diagonal is the metric, if it is a diagonal matrix: products with its inverse are made again, as each takes no
-	// longer than a sum. Those of other metrics are kept. nil: another metric
+	// diagonal is the metric, if it is a diagonal matrix: products with its inverse are recomputed, as each costs no
+	// more than a sum. Those of other metrics are kept. nil: another metric
 	diagonal  *linear.Diagonal
 	curved    bool // [Shape.Curved]
 	pairs     []pair
@@ -50,14 +50,14 @@ type pair struct {
 }
 
 const (
-	// maxPairs is how many pairs are kept. On MNIST 5, 10 and 20 make no difference within 12 passes.
+	// maxPairs is the number of pairs that are kept. On MNIST 5, 10 and 20 make no difference within 12 passes.
 	maxPairs = 10
-	// maxPairValues bounds them, and so the memory of a stage of sparse rows, to 256 MiB, or one pair if that has more. Fewer are
-	// slower there, and come as far: on a sample of RCV1 (softmax, ridge 0.2), J is 0.1204, 0.0956 and 0.0928 after 10, 20
-	// and 40 passes with one pair, 0.1176, 0.0946 and 0.0928 with five, and 0.1046, 0.0932 and 0.0928 with ten; on NEWS20
-	// it is 0.2801, 0.2784 and 0.2774 after 20.
+	// maxPairValues bounds the memory of the pairs of a stage of sparse rows to 256 MiB, or one pair if that is larger.
+	// Fewer pairs converge slower, to the same J: on a sample of RCV1 (softmax, ridge 0.2), J is 0.1204, 0.0956 and
+	// 0.0928 after 10, 20 and 40 passes with one pair, 0.1176, 0.0946 and 0.0928 with five, and 0.1046, 0.0932 and
+	// 0.0928 with ten; on NEWS20 it is 0.2801, 0.2784 and 0.2774 after 20.
 	maxPairValues = 1 << 25
-	// armijo is the share of the slope that a trial must gain (Nocedal and Wright 2006, 3.1).
+	// armijo is the fraction of the slope that a trial must gain (Nocedal and Wright 2006, 3.1).
 	armijo = 1e-4
 )
 
@@ -67,7 +67,7 @@ func (q *lbfgs) accept(before, at *point) []float64 {
 	}
 	q.direction = q.along(at)
 	q.slope = dot(at.gradient, q.direction)
-	if !(q.slope > 0) { // rounding made the step go uphill: start again without pairs
+	if !(q.slope > 0) { // rounding made the step an ascent direction: restart without pairs
 		q.pairs, q.slope = nil, at.decrement
 		q.direction = q.along(at)
 	}
@@ -75,8 +75,8 @@ func (q *lbfgs) accept(before, at *point) []float64 {
 	return q.direction
 }
 
-// learn keeps the pair of the step between two accepted points. With a diagonal it takes the memory of the gradient
-// before, and that of the pair that it forgets.
+// learn keeps the pair of the step between two accepted points. With a diagonal it reuses the memory of the previous
+// gradient, and of the pair that it drops.
 func (q *lbfgs) learn(before, at *point) {
 	n := len(at.w)
 	p := pair{change: before.gradient}
@@ -110,12 +110,12 @@ func (q *lbfgs) learn(before, at *point) {
 	q.pairs = append(q.pairs, p)
 }
 
-// mostPairs returns how many pairs of that many values are kept.
+// mostPairs returns the number of pairs of the given length that are kept.
 func mostPairs(values int) int { return min(maxPairs, max(1, maxPairValues/(2*values))) }
 
 // along is the two-loop recursion (Nocedal and Wright 2006, algorithm 7.4).
 func (q *lbfgs) along(at *point) []float64 {
-	alphas, rest := make([]float64, len(q.pairs)), at.preconditioned // whose memory is free with a diagonal
+	alphas, rest := make([]float64, len(q.pairs)), at.preconditioned // free memory with a diagonal
 	if q.diagonal == nil {
 		rest = make([]float64, len(at.gradient))
 	}
@@ -128,8 +128,8 @@ func (q *lbfgs) along(at *point) []float64 {
 	if len(q.pairs) == 0 {
 		return direction
 	}
-	// The metric of a curved fit is the Hessian where the fit starts. Scaled by the last pair, its steps were too short: the log loss of 22
-	// blocks of trees on KRK is 0.521 with the scale, and 0.494 without.
+	// The metric of a curved fit is the Hessian at the start of the fit. Scaled by the last pair, its steps were too
+	// short: the log loss of 22 blocks of trees on KRK is 0.521 with the scale, and 0.494 without.
 	if !q.curved {
 		last := q.pairs[len(q.pairs)-1]
 		linear.OnCores(len(direction), 1, func(from, to int) { floats.Scale(last.inner/last.square, direction[from:to]) })
@@ -140,9 +140,9 @@ func (q *lbfgs) along(at *point) []float64 {
 	return direction
 }
 
-// inverse returns the product of the inverse Gram matrix with the rest of the first loop, ∇J − Σ alpha · change. The
-// matrix is linear, so that is a combination of its products with the gradients, which are known. With a diagonal it is
-// in the memory of the rest.
+// inverse returns the product of the inverse Gram matrix with the result of the first loop, ∇J − Σ alpha · change. The
+// product is linear, so it is a combination of the known products with the gradients. With a diagonal it overwrites
+// rest.
 func (q *lbfgs) inverse(rest, alphas []float64, at *point) []float64 {
 	if q.diagonal != nil {
 		q.diagonal.SolveTo(rest, rest, len(rest)/len(q.diagonal.Inverse))

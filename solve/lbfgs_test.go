@@ -12,11 +12,11 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// keptMetric is a diagonal matrix that L-BFGS does not know as one, so that it keeps the products with its inverse.
+// keptMetric hides a diagonal matrix from L-BFGS, so that it keeps the products with its inverse.
 type keptMetric struct{ *linear.Diagonal }
 
-// With a diagonal, L-BFGS keeps no products with its inverse, and takes the memory of what it is given. Its steps are the same, and pairs
-// more than maxPairs are forgotten.
+// With a diagonal, L-BFGS keeps no products with its inverse, and reuses the memory of its arguments. Its steps are the
+// same, and it drops pairs beyond maxPairs.
 func TestLBFGSFromADiagonal(t *testing.T) {
 	const p, k, n = 70, 3, 210
 	r := rand.New(rand.NewPCG(5, 1))
@@ -69,7 +69,7 @@ func TestLBFGSFromADiagonal(t *testing.T) {
 	}
 }
 
-// The pairs of a block of sparse columns take 256 MiB, however many columns there are, or are one.
+// The pairs of a block of sparse columns take at most 256 MiB for any number of columns, or there is a single pair.
 func TestPairsAreBounded(t *testing.T) {
 	for values, want := range map[int]int{1: 10, 1 << 20: 10, 2 << 20: 8, 3 << 20: 5, 16 << 20: 1, 17 << 20: 1, 100 << 20: 1} {
 		if got := mostPairs(values); got != want {

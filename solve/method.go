@@ -6,43 +6,43 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// method is a way to find the minimum of J for a known link with a loss that is not quadratic. Each method is one value in
-// a file of its own, with one line in [methods].
+// method is an algorithm that minimises J for a known link with a non-quadratic loss. Each method is one value in a
+// file of its own, with one line in [methods].
 type method struct {
 	// name is the value of the key `method`.
 	name string
-	// doc describes the method in a few words of Markdown, for the documentation of the configuration; empty if the name
-	// says it.
+	// doc describes the method in a few words of Markdown, for the documentation of the configuration; empty if the
+	// name is sufficient.
 	doc string
-	// wholeGram reports whether the method needs the Gram matrix of all rows: its step has a fixed length, and a matrix of
-	// a sample may not bound the curvature of J.
+	// wholeGram means that the method needs the Gram matrix of all rows: its step has a fixed length, and a matrix of a
+	// sample may not bound the curvature of J.
 	wholeGram bool
-	// quadratic says that the method is for a quadratic loss, which has one way to its minimum: quadratic.go.
+	// quadratic means that the method is for a quadratic loss, which has a single algorithm: quadratic.go.
 	quadratic bool
-	// start returns the state of one fit of a shape, whose gradients are multiplied by the inverse of a metric.
+	// start returns the state of one fit of a shape. Gradients are multiplied by the inverse of the metric.
 	start func(linear.Metric, Shape) descent
-	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so far.
-	// Nil: it always pays.
+	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so
+	// far. Nil: it always pays.
 	worthwhile func(at position, pass int, objectives []float64) bool
 	// lastPasses is the default of the key `passes` in the last stage of a run; 0: that of other stages.
 	lastPasses int
 }
 
-// position is where a stage stands among those of its run.
+// position is the position of a stage in its run.
 type position struct {
 	last bool // no stage follows
 	only bool // and none precedes
 }
 
-// descent chooses the trials of one fit. It sees the accepted points in order and keeps nothing that they do not determine.
+// descent chooses the trials of one fit. It sees the accepted points in order, and they determine its state.
 type descent interface {
-	// accept returns the step of the first trial from a point: the trial is W − step. before is the point that was accepted
-	// before it, nil for the first: it is not used again, so its memory may be taken, and so may that of at.preconditioned.
+	// accept returns the step of the first trial from a point: the trial is W − step. before is the previously accepted
+	// point, nil for the first. It is not used again, so accept may reuse its memory, and that of at.preconditioned.
 	accept(before, at *point) (step []float64)
-	// reject returns the step of another trial from a point, after a trial from there was rejected: the trial is W − size · step. It
+	// reject returns the step of another trial from a point, after a rejected one: the trial is W − size · step. It
 	// returns nil if no step is worth a pass.
 	reject(at *point) (size float64, step []float64)
-	// sufficient reports whether a trial from a point to an objective lowers J enough to be accepted.
+	// sufficient reports whether a trial from a point lowers J enough to be accepted, given its objective.
 	sufficient(from *point, objective float64) bool
 }
 
@@ -51,7 +51,7 @@ func methods() []method {
 	return []method{autoMethod(), paperMethod(), acceleratedMethod(), lbfgsMethod(), cgMethod()}
 }
 
-// methodNamed returns the method of that name. Names are checked by [Check]; it panics if there is none.
+// methodNamed returns the method of that name. Names are checked by [Check]; methodNamed panics for others.
 func methodNamed(name string) method {
 	all := methods()
 	i := slices.IndexFunc(all, func(m method) bool { return m.name == name })
@@ -61,5 +61,5 @@ func methodNamed(name string) method {
 	return all[i]
 }
 
-// minStep is the shortest step that is still tried, as a fraction of the method's own step.
+// minStep is the shortest step that is tried, as a fraction of the method's own step.
 const minStep = 1.0 / (1 << 20)

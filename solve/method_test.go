@@ -82,7 +82,8 @@ func TestMethodsByPasses(t *testing.T) {
 	}
 }
 
-// The methods don't depend on the units of features: without a ridge they visit the same points, whatever each feature is multiplied by.
+// The methods do not depend on the units of features: without a ridge they visit the same points for any scale of each
+// feature.
 func TestMethodsDoNotDependOnUnits(t *testing.T) {
 	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
 		objectives := func(scale float64) (list []float64) {

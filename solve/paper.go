@@ -20,7 +20,8 @@ func paperMethod() method {
 //
 //	W ← W − (L·S+λI)⁻¹ ∇J(W)
 //
-// Each trial that raises J halves the step for good. Only rounding, or the Gram matrix of a sample, can make a trial raise J.
+// Each trial that raises J halves the step permanently. Only rounding, or the Gram matrix of a sample, can make a trial
+// raise J.
 type paper struct{ size float64 }
 
 func (p *paper) accept(_, at *point) []float64 { return scaled(p.size, at.preconditioned) }

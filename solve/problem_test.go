@@ -17,14 +17,14 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// problem is a small data set in memory, whose visits it computes in float64.
+// problem is a small data set in memory, whose visits are computed in float64.
 type problem struct {
 	shape      Shape
 	x          *mat.Dense // n × p; the last column is 1 if not all are penalised
 	class      []int
 	weight     []float64
 	split      []examples.Split
-	offset     *mat.Dense // n × k: the score before the stage
+	offset     *mat.Dense // n × k: the scores before the stage
 	gramFactor float64    // factor of the Gram matrix; 1: the true matrix
 }
 
@@ -52,7 +52,7 @@ func problemOf(seed uint64, n, p, k int) *problem {
 				best, pr.class[i] = v, c
 			}
 			if k > 10 || i < k {
-				pr.class[i] = i % k // no class is empty: its intercept would grow without bound
+				pr.class[i] = i % k // no class is empty: its intercept would diverge
 			}
 			pr.offset.Set(i, c, 0.3*r.NormFloat64())
 		}
@@ -197,7 +197,7 @@ func lambdaOf(fit Fit) float64 {
 	panic("solve: no λ of this fit is tested")
 }
 
-// visited is one visit of a fit: the step that it was made with, its sums, and their evaluation.
+// visited is one visit of a fit: its step, its sums, and their evaluation.
 type visited struct {
 	step Step
 	pass *Evaluation

@@ -7,20 +7,20 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// quadratic is Algorithm 1 for a quadratic loss, where J is quadratic too. With the Gram matrix of all rows one pass finds the
-// minimum. With the Gram matrix of a sample, or a diagonal matrix, it makes preconditioned conjugate gradients: each
-// visit is at a step from the minimum over all steps before it. The gradients at both ends of a step give the curvature
-// of J along it, and so the exact length that moves the minimum. The classes are independent problems, each with its
-// own lengths. A visit goes as far as the step before should have gone, which is nearly to the next minimum, so its
-// losses are nearly those there, and a stop rule can choose among the visits.
+// quadratic is Algorithm 1 for a quadratic loss, where J is quadratic too. With the Gram matrix of all rows, one pass
+// finds the minimum. With the Gram matrix of a sample, or a diagonal matrix, it uses preconditioned conjugate
+// gradients: each visit is one step away from the minimum over all earlier steps. The gradients at both ends of a step
+// give the curvature of J along it, and so the exact step length to the minimum. The classes are independent problems,
+// each with its own lengths. A visit uses the ideal length of the previous step, which leads nearly to the next
+// minimum, so its losses are nearly those there, and a stop rule can choose among the visits.
 type quadratic struct {
 	common
 	visit     int
 	steps     *linear.Conjugate // nil before the first visit
 	objective float64           // J at the minimum so far
-	next      []float32         // the weights that the next visit is made with
+	next      []float32         // the weights of the next visit
 	done      bool
-	chosen    Step // the visit that is best by the stop rule's split; without a rule it has no weights
+	chosen    Step // the best visit by the stop rule's split; without a rule it has no weights
 }
 
 // maxDecrement is the decrement per class that ends the stage. The decrement is about the mean squared error of the
@@ -57,7 +57,7 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 	if q.stop.observe(losses) && q.stop.watching() {
 		q.chosen = Step{W: weights, Final: true, Of: v}
 	}
-	direction := gradient // whose memory is free by now
+	direction := gradient // reuses its memory
 	decrement, err := q.steps.Turn(direction)
 	if err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, err
 }
 
-// crossMemory returns the memory of a visit's cross moment (p × k), if the rows are sparse; otherwise other memory of
-// that size, as the sums are kept.
+// crossMemory returns the memory of a visit's cross moment (p × k) for sparse rows; otherwise other memory of that
+// size, as the sums are kept.
 func (c *common) crossMemory(sums wire.Tensors[float64]) ([]float64, error) {
 	if !c.shape.Sparse {
 		return make([]float64, c.shape.Columns*c.shape.Classes), nil
@@ -77,8 +77,9 @@ func (c *common) crossMemory(sums wire.Tensors[float64]) ([]float64, error) {
 	return sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
 }
 
-// firstLength returns how far the first step goes. A Gram matrix, also of a sample, is about the curvature of J: the step goes all of it.
-// From a diagonal matrix it would go much too far, on texts to a hundred times the loss, so it goes as far as J surely falls.
+// firstLength returns the length of the first step. A Gram matrix, even of a sample, approximates the curvature of J:
+// the step is 1. With a diagonal matrix, a step of 1 would overshoot, on texts to a hundred times the loss, so its
+// length is bounded to guarantee a decrease of J.
 func (q *quadratic) firstLength(gradient []float64, sums wire.Tensors[float64]) (float64, error) {
 	own, ok := q.factor.(*linear.Diagonal)
 	if !ok {

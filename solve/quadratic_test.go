@@ -10,7 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// A stop rule ends conjugate gradients and blocks too, with the weights of the visit at which the split's loss was smallest.
+// A stop rule ends conjugate gradients and blocks too, with the weights of the visit with the smallest loss of the
+// split.
 func TestStopRuleOnSparseRows(t *testing.T) {
 	for _, size := range []int{0, 8} {
 		for _, patience := range []int{1, 3} {
@@ -44,8 +45,8 @@ func TestStopRuleOnSparseRows(t *testing.T) {
 	}
 }
 
-// With passes as the limit, a rule that has not ended the stage still chooses among the visits. Of a split without rows
-// there is no rule: the last minimum is final, which was not visited.
+// If the passes end the stage first, a rule still chooses among the visits. A split without rows disables the rule: the
+// last minimum is final, which was not visited.
 func TestStopRuleAtTheLastPass(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		pr := sparseProblem(8, 200, 12, 2)
@@ -64,7 +65,7 @@ func TestStopRuleAtTheLastPass(t *testing.T) {
 	}
 }
 
-// A visit goes nearly to the next minimum, from the first step on: the loss of the training rows falls from visit to visit.
+// From the first step on, a visit goes nearly to the next minimum: the training loss falls from visit to visit.
 func TestConjugateGradientsVisitWhereTheyGo(t *testing.T) {
 	pr := sparseProblem(9, 300, 40, 3)
 	stage := Defaults()

@@ -8,9 +8,9 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// The λ of trees falls with the curvature of their rows until it is that of so many rows of even odds in each leaf of each tree, with k
-// classes 2/k of them. If all rows have even odds, or weigh next to nothing, it is that of the ridge. Plans that don't say a number of
-// rows have no bound, and other blocks have none.
+// The λ of trees falls with the curvature of their rows down to that of RidgeRows rows of even odds in each leaf of
+// each tree, or 2/k of them with k classes. If all rows have even odds, or weigh next to nothing, it is that of the
+// ridge. Plans without a number of rows have no bound, and neither have other blocks.
 func TestRidgeOfTreesCountsRows(t *testing.T) {
 	const trees, leaves, classes, rows = 8, 16, 4, 1000.
 	trace := func(curvature float64) float64 { return curvature * trees * rows }
@@ -44,7 +44,7 @@ func TestRidgeOfTreesCountsRows(t *testing.T) {
 	}
 }
 
-// While rows are few, the ridge of an update is larger, but not that of trees, whose ridge counts rows.
+// While rows are few, the ridge of an update is larger, except for trees, whose ridge counts rows.
 func TestEarlyRidge(t *testing.T) {
 	for name, test := range map[string]struct {
 		trees       int

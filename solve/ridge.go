@@ -11,10 +11,11 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// The ridges that are tried: 1 and 3 times the powers of ten from 1e-4 to 10. They are numbers that a user may write, and few
-// enough that another rounding hardly ever chooses another. Below 1e-4 no set that was measured has an error that is smaller by a
-// tenth. But the criterion may fall there without end: the Gram matrix of a sample lacks features that are rarely not 0, and the cross
-// moment of all rows has them. On the pixels of MNIST it fell until 3e-7, with an error of 8.5 % where 1e-4 has 7.4 %.
+// The candidate ridges: 1 and 3 times the powers of ten from 1e-4 to 10. They are round numbers that users may write,
+// and few enough that rounding hardly ever changes the choice. Below 1e-4, no measured data set has an error that is
+// smaller by a tenth. But the criterion may fall there without end: the Gram matrix of a sample lacks rarely nonzero
+// features, which the cross moment of all rows includes. On the pixels of MNIST it fell until 3e-7, with an error of
+// 8.5 % where 1e-4 has 7.4 %.
 const (
 	ridgesPerDecade = 2
 	firstRidge      = -4 * ridgesPerDecade // 1e-4
@@ -22,36 +23,37 @@ const (
 	middleRidge     = -3 * ridgesPerDecade // 1e-3, where the search begins
 )
 
-// ridgeAt returns one of the ridges that are tried.
+// ridgeAt returns a candidate ridge.
 func ridgeAt(i int) float64 {
 	factor, decade := 1.0, i/ridgesPerDecade
 	if i%ridgesPerDecade != 0 {
 		factor, decade = 3, int(math.Floor(float64(i)/ridgesPerDecade))
 	}
 	if decade < 0 {
-		return factor / math.Pow10(-decade) // rounds once, so that 0.3 is the number of that name
+		return factor / math.Pow10(-decade) // rounds once, so that 0.3 equals the literal
 	}
 	return factor * math.Pow10(decade)
 }
 
 const (
-	// roundingFactor is how far λ stays above the eigenvalues that are only the rounding of a Gram matrix to float32. Where the
-	// features have fewer directions than columns, as they do with fewer rows, rounding is all that is in the others. The fit
-	// to them would count as one to the data: on breast cancer, wine and iris with 1024 features, the criterion falls once more
-	// below this floor, and the test error rises.
+	// roundingFactor is the margin of λ above the eigenvalues that are only the float32 rounding of a Gram matrix. If
+	// the features are rank-deficient, as with fewer rows than columns, the other directions contain only rounding.
+	// Fitting these would count as fitting the data: on breast cancer, wine and iris with 1024 features, the criterion
+	// falls again below this floor, and the test error rises.
 	roundingFactor = 10
-	// minFreedom is the smallest fraction of the rows that a fit may leave as degrees of freedom. Near 0 the criterion is 0/0.
+	// minFreedom is the smallest fraction of the rows that a fit may leave as degrees of freedom. Near 0 the criterion
+	// is 0/0.
 	minFreedom = 0.01
-	// maxWeight is more than the mean of weights that count rows.
+	// maxWeight exceeds the mean of weights that count rows.
 	maxWeight = 10
 )
 
-// validation is generalized cross-validation (Golub, Heath and Wahba 1979) of the first step of a fit: RSS/(1 − df/n)², over n rows,
-// where df = Σ wᵢ/(wᵢ+μ) is the degrees of freedom of the step, and wᵢ are the eigenvalues of S. It needs no more than the Gram
-// matrix and the cross moment of the first visit.
+// validation is generalized cross-validation (Golub, Heath and Wahba 1979) of the first step of a fit: RSS/(1 − df/n)²,
+// over n rows, where df = Σ wᵢ/(wᵢ+μ) is the degrees of freedom of the step, and wᵢ are the eigenvalues of S. It needs
+// only the Gram matrix and the cross moment of the first visit.
 //
-// The step is that of least squares with residuals as targets. Its penalty μ is not λ if the loss is not quadratic: the step by
-// the curvature h is (h·S+λI)⁻¹, which is 1/h times that of least squares with μ = λ/h.
+// The step is that of least squares with residuals as targets. Its penalty μ differs from λ if the loss is not
+// quadratic: the step with curvature h is (h·S+λI)⁻¹, which is 1/h times that of least squares with μ = λ/h.
 type validation struct {
 	shape     Shape
 	gram      []float64 // packed lower triangle of Σ w x xᵀ
@@ -66,9 +68,9 @@ type validation struct {
 	definite  float64 // S + definite·I is positive definite; 0: not known, +Inf: for no value that was tried
 }
 
-// effectiveRows returns the number of rows of a sum, given Σw and Σw². A row of weight 2 counts as two. The weights may have another
-// unit, as those that add up to 1 do: if they add up to less than the effective number of rows (Kish 1965), or to more than
-// maxWeight times that, it is the effective number.
+// effectiveRows returns the number of rows of a sum, given Σw and Σw². A row of weight 2 counts as two. The weights may
+// have another unit, for example if they add up to 1: if they add up to less than the effective number of rows (Kish
+// 1965), or to more than maxWeight times that, it returns the effective number.
 func effectiveRows(weight, squares float64) float64 {
 	effective := weight * weight / squares
 	if weight > maxWeight*effective {
@@ -77,10 +79,10 @@ func effectiveRows(weight, squares float64) float64 {
 	return max(weight, effective)
 }
 
-// choose returns the ridge with the smallest criterion. It walks down from a ridge in the middle by powers of ten, and then tries
-// the ridges between. That is some seven trials, each a Cholesky factor and its inverse, on all cores. The tridiagonal form of S would
-// serve all ridges with a third of the operations, but half of them read all of what is left of the matrix for each column: 90 GB at
-// p = 4096.
+// choose returns the ridge with the smallest criterion. It walks down from a middle ridge by powers of ten, and then
+// tries the ridges in between. That takes some seven trials, each a Cholesky factor and its inverse, on all cores. The
+// tridiagonal form of S would serve all ridges with a third of the operations, but half of them read the remaining
+// matrix for each column: 90 GB at p = 4096.
 func (v *validation) choose() schemas.Ridge {
 	if !(v.curvature > 0 && v.unit > 0) {
 		return schemas.Ridge(ridgeAt(middleRidge)) // no residual to fit, or no feature to fit it with
@@ -108,15 +110,15 @@ func (v *validation) choose() schemas.Ridge {
 	return schemas.Ridge(ridgeAt(best))
 }
 
-// Alike reports whether two stages, whose ridge is auto, should have the same ridge: they have the same features and the same loss.
-// What a stage leaves over has less of the data and more of its noise than what it was fitted to, but the criterion does not count
-// the degrees of freedom of earlier stages. On MNIST, ten stages that choose for themselves end with an error of 1.85 %; with
-// the ridge of the first for all it is 1.53 %.
+// Alike reports whether two stages, whose ridge is auto, should share it: they have the same features and the same
+// loss. The residuals of a stage contain less signal and more noise than its targets, but the criterion does not count
+// the degrees of freedom of earlier stages. On MNIST, ten stages that choose their own ridge end with an error of 1.85
+// %; with the ridge of the first for all it is 1.53 %.
 func Alike(a, b schemas.Stage) bool {
 	return a.Ridge == schemas.RidgeAuto && b.Ridge == schemas.RidgeAuto && a.Features == b.Features && a.Link == b.Link && a.Scores == b.Scores
 }
 
-// eliminate takes the intercept, which has no penalty, out of the moments: what is left is of the residuals of a fit to it.
+// eliminate removes the unpenalised intercept from the moments: they become those of the residuals of a fit to it.
 func (v *validation) eliminate() {
 	q, k := v.shape.Penalised, v.shape.Classes
 	if v.shape.Columns == q {
@@ -136,7 +138,7 @@ func (v *validation) eliminate() {
 	v.gram, v.cross = gram, cross
 }
 
-// score returns the criterion of a ridge; +Inf if the ridge can't be chosen.
+// score returns the criterion of a ridge; +Inf if the ridge is not eligible.
 func (v *validation) score(ridge float64) float64 {
 	k, lambda := v.shape.Classes, ridge*v.unit
 	mu := lambda / v.curvature
@@ -150,8 +152,9 @@ func (v *validation) score(ridge float64) float64 {
 	w := slices.Clone(v.cross)
 	factor.Solve(w, k)
 	df := float64(v.shape.Columns) - mu*factor.InverseTrace()
-	// The inverse of the S of a sample is too large, by 1/(1 − p/n) on average for normal rows and μ = 0 (the inverse Wishart
-	// distribution). With μ, df takes the place of p. The cross moment has the noise of the same rows as far as they are all rows.
+	// The inverse of the S of a sample is too large, by 1/(1 − p/n) on average for normal rows and μ = 0 (the inverse
+	// Wishart distribution). With μ, df replaces p. The cross moment shares the noise of these rows to the extent that
+	// they are all rows.
 	shrink := 1 - df/v.rows*(v.sampled-1)
 	freedom := 1 - df/v.rows
 	// With W = (S+μI)⁻¹ c the mean square is Ê|r|² − 2⟨c, W⟩ + ⟨W, S W⟩, and S W = c − μW.
@@ -162,8 +165,8 @@ func (v *validation) score(ridge float64) float64 {
 	return square / (freedom * freedom)
 }
 
-// isDefinite reports whether S + shift·I is positive definite. It asks first for the smallest shift of all ridges that are tried: few
-// matrices need a larger one.
+// isDefinite reports whether S + shift·I is positive definite. It first tries the smallest shift of all candidate
+// ridges: few matrices need a larger one.
 func (v *validation) isDefinite(shift float64) bool {
 	if v.definite == 0 {
 		v.definite = math.Inf(1)

@@ -25,7 +25,7 @@ func (pr *problem) penalty(mu float64) *mat.DiagDense {
 	return d
 }
 
-// weighted returns √w x and √w r of the training rows but one, r being the residuals at the score before the stage.
+// weighted returns √w x and √w r of all training rows except one; r are the residuals before the stage.
 func (pr *problem) weighted(l schemas.Link, without int) (x, r *mat.Dense) {
 	n, k, p := len(pr.weight), pr.shape.Classes, pr.shape.Columns
 	x, r = mat.NewDense(n, p, nil), mat.NewDense(n, k, nil)
@@ -72,7 +72,7 @@ func (pr *problem) total() (weight, squares float64) {
 	return weight, squares
 }
 
-// validationOf returns the criterion of a problem as a fit makes it.
+// validationOf returns the criterion of a problem as computed by a fit.
 func (pr *problem) validationOf(t *testing.T, l schemas.Link) *validation {
 	t.Helper()
 	sums := pr.sums(l, pr.scores(nil))
@@ -90,7 +90,7 @@ func (pr *problem) validationOf(t *testing.T, l schemas.Link) *validation {
 	return v
 }
 
-// The criterion is what its definition gives with hat matrices in float64.
+// The criterion matches its definition with hat matrices in float64.
 func TestValidationAgainstItsDefinition(t *testing.T) {
 	for _, size := range []struct{ n, p, k int }{{200, 7, 3}, {100, 64, 1}, {40, 65, 5}, {3, 10, 2}, {50, 1, 2}} {
 		for _, l := range []schemas.Link{link.Identity, link.Softmax} {
@@ -127,7 +127,7 @@ func TestValidationAgainstItsDefinition(t *testing.T) {
 	}
 }
 
-// The ridge that is chosen has nearly the smallest error of the rows that are left out one at a time, of all ridges.
+// The chosen ridge has nearly the smallest leave-one-out error of all ridges.
 func TestRidgeAgainstLeavingOneOut(t *testing.T) {
 	for _, size := range []struct{ n, p, k int }{{120, 6, 2}, {90, 40, 3}, {60, 63, 3}, {40, 64, 2}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestRidgeAgainstLeavingOneOut(t *testing.T) {
 	}
 }
 
-// rounded rounds the Gram matrix to float32, as its record has it.
+// rounded rounds the Gram matrix to float32, like its record.
 func rounded(sums wire.Tensors[float64]) wire.Tensors[float64] {
 	for i, t := range sums {
 		if t.Name == statistics.FieldGram {
@@ -174,7 +174,7 @@ func rounded(sums wire.Tensors[float64]) wire.Tensors[float64] {
 	return sums
 }
 
-// A ridge is chosen with which the Gram matrix can be factored, and which is above its rounding, whatever is wrong with the features.
+// For any defect of the features, the chosen ridge exceeds the rounding of the Gram matrix and makes it factorable.
 func TestRidgeIsAboveRounding(t *testing.T) {
 	problems := map[string]*problem{"fewer rows than columns": problemOf(1, 30, 65, 3), "one row": problemOf(1, 1, 5, 2)}
 	duplicated := problemOf(2, 300, 64, 3)
@@ -230,7 +230,7 @@ func TestRidgeIsAboveRounding(t *testing.T) {
 	}
 }
 
-// A stage whose ridge is auto has the weights of one with the ridge that it chooses, bit by bit, with every method and link.
+// A stage with an auto ridge is bitwise equal to one with the ridge that it chooses, with every method and link.
 func TestAutoRidgeIsThatNumber(t *testing.T) {
 	for _, l := range []schemas.Link{link.Identity, link.Softmax} {
 		for _, m := range methods() {
@@ -250,7 +250,7 @@ func TestAutoRidgeIsThatNumber(t *testing.T) {
 	}
 }
 
-// With the Gram matrix of a sample the choice is within a factor of ten of that with the matrix of all rows.
+// With the Gram matrix of a sample the choice is within a factor of ten of the choice with all rows.
 func TestRidgeWithASampledGramMatrix(t *testing.T) {
 	for _, size := range []struct{ n, p, k, rows int }{{4000, 40, 3, 800}, {4000, 64, 10, 500}, {1000, 20, 2, 1000}} {
 		pr := problemOf(9, size.n, size.p, size.k)
@@ -269,7 +269,7 @@ func TestRidgeWithASampledGramMatrix(t *testing.T) {
 	}
 }
 
-// The ridges that are tried are what a user would write.
+// The candidate ridges are round numbers.
 func TestRidgesAreShortNumbers(t *testing.T) {
 	for i := firstRidge; i <= lastRidge; i++ {
 		r := schemas.Ridge(ridgeAt(i))

@@ -13,12 +13,12 @@ import (
 
 // openSparse computes λ and the preconditioner of a block of sparse columns, from the sums of the first visit.
 //
-// D is the diagonal of S, which is Jacobi's preconditioner. For a quadratic loss it need not bound S, as the gradients
-// give the length of a step. A method whose step has a fixed length has a D that bounds S in its place. For others that
-// matrix only bounds the first step, as later ones know how long steps are: it is up to |row|₁/|x| times as large, most
-// for small values.
+// D is the diagonal of S, Jacobi's preconditioner. For a quadratic loss it need not bound S, as the gradients give the
+// step length. For a method with a fixed step length, D is a bound of S instead. For other methods that bound applies
+// only to the first step, as later ones know the step length: it is up to |row|₁/|x| times as large, most for small
+// values.
 //
-// L-BFGS starts from the square root of L·D + λI, as from that matrix it first fits what few rows have. J after 12, 20
+// L-BFGS starts from the square root of L·D + λI, as the matrix itself makes it fit rare inputs first. J after 12, 20
 // and 40 passes with ridge 0.2, NEWS20 with log1p, idf 2 and rows of length 1:
 //
 //	                           the matrix              its root
@@ -27,11 +27,11 @@ import (
 //	NEWS20, softmax            0.2935  0.2801  0.2771  0.2923  0.2774  0.2764
 //	NEWS20, logistic           0.9251  0.8558  0.6170  0.6327  0.5955  0.5919
 //
-// The power 0.65 is as good, and 0.35 and 0.8 are not, as tried in NumPy. On 72 splits of the sample of RCV1 the mean
+// The power 0.65 performs equally, 0.35 and 0.8 do not, as tried in NumPy. On 72 splits of the sample of RCV1 the mean
 // test error is 3.37 % after 20 passes; from the matrix it is 3.38 % after 40.
 //
-// A ridge that is auto is that of one row's worth: λ is the mean squared length of a row divided by the number of rows, as if one more row
-// of each direction had the target 0.
+// An auto ridge is worth one row: λ is the mean squared length of a row divided by the number of rows, as if each
+// direction had one more row with target 0.
 func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	squares, err := sums.Shaped(statistics.FieldDiagonal, c.shape.Columns)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	if c.shape.AtATime > 0 {
 		squares = slices.Clone(squares) // they also tell which inputs occur
 	}
-	c.sampled = true // so that conjugate gradients are made
+	c.sampled = true // selects conjugate gradients
 	own, err := linear.NewDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
 	if c.factor = own; err != nil || c.link.Quadratic {
 		return err
@@ -74,12 +74,13 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	return nil
 }
 
-// chainedRows is of how many rows the worth a ridge that is auto is in a chain: updates keep the past as a quadratic, which says more
-// than any ridge. NEWS20 as a stream: the error is 16.2 % with a tenth, as of 0.03 to 0.3 in the oracle online.py.
+// chainedRows is the worth of an auto ridge in a chain, in rows: updates keep the past as a quadratic, which carries
+// more information than any ridge. NEWS20 as a stream: the error is 16.2 % with a tenth, as with 0.03 to 0.3 in the
+// oracle online.py.
 const chainedRows = 0.1
 
-// Prior returns nλ of a fit that has observed its first visit: what the sum of curvature of a chain on sparse rows begins at; 0 for other
-// fits.
+// Prior returns nλ of a fit that has observed its first visit: the initial curvature sum of a chain on sparse rows; 0
+// for other fits.
 func Prior(f Fit) float64 {
 	if of, ok := f.(interface{ prior() float64 }); ok {
 		return of.prior()

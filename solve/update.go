@@ -14,15 +14,15 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// Update is the state of one stage's part of an update: it goes on from the weights of the version before, and sees the rows of a few
-// increments alone. Around the weights V_c that an increment c was last visited with, its loss stands as the quadratic of curvature
-// L·S_c that Algorithm 1 relies on. The minimum over the window is
+// Update is the state of a stage in an update: it continues from the previous version's weights, and sees the rows of
+// only a few increments. The loss of an increment c is approximated around the weights V_c of its last visit by the
+// quadratic of curvature L·S_c that Algorithm 1 uses. The minimum over the window is
 //
 //	W = (L·S + nλI)⁻¹ (L·A − G),  S = Σ w_c S_c,  A = Σ w_c S_c V_c,  G = Σ w_c G_c,
 //
-// where G_c = Σ x (g(offset + xᵀV_c) − y)ᵀ is the gradient at V_c. To visit an increment is to replace its A_c and G_c: this is
-// incremental majorisation-minimisation (Mairal, ICML 2013). To visit all increments at the same W is the step of Algorithm 1; then L-BFGS
-// chooses the steps between the visits, as there is no other error than that of the quadratic.
+// where G_c = Σ x (g(offset + xᵀV_c) − y)ᵀ is the gradient at V_c. A visit to an increment replaces its A_c and G_c:
+// this is incremental majorisation-minimisation (Mairal, ICML 2013). A visit to all increments at the same W gives the
+// step of Algorithm 1; then L-BFGS chooses the steps, as the quadratic is the only approximation.
 //
 // It is a [Fit]. An update is not safe for concurrent use.
 type Update struct {
@@ -31,30 +31,30 @@ type Update struct {
 	shape    Shape
 	passes   int
 	buffer   *linear.Buffer
-	before   *Moments // of the window, without the terms of what is visited; with the new rows' Gram matrix
+	before   *Moments // of the window, without the terms of visited increments; with the new rows' Gram matrix
 	visited  []Visited
 	weights  []float64 // Σw of the training rows of each visited increment
 	weight   float64   // n: Σ w_c Σw over the window
-	share    float64   // ρ: the part of it that is visited
+	share    float64   // ρ: its visited fraction
 	scale    float64   // nλ
 	most     float64   // the largest curvature, L of the link
 	used     float64   // L of this update
 	factor   *linear.Preconditioner
 	met      []float64 // curvatures along the steps of this update
 	seen     int       // visits
-	restarts bool      // nothing of the window stays but what is visited
+	restarts bool      // the window keeps only visited increments
 	at       tangent   // the last accepted visit
-	judges   bool      // the last visit is made with the weights that the update ends with
-	final    []float32 // these weights, once they are visited
-	lbfgs    *lbfgs    // chooses the steps where all of the window is visited; nil: some is not
+	judges   bool      // the last visit uses the final weights
+	final    []float32 // the final weights, once visited
+	lbfgs    *lbfgs    // chooses the steps if the whole window is visited; otherwise nil
 }
 
-// Moments is what a stage's window is known by: sums over its increments, each times its weight.
+// Moments is the state of a stage's window: sums over its increments, each times its weight.
 type Moments struct {
 	Gram      []float64 // S, p(p+1)/2: the lower triangle, row by row
 	Scores    []float64 // A, p × k
 	Gradient  []float64 // G, p × k
-	Curvature float64   // that the last update has met along its steps; 0: none yet
+	Curvature float64   // measured along the steps of the last update; 0: none yet
 }
 
 // NewMoments returns the moments of an empty window.
@@ -63,7 +63,7 @@ func NewMoments(s Shape) *Moments {
 	return &Moments{Gram: make([]float64, p*(p+1)/2), Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
 }
 
-// Decay multiplies the sums.
+// Decay multiplies the sums by a factor.
 func (m *Moments) Decay(by float64) {
 	if by == 1 {
 		return
@@ -81,8 +81,8 @@ func (m *Moments) AddTerms(weight float64, t Terms) {
 	}
 }
 
-// Terms is what the quadratic of an increment needs beside S_c, at weight 1. The zero value is that of an increment that was never
-// visited.
+// Terms is what the quadratic of an increment needs besides S_c, at weight 1. The zero value is that of an increment
+// that was never visited.
 type Terms struct {
 	Scores   []float64 // A_c = S_c V_c, p × k
 	Gradient []float64 // G_c, p × k
@@ -100,24 +100,24 @@ func (t *Terms) Add(o Terms) {
 // Visited is an increment that an update visits.
 type Visited struct {
 	Weight float64 // w_c
-	Rows   float64 // Σw of its training rows; of the new increment it comes with its Gram matrix
+	Rows   float64 // Σw of its training rows; the Gram matrix provides that of the new increment
 	Terms  Terms   // of its last visit
 }
 
 // Constants of an update; see [Update].
 const (
-	// earlyRidge makes the ridge stronger by earlyRidge · p / n while that is above 1: as many rows as columns are the worst case of a least
-	// squares fit (11 % error of MNIST at n = p without, bench/stream).
+	// earlyRidge strengthens the ridge by earlyRidge · p / n while that is above 1: as many rows as columns are the
+	// worst case of a least squares fit (11 % error of MNIST at n = p without, bench/stream).
 	earlyRidge = 10
 	// minStepLength is the mean squared change of the scores below which the curvature along a step is rounding.
 	minStepLength = 1e-6
-	// riseTolerance is the relative rise of the objective that is rounding: scores are float32.
+	// riseTolerance is the relative rise of the objective due to rounding: scores are float32.
 	riseTolerance = 1e-6
 )
 
-// NewUpdate starts the update of a stage. before is the moments of the window before the update, decayed and without the increments that
-// leave, which it takes over. weight is Σ w_c Σw over all increments that stay, without the new one, which is the first
-// of visited. The update uses buffer until the next fit is started with it.
+// NewUpdate starts the update of a stage. It takes over before, the moments of the window before the update, decayed
+// and without the increments that leave. weight is Σ w_c Σw over all remaining increments, without the new one, which
+// is the first of visited. The update uses buffer until the next fit starts with it.
 func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64, visited []Visited, passes int,
 	buffer *linear.Buffer) *Update {
 	l := link.Named(stage.Link)
@@ -133,8 +133,8 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 	return u
 }
 
-// NewRestart starts the update of a stage of which nothing stays but what is visited: the stream has changed. The field
-// gram of Precondition then has the rows of all that is visited, whose weights are 1.
+// NewRestart starts the update of a stage after a change of the stream, when the window keeps only visited increments.
+// The field gram of Precondition then covers all visited rows, whose weights are 1.
 func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int, buffer *linear.Buffer) *Update {
 	weight := 0.0
 	for _, v := range visited[1:] {
@@ -145,14 +145,14 @@ func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int,
 	return u
 }
 
-// EndVisited has the update make one more visit, with the weights that it ends with, so that their loss is known. It
-// changes nothing else: who makes the version again need not know of the gate. Call it before the first visit.
+// EndVisited makes the update end with one more visit, with the final weights, to measure their loss. It changes
+// nothing else: a rebuild of the version need not know of the gate. Call it before the first visit.
 func (u *Update) EndVisited() { u.judges = true }
 
-// Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and takes away that of
-// increments that leave, the field leave, which is already times their weights. Both may be absent. The field gram_rows
-// is Σw of the new training rows, leave_rows that of the forgotten ones, which leave increments that stay. It factors
-// the matrix of the update's steps.
+// Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and subtracts that of
+// increments that leave, the field leave, which is already weighted. Both may be absent. The field gram_rows is Σw of
+// the new training rows; leave_rows is that of forgotten rows of increments that stay. It factors the matrix of the
+// update's steps.
 func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 	for _, part := range []struct {
 		field  string
@@ -187,13 +187,13 @@ func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 // Ridge returns the ridge of the stage.
 func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
 
-// Weight returns 0: weights that are fitted are multiplied by nothing.
+// Weight returns 0: fitted weights have no factor.
 func (u *Update) Weight() schemas.Weight { return 0 }
 
-// Observe takes the reduced sums of a visit: of each visited increment, in their order, the losses, the field visited; and its terms, the
-// field terms. Where [schemas.KeepsTerms] says so, that has each increment's, elsewhere their sum, each times
-// the increment's weight. Accepted is false if the step to the weights of the visit has raised the objective: the next step is from the
-// weights before it, with the link's full curvature.
+// Observe takes the reduced sums of a visit: the field visited, the losses of each visited increment, in their order;
+// and the field terms. If [schemas.KeepsTerms], that has the terms of each increment, otherwise their sum, weighted by
+// increment. Accepted is false if the objective rose at the weights of the visit: the next step starts from the
+// previous weights, with the link's full curvature.
 func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	p, k, m := u.shape.Columns, u.shape.Classes, 1
 	apart := schemas.KeepsTerms(visit, u.passes)
@@ -235,7 +235,7 @@ func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evalua
 	return u.observe(here, losses)
 }
 
-// keep takes the terms of each visited increment.
+// keep stores the terms of each visited increment.
 func (t *tangent) keep(terms []Terms, visited []Visited) {
 	t.terms, t.scores, t.gradient = terms, make([]float64, len(t.w)), make([]float64, len(t.w))
 	for i, at := range terms {
@@ -244,7 +244,8 @@ func (t *tangent) keep(terms []Terms, visited []Visited) {
 	}
 }
 
-// TermsOf returns terms whose sums are Σ x (xᵀV)ᵀ and Σ x (y − g)ᵀ, both p × k. It keeps the first, and turns the sign of the second.
+// TermsOf returns terms whose sums are Σ x (xᵀV)ᵀ and Σ x (y − g)ᵀ, both p × k. It keeps the first, and negates the
+// second.
 func TermsOf(scores, residuals []float64) Terms {
 	for i, r := range residuals {
 		residuals[i] = -r
@@ -252,7 +253,7 @@ func TermsOf(scores, residuals []float64) Terms {
 	return Terms{scores, residuals}
 }
 
-// observe takes a visit, and the losses of each visited increment.
+// observe evaluates a visit, given the losses of each visited increment.
 func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation, error) {
 	if !linear.Finite(here.loss) || !linear.Finite(floats.Sum(here.gradient)) {
 		return nil, &linear.NotFiniteError{What: "the loss of the visited rows"}
@@ -294,13 +295,13 @@ func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation,
 	return evaluation, nil
 }
 
-// canShorten reports whether the step after a rejected one is another: that of Algorithm 1 with the link's full curvature.
+// canShorten reports whether a rejected step has an alternative: that of Algorithm 1 with the link's full curvature.
 func (u *Update) canShorten() bool {
 	return u.used < u.most || u.lbfgs != nil && len(u.lbfgs.pairs) > 0
 }
 
-// choose lets L-BFGS choose the step from a visit. Where all of the window is visited, the objective is J, and its
-// gradient is known without S. before is the last accepted point; nil: there is none.
+// choose lets L-BFGS choose the step from a visit. If the whole window is visited, the objective is J, and its gradient
+// is known without S. before is the last accepted point; nil: there is none.
 func (u *Update) choose(before *point, t *tangent) {
 	k := u.shape.Classes
 	t.point = &point{w: linear.Narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w)), size: 1}
@@ -324,7 +325,7 @@ func (u *Update) begin() error {
 	if u.weight <= 0 {
 		return NoWeightError{}
 	}
-	if u.share = visited / u.weight; u.share > 1-1e-9 { // but for rounding, all is visited
+	if u.share = visited / u.weight; u.share > 1-1e-9 { // up to rounding, all is visited
 		u.share = 1
 	}
 	p, trace := float64(u.shape.Penalised), 0.0
@@ -337,7 +338,8 @@ func (u *Update) begin() error {
 	u.scale = float64(u.stage.Ridge) * u.early() * trace / p
 	u.used = u.most
 	if !u.link.Quadratic {
-		// Where the curvature is h·S_c, a pass multiplies the error of the visited rows by ρ(1 − h/L): below hρ/(1+ρ) it oscillates.
+		// Where the curvature is h·S_c, a pass multiplies the error of the visited rows by ρ(1 − h/L): below hρ/(1+ρ)
+		// it oscillates.
 		least, met := u.most*u.share/(1+u.share), u.before.Curvature
 		if met == 0 {
 			met = u.most / 2
@@ -350,8 +352,9 @@ func (u *Update) begin() error {
 	return u.refactor()
 }
 
-// early returns what multiplies the ridge while rows are few. The ridge of trees, which has [schemas.Stage.RidgeRows], is that of few rows:
-// ten times as much of it took back what the version before had learnt, so that a gate withheld the updates.
+// early returns the factor of the ridge while rows are few. It exempts trees, whose [schemas.Stage.RidgeRows] already
+// accounts for few rows: ten times that undid what the previous version had learnt, so that a gate withheld the
+// updates.
 func (u *Update) early() float64 {
 	if u.shape.Trees > 0 && u.stage.RidgeRows > 0 {
 		return 1
@@ -365,19 +368,19 @@ func (u *Update) refactor() (err error) {
 	return err
 }
 
-// tangent is a visit: the weights that it was made with, and the sums over what is visited there, each increment's times its weight.
+// tangent is a visit: its weights, and the weighted sums over the visited increments.
 type tangent struct {
 	w                []float64
 	terms            []Terms // of each increment; nil: the visit summed them over the increments
 	scores, gradient []float64
 	loss             float64
-	objective        float64 // with the matrix that is factored now
+	objective        float64 // with the currently factored matrix
 	point            *point  // for L-BFGS
 }
 
-// curvature returns the mean curvature of the visited rows' loss along the step between two visits:
-// h = 2 (loss(W') − loss(W) − ⟨∇, W' − W⟩) / Σ w |x'(W' − W)|². The sum is ⟨W' − W, A' − A⟩, as A is linear in W. It
-// returns false if the step is so short that this would be rounding.
+// curvature returns the mean curvature of the visited rows' loss along the step between two visits: h = 2 (loss(W') −
+// loss(W) − ⟨∇, W' − W⟩) / Σ w |x'(W' − W)|². The sum is ⟨W' − W, A' − A⟩, as A is linear in W. It returns false if the
+// step is so short that the result would be rounding.
 func (t *tangent) curvature(next *tangent, weight float64) (h float64, ok bool) {
 	step := floats.SubTo(make([]float64, len(t.w)), next.w, t.w)
 	length := floats.Dot(step, next.scores) - floats.Dot(step, t.scores)
@@ -387,18 +390,18 @@ func (t *tangent) curvature(next *tangent, weight float64) (h float64, ok bool) 
 	return 2 * (next.loss - t.loss - floats.Dot(step, t.gradient)) / length, true
 }
 
-// objective returns what an update lowers: the loss of the visited rows, and the quadratics of the others,
-// L/2 tr(WᵀSW) − ⟨W, L·A − G⟩ − L/2 Σ w|Wᵀx|² + loss(W) + nλ/2 |W|², with A and G of the rows that are not visited, and the third term of
-// those that are. It is bounded below, as S has the visited rows with the same weights.
+// objective returns the objective of an update: the loss of the visited rows, and the quadratics of the others, L/2
+// tr(WᵀSW) − ⟨W, L·A − G⟩ − L/2 Σ w|Wᵀx|² + loss(W) + nλ/2 |W|², with A and G of the unvisited rows, and the third term
+// of the visited ones. It is bounded below, as S includes the visited rows with the same weights.
 func (u *Update) objective(t *tangent) float64 {
 	k, l := u.shape.Classes, u.used
 	return u.weight*u.factor.Energy(t.w, k)/2 - l*floats.Dot(t.w, u.before.Scores) +
 		floats.Dot(t.w, u.before.Gradient) - l/2*floats.Dot(t.w, t.scores) + t.loss
 }
 
-// Next returns the weights after the visits so far. The last step is that of Algorithm 1, as nobody sees whether it
-// raises the objective. The weights are final after the last pass, or the one after it if the last was not accepted: no
-// visit is made with them before the next update, but that of [Update.EndVisited].
+// Next returns the weights after the visits so far. The last step is that of Algorithm 1, as no visit checks whether it
+// raises the objective. The weights are final after the last pass, or after one more if the last was rejected: only the
+// visit of [Update.EndVisited] uses them before the next update.
 func (u *Update) Next() (Step, error) {
 	if u.final != nil {
 		return Step{W: u.final, Final: true, Of: u.seen}, nil
@@ -414,8 +417,8 @@ func (u *Update) Next() (Step, error) {
 	return Step{W: linear.Narrow(linear.Solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
 }
 
-// After returns the moments of the window after the update, and the terms of each visited increment and Σw of its training rows. The
-// update must not be used afterwards.
+// After returns the moments of the window after the update, and the terms of each visited increment and Σw of its
+// training rows. The update must not be used afterwards.
 func (u *Update) After() (*Moments, []Terms, []float64) {
 	after := u.before
 	for i, v := range u.visited {

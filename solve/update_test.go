@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// increment is some rows in memory: what workers would sum.
+// increment is some rows in memory, and the sums that workers would compute.
 type increment struct {
 	x, y   *mat.Dense // n × p, n × k
 	weight float64    // w_c
@@ -62,7 +62,7 @@ func (c *increment) shape() (p, k int) {
 	return p, k
 }
 
-// at is visit for weights in double precision.
+// at is visit for double-precision weights.
 func (c *increment) at(w mat.Matrix, ofSoftmax bool) (Terms, statistics.Losses) {
 	var score, a, g mat.Dense
 	score.Mul(c.x, w)
@@ -112,7 +112,7 @@ func (o *window) visit(visited []*increment, apart bool) wire.Tensors[float64] {
 	for _, c := range visited {
 		at, loss := c.visit(o.w, o.stage.Link == "softmax")
 		for i := range at.Gradient {
-			at.Gradient[i] = -at.Gradient[i] // as workers sum it
+			at.Gradient[i] = -at.Gradient[i] // the sign that workers use
 		}
 		losses = append(losses, loss.Weight, loss.Loss)
 		if both := append(at.Scores, at.Gradient...); apart || terms == nil {
@@ -130,7 +130,7 @@ func (o *window) visit(visited []*increment, apart bool) wire.Tensors[float64] {
 	}
 }
 
-// update visits an increment that is new, if there is one, with the first of the others.
+// update visits a new increment, if there is one, and the first of the others.
 func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 	t.Helper()
 	visited := append([]*increment{fresh}, o.increments[:refresh]...)
@@ -172,7 +172,7 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 	o.increments = append(append(o.increments[refresh:], visited[1:]...), fresh)
 }
 
-// leave takes the first increment out of the window.
+// leave removes the first increment from the window.
 func (o *window) leave() {
 	c := o.increments[0]
 	o.increments = o.increments[1:]
@@ -250,7 +250,7 @@ func (o *window) objectiveAt(w, gradient []float64) float64 {
 	return j
 }
 
-// minimum returns the weights of the smallest J.
+// minimum returns the weights that minimise J.
 func (o *window) minimum(t *testing.T) []float64 {
 	t.Helper()
 	found, err := optimize.Minimize(optimize.Problem{
@@ -264,7 +264,8 @@ func (o *window) minimum(t *testing.T) []float64 {
 	return found.X
 }
 
-// With the identity link, whatever came, went and was visited again, the weights are those of a fit of the window from scratch.
+// With the identity link, for any order of arrivals, departures and visits, the weights are those of a fit of the
+// window from scratch.
 func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const p, k = 7, 3
@@ -285,8 +286,8 @@ func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
 	}
 }
 
-// With all increments visited, updates without new rows go to the minimum of the objective, which does not rise on the way, also where
-// labels are noise.
+// With all increments visited, updates without new rows reach the minimum of the objective, which never rises on the
+// way, even with noisy labels.
 func TestUpdatesOfEverythingFindTheMinimum(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 1))
 	const p, k = 6, 2
@@ -330,10 +331,10 @@ func TestUpdatesOfEverythingFindTheMinimum(t *testing.T) {
 	}
 }
 
-// hard is where a hundred passes are few: half of the sum of squares is that of a few rows.
+// hard is a problem for which a hundred passes are few: half of the sum of squares is that of a few rows.
 const hard = "rows of very different lengths"
 
-// everything returns data of which all is visited in each update.
+// everything returns data that each update visits completely.
 func everything() map[string]func(r *rand.Rand, c *increment, number int) {
 	return map[string]func(r *rand.Rand, c *increment, number int){
 		"labels of noise": func(*rand.Rand, *increment, int) {},
@@ -367,8 +368,8 @@ func everything() map[string]func(r *rand.Rand, c *increment, number int) {
 	}
 }
 
-// An update that visits all of the window goes to the minimum that a full run finds with many more passes, whatever the
-// labels are. The steps of Algorithm 1 alone leave J up to 72 % above it after as many passes.
+// An update that visits the whole window reaches the minimum that a full run finds with many more passes, for any
+// labels. The steps of Algorithm 1 alone leave J up to 72 % above it after as many passes.
 func TestUpdateOfEverythingIsAFullRun(t *testing.T) {
 	for name, change := range everything() {
 		for _, k := range []int{2, 100} {

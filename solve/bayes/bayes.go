@@ -1,7 +1,8 @@
-// Package bayes computes weights from counts: those of multinomial naive Bayes, in a chain of updates on sparse rows. Unlike in a stage
-// that is trained alone, they are not scaled by the information of inputs: the next stage is fitted to their residuals, on rows whose own
-// counts are excluded, so it learns the importance of each input. Measured on NEWS20 as a stream of 500 rows an update, the prequential
-// error is 16.2 % with them, and 17.9 % without (the oracle online.py).
+// Package bayes computes weights from counts: those of multinomial naive Bayes, in a chain of updates on sparse rows.
+// Unlike in a stage that is trained alone, they are not scaled by the information of inputs: the next stage is fitted
+// to their residuals, on rows whose own counts are excluded, so it learns the importance of each input. Measured on
+// NEWS20 as a stream of 500 rows an update, the prequential error is 16.2 % with them, and 17.9 % without (the oracle
+// online.py).
 package bayes
 
 import (
@@ -11,19 +12,19 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// Smoothing is added to each count in a chain, in which few rows are counted at first.
+// Smoothing is added to each count in a chain, which starts with few rows.
 const Smoothing = 0.1
 
 // Shape is the shape of counts: p × k.
 type Shape struct {
-	Columns int // p, with that of the intercept
-	Inputs  int // the first of them
+	Columns int // p, including that of the intercept
+	Inputs  int // the first columns
 	Classes int // k
 }
 
 // NegativeCountError means that the values of a class have a negative sum, so they are not counts.
 type NegativeCountError struct {
-	Input int // the column, of those that are left
+	Input int // the column, among those that are kept
 	Class int
 }
 
@@ -33,8 +34,9 @@ func (e *NegativeCountError) Error() string {
 		e.Class)
 }
 
-// Weights returns the weights (p × k) of counts, of which rows returns those of a column (k); nil: there are none. They are weight times
-// the logarithms of each class's part of the counts, less their mean. The error is a *[NegativeCountError] or a *[linear.NotFiniteError].
+// Weights returns the weights (p × k) of counts. rows returns the counts of a column (k); nil: there are none. The
+// weights are weight times the logarithms of each class's share of the counts, minus their mean. The error is a
+// *[NegativeCountError] or a *[linear.NotFiniteError].
 func Weights(rows func(column int) []float64, shape Shape, weight float64) ([]float32, error) {
 	p, inputs, k := shape.Columns, shape.Inputs, shape.Classes
 	sums, err := totals(rows, inputs, k)
@@ -45,7 +47,7 @@ func Weights(rows func(column int) []float64, shape Shape, weight float64) ([]fl
 	if err != nil {
 		return nil, err
 	}
-	none := make([]float32, k) // of an input that has not occurred
+	none := make([]float32, k) // of an input without counts
 	for class, l := range totals {
 		none[class] = float32(-weight * l)
 	}
@@ -65,7 +67,7 @@ func Weights(rows func(column int) []float64, shape Shape, weight float64) ([]fl
 	return w, nil
 }
 
-// writeRow writes the weights of a column, which has counts (k), into row. logs is memory for k values.
+// writeRow writes the weights of a column into row, given its counts (k). logs is scratch for k values.
 func writeRow(row []float32, logs, counts, totals []float64, weight float64, input bool) {
 	none := math.Log(Smoothing)
 	for class, n := range counts {
@@ -82,8 +84,8 @@ func writeRow(row []float32, logs, counts, totals []float64, weight float64, inp
 	}
 }
 
-// Rows returns the weights of some columns (a row of k for each), given the results of [Logs]. Those of columns that are not among them
-// differ from what they were by Shift.
+// Rows returns the weights of the given columns (a row of k for each), given the results of [Logs]. The weights of
+// other columns change by Shift.
 func Rows(columns []int32, rows func(column int) []float64, totals []float64, shape Shape, weight float64) ([]float32, error) {
 	k := shape.Classes
 	w, logs, none := make([]float32, len(columns)*k), make([]float64, k), make([]float64, k)
@@ -104,7 +106,8 @@ func Rows(columns []int32, rows func(column int) []float64, totals []float64, sh
 	return w, nil
 }
 
-// Shift returns by how much the weights of an input differ whose counts are as before, given the results of [Logs] before and after.
+// Shift returns the change of the weights of an input with unchanged counts, given the results of [Logs] before and
+// after.
 func Shift(before, after []float64, weight float64) []float32 {
 	shift := make([]float32, len(after))
 	for class, l := range after {
@@ -122,7 +125,7 @@ func empty(counts []float64) bool {
 	return true
 }
 
-// totals returns all that is counted of each class (k).
+// totals returns the total counts of each class (k).
 func totals(rows func(int) []float64, inputs, k int) ([]float64, error) {
 	logs := make([]float64, k)
 	for j := range inputs {
@@ -136,7 +139,7 @@ func totals(rows func(int) []float64, inputs, k int) ([]float64, error) {
 	return logs, nil
 }
 
-// Logs returns the logarithms of all that is counted of each class over so many inputs (k), less their mean.
+// Logs returns the logarithms of the total counts of each class over the given number of inputs (k), minus their mean.
 func Logs(totals []float64, inputs int) ([]float64, error) {
 	logs := make([]float64, len(totals))
 	for class, n := range totals {
@@ -149,16 +152,17 @@ func Logs(totals []float64, inputs int) ([]float64, error) {
 	return logs, nil
 }
 
-// A Row is a row that is among those that were counted.
+// A Row is one of the counted rows.
 type Row struct {
-	Columns []int32   // of its inputs
-	Values  []float32 // of these
+	Columns []int32   // its inputs
+	Values  []float32 // their values
 	Class   int
-	Weight  float64 // by which its counts were multiplied
+	Weight  float64 // the factor of its counts
 }
 
-// Without returns what is to be added to the scores of a row when its own counts are taken away: to that of its class, and to each other.
-// counts are those of all rows (p × k), total those of the row's class over all inputs, and weight is that of [Weights].
+// Without returns the changes of a row's scores when its own counts are excluded: of the score of its class, and of
+// each other. counts are those of all rows (p × k), total those of the row's class over all inputs, and weight is that
+// of [Weights].
 func Without(r Row, counts []float32, total float64, shape Shape, weight float64) (own, other float64) {
 	k, sum, length := shape.Classes, 0.0, 0.0
 	add := func(j int, x float64) {

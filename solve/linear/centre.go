@@ -1,6 +1,6 @@
 package linear
 
-// Centre takes the mean away from values.
+// Centre subtracts the mean from values.
 func Centre(values []float64) {
 	mean := 0.0
 	for _, v := range values {

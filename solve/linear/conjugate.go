@@ -7,22 +7,22 @@ import (
 	"github.com/stagewise/stagewise/internal/spill"
 )
 
-// Conjugate finds the minimum of a quadratic function of a matrix W (p × k) by preconditioned conjugate gradients, given the gradients at
-// the ends of steps. The classes are independent problems, each with its own lengths. Each step is made conjugate to the one before, and so
-// to all before, if nothing is rounded.
+// Conjugate finds the minimum of a quadratic function of a matrix W (p × k) by preconditioned conjugate gradients,
+// given the gradients at the ends of steps. The classes are independent problems, each with its own lengths. Each step
+// is made conjugate to the previous one, and so, up to rounding, to all earlier ones.
 //
-// For ten million columns, a matrix takes hundreds of megabytes. So Conjugate updates its four matrices in place, in memory or in
-// a file, and computes the direction of the next step in the memory of the gradient.
+// With ten million columns, a matrix takes hundreds of megabytes. So Conjugate updates its four matrices in place, in
+// memory or in a file, and computes the direction of the next step in the memory of the gradient.
 type Conjugate struct {
 	k         int
 	metric    Metric
 	kept      *Matrices
-	curvature []float64 // ⟨d, H d⟩ of each class; 0 if only rounding is left of it; nil before the first step
-	moved     []float64 // of each class: after Step, length along the step to the minimum; after Turn, its share in the next direction
-	lengths   []float64 // length of the next step along its direction, of each class
+	curvature []float64 // ⟨d, H d⟩ of each class; 0 if it is only rounding; nil before the first step
+	moved     []float64 // per class: after Step, length along the step to the minimum; after Turn, its weight in the next direction
+	lengths   []float64 // length of the next step along its direction, per class
 }
 
-// Numbers of the matrices.
+// Indices of the matrices.
 const (
 	minimum  = iota // so far
 	gradient        // there
@@ -31,8 +31,9 @@ const (
 	matrices
 )
 
-// NewConjugate begins at a point with a gradient, which it does not keep. The first step is the product of the metric's inverse
-// with the gradient, times length. The matrices are in file unless it is nil; the metric must then be a [Diagonal].
+// NewConjugate starts at a point with a gradient, which it does not keep. The first step is the product of the metric's
+// inverse with the gradient, times length. The matrices are in file unless it is nil; the metric must then be a
+// [Diagonal].
 func NewConjugate(at []float32, there []float64, k int, metric Metric, length float64, file *spill.File) (*Conjugate, error) {
 	m := &Conjugate{k: k, metric: metric, kept: NewMatrices(matrices, len(at)/k, k, file), lengths: slices.Repeat([]float64{length}, k)}
 	return m, m.kept.Each(nil, []int{minimum, gradient}, func(from, to int, rows [][]float64) {
@@ -43,13 +44,13 @@ func NewConjugate(at []float32, there []float64, k int, metric Metric, length fl
 	})
 }
 
-// Step takes the end of a step and the gradient there. value is that of the function at the minimum so far; Step returns that at
-// the minimum along this step.
+// Step takes the end of a step and the gradient there. value is that of the function at the minimum so far; Step
+// returns the value at the minimum along this step.
 func (m *Conjugate) Step(end []float32, there []float64, value float64) (float64, error) {
 	k, lengths, read := m.k, make([]float64, m.k), []int{minimum, gradient}
 	if m.curvature != nil {
 		read = append(read, last, product)
-		var along []float64 // ⟨end − W, H d⟩ of the step before
+		var along []float64 // ⟨end − W, H d⟩ of the previous step
 		err := m.kept.Each([]int{minimum, product}, nil, func(from, to int, rows [][]float64) {
 			end, w, hd := end[from*k:to*k], rows[minimum], rows[product]
 			along = AddSums(along, to-from, k, func(from, to int, sums []float64) {
@@ -76,7 +77,7 @@ func (m *Conjugate) Step(end []float32, there []float64, value float64) (float64
 	}
 	for class, c := range curvature {
 		if !(c > 0) || math.IsInf(c, 0) {
-			curvature[class] = 0 // only rounding is left of this class
+			curvature[class] = 0 // the class has only rounding left
 			continue
 		}
 		value -= slope[class] * slope[class] / c / 2
@@ -107,9 +108,9 @@ func (m *Conjugate) conjugate(end []float32, there, lengths []float64, rows [][]
 	})
 }
 
-// Turn moves to the minimum along the last step, and returns the decrement there, summed over the classes: a step along the
-// product of the metric's inverse with the gradient gains about half of it. It writes the direction of the next step into direction
-// (p × k), for [Conjugate.Next].
+// Turn moves to the minimum along the last step, and returns the decrement there, summed over the classes: a step along
+// the product of the metric's inverse with the gradient gains about half of it. It writes the direction of the next
+// step into direction (p × k), for [Conjugate.Next].
 func (m *Conjugate) Turn(direction []float64) (decrement float64, err error) {
 	k, read, written := m.k, []int{gradient}, []int(nil)
 	if m.moved != nil {
@@ -134,7 +135,7 @@ func (m *Conjugate) Turn(direction []float64) (decrement float64, err error) {
 	return Sum(decrements), err
 }
 
-// rowsOf returns the rows of a metric from from (included) to to (excluded): all, unless it is a diagonal matrix.
+// rowsOf returns the rows [from, to) of a diagonal metric, and any other metric unchanged.
 func rowsOf(m Metric, from, to int) Metric {
 	if d, ok := m.(*Diagonal); ok {
 		return &Diagonal{d.Inverse[from:to]}

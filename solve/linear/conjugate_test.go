@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/spill"
 )
 
-// quadraticOf is a function with another diagonal Hessian for each class: what its value is and its gradient at a point.
+// quadraticOf is a function with a different diagonal Hessian for each class: its value and its gradient at a point.
 type quadraticOf struct{ hessian, target []float64 }
 
 func (q quadraticOf) at(w []float32) (value float64, gradient []float64) {
@@ -23,8 +23,8 @@ func (q quadraticOf) at(w []float32) (value float64, gradient []float64) {
 	return value, gradient
 }
 
-// steps makes count steps, and returns the minimum, the value there according to the steps, and the ends of the steps. It calls
-// before, with their number, before it uses the file.
+// steps makes count steps, and returns the minimum, the value there according to the steps, and the ends of the steps.
+// It calls before, with the number of file uses so far, before it uses the file.
 func steps(q quadraticOf, p, k, count int, file *spill.File, before func(use int)) (minimum []float32, value float64, ends [][]float32,
 	err error) {
 	metric := &Diagonal{slices.Repeat([]float64{0.5}, p)}
@@ -55,7 +55,7 @@ func steps(q quadraticOf, p, k, count int, file *spill.File, before func(use int
 	return minimum, value, ends, err
 }
 
-// Matrices in a file have the bits of those in memory, in any number of windows.
+// Matrices in a file have the bits of those in memory, for any number of windows.
 func TestConjugateInAFile(t *testing.T) {
 	r, ignore := rand.New(rand.NewPCG(1, 2)), func(int) {}
 	for _, k := range []int{1, 3} {
@@ -84,7 +84,7 @@ func TestConjugateInAFile(t *testing.T) {
 	}
 }
 
-// Whenever the file fails, the fit returns its error.
+// If the file fails at any time, the fit returns its error.
 func TestConjugateFailsWithItsFile(t *testing.T) {
 	const p, k, uses = 9, 2, 9 // NewConjugate, twice three of a step, and two at the end
 	q := quadraticOf{slices.Repeat([]float64{1}, p*k), slices.Repeat([]float64{2}, p*k)}

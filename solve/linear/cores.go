@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// minPart is how many values a core takes at least: with fewer it takes as long to begin. Sums are made in parts of so
-// many values, so another number changes their last bits.
+// minPart is the smallest number of values per core: with fewer, the start of a goroutine dominates. Sums are divided
+// into parts of this size, so another size changes their last bits.
 const minPart = 1 << 16
 
-// OnCores calls do for parts of 0 … n−1 that are one after the other, from (included) to to (excluded), on all cores.
-// Each number stands for so many values. do must not depend on the parts: workers wait for the solver, so all cores are
-// free, but how many there are must change no bit.
+// OnCores calls do for consecutive parts [from, to) of 0 … n−1, on all cores. Each of the n numbers stands for the
+// given number of values. The result of do must not depend on the parts. Workers wait for the solver, so all cores are
+// free, but their number must not change any bit.
 func OnCores(n, values int, do func(from, to int)) {
 	parts := min(runtime.GOMAXPROCS(0), n, n*values/minPart)
 	if parts < 2 {
@@ -25,8 +25,8 @@ func OnCores(n, values int, do func(from, to int)) {
 	group.Wait()
 }
 
-// SumsByClass returns k sums over the rows 0 … n−1 of matrices (n × k), of which add adds those from from (included) to
-// to (excluded). It adds the sums of parts of one size, in their order: how many cores there are changes no bit.
+// SumsByClass returns k sums over the rows 0 … n−1 of matrices (n × k); add adds those of the rows [from, to). It adds
+// the sums of equally large parts in order: the number of cores does not change any bit.
 func SumsByClass(n, k int, add func(from, to int, sums []float64)) []float64 {
 	return AddSums(nil, n, k, add)
 }
@@ -34,7 +34,7 @@ func SumsByClass(n, k int, add func(from, to int, sums []float64)) []float64 {
 // partRows is the number of rows of k values in a part of a sum.
 func partRows(k int) int { return max(1, minPart/k) }
 
-// AddSums adds the sums over the n rows of a window to total, the sums over the windows before, and returns them: see
+// AddSums adds the sums over the n rows of a window to total, the sums over the previous windows, and returns them: see
 // [SumsByClass]. total is nil before the first window.
 func AddSums(total []float64, n, k int, add func(from, to int, sums []float64)) []float64 {
 	size := partRows(k)

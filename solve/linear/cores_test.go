@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each number is in one part, however many there are, and few values are one part.
+// Each number is in one part, for any number of parts, and few values form one part.
 func TestPartsAreDisjoint(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 3, 20, minPart - 1, 2 * minPart, 2*minPart + 1} {
 		for _, values := range []int{1, 20, minPart} {
@@ -28,7 +28,7 @@ func TestPartsAreDisjoint(t *testing.T) {
 	}
 }
 
-// Columns are added with the same bits on any number of cores.
+// Adding columns gives the same bits on any number of cores.
 func TestColumnsOnCores(t *testing.T) {
 	const p, k = 20_000, 13
 	a, b, lengths := make([]float64, p*k), make([]float64, p*k), make([]float64, k)
@@ -47,7 +47,7 @@ func TestColumnsOnCores(t *testing.T) {
 	}
 }
 
-// Sums have the same bits on any number of cores, and each row is in them once.
+// Sums have the same bits on any number of cores, and include each row once.
 func TestSumsOnCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, k := range []int{1, 13, minPart + 1} {

@@ -4,13 +4,13 @@ import (
 	"math"
 )
 
-// Diagonal is L·D + λI, or its square root, where D is a diagonal matrix in the place of S: the Gram matrix of a block
-// of sparse columns would be as large as the square of their number.
+// Diagonal is L·D + λI, or its square root, where the diagonal matrix D replaces S: the size of the Gram matrix of a
+// block of sparse columns would be the square of their number.
 type Diagonal struct {
-	Inverse []float64 // of each value of the diagonal (p); 0 for a column without rows
+	Inverse []float64 // per diagonal value (p); 0 for a column without rows
 }
 
-// NewDiagonal returns L·D + λI, whose D is sums/weight. λ applies to the first penalised columns. The matrix takes the memory of sums.
+// NewDiagonal returns L·D + λI, with D = sums/weight. λ applies to the first penalised columns. The matrix reuses sums.
 func NewDiagonal(sums []float64, penalised int, weight, lambda, smoothness float64) (*Diagonal, error) {
 	d := &Diagonal{sums}
 	for j, sum := range sums {
@@ -58,8 +58,8 @@ func (d *Diagonal) Square(g []float64) float64 {
 	})[0]
 }
 
-// Length returns the length of the step from a point with the gradient g (p × k) along its product with the inverse
-// that is the longest that surely lowers a loss whose curvature is at most that of above; 1 without a gradient.
+// Length returns the length of the step from a point with the gradient g (p × k) along its product with the inverse:
+// the longest one guaranteed to lower any loss whose curvature is at most above; 1 without a gradient.
 func (d *Diagonal) Length(g []float64, k int, above *Diagonal) float64 {
 	slope, curvature := 0.0, 0.0
 	for j, inverse := range d.Inverse {

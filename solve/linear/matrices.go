@@ -2,16 +2,16 @@ package linear
 
 import "github.com/stagewise/stagewise/internal/spill"
 
-// Matrices are a few matrices (p × k) that a fit keeps between visits, in memory or in a file. Those in a file are in memory a
-// window of rows at a time.
+// Matrices are a few matrices (p × k) that a fit keeps between visits, in memory or in a file. Only one window of rows
+// of those in a file is in memory at a time.
 type Matrices struct {
 	p, k   int
 	file   *spill.File // nil: they are in memory
 	memory [][]float64
-	places []int // in the file
+	places []int // offsets in the file
 }
 
-// NewMatrices returns a number of matrices with any content. file may be nil.
+// NewMatrices returns matrices with unspecified values. file may be nil.
 func NewMatrices(count, p, k int, file *spill.File) *Matrices {
 	m := &Matrices{p: p, k: k, file: file, memory: make([][]float64, count)}
 	for range count {
@@ -22,12 +22,12 @@ func NewMatrices(count, p, k int, file *spill.File) *Matrices {
 	return m
 }
 
-// windowParts is the number of parts of a sum (see [AddSums]) in a window: 8 MB of each matrix.
+// windowParts is the number of parts of a sum (see [AddSums]) per window: 8 MB of each matrix.
 const windowParts = 16
 
-// Each calls do for each window of the rows 0 … p−1, in order, with the rows of the matrices whose numbers are in read or
-// written. Rows that are only written have any content. Sums over the rows made with [AddSums], window after window, have the
-// bits of sums over all rows. Errors are those of the file.
+// Each calls do for each window of the rows 0 … p−1, in order, with the rows of the matrices whose indices are in read
+// or written. The values of rows that are only written are unspecified. Sums made with [AddSums], window after window,
+// have the bits of sums over all rows. Errors are those of the file.
 func (m *Matrices) Each(read, written []int, do func(from, to int, rows [][]float64)) error {
 	used := append(append([]int{}, read...), written...)
 	if m.file == nil {

@@ -1,6 +1,6 @@
 package linear
 
-// Metric is a matrix like the curvature of J, by whose inverse gradients are multiplied.
+// Metric approximates the curvature of J. Gradients are multiplied by its inverse.
 type Metric interface {
 	// SolveTo writes its inverse times g (p × k, row-major) into dst, which may be g.
 	SolveTo(dst, g []float64, k int)

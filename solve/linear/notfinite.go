@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// NotFiniteError says that a sum is not a finite number, because features or scores have overflown float32.
+// NotFiniteError means that a sum is not a finite number, because features or scores overflow float32.
 type NotFiniteError struct {
 	What string // the sum, as in "the Gram matrix"
 }

@@ -11,12 +11,12 @@ import (
 // Preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
 // matrix of second moments. The intercept, if there is one, is the last column and not penalised.
 //
-// The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But the curvature of J is up to L·S + λI, which
-// L (S+λI) does not bound where L < 1: in the null space of S the iterates would go from W to −W and back for ever, at the
-// same J.
+// The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But the curvature of J is up to L·S + λI,
+// which L (S+λI) does not bound where L < 1: in the null space of S the iterates would oscillate between W and −W
+// forever, at the same J.
 type Preconditioner struct {
 	factor kernel.Cholesky // of D (L·S + λI) D
-	scale  []float64       // diagonal of D, which makes the diagonal of the product 1
+	scale  []float64       // diagonal of D, which scales the diagonal of the product to 1
 }
 
 // SingularError says that L·S + λI, or the matrix of a calibration, is singular or close to it.
@@ -39,15 +39,15 @@ func (e *SingularError) Error() string {
 // maxCondition is the condition number that leaves three digits of a float64 solve.
 const maxCondition = 1e13
 
-// Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each takes a quarter as long as
-// factoring the matrix. The zero value is ready. Only one fit at a time may use it.
+// Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each would take a quarter
+// of the time of the factorization. The zero value is ready. Only one fit at a time may use it.
 type Buffer struct {
 	// File keeps matrices of sparse rows between visits; nil: they stay in memory.
 	File           *spill.File
 	matrix, packed []float64
 }
 
-// Square returns p × p values of any content.
+// Square returns p × p unspecified values.
 func (b *Buffer) Square(p int) []float64 {
 	if cap(b.matrix) < p*p {
 		b.matrix = make([]float64, p*p)
@@ -55,7 +55,7 @@ func (b *Buffer) Square(p int) []float64 {
 	return b.matrix[:p*p]
 }
 
-// triangle returns that many values of any content.
+// triangle returns the given number of unspecified values.
 func (b *Buffer) triangle(size int) []float64 {
 	if cap(b.packed) < size {
 		b.packed = make([]float64, size)
@@ -63,8 +63,9 @@ func (b *Buffer) triangle(size int) []float64 {
 	return b.packed[:size]
 }
 
-// NewPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p columns; λ
-// applies to the first penalised columns. It does not change gram. The result is valid until the buffer is used again.
+// NewPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p
+// columns; λ applies to the first penalised columns. It does not change gram. The result is valid until the buffer is
+// reused.
 func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*Preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("linear: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
@@ -98,8 +99,8 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	return c, nil
 }
 
-// unitScale returns the diagonal of the matrix D for which D (L·S + λI) D has a diagonal of ones, given the diagonal of
-// weight·S. With such a diagonal the units of the features make no difference to the condition (van der Sluis 1969).
+// unitScale returns the diagonal of the matrix D for which D (L·S + λI) D has a unit diagonal, given the diagonal of
+// weight·S. The condition number is then independent of the units of the features (van der Sluis 1969).
 func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness float64) ([]float64, error) {
 	scale, f := make([]float64, len(diagonal)), smoothness/weight
 	for i, v := range diagonal {
@@ -107,7 +108,7 @@ func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness flo
 		if i < penalised {
 			d += lambda
 		}
-		// if any value of a Gram matrix is not finite, one on its diagonal is not
+		// if a Gram matrix has a value that is not finite, its diagonal has one
 		if math.IsNaN(d) || math.IsInf(d, 0) {
 			return nil, &NotFiniteError{"the Gram matrix"}
 		}

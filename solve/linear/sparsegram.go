@@ -7,30 +7,30 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// sparseGram is L·S + λI of a block of sparse columns, of whose Gram matrix few values are not 0. Gradients are
-// multiplied by its inverse by conjugate gradients with Jacobi's preconditioner, all classes in step. Of most blocks of
-// NEWS20 it takes 3 to 15 iterations, as columns that few rows have are nearly orthogonal. Whatever ends the
-// iterations, the quadratic function that bounds J does not rise along what they have found.
+// sparseGram is L·S + λI of a block of sparse columns with a sparse Gram matrix. It solves by conjugate gradients with
+// Jacobi's preconditioner, for all classes in parallel. Most blocks of NEWS20 take 3 to 15 iterations, as rare columns
+// are nearly orthogonal. Wherever the iterations end, the quadratic function that bounds J does not rise along the
+// result.
 type sparseGram struct {
-	starts  []int32   // where the values of each row begin, and at last where those of the last end
-	columns []int32   // of each value
-	values  []float64 // of D (L·S + λI) D, but its diagonal, which is 1
+	starts  []int32   // offset of each row in values, and then the number of values
+	columns []int32   // per value
+	values  []float64 // of D (L·S + λI) D without its unit diagonal
 	scale   []float64 // diagonal of D
 }
 
-// sparseShare is which part of a Gram matrix may be other than 0 for sparseGram. Measured with 1000 random columns, 20
-// classes and OpenBLAS, the least of eight times on a busy machine: conjugate gradients take 3, 12 and 54 ms where 2, 7
-// and 14 % of the values are not 0, and the factor 14, 14 and 18.
+// sparseShare is the largest density of a Gram matrix for sparseGram. Measured with 1000 random columns, 20 classes and
+// OpenBLAS, minimum of eight runs on a busy machine: conjugate gradients take 3, 12 and 54 ms at a density of 2, 7 and
+// 14 %, and the factor 14, 14 and 18.
 const sparseShare = 1.0 / 16
 
-// NewBlockMetric returns L·S + λI of a block of p sparse columns; see [NewPreconditioner]. S is that of pairs: of each
-// value of the packed lower triangle that is not 0 its place, ascending, and the value.
+// NewBlockMetric returns L·S + λI of a block of p sparse columns; see [NewPreconditioner]. S is given as pairs: the
+// index of each nonzero value in the packed lower triangle, ascending, and the value.
 func NewBlockMetric(pairs []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (Metric, error) {
 	next, size := 0, p*(p+1)/2
 	for at := 0; at < len(pairs); at += 2 {
 		place := int(pairs[at])
 		if float64(place) != pairs[at] || place < next || place >= size {
-			return nil, fmt.Errorf("%w: place %v of a block of %d values, in ascending order", wire.ErrDamaged, pairs[at], size)
+			return nil, fmt.Errorf("%w: index %v: expected ascending indices below %d", wire.ErrDamaged, pairs[at], size)
 		}
 		next = place + 1
 	}
@@ -86,7 +86,8 @@ func eachPair(pairs []float64, with func(i, j int, v float64)) {
 	}
 }
 
-// minResidual ends the iterations: the part of the residual's square that is left. A step is published in single precision.
+// minResidual ends the iterations: the remaining fraction of the squared residual. Steps are published in single
+// precision.
 const minResidual = 1e-13
 
 // SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// packed returns the values of a packed lower triangle that are not 0, with their places.
+// packed returns the nonzero values of a packed lower triangle, with their indices.
 func packed(gram []float64) (pairs []float64) {
 	for place, v := range gram {
 		if v != 0 {
@@ -20,11 +20,11 @@ func packed(gram []float64) (pairs []float64) {
 	return pairs
 }
 
-// The inverse of a block's matrix is that of its Cholesky factor, whichever way it is found.
+// Either way to invert a block's matrix gives the inverse of its Cholesky factor.
 func TestSparseGram(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, p := range []int{2, 63, 64, 65, 200} {
-		for _, each := range []int{1, 2, 40} { // columns of a row, at most
+		for _, each := range []int{1, 2, 40} { // most columns of a row
 			gram := make([]float64, p*(p+1)/2)
 			for range 5 * p {
 				row := make([]float64, p)
@@ -70,7 +70,7 @@ func TestSparseGram(t *testing.T) {
 	}
 }
 
-// What is no Gram matrix is an error.
+// An invalid Gram matrix is an error.
 func TestBlockMetricChecksItsMatrix(t *testing.T) {
 	many := func(pairs ...float64) []float64 { return append([]float64{0, 1, 2, 1}, pairs...) }
 	for name, test := range map[string]struct {

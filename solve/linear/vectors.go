@@ -1,6 +1,6 @@
 package linear
 
-// Quotients returns −a/b of each class, and 0 where b is not above 0.
+// Quotients returns −a/b per class, and 0 where b is not positive.
 func Quotients(a, b []float64) []float64 {
 	q := make([]float64, len(a))
 	for c, v := range b {
@@ -14,7 +14,7 @@ func Quotients(a, b []float64) []float64 {
 // Dots returns the inner products of the columns of two p × k matrices.
 func Dots(a, b []float64, k int) []float64 { return AddDots(nil, a, b, k) }
 
-// AddDots adds to total the inner products of the columns of windows of two matrices: see [AddSums].
+// AddDots adds the inner products of the columns of windows of two matrices to total: see [AddSums].
 func AddDots(total, a, b []float64, k int) []float64 {
 	return AddSums(total, len(a)/k, k, func(from, to int, sums []float64) {
 		for i := from * k; i < to*k; i += k {
@@ -26,7 +26,7 @@ func AddDots(total, a, b []float64, k int) []float64 {
 	})
 }
 
-// Sum returns the sum of values, in their order.
+// Sum returns the sum of values, added in order.
 func Sum(values []float64) (total float64) {
 	for _, v := range values {
 		total += v
@@ -34,7 +34,7 @@ func Sum(values []float64) (total float64) {
 	return total
 }
 
-// AddByClass adds x (p × k) to dst, each column times the length of its class. Where the length is 0, x may hold anything.
+// AddByClass adds x (p × k) to dst, each column times the length of its class. Columns of x with length 0 are ignored.
 func AddByClass(dst, lengths, x []float64) {
 	k := len(lengths)
 	OnCores(len(dst)/k, k, func(first, end int) {

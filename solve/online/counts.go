@@ -10,8 +10,9 @@ import (
 	"github.com/stagewise/stagewise/solve/bayes"
 )
 
-// Counts is a [solve.Fit] of a counted stage in an update of a chain: one visit adds the counts of the new rows. Its weights predict from
-// the next update on; the stage that follows is fitted to what the weights before it leave over. It is not safe for concurrent use.
+// Counts is a [solve.Fit] of a counted stage in an update of a chain: one visit adds the counts of the new rows. The
+// new weights predict from the next update on; the next stage is fitted to the residuals of the previous weights. It is
+// not safe for concurrent use.
 type Counts struct {
 	stage   schemas.Stage
 	shape   solve.Shape
@@ -24,15 +25,15 @@ type Counts struct {
 	memory  *Memory
 }
 
-// Before is what the weights of the version before were made of, where the counts of few columns are others than then.
+// Before is the state behind the previous version's weights, if few columns have changed since.
 type Before struct {
 	Totals  []float64 // k: over all inputs
 	Inputs  int
 	Changed []int32 // columns of the examples whose counts have changed since
 }
 
-// NewCounts returns the fit of a counted stage, given the counts of its window without those of increments that leave, and the columns of
-// the examples in the order of the block. memory takes that of the visit.
+// NewCounts returns the fit of a counted stage, given the counts of its window without those of increments that leave,
+// and the columns of the examples in the order of the block. memory receives that of the visit.
 func NewCounts(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, before *Before, memory *Memory) *Counts {
 	return &Counts{stage: stage, shape: shape, sums: sums, all: columns, before: before, memory: memory}
 }
@@ -43,7 +44,7 @@ func (c *Counts) Precondition(wire.Tensors[float64]) error { return nil }
 // Ridge returns 0: the weights are not fitted.
 func (c *Counts) Ridge() schemas.Ridge { return 0 }
 
-// Weight returns what the logarithms are multiplied by.
+// Weight returns the factor of the logarithms.
 func (c *Counts) Weight() schemas.Weight { return solve.ChainWeight(c.stage.Features.Weight) }
 
 // Observe takes the reduced sums of the visit.
@@ -55,13 +56,13 @@ func (c *Counts) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 	return c.ObserveVisit(visit, w, v)
 }
 
-// ObserveVisit takes what the visit has summed, and keeps its memory.
+// ObserveVisit takes the sums of the visit, and keeps their memory.
 func (c *Counts) ObserveVisit(_ int, _ solve.Step, v Visit) (*solve.Evaluation, error) {
 	c.counted, c.weight = v.Counted, v.Losses.Weight
 	return &solve.Evaluation{Number: 1, Objective: v.Losses.MeanLoss(), Accepted: true}, nil
 }
 
-// Next returns the weights with the new rows.
+// Next returns the weights that include the new rows.
 func (c *Counts) Next() (solve.Step, error) {
 	c.add()
 	if c.before != nil {
@@ -71,7 +72,7 @@ func (c *Counts) Next() (solve.Step, error) {
 	return solve.Step{W: w, Final: true, Of: 0}, err
 }
 
-// changed returns the weights of columns whose counts have changed, and by how much those of others have.
+// changed returns the weights of columns with changed counts, and the shift of the others.
 func (c *Counts) changed() (step solve.Step, err error) {
 	shape, weight := shapeOf(c.shape), float64(c.Weight())
 	before, err := bayes.Logs(c.before.Totals, c.before.Inputs)
@@ -105,7 +106,7 @@ func (c *Counts) add() {
 	}
 }
 
-// After returns the counts of the new rows, which are part of the sums, and Σw of these rows.
+// After returns the counts of the new rows, which are now part of the sums, and Σw of these rows.
 func (c *Counts) After() (Terms, float64) {
 	c.add()
 	return *c.terms, c.weight

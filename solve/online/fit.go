@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// maxPairs is how many steps L-BFGS learns from.
+	// maxPairs is the number of steps that L-BFGS learns from.
 	maxPairs = 8
-	// armijo is the share of the slope that a trial must gain (Nocedal and Wright 2006, 3.1).
+	// armijo is the fraction of the slope that a trial must gain (Nocedal and Wright 2006, 3.1).
 	armijo = 1e-4
-	// leastMetric keeps columns without curvature, such as an intercept's before the first row, from infinite steps.
+	// leastMetric prevents infinite steps of columns without curvature, such as an intercept's before the first row.
 	leastMetric = 1e-12
-	// minDecrement is the gain relative to the objective below which float32 scores can't tell a step from none.
+	// minDecrement is the gain relative to the objective below which float32 scores can't resolve a step.
 	minDecrement = 1e-12
 )
 
-// Update is a [solve.Fit] of a stage of columns in an update of a chain on sparse rows. L-BFGS starts from the inverse of D and the
-// curvature of the new rows. Its first step is as long as surely lowers the objective. Each trial is a visit, and the update ends with a
-// visit to the weights that it leaves, whose curvature is added to D. It is not safe for concurrent use.
+// Update is a [solve.Fit] of a stage of columns in an update of a chain on sparse rows. L-BFGS starts from the inverse
+// of D plus the curvature of the new rows. Its first step is the longest one guaranteed to lower the objective. Each
+// trial is a visit. The update ends with a visit to its final weights, whose curvature is added to D. It is not safe
+// for concurrent use.
 type Update struct {
 	stage  schemas.Stage
 	link   link.Link
@@ -38,10 +39,10 @@ type Update struct {
 	sums   *Sums
 	all    []int32 // columns of the examples, in the order of the block
 	memory *Memory
-	used   [][]float64 // memory that the update ends with
+	used   [][]float64 // memory to return after the update
 
 	initial []float32 // p × k: W₀
-	columns []int32   // that occur
+	columns []int32   // columns that occur
 	start   []float32 // m × k: W₀ there
 	past    []float64 // m × k: D there
 	metric  []float64 // m × k: the inverse of D + the curvature of the new rows at W₀
@@ -54,10 +55,10 @@ type Update struct {
 	visits  int
 	ends    bool // nothing is left to gain
 	terms   statistics.Occurring
-	kept    bool // terms are those of the best point, and the last visit was made with it
+	kept    bool // terms are those of the best point, which the last visit was made with
 }
 
-// point is weights of the columns that occur, with what is known there.
+// point is the weights of the columns that occur, with their evaluation.
 type point struct {
 	visit     int
 	w         []float32 // m × k
@@ -72,8 +73,9 @@ type pair struct {
 	square       float64 // ⟨change, its product with the inverse metric⟩
 }
 
-// NewUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the columns of the
-// examples in the order of the block. passes is how many steps it tries. memory is that of the matrices, and takes that of visits.
+// NewUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
+// columns of the examples in the order of the block. passes is the number of steps to try. memory provides the
+// matrices, and receives the memory of visits.
 func NewUpdate(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, passes int, memory *Memory) *Update {
 	return &Update{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory, size: 1}
 }
@@ -84,11 +86,11 @@ func (u *Update) Precondition(wire.Tensors[float64]) error { return nil }
 // Ridge returns the ridge of the stage.
 func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
 
-// Weight returns 0: weights that are fitted are multiplied by nothing.
+// Weight returns 0: fitted weights have no factor.
 func (u *Update) Weight() schemas.Weight { return 0 }
 
-// HasCurvature reports whether a visit of an update with so many passes sums the curvature: the first, whose curvature L-BFGS starts from,
-// and those that may be made with the weights that the update ends with.
+// HasCurvature reports whether a visit of an update with the given passes sums the curvature: the first, which provides
+// L-BFGS with its initial matrix, and those that may be made with the final weights.
 func HasCurvature(visit, passes int) bool { return visit == 0 || visit >= passes }
 
 // Observe takes the reduced sums of a visit.
@@ -100,7 +102,7 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 	return u.ObserveVisit(visit, w, v)
 }
 
-// ObserveVisit takes what a visit has summed, and keeps its memory.
+// ObserveVisit takes the sums of a visit, and keeps their memory.
 func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evaluation, err error) {
 	u.visits++
 	u.kept = false
@@ -120,7 +122,7 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 	}
 	u.addPast(&here)
 	evaluation := &solve.Evaluation{Number: u.visits, Objective: here.objective / max(u.weight, math.SmallestNonzeroFloat64)}
-	repeats := visit > 0 && slices.Equal(here.w, u.at.w) // for the curvature there
+	repeats := visit > 0 && slices.Equal(here.w, u.at.w) // to obtain the curvature there
 	sufficient := here.objective <= u.at.objective-armijo*u.size*u.slope
 	if evaluation.Accepted = visit == 0 || repeats || sufficient; !evaluation.Accepted {
 		u.size /= 2
@@ -151,8 +153,8 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 	return evaluation, err
 }
 
-// addPast adds the quadratic of past rows to the objective and the gradient of a point, which has sums of y − g as its gradient; after the
-// last trial it may have none.
+// addPast adds the quadratic of past rows to the objective and the gradient of a point, whose gradient holds the sums of
+// y − g; after the last trial it may be nil.
 func (u *Update) addPast(here *point) {
 	if here.visit == 0 { // at W₀ the quadratic is 0, and so is its slope
 		for i, sum := range here.gradient {
@@ -177,11 +179,11 @@ func (u *Update) addPast(here *point) {
 	here.objective = objective
 }
 
-// begin takes what the first visit has of columns.
+// begin reads the columns from the first visit.
 func (u *Update) begin(w solve.Step, v *Visit) error {
 	k, gradient := u.shape.Classes, v.Gradient
 	if len(w.W) != u.shape.Columns*k {
-		return errors.New("an update without the weights that it starts from")
+		return errors.New("the update lacks its initial weights")
 	}
 	if !linear.Finite(v.Losses.Loss) || !linear.Finite(floats.Sum(gradient.Values)) {
 		return &linear.NotFiniteError{What: "the loss of the new rows"}
@@ -211,8 +213,8 @@ func (u *Update) precondition() error {
 	return nil
 }
 
-// firstSize returns the size of the first step: the longest that surely lowers the objective, whose curvature is at most that of D and of
-// Σ w |x| |row|₁ in each column, times the most that the link has.
+// firstSize returns the size of the first step: the longest one guaranteed to lower the objective. Per column, the
+// curvature is at most that of D and of Σ w |x| |row|₁ times the link's largest.
 func (u *Update) firstSize(reach statistics.Occurring) (float64, error) {
 	if !slices.Equal(reach.Columns, u.columns) {
 		return 0, fmt.Errorf("%w: bounds of %d columns, expected %d", wire.ErrDamaged, len(reach.Columns), len(u.columns))
@@ -227,7 +229,7 @@ func (u *Update) firstSize(reach statistics.Occurring) (float64, error) {
 	return min(1, u.slope/curvature), nil
 }
 
-// learn keeps the pair of the step to an accepted point, in the memory of the gradient at the point before.
+// learn keeps the pair of the step to an accepted point, in the memory of the previous gradient.
 func (u *Update) learn(here *point) {
 	p := pair{u.take(len(here.w)), u.at.gradient, 0, 0}
 	step, change, metric, before := p.step, p.change[:len(p.step)], u.metric[:len(p.step)], u.at.w[:len(p.step)]
@@ -242,7 +244,7 @@ func (u *Update) learn(here *point) {
 	}
 }
 
-// choose chooses the step from the best point: the two loops of L-BFGS (Nocedal and Wright 2006, algorithm 7.4).
+// choose computes the step from the best point by the two loops of L-BFGS (Nocedal and Wright 2006, algorithm 7.4).
 func (u *Update) choose() {
 	u.size = 1
 	if u.step == nil {
@@ -268,10 +270,10 @@ func (u *Update) choose() {
 	u.ends = !(u.slope > minDecrement*(1+math.Abs(u.at.objective)))
 }
 
-// tried reports whether all steps were tried.
+// tried reports whether all steps have been tried.
 func (u *Update) tried() bool { return u.visits-1 >= u.passes }
 
-// Next returns the weights of the next trial, or those that the update ends with, once a visit was made with them that summed their
+// Next returns the weights of the next trial. It returns the final weights once a visit with them has summed their
 // curvature.
 func (u *Update) Next() (solve.Step, error) {
 	if (u.ends || u.tried()) && u.kept {
@@ -293,8 +295,8 @@ func (u *Update) final() solve.Step {
 	return solve.Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.w, Final: true, Of: u.visits - 1}
 }
 
-// After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must not be used
-// afterwards.
+// After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must
+// not be used afterwards.
 func (u *Update) After() (Terms, float64) {
 	terms := u.sums.Terms(u.terms, u.all, 1)
 	u.sums.Add(1, terms)
@@ -303,7 +305,7 @@ func (u *Update) After() (Terms, float64) {
 	return terms, u.weight
 }
 
-// take returns memory that is given back after the update.
+// take returns memory that After puts back.
 func (u *Update) take(size int) []float64 {
 	values := u.memory.Take(size)
 	u.used = append(u.used, values)

@@ -2,7 +2,7 @@ package online
 
 import "testing"
 
-// Memory is used again for as many values or fewer, zeros are zeros, and memory that is far too long is not kept.
+// Memory is reused for as many values or fewer, zeros are zeros, and memory that is far too long is dropped.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	var m Memory
 	long, short := m.Take(1000), m.Take(300)

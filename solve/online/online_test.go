@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/solve/bayes"
 )
 
-// The definition, on dense matrices: an update minimises the loss of its rows and the quadratic of D around the weights that it starts
-// from; then D grows by the curvature of its rows at the new weights, and N by their counts.
+// The definition, on dense matrices: an update minimises the loss of its rows and the quadratic of D around its initial
+// weights; then D grows by the curvature of its rows at the new weights, and N by their counts.
 type plain struct {
 	w, d, n, b []float64 // p × k
 	k          int
@@ -46,7 +46,7 @@ func softmax(scores []float64) []float64 {
 	return p
 }
 
-// update minimises by many small steps down the gradient.
+// update minimises by many small gradient steps.
 func (o *plain) update(rows [][]float64, classes []int) {
 	start, offsets := slices.Clone(o.w), make([][]float64, len(rows))
 	for i, x := range rows {
@@ -102,7 +102,7 @@ func (o *plain) update(rows [][]float64, classes []int) {
 	}
 }
 
-// table makes the field of sums that have a row for each input that occurs.
+// table makes a field of sums with a row for each input that occurs.
 func table(name string, rows [][]float64, k int, add func(row []float64, x float64, i int)) wire.Tensor[float64] {
 	var o statistics.Occurring
 	for j := range inputs {
@@ -120,8 +120,8 @@ func table(name string, rows [][]float64, k int, add func(row []float64, x float
 	return o.Tensor(name, k)
 }
 
-// A stream of updates has the weights, the curvature and the counts of the definition, and so the same scores for rows before it learns
-// them.
+// A stream of updates matches the definition in weights, curvature and counts, and so in the scores of rows before it
+// learns them.
 func TestUpdatesAreTheDefinition(t *testing.T) {
 	const k, batches, rowsOfBatch = 3, 6, 12
 	r := rand.New(rand.NewPCG(3, 4))
@@ -234,7 +234,7 @@ func widened(w []float32) (wide []float64) {
 	return wide
 }
 
-// apply makes weights those of a step.
+// apply sets weights to those of a step.
 func apply(w []float32, step solve.Step, k int) {
 	if step.Shift != nil {
 		for i := range w {
@@ -246,7 +246,7 @@ func apply(w []float32, step solve.Step, k int) {
 	}
 }
 
-// Sums are exact: whatever comes and leaves in whatever order, what is left is the sum of what stays, to the bit.
+// Sums are exact: for any order of additions and removals, the rest is bitwise the sum of what stays.
 func TestSumsForgetWhatLeaves(t *testing.T) {
 	const k = 2
 	r := rand.New(rand.NewPCG(5, 6))

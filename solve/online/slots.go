@@ -2,25 +2,26 @@ package online
 
 import "math/bits"
 
-// slots has the slot of each column of which there are sums, from 0 in the order in which they were added: by its place if the column is
-// small, otherwise in a hash table with open addressing. Go's map took a twentieth of the time of an update. The zero value has none.
+// slots maps the columns that have sums to slots, numbered from 0 in insertion order. Small columns index an array,
+// others use a hash table with open addressing. Go's map took a twentieth of the time of an update. The zero value is
+// empty.
 type slots struct {
-	byPlace []int32 // plus 1; 0: none. Of columns below its length, which is at most maxByPlace
-	table   []slot  // the length is a power of two, and at most half of it is taken
+	byPlace []int32 // plus 1; 0: none. For columns below its length, which is at most maxByPlace
+	table   []slot  // the length is a power of two; the load factor is at most half
 	hashed  int     // number of slots in table
 	count   int
 }
 
-// maxByPlace is how many columns may have a slot by their place: 4 MB.
+// maxByPlace is the number of columns that index the array: 4 MB.
 const maxByPlace = 1 << 20
 
-// slot is where the sums of a column are.
+// slot is an entry of the hash table.
 type slot struct {
 	column int32 // plus 1; 0: free
 	at     int32
 }
 
-// find returns the entry of a column in the table, or the free one that it would have.
+// find returns the table entry of a column, or the free one for it.
 func (p *slots) find(column int32) *slot {
 	mask, shift := uint32(len(p.table)-1), 32-bits.Len32(uint32(len(p.table)-1))
 	for i := uint32(column) * 2654435769 >> shift; ; i = (i + 1) & mask { // Knuth's multiplicative hash
@@ -43,7 +44,7 @@ func (p *slots) of(column int32) (at int, any bool) {
 	return int(e.at), e.column != 0
 }
 
-// add returns the slot of a column, which it gives the next one if it has none, and whether it had one.
+// add returns the slot of a column, which it adds if absent, and whether it was present.
 func (p *slots) add(column int32) (at int, had bool) {
 	if column < maxByPlace {
 		if int(column) >= len(p.byPlace) {
@@ -76,7 +77,7 @@ func (p *slots) add(column int32) (at int, had bool) {
 	return p.count - 1, false
 }
 
-// clear makes p have none.
+// clear removes all slots.
 func (p *slots) clear() {
 	clear(p.byPlace)
 	clear(p.table)

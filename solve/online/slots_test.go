@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Places are those of a map, whatever the columns: also many that are close together, and the largest.
+// Slots are those of a map, for any columns: also many close together, and the largest.
 func TestPlaces(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, width := range []int32{1, 70, 1 << 12, Intercept} {

@@ -8,11 +8,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Intercept stands for the intercept among the columns of examples: it follows them.
+// Intercept represents the intercept among the columns of examples: it follows them.
 const Intercept = int32(examples.MaxColumns)
 
-// Terms are what an increment adds to the sums of a stage: curvature or counts, of the columns of the examples that occur in it. All are
-// multiples of the grid of the sums. They must not be changed.
+// Terms are the contribution of an increment to the sums of a stage: curvature or counts, of the columns of the
+// examples that occur in it. All are multiples of the grid of the sums. They must not be changed.
 type Terms struct {
 	Columns []int32   // m, ascending; the last may be [Intercept]
 	Values  []float64 // m × k; if Places is not nil, of these places
@@ -31,23 +31,24 @@ func (t Terms) Dense(k int) Terms {
 	return Terms{Columns: t.Columns, Values: values}
 }
 
-// Sums are what a stage's window is known by: D, or the counts N. Terms are multiples of a grid, so their sums are exact as long as they
-// are below 2⁵³ times the grid: sums depend on the increments of the window alone, and not on what else was added and subtracted before.
+// Sums are the state of a stage's window: D, or the counts N. Terms are multiples of a grid, so their sums are exact
+// below 2⁵³ times the grid: they depend only on the increments of the window, not on earlier additions and
+// subtractions.
 type Sums struct {
-	Prior  float64 // D of no rows, in the columns that the ridge applies to
+	Prior  float64 // D without rows, in the penalised columns
 	Grid   float64 // a power of 2
 	k      int
 	slots  slots
-	blocks [][]float64 // blockRows × k: of each of these, without the prior; growing, a single matrix would copy megabytes
+	blocks [][]float64 // blockRows × k each, without the prior: appending to a single matrix would copy megabytes
 	totals []float64   // k: over all columns but the intercept
 }
 
-// NewSums returns the sums of no rows, of k classes.
+// NewSums returns empty sums of k classes.
 func NewSums(k int, prior, grid float64) *Sums {
 	return &Sums{Prior: prior, Grid: grid, k: k, totals: make([]float64, k)}
 }
 
-// Row returns the sums of a column of the examples (k), without the prior; nil: there are none.
+// Row returns the sums of a column of the examples (k), without the prior; nil: it has none.
 func (s *Sums) Row(column int32) []float64 {
 	at, any := s.slots.of(column)
 	if !any {
@@ -64,8 +65,8 @@ func (s *Sums) at(slot int) []float64 {
 	return s.blocks[slot/blockRows][slot%blockRows*s.k:][:s.k]
 }
 
-// gridBits is how much finer the grid is than the mean of what a row adds to all columns. Terms are kept as float32, so none is rounded by
-// more than that; and sums are exact up to 2²⁵ such rows.
+// gridBits is the resolution of the grid relative to the mean contribution of a row over all columns. Terms are kept as
+// float32, so the grid adds little rounding; sums are exact up to 2²⁵ such rows.
 const gridBits = 28
 
 // GridOf returns the grid of sums, given the sum of the absolute values of all terms over rows of some weight.
@@ -84,8 +85,8 @@ func Total(o statistics.Occurring) (total float64) {
 	return total
 }
 
-// Terms rounds what was summed of an increment's rows, whose weights were multiplied by weight, to the grid. Columns without any sum are
-// left out. columns are the columns of the examples, in the order of the block.
+// Terms rounds the sums over an increment's rows, whose weights were multiplied by weight, to the grid. Columns with
+// zero sums are omitted. columns are the columns of the examples, in the order of the block.
 func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
 	k, finer := s.k, 1/s.Grid // a power of 2 too: a product has the bits of the quotient
 	t = Terms{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}
@@ -93,7 +94,7 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 		any := false
 		begin := len(t.Values)
 		for _, v := range o.Values[i*k : (i+1)*k] {
-			if v == 0 { // most counts
+			if v == 0 { // true of most counts
 				t.Values = append(t.Values, 0)
 				continue
 			}
@@ -175,7 +176,7 @@ func (s *Sums) Add(weight float64, t Terms) {
 // Totals returns the sums over all columns but the intercept (k).
 func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
 
-// Clear makes s the sums of no rows.
+// Clear empties s.
 func (s *Sums) Clear() {
 	s.slots.clear()
 	for _, block := range s.blocks {
@@ -201,7 +202,7 @@ func (s *Sums) appendRow(to []float64, column int32) []float64 {
 	return to
 }
 
-// Merged returns the terms of increments that become one.
+// Merged returns the terms of increments that are merged into one.
 func Merged(a, b Terms, k int) (sum Terms) {
 	a, b = a.Dense(k), b.Dense(k)
 	for len(a.Columns) > 0 || len(b.Columns) > 0 {

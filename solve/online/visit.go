@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// Visit is what a visit to a stage has summed of the new training rows, of the columns of the block that occur.
+// Visit is the sums of a visit over the new training rows, for the columns of the block that occur.
 type Visit struct {
 	Losses    statistics.Losses
 	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ; none if [NeedsGradient] reports false
@@ -16,7 +16,7 @@ type Visit struct {
 	Counted   statistics.Occurring // m × k, of a counted stage
 }
 
-// NeedsGradient reports whether a step may follow a visit of an update with so many passes.
+// NeedsGradient reports whether a step may follow a visit of an update with the given number of passes.
 func NeedsGradient(visit, passes int) bool { return visit == 0 || visit < passes }
 
 // columns returns the columns that occur.
@@ -27,7 +27,7 @@ func (v *Visit) columns() []int32 {
 	return v.Gradient.Columns
 }
 
-// VisitOf reads what a visit has summed, to a stage of a shape. An error says what is wrong with the sums.
+// VisitOf reads the sums of a visit to a stage of the given shape. An error describes what is wrong with the sums.
 func VisitOf(sums wire.Tensors[float64], shape solve.Shape) (v Visit, err error) {
 	v.Losses = statistics.LossesOf(sums)[examples.Train]
 	for _, f := range []struct {

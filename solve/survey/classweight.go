@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ClassWeightError is the error of a class weight for a label that is not a class.
+// ClassWeightError means that a class weight is for a label that is not a class.
 type ClassWeightError struct {
 	Label   string
 	Classes []string
@@ -24,9 +24,9 @@ func (e *ClassWeightError) Error() string {
 	return fmt.Sprintf("examples.class_weight: no row has the label %q: expected one of the classes %q%s", e.Label, classes, more)
 }
 
-// ClassWeights returns the factors of the weights of training rows of each class (k); nil: 1. rows has the
-// number of training rows of each label. A class without rows has 1. If open is set, labels may come later that no row
-// has yet. The error is a *ClassWeightError.
+// ClassWeights returns the weight factors of the training rows of each class (k); nil: 1. rows has the number of
+// training rows of each label. A class without rows has 1. open means that more labels may follow. The error is a
+// *ClassWeightError.
 func ClassWeights(w schemas.ClassWeight, classes []string, rows map[string]int64, open bool) ([]float32, error) {
 	if w.IsZero() {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Coarse is a feature whose values float32 does not tell apart well.
+// Coarse is a feature whose values float32 hardly resolves.
 type Coarse struct {
 	Feature   int
 	Mean      float64
@@ -16,7 +16,7 @@ type Coarse struct {
 }
 
 // FindCoarse returns the features of sampled raw rows (n × d) that are a few neighbouring values of float32, or one
-// value where float32 does not hold all whole numbers: numbers that were different may have become the same.
+// value where float32 lacks some whole numbers: different numbers may have become equal.
 func FindCoarse(rows kernel.Dense) (found []Coarse) {
 	const levels = 1024
 	var values []float32
@@ -24,7 +24,7 @@ func FindCoarse(rows kernel.Dense) (found []Coarse) {
 		n, shift, sum, squares := 0.0, math.NaN(), 0.0, 0.0
 		for i := range rows.Rows {
 			v := float64(rows.Row(i)[j])
-			if v-v != 0 { // of finite v only 0
+			if v-v != 0 { // 0 for finite v only
 				continue
 			}
 			if shift != shift {
@@ -55,14 +55,14 @@ func FindCoarse(rows kernel.Dense) (found []Coarse) {
 	return found
 }
 
-// stepAt returns the difference of neighbouring values of float32 near v.
+// stepAt returns the distance of neighbouring float32 values near v.
 func stepAt(v float64) float64 {
 	narrow := float32(math.Abs(v))
 	return float64(math.Nextafter32(narrow, math.MaxFloat32)) - float64(narrow)
 }
 
-// quantised reports whether the values are as near to each other as float32 has them, or are one value and whole
-// numbers near it are not all there.
+// quantised reports whether the values are adjacent in float32, or are one value near which some whole numbers are
+// missing.
 func quantised(values []float32, step float64) bool {
 	slices.Sort(values)
 	values = slices.Compact(values)

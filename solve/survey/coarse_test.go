@@ -6,8 +6,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Only features are coarse whose neighbouring values float32 does not tell apart: not small whole numbers, however
-// little they differ, and not what differs much beside its size.
+// A feature is coarse only if float32 hardly resolves neighbouring values: not small whole numbers, however little they
+// differ, and not values that differ much relative to their size.
 func TestFindCoarse(t *testing.T) {
 	columns := []struct {
 		name   string

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// NoColumnsError says that no column of sparse rows is left.
+// NoColumnsError means that no column of sparse rows is left.
 type NoColumnsError struct{ MinRows int }
 
 func (e *NoColumnsError) Error() string {
@@ -23,16 +23,16 @@ func (e *NoColumnsError) Error() string {
 
 // ColumnSums are the survey's sums over sparse rows.
 type ColumnSums struct {
-	Columns []examples.ColumnRows // in how many training rows a column is not 0, in the order of the columns
+	Columns []examples.ColumnRows // number of training rows where each column is not 0, by column
 	Rows    int64                 // training rows
-	Labels  []string              // the classes, or the names of what is predicted
+	Labels  []string              // the classes, or the names of the targets
 	Task    examples.Task
-	Numbers DenseSums // of the columns that come first and are numbers of a table, if there are some
+	Numbers DenseSums // of the leading columns that are numbers of a table, if any
 }
 
-// Sparse finds the preparation of sparse rows. A column in fewer than p.MinRows rows is left out. The factor of another is
-// (log((rows+1)/(its rows+1))+1)^p.IDF. Numbers that come first are centred
-// and divided by their standard deviations. Errors are *LabelsError, NoWeightError and *NoColumnsError.
+// Sparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Another column has
+// the factor (log((rows+1)/(its rows+1))+1)^p.IDF. Leading numbers are centred and divided by their standard
+// deviations. Errors are *LabelsError, NoWeightError and *NoColumnsError.
 func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
@@ -62,13 +62,13 @@ func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	return &Preparation{Factors: factors, Center: numbers.Center, Scale: numbers.Scale, Labels: s.Labels}, nil
 }
 
-// factorOf returns the factor of a column, of so many rows.
+// factorOf returns the factor of a column, given its number of rows.
 func factorOf(p schemas.Prepare, n examples.ColumnRows, rows int64) float32 {
 	return float32(math.Pow(math.Log(float64(rows+1)/float64(n.Rows+1))+1, p.IDF))
 }
 
-// Extend returns the preparation of an update: that of the version before it, with factors for columns that it does not have, but the new
-// rows have. rows are those of the window, with the new ones. The factors of others stay, as weights are of inputs that they make. The
+// Extend returns the preparation of an update: that of the previous version, with factors for columns that only the new
+// rows have. rows are those of the window, including the new ones. Other factors stay, as weights depend on them. The
 // error is that of [statistics.FactorsOf].
 func Extend(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows, rows int64) (wire.Tensors[float32], error) {
 	known, _, err := statistics.FactorsOf(before)

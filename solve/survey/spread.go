@@ -12,17 +12,17 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// rowsPerProduct is how many rows of the sample are multiplied at once, so that the products stay in the cache: 1 MB for
-// 2000 rows.
+// rowsPerProduct is the number of rows of the sample that are multiplied at once, so that the products stay in the
+// cache: 1 MB for 2000 rows.
 const rowsPerProduct = 64
 
-// rounding bounds the rounding of a squared distance, which is made of products, relative to the squared lengths of its
-// rows. Distances below it are 0.
+// rounding bounds the rounding error of a squared distance, computed from products, relative to the squared lengths of
+// its rows. Distances below it are 0.
 const rounding = 1e-13
 
-// Spread returns the median squared distance between prepared rows (n × m). If more than half of the pairs are equal rows it
-// is the mean, and if all rows are equal it is 1, so that one can divide by it. Equal rows must have equal bits. It returns a
-// *NotFiniteError if the result overflows float32.
+// Spread returns the median squared distance between prepared rows (n × m). If more than half of the pairs are equal
+// rows it is the mean, and if all rows are equal it is 1, so that it is a valid divisor. Equal rows must have equal
+// bits. It returns a *NotFiniteError if the result overflows float32.
 func Spread(rows kernel.Dense) (float32, error) {
 	n := rows.Rows
 	if n < 2 {
@@ -66,11 +66,10 @@ func Spread(rows kernel.Dense) (float32, error) {
 	return 1, nil
 }
 
-// median returns the median of numbers ≥ 0, the lower one of an even count. The bits of numbers ≥ 0 are in the order of the
-// numbers. So a count by leading digits finds the leading bits of the median, and only the numbers with these bits remain to
-// be sorted.
+// median returns the median of numbers ≥ 0, the lower one of an even count. The bits of numbers ≥ 0 sort like the
+// numbers. So a radix count finds the leading bits of the median, and only the numbers with these bits need sorting.
 func median(x []float64) float64 {
-	const digit, few = 16, 1 << 12 // sorting that few is faster than clearing the counts
+	const digit, few = 16, 1 << 12 // below few, sorting is faster than clearing the counts
 	rank := (len(x) - 1) / 2
 	for low := 64 - digit; low >= 0 && len(x) > few; low -= digit {
 		counts := make([]int, 1<<digit)

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// The median is the one that sorting finds, for few and many numbers, close together and far apart.
+// The median equals that of sorting, for few and many numbers, close together and far apart.
 func TestMedian(t *testing.T) {
 	draws := map[string]func(*rand.Rand) float64{
 		"of all sizes": func(r *rand.Rand) float64 { return math.Exp(100 * r.NormFloat64()) },
@@ -40,8 +40,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// Equal rows are at distance 0, not at one of rounding, wherever they are in the sample and whichever BLAS multiplies them.
-// Most pairs are equal here, so the spread is the mean.
+// Equal rows have distance 0, not rounding, anywhere in the sample and with any BLAS. Most pairs are equal here, so the
+// spread is the mean.
 func TestSpreadOfEqualRows(t *testing.T) {
 	blas, err := kernel.Open("")
 	if err != nil {
@@ -70,7 +70,7 @@ func TestSpreadOfEqualRows(t *testing.T) {
 	}
 }
 
-// The spread is the median of the distances between all pairs by their definition.
+// The spread is the median of all pairwise distances by their definition.
 func TestSpreadAgainstItsDefinition(t *testing.T) {
 	for _, n := range []int{2, 3, 63, 64, 65, 300} {
 		r, rows := rand.New(rand.NewPCG(uint64(n), 3)), kernel.NewDense(n, 5)

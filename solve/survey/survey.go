@@ -14,36 +14,36 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// DenseSums is the reduced result of the survey's visit, over d features.
+// DenseSums is the reduced sums of the survey's visit, over d features.
 type DenseSums struct {
-	// Sums are the moments of the training rows about Shift, where a missing value counts as Shift: the fields splits, sums,
-	// squares and present, and gram if there are principal components.
+	// Sums are the moments of the training rows about Shift, where a missing value counts as Shift: the fields splits,
+	// sums, squares and present, and gram if there are principal components.
 	Sums   wire.Tensors[float64]
 	Shift  []float32 // the point (d) that the moments are about
-	Labels []string  // the classes, or the names of what is predicted
+	Labels []string  // the classes, or the names of the targets
 	Task   examples.Task
 }
 
-// Preparation is what a survey finds: each feature is centred and scaled, and then projected on the basis if there is one. A feature of
-// sparse rows has a factor in place of all that.
+// Preparation is the result of a survey: each feature is centred and scaled, and then projected on the basis if there
+// is one. A feature of sparse rows has a factor instead.
 type Preparation struct {
 	Factors   *statistics.Factors // of the columns of sparse rows; nil: rows are dense
-	Occurring bool                // write only the columns that have a factor
+	Occurring bool                // write only the columns with a factor
 
 	Center []float32 // mean of each feature (d)
 	Scale  []float32 // factor of each centred feature (d); 0 for a constant one
 	Basis  []float32 // principal directions (d × m, row-major); nil without principal components
 	Labels []string  // the classes
-	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1. See [ClassWeights].
+	// ClassWeights are the weight factors of the training rows of each class (k); nil: 1. See [ClassWeights].
 	ClassWeights []float32
-	// TargetCenter and TargetScale are the mean and the standard deviation of each number that is predicted (k); nil:
-	// labels are predicted. See [Targets].
+	// TargetCenter and TargetScale are the mean and the standard deviation of each numeric target (k); nil: labels are
+	// predicted. See [Targets].
 	TargetCenter []float64
 	TargetScale  []float32
 }
 
-// Tensors returns the content of the record that publishes the preparation. spread is the result of [Spread] for rows that
-// were prepared by it; sparse rows have none.
+// Tensors returns the content of the record that publishes the preparation. spread is the result of [Spread] for
+// prepared rows; sparse rows have none.
 func (p *Preparation) Tensors(spread float32) wire.Tensors[float32] {
 	var t wire.Tensors[float32]
 	if p.Factors != nil {
@@ -73,25 +73,25 @@ func (p *Preparation) Tensors(spread float32) wire.Tensors[float32] {
 	return append(t, wire.Words[float32](statistics.TensorLabels, p.Labels))
 }
 
-// maxClasses bounds the number of classes. More different labels are taken for numbers that a regression would predict.
+// maxClasses bounds the number of classes. More distinct labels are likely numbers for a regression.
 const maxClasses = 10_000
 
-// maxPCAFeatures bounds how many features principal components are taken of: the eigenvectors of 4096 features take minutes,
-// those of 10,000 an hour and 5 GB.
+// maxPCAFeatures bounds the number of features for principal components: the eigenvectors of 4096 features take
+// minutes, those of 10,000 an hour and 5 GB.
 const maxPCAFeatures = 4096
 
-// WidthError means that the number of principal components is impossible for the number of features.
+// WidthError means that the number of principal components is invalid for the number of features.
 type WidthError struct{ Components, Features int }
 
 func (e *WidthError) Error() string {
 	if e.Features > maxPCAFeatures {
-		return fmt.Sprintf("prepare.pca: the examples have %d features, but principal components are of at most %d: set pca to 0",
+		return fmt.Sprintf("prepare.pca: the examples have %d features, but principal components support at most %d: set pca to 0",
 			e.Features, maxPCAFeatures)
 	}
 	return fmt.Sprintf("prepare.pca: %d components of %d features: expected at most %[2]d", e.Components, e.Features)
 }
 
-// CheckWidth returns a *WidthError if the number of principal components is impossible for the number of features.
+// CheckWidth returns a *WidthError if the number of principal components is invalid for the number of features.
 func CheckWidth(components, features int) error {
 	if components > features || components > 0 && features > maxPCAFeatures {
 		return &WidthError{components, features}
@@ -99,9 +99,9 @@ func CheckWidth(components, features int) error {
 	return nil
 }
 
-// LabelsError says that the labels can't be classes.
+// LabelsError means that the labels can't be classes.
 type LabelsError struct {
-	Classes int    // how many different labels there are
+	Classes int    // number of distinct labels
 	Label   string // if there is only one
 }
 
@@ -117,7 +117,7 @@ func (e *LabelsError) Error() string {
 	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, maxClasses)
 }
 
-// CheckClasses returns a *LabelsError if there are too many different labels for classes. No labels are no error: others may
+// CheckClasses returns a *LabelsError if there are too many distinct labels for classes. It accepts no labels: more may
 // follow.
 func CheckClasses(labels int) error {
 	if labels > maxClasses {
@@ -137,21 +137,21 @@ func checkLabels(labels []string, task examples.Task) error {
 	return CheckClasses(len(labels))
 }
 
-// maxSeveral bounds the number of labels of which a row may have several: the sums of their metrics take 5 kB each.
+// maxSeveral bounds the number of labels for rows with several labels: the sums of their metrics take 5 kB each.
 const maxSeveral = 2000
 
-// CheckSeveral returns an error if there are too many labels of which a row may have several.
+// CheckSeveral returns an error if there are too many labels for rows with several labels.
 func CheckSeveral(labels int) error {
 	if labels > maxSeveral {
-		return fmt.Errorf("%d different labels, of which a row may have several: expected at most %d: examples.classes lists the "+
+		return fmt.Errorf("%d different labels for rows with several labels: expected at most %d: examples.classes lists the "+
 			"allowed labels", labels, maxSeveral)
 	}
 	return nil
 }
 
-// Dense finds the preparation: the centre of each feature, its factor, and the principal directions of as many components
-// as are asked for (0: none). If standardize is set, the factor of a feature is 1 over its standard deviation, otherwise 1.
-// Errors are *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
+// Dense computes the preparation: the centre of each feature, its factor, and the given number of principal directions
+// (0: none). With standardize, the factor of a feature is 1 over its standard deviation, otherwise 1. Errors are
+// *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
 func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
 	if err := checkLabels(s.Labels, s.Task); err != nil {
@@ -179,7 +179,7 @@ func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) 
 	p := &Preparation{Center: make([]float32, d), Scale: make([]float32, d), Labels: s.Labels}
 	for j := range d {
 		if present[j] == 0 {
-			continue // the feature is missing in all rows: it is prepared to 0
+			continue // missing in all rows: the feature is prepared to 0
 		}
 		if !linear.Finite(squares[j]) || !linear.Finite(first[j]) {
 			return nil, &linear.NotFiniteError{What: fmt.Sprintf("the variance of feature %d", j)}
@@ -202,15 +202,15 @@ func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) 
 	return p, err
 }
 
-// constant reports whether the variance of a feature is rounding. The values are float32, so deviations below 1e-7 of the
-// value are not in them.
+// constant reports whether the variance of a feature is only rounding. The values are float32, which does not represent
+// deviations below 1e-7 of the value.
 func constant(variance, mean, shift float64) bool {
 	threshold := 1e-7 * (math.Abs(shift) + math.Abs(mean))
 	return !(variance > threshold*threshold)
 }
 
-// principal returns the directions (d × m) of the largest variance of the scaled features as columns. The largest component
-// of each is positive. Constant features are left out of what is factored, and have component 0.
+// principal returns the directions (d × m) of the largest variance of the scaled features as columns. The largest
+// component of each is positive. The decomposition excludes constant features, which have component 0.
 func principal(sums wire.Tensors[float64], first []float64, scale []float32, weight float64, m int) ([]float32, error) {
 	d := len(first)
 	gram, err := sums.Shaped(statistics.FieldGram, d*(d+1)/2)

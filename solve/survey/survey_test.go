@@ -81,7 +81,7 @@ func indicator(is bool) float64 {
 	return 0
 }
 
-// Constant features have no part in any component. Components beyond the number of other features are zero.
+// Constant features are not in any component. Components beyond the number of other features are zero.
 func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 	const d, still = 5, 2
 	data := rowsOf(1, 301, d, ones)
@@ -213,7 +213,7 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 	}
 }
 
-// Columns that are constant, always missing, or constant but for the rounding of float32 have factor 0. A column that is far
+// Columns that are constant, always missing, or constant up to float32 rounding have factor 0. A column that is far
 // from 0 and varies has another factor.
 func TestConstantColumns(t *testing.T) {
 	nan := math.NaN()
@@ -250,7 +250,7 @@ func TestConstantColumns(t *testing.T) {
 	}
 }
 
-// The record has what was found in the order in which the weights' digest reads it.
+// The record lists the results in the order in which the weights' digest reads them.
 func TestTensorsOfAPreparation(t *testing.T) {
 	for _, components := range []int{0, 2} {
 		found, err := Dense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components)

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// Targets finds the mean (k) and the standard deviation (k) of each number that is predicted, from the survey's sums
-// about shift (k; nil: 0); 1 for a number that does not change. Errors are NoWeightError, *NotFiniteError and
+// Targets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums about
+// shift (k; nil: 0); the deviation of a constant target is 1. Errors are NoWeightError, *NotFiniteError and
 // *schemas.ShapeError.
 func Targets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
 	k := len(names)
@@ -36,7 +36,7 @@ func Targets(sums wire.Tensors[float64], shift []float64, names []string) (cente
 			return nil, nil, &linear.NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
 		}
 		center[c], scale[c] = shift[c]+mean, 1
-		// A number that does not change has a variance of what rounding left.
+		// The variance of a constant target is only rounding.
 		if variance := square - mean*mean; variance > 1e-13*square {
 			scale[c] = float32(math.Sqrt(variance))
 		}
@@ -44,7 +44,7 @@ func Targets(sums wire.Tensors[float64], shift []float64, names []string) (cente
 	return center, scale, nil
 }
 
-// halves returns means as float32, and what that leaves of them; nil if that is little beside the deviations of the numbers.
+// halves returns means as float32, and their remainders; nil if these are small relative to the deviations.
 func halves(center []float64, scale []float32) (first, rest []float32) {
 	first = make([]float32, len(center))
 	left, much := make([]float32, len(center)), false

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Mean and deviation do not depend on the point that the moments are about, as long as it is near the numbers; what the
-// record of the survey holds of the mean is as exact as float64.
+// Mean and deviation do not depend on the shift of the moments, as long as it is near the numbers; the survey's record
+// holds the mean with float64 precision.
 func TestTargetsFarFromZero(t *testing.T) {
 	for _, offset := range []float64{0, 1764000000, -1e12} {
 		for _, from := range []float64{-30, 0, 59} {

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/solve/linear"
 )
 
-// W·(C + ridge·I)·W is the unit matrix, and W is symmetric.
+// W·(C + ridge·I)·W is the identity matrix, and W is symmetric.
 func TestWhiten(t *testing.T) {
 	const n, ridge = 7, 0.25
 	draws := mat.NewDense(5, n, nil) // C has rank 5
