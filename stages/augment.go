@@ -5,13 +5,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Variant is an image that is made of another one: mirrored from left to right or not, and then moved. The zero value is the image itself.
+// Variant is an image derived from another one: optionally mirrored from left to right, then shifted. The zero value is
+// the image itself.
 type Variant struct {
 	mirrored    bool
-	down, right int // by so many pixels; < 0: up, to the left
+	down, right int // shift in pixels; < 0: up, to the left
 }
 
-// Variants returns the images that a run makes of each image of a training row, beside the image itself.
+// Variants returns the variants that a run adds for each image of a training row, besides the image itself.
 func Variants(a schemas.Augment) []Variant {
 	moved := []Variant{{}}
 	for by := 1; by <= a.Shift; by++ {
@@ -27,8 +28,8 @@ func Variants(a schemas.Augment) []Variant {
 	return variants
 }
 
-// Of writes the variant of an image of that shape into dst. Where the image that is moved has no pixel, the nearest one at its edge is
-// repeated: a photograph has no colour of its background.
+// Of writes the variant of an image of the given shape into dst. Uncovered pixels repeat the nearest edge pixel: a
+// photograph has no background colour.
 func (v Variant) Of(dst, pixels []float32, image examples.Image) {
 	height, width, channels := image.Height(), image.Width(), image.Channels()
 	for y := range height {

@@ -18,7 +18,7 @@ func TestVariants(t *testing.T) {
 		{}:                       nil,
 		{Mirror: true}:           {{3, 2, 1, 6, 5, 4}},
 		{Shift: 1}:               {{2, 3, 3, 5, 6, 6}, {1, 1, 2, 4, 4, 5}, {4, 5, 6, 4, 5, 6}, {1, 2, 3, 1, 2, 3}},
-		{Mirror: true, Shift: 2}: nil, // only how many there are
+		{Mirror: true, Shift: 2}: nil, // only their number
 	} {
 		var got [][]float32
 		for _, v := range Variants(a) {
@@ -36,7 +36,7 @@ func TestVariants(t *testing.T) {
 		for _, v := range got {
 			different[fmt.Sprint(v)] = true
 		}
-		if len(different) != a.Rows() && a.Shift < 2 { // an image of two rows moved by 2 is that moved by 1
+		if len(different) != a.Rows() && a.Shift < 2 { // an image of two rows shifted by 2 equals one shifted by 1
 			t.Errorf("%+v: two variants are the same", a)
 		}
 	}

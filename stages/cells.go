@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// An axis is how the positions along one side of an image fall into the cells of a grid. Cells may overlap, so sums are
-// first made of segments: positions beside each other that are in the same cells.
+// An axis maps the positions along one side of an image to the cells of a grid. Cells may overlap, so sums are first
+// computed over segments: adjacent positions in the same cells.
 type axis struct {
 	segment []int    // of each position
-	cells   [][2]int // of each cell its first segment, and the one after its last
+	cells   [][2]int // range [first, last) of segments of each cell
 }
 
-// newAxis divides positions, of which there are at least as many as cells. Cells are as equal as can be, and then
-// longer by overlap positions at each of their ends that is none of the axis.
+// newAxis divides positions into cells; there must be a position for each cell. Cells are as equal as possible, and are
+// then extended by overlap positions at both ends, except at the ends of the axis.
 func newAxis(positions, grid, overlap int) axis {
 	a := axis{segment: make([]int, positions), cells: make([][2]int, grid)}
 	edge := func(c int) int { return int(math.RoundToEven(float64(positions*c) / float64(grid))) }
@@ -37,19 +37,19 @@ func newAxis(positions, grid, overlap int) axis {
 	return a
 }
 
-// positions returns how many there are.
+// positions returns the number of positions.
 func (a axis) positions() int { return len(a.segment) }
 
-// segments returns how many there are.
+// segments returns the number of segments.
 func (a axis) segments() int { return a.segment[len(a.segment)-1] + 1 }
 
-// A run is positions beside each other that are in the same segment, and whose mirror images are in the same one.
+// A run is adjacent positions in the same segment, whose mirrored positions are also in the same segment.
 type run struct {
 	from, to          int
 	segment, mirrored int
 }
 
-// runs returns those of an axis whose positions change places with those counted from its other end, in their order.
+// runs returns the runs of an axis, in order. Mirroring reverses the positions of the axis.
 func (a axis) runs() []run {
 	var all []run
 	for i, segment := range a.segment {
@@ -63,7 +63,7 @@ func (a axis) runs() []run {
 	return all
 }
 
-// rowsPerTile is about how many patches are multiplied at once, so that they stay in the cache.
+// rowsPerTile is the approximate number of patches that are multiplied at once, so that they stay in the cache.
 const rowsPerTile = 128
 
 // A tile is some of the positions of an image.
@@ -72,14 +72,14 @@ type tile struct {
 	regions []region
 }
 
-// A region is positions of an image that are in the same segment of both axes: those from left on, and below, row by
-// row. Segments have the numbers of down · segments of across + across.
+// A region is a rectangle of positions in the same segment of both axes, at left and top. The index of a segment is
+// down · segments of across + across.
 type region struct {
 	top, left, rows, cols int
 	segment, mirrored     int // of an image and of its mirror image
 }
 
-// tilesOf divides all positions into tiles of whole regions. Regions larger than a tile are divided themselves.
+// tilesOf divides all positions into tiles of whole regions. Regions larger than a tile are split.
 func tilesOf(down, across axis) []tile {
 	var tiles []tile
 	for _, y := range down.runs() {

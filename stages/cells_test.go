@@ -2,8 +2,8 @@ package stages
 
 import "testing"
 
-// Cells are as equal as can be, and reach overlap positions into those beside them. Positions of a segment are in the
-// same cells, and those of two segments beside each other are not.
+// Cells are as equal as possible, and extend overlap positions into their neighbours. Positions of a segment are in the
+// same cells, and those of adjacent segments are not.
 func TestAxis(t *testing.T) {
 	for _, positions := range []int{4, 5, 20, 63, 64, 65} {
 		for _, grid := range []int{1, 2, 3, 4} {

@@ -9,12 +9,12 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// maxSize bounds the features of a block and the principal components: the Gram matrix of more features would not fit into
+// maxSize bounds the features of a block and the principal components: the Gram matrix of more features would exceed
 // the memory of a worker.
 const maxSize = 32768
 
-// Check returns what is wrong with features, by the keys under `features`. It also checks keys that the kind does not read:
-// a value out of range is a mistake there too.
+// Check returns the invalid keys under `features`. It also checks keys that the kind does not read: a value out of
+// range is a mistake there too.
 func Check(f schemas.Features) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
@@ -47,7 +47,7 @@ func Check(f schemas.Features) (problems []option.Problem) {
 	return problems
 }
 
-// CheckInputs returns what is wrong with features beside a preparation, by the keys under `features`. Both must pass their own checks.
+// CheckInputs returns the keys under `features` that conflict with a preparation. Both must pass their own checks.
 func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
 	if k, ok := find(f.Kind); ok && k.pixels && (p.PCA > 0 || p.Scale == prepare.ScaleUnit || p.Scale == prepare.ScaleRanks) {
 		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels"
@@ -56,7 +56,7 @@ func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
 	return nil
 }
 
-// CheckScores returns what is wrong with features beside the scores of a stage, by the stage's keys.
+// CheckScores returns the stage's keys that conflict with scores as features.
 func CheckScores(f schemas.Features, scores bool) []option.Problem {
 	if scores && Grown(f) {
 		want := "false with kind " + f.Kind + ", because leaves are all columns of such a block"

@@ -8,7 +8,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ClassCounts is the kind of features that are the inputs of sparse rows, with weights that are counted and not fitted.
+// ClassCounts is the kind of features that are the inputs of sparse rows, with weights computed from counts instead of
+// fitted.
 const ClassCounts = "class_counts"
 
 func classCounts() kind {
@@ -36,15 +37,15 @@ func classCounts() kind {
 	}
 }
 
-// DefaultHoldout is the fraction of the training rows that features with a weight that is chosen need, if no key says
-// another. On NEWS20 without a tenth of its training rows, the test error is 11.7 to 11.8 % whichever of the best
-// weights is chosen; without a fifth, 12.1 %.
+// DefaultHoldout is the default holdout fraction of the training rows for features with an auto weight. On NEWS20
+// without a tenth of its training rows, the test error is 11.7 to 11.8 % for any of the best weights; without a fifth,
+// 12.1 %.
 const DefaultHoldout = 0.1
 
-// Chooses reports whether something about features is chosen by how well holdout rows are predicted.
+// Chooses reports whether the prediction of holdout rows chooses something about features.
 func Chooses(f schemas.Features) bool { return f.Weight == schemas.WeightAuto }
 
-// CheckTask returns what is wrong with features of a run that predicts what the task says, by the keys under `features`.
+// CheckTask returns the keys under `features` that conflict with the task of the run.
 func CheckTask(f schemas.Features, task examples.Task) []option.Problem {
 	if k, ok := find(f.Kind); ok && k.counted && task != examples.OneLabel {
 		return []option.Problem{{Key: "kind", Value: f.Kind,

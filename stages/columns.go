@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Columns is the kind of features that are inputs themselves: all of them, in their order, or some drawn at random.
+// Columns is the kind of features that are inputs themselves: all of them, in order, or randomly drawn ones.
 const Columns = "columns"
 
 // drawColumns is the purpose of the draws of inputs.
@@ -74,7 +74,7 @@ func columns() kind {
 	}
 }
 
-// SizeError reports that there are too few inputs to take Size of them without replacement.
+// SizeError means that there are too few inputs to draw Size of them without replacement.
 type SizeError struct {
 	Kind         string
 	Size, Inputs int
@@ -84,9 +84,10 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("features of kind %s: can't take %d of %d inputs without replacement", e.Kind, e.Size, e.Inputs)
 }
 
-// choose returns the inputs to take. Without replacement these are what follows the draws of the stages before: of a list of all inputs,
-// shuffled, and when it ends of another one, each stage takes the first that it does not have yet. So no input is drawn again before all
-// have been, but for those that a stage has when a list ends. A stage that takes all has them in order.
+// choose returns the chosen inputs. Without replacement, the draws continue those of earlier stages: from a sequence of
+// shuffled lists of all inputs, each stage takes the first inputs that it does not have yet. So an input is drawn again
+// only after all others, except for inputs that a stage has when a list ends. A stage that takes all inputs has them in
+// order.
 func (m *Map) choose() (chosen []int) {
 	if m.features.Replacement {
 		s := m.stream(drawColumns)
@@ -99,7 +100,7 @@ func (m *Map) choose() (chosen []int) {
 		return ascending(m.inputs)
 	}
 	var queue []int
-	next := m.stage // whose draws shuffle the next list
+	next := m.stage // seed of the next shuffle
 	if len(m.before) > 0 {
 		next = m.before[0].Stage
 	}
@@ -131,7 +132,7 @@ func ascending(n int) []int {
 	return all
 }
 
-// shuffled returns the numbers below n after the shuffle of Fisher and Yates.
+// shuffled returns the numbers below n after a Fisher–Yates shuffle.
 func shuffled(s Stream, n int) []int {
 	all := ascending(n)
 	for j := range all {
@@ -144,8 +145,9 @@ func shuffled(s Stream, n int) []int {
 // drawsColumns reports whether a stage draws some of the inputs, each at most once.
 func drawsColumns(f schemas.Features) bool { return f.Kind == Columns && f.Size > 0 && !f.Replacement }
 
-// Placed returns stages of a plan, in which stages that draw columns without replacement go on where those before them ended, those of
-// all members included. The stages of an earlier plan, from which weights are taken, draw as they did; nil: there is none.
+// Placed returns stages of a plan in which stages that draw columns without replacement continue the draws of earlier
+// stages, including those of all members. Stages of an earlier plan, from which weights are taken, keep their draws;
+// nil: there is none.
 func Placed(list []schemas.Stage, earlier *schemas.Plan) []schemas.Stage {
 	placed, drawn, as := slices.Clone(list), []schemas.Draw(nil), []schemas.Stage(nil)
 	if earlier != nil {
@@ -166,8 +168,8 @@ func Placed(list []schemas.Stage, earlier *schemas.Plan) []schemas.Stage {
 	return placed
 }
 
-// CheckDrawn returns an error, which wraps [wire.ErrDamaged], if the draws that a stage of a plan goes on from are not those of stages
-// before it.
+// CheckDrawn returns an error that wraps [wire.ErrDamaged] unless the draws that a stage of a plan continues are of
+// earlier stages.
 func CheckDrawn(s schemas.Stage, number int) error {
 	if len(s.Drawn) > 0 && !drawsColumns(s.Features) {
 		return fmt.Errorf("%w: stage %d draws no columns, but continues the draws of others", wire.ErrDamaged, number)

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// drawnBy returns the columns that each stage of a plan draws of so many.
+// drawnBy returns the columns that each stage of a plan draws from the given number.
 func drawnBy(t *testing.T, list []schemas.Stage, inputs int) (all [][]int) {
 	t.Helper()
 	x := kernel.NewDense(1, inputs)
@@ -29,8 +29,8 @@ func drawnBy(t *testing.T, list []schemas.Stage, inputs int) (all [][]int) {
 	return all
 }
 
-// Stages that draw without replacement have each column once before any has one twice, whatever their sizes. The first draws as it does by
-// itself.
+// Stages that draw without replacement draw each column once before any twice, for any sizes. The first draws the same
+// as by itself.
 func TestColumnsAreDrawnAcrossStages(t *testing.T) {
 	stage := func(size int) schemas.Stage {
 		return schemas.Stage{Features: schemas.Features{Kind: Columns, Size: size}}
@@ -65,7 +65,7 @@ func TestColumnsAreDrawnAcrossStages(t *testing.T) {
 	}
 }
 
-// Only stages that draw without replacement go on from others, and those of an earlier plan draw as they did.
+// Only stages that draw without replacement continue others, and those of an earlier plan keep their draws.
 func TestPlaced(t *testing.T) {
 	columns, other := schemas.Features{Kind: Columns, Size: 3}, Defaults()
 	list := []schemas.Stage{{Features: other}, {Features: columns}, {Features: schemas.Features{Kind: Columns}},

@@ -5,8 +5,8 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// NeedDense reports whether a preparation or features can't be made of sparse rows, or something else can't, as need says, and nothing
-// can be made of sparse rows only.
+// NeedDense reports whether a preparation, features or another component, as need says, does not support sparse rows,
+// and none requires them.
 func NeedDense(p schemas.Prepare, list []schemas.Stage, need bool) bool {
 	if prepare.CheckRows(p, false) != nil {
 		return false

@@ -6,7 +6,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Dense rows are needed by what can't be made of sparse ones, unless something can be made of sparse ones alone.
+// A component that does not support sparse rows needs dense ones, unless another component requires sparse ones.
 func TestNeedDense(t *testing.T) {
 	stage := func(kind string) schemas.Stage { return schemas.Stage{Features: DefaultsOf(kind)} }
 	scores, some := stage(Columns), stage(Columns)

@@ -22,11 +22,12 @@ import (
 //
 // Integers are modulo 2^64. All else is in double precision, and is rounded when stored in a float32 matrix.
 //
-// A purpose is a number that says what the draws are for. A stage has one kind of features, so it is enough that the purposes
-// of a kind differ from each other. Directions and offsets, which several kinds draw, are below; a kind declares the others in
-// its own file, as draw… constants from 1 to 15. Adding 16·l to a purpose gives it a stream for each factor l of a monomial.
+// A purpose is a number that identifies the use of the draws. A stage has one kind of features, so only the purposes of
+// the same kind must differ. Directions and offsets, which several kinds draw, are below; a kind declares the others in
+// its own file, as draw… constants from 1 to 15. Adding 16·l to a purpose gives it a stream for each factor l of a
+// monomial.
 //
-// The zero value is a stream like any other, but no stage's.
+// The zero value is a valid stream, but of no stage.
 type Stream struct{ key uint64 }
 
 // Purposes that several kinds share.

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Features are drawn if two stages of them have other blocks; those that are learnt are learnt of what is drawn.
+// Features are drawn if two stages of them have different blocks; learnt features are learnt from draws.
 func TestDrawn(t *testing.T) {
 	const inputs = 20
 	x := normals(9, inputs, 1)

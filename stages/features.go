@@ -13,8 +13,9 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Map makes the features of one stage from prepared inputs. It is made by [NewMap], immutable, and safe for concurrent use.
-// The first call of [Map.Expand] or [Map.Add] makes the random draws, so a caller that only needs the shape does not wait for them.
+// Map computes the features of one stage from prepared inputs. Create it with [NewMap]. It is immutable, and safe for
+// concurrent use. The first call of [Map.Expand] or [Map.Add] makes the random draws, so callers that only need the
+// shape do not wait for them.
 type Map struct {
 	features  schemas.Features
 	seed      uint64
@@ -24,7 +25,7 @@ type Map struct {
 	inputs   int // m
 	size     int // p
 	extra    int // columns after the p features: previous predictions, then the intercept
-	scores   int // of the extra columns, the previous predictions
+	scores   int // number of previous predictions among the extra columns
 	sparse   bool
 	counted  bool
 	inBlocks bool
@@ -36,16 +37,16 @@ type Map struct {
 	forest    tree.Forest
 	finder    *tree.Finder
 
-	before []schemas.Draw // of columns, by the stages before
+	before []schemas.Draw // of columns, by earlier stages
 	make   func() drawn
 	once   sync.Once
 	drawn  drawn
 }
 
 // NewMap returns the map of a stage over prepared inputs. Its block has p features, then scores columns of previous
-// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a *[SizeError], a
-// *[prepare.DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a *[wire.ShapeError] if the
-// preparation lacks what they have learnt, or says why the images have no such patches.
+// predictions (one for each class, or 0), then the intercept if there is one. f must pass [Check]. The error is a
+// *[SizeError], a *[prepare.DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a
+// *[wire.ShapeError] if the preparation lacks learnt tensors, or says why the images have no such patches.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Preparation, scores int, intercept bool) (*Map, error) {
 	k, ok := find(f.Kind)
 	if !ok {
@@ -77,13 +78,13 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Prepar
 	return m, nil
 }
 
-// After has the map draw columns after those of the stages before, as a plan says. It must be called before anything else.
+// After makes the map draw columns after those of earlier stages, as in the plan. Call it before any other method.
 func (m *Map) After(drawn []schemas.Draw) { m.before = drawn }
 
 // stream returns the draws of the stage for one purpose.
 func (m *Map) stream(purpose uint64) Stream { return NewStream(m.seed, m.stage, purpose) }
 
-// Penalised returns the number of columns of the block that the ridge applies to: all but the intercept.
+// Penalised returns the number of columns of the block to which the ridge applies: all but the intercept.
 func (m *Map) Penalised() int { return m.size + m.scores }
 
 // Scores returns the number of columns of the block that are previous predictions.
@@ -95,10 +96,10 @@ func (m *Map) Size() int { return m.size + m.extra }
 // draw makes the random draws, once.
 func (m *Map) draw() { m.once.Do(func() { m.drawn = m.make() }) }
 
-// Expand writes the block (n × [Map.Size]) of prepared inputs x (n × m) into dst, which it reshapes. A map with scores copies
-// the previous predictions (n × k) into the block; another map ignores them. Some kinds reshape scratch and use it as
-// temporary memory. Inputs or predictions of another shape panic. If any of the p features of a row overflows, all of
-// them become 0: Expand returns these rows.
+// Expand writes the block (n × [Map.Size]) of prepared inputs x (n × m) into dst, which it reshapes. A map with scores
+// copies the previous predictions (n × k) into the block; other maps ignore them. Some kinds reshape scratch and use it
+// as temporary memory. It panics for inputs or predictions of another shape. If any of the p features of a row
+// overflows, all of them become 0: Expand returns these rows.
 func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense, x, predictions kernel.Dense) (overflowed []int) {
 	if x.Cols != m.inputs {
 		panic(fmt.Sprintf("stages: %d inputs, the map has %d", x.Cols, m.inputs))
@@ -125,7 +126,8 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	return overflowed
 }
 
-// Add is [Map.Expand] in a graph: it adds the block of prepared inputs x and, if the map has scores, of the previous predictions.
+// Add is [Map.Expand] in a graph: it adds the block of prepared inputs x and, if the map has scores, of the previous
+// predictions.
 func (m *Map) Add(g *onnx.Graph, x, predictions onnx.Value) onnx.Value {
 	m.draw()
 	block := m.drawn.node(g, x)

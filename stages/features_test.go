@@ -19,7 +19,7 @@ import (
 
 const seed = 5
 
-// plain returns a preparation that changes nothing, for m inputs with a median squared distance of spread.
+// plain returns an identity preparation for m inputs with a median squared distance of spread.
 func plain(m int, spread float64) *prepare.Preparation {
 	p := &prepare.Preparation{Center: make([]float32, m), Scale: make([]float32, m), Spread: spread}
 	for j := range p.Scale {
@@ -62,8 +62,8 @@ func variants(size int) []schemas.Features {
 	}
 }
 
-// A map expands to the features computed one by one in float64 from the documented draws, followed by the previous predictions
-// and the intercept.
+// A map expands to the features computed one by one in float64 from the documented draws, followed by the previous
+// predictions and the intercept.
 func TestExpandAgainstTheDefinition(t *testing.T) {
 	const inputs, rows, stage, spread = 70, 9, 3, 11.0
 	x, predictions := normals(rows, inputs, 1), normals(rows, 4, 1)
@@ -315,7 +315,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Every field of the configuration has a key, in the order of the fields, and every kind is in its documentation.
+// Every field of the configuration has a key, in the order of the fields, and every kind is documented.
 func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		fields any
@@ -354,7 +354,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// BenchmarkExpand makes blocks of 1024 features of tiles of 64 rows, as a worker does.
+// BenchmarkExpand computes blocks of 1024 features of tiles of 64 rows, like a worker.
 func BenchmarkExpand(b *testing.B) {
 	blas, err := kernel.Open("")
 	if err != nil {

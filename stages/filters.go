@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Values of the key `source`: where the filters are from.
+// Values of the key `source`: the source of the filters.
 const (
 	SourceData     = "data"     // whitened patches of the sample
 	SourceGaussian = "gaussian" // random directions
@@ -29,7 +29,7 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *prepare.Pr
 	q := b.values
 	mean, covariance := covarianceOf(l.BLAS, sample)
 	products := placesOfProducts(b.places)
-	if f.Mirror { // as if the sample also had each patch mirrored
+	if f.Mirror { // equivalent to a sample that also has each patch mirrored
 		asMirrored(mean, b.places)
 		asMirrored(covariance, products)
 	}
@@ -39,7 +39,7 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *prepare.Pr
 	}
 	offset := kernel.NewDense(1, q)
 	l.BLAS.Mul(offset, kernel.Dense{Rows: 1, Cols: q, Data: mean}, kernel.Dense{Rows: q, Cols: q, Data: whitening}, false)
-	if f.Mirror { // but for rounding they are
+	if f.Mirror { // equal up to rounding
 		asMirrored(whitening, products)
 		asMirrored(offset.Data, b.places)
 	}
@@ -56,8 +56,8 @@ func learnPatches(l Learner, f schemas.Features, stage int, prepared *prepare.Pr
 	}, nil
 }
 
-// sample draws patches (n × q) of the sample of images, each less its mean and divided by its deviation. It also returns what was added
-// to their variances.
+// sample draws patches (n × q) from the sample of images, each minus its mean and divided by its deviation. It also
+// returns the constant added to their variances.
 func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast float64) {
 	draws := NewStream(l.Seed, stage, drawPatches)
 	n := sampledPatches
@@ -75,7 +75,7 @@ func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast
 		total += variances[i]
 	}
 	if contrast = float64(float32(b.features.Contrast * total / float64(max(n, 1)))); contrast == 0 {
-		contrast = 1 // all patches are of one colour
+		contrast = 1 // all patches are uniform
 	}
 	for i, variance := range variances {
 		row, mean := sample.Row(i), 0.0
@@ -113,7 +113,7 @@ func variance(values []float32) float64 {
 	return max(square-sum*sum/n, 0) / max(n-1, 1)
 }
 
-// rowsPerSum is how many patches are multiplied at once: sums of so few float32 products are exact enough.
+// rowsPerSum is the number of patches that are multiplied at once: sums of so few float32 products are accurate enough.
 const rowsPerSum = 1000
 
 // covarianceOf returns the mean of patches, and their covariance (q × q).
@@ -150,7 +150,7 @@ func covarianceOf(blas *kernel.BLAS, x kernel.Dense) (mean []float32, covariance
 // choose returns the filters (q × f), each of length 1.
 func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.Dense {
 	q, f, draws := b.values, b.features.Filters, NewStream(l.Seed, stage, drawFilters)
-	rows := kernel.NewDense(f, q) // one filter a row
+	rows := kernel.NewDense(f, q) // one filter per row
 	if b.features.Source == SourceGaussian || sample.Rows == 0 {
 		for j := range rows.Data {
 			rows.Data[j] = float32(draws.Normal(uint64(j)))
@@ -162,7 +162,7 @@ func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.De
 	for i := range chosen {
 		chosen[i] = i
 	}
-	for j := range min(f, sample.Rows) { // Fisher and Yates
+	for j := range min(f, sample.Rows) { // Fisher–Yates shuffle
 		k := j + draws.Below(uint64(j), sample.Rows-j)
 		chosen[j], chosen[k] = chosen[k], chosen[j]
 	}
@@ -176,7 +176,7 @@ func (b *filterBank) choose(l Learner, stage int, sample kernel.Dense) kernel.De
 	return transpose(rows)
 }
 
-// whitened returns patches whitened, each of length 1.
+// whitened returns whitened patches, each of length 1.
 func (b *filterBank) whitened(blas *kernel.BLAS, x kernel.Dense) kernel.Dense {
 	white := kernel.NewDense(x.Rows, x.Cols)
 	blas.Mul(white, x, kernel.Dense{Rows: x.Cols, Cols: x.Cols, Data: b.whitening}, false)
@@ -189,7 +189,7 @@ func (b *filterBank) whitened(blas *kernel.BLAS, x kernel.Dense) kernel.Dense {
 	return white
 }
 
-// scaleToOne gives each row the length 1.
+// scaleToOne scales each row to length 1.
 func scaleToOne(x kernel.Dense) {
 	ones, zeros := make([]float32, x.Rows), make([]float32, x.Cols)
 	for i := range ones {
@@ -198,13 +198,14 @@ func scaleToOne(x kernel.Dense) {
 	kernel.ScaleRows(x, ones, zeros, 1)
 }
 
-// means returns centroids of the patches x (n × q, of length 1), one a row, beginning with those given. A patch counts, with its inner
-// product, for the centroid whose inner product with it has the largest absolute value (spherical k-means, Coates and Ng 2012).
+// means returns centroids of the patches x (n × q, of length 1), one per row, starting from the given ones. A patch is
+// assigned, weighted by its inner product, to the centroid for which that has the largest absolute value (spherical
+// k-means, Coates and Ng 2012).
 func means(blas *kernel.BLAS, x, centroids kernel.Dense) kernel.Dense {
 	var products kernel.Dense
 	for range roundsOfMeans {
 		columns, next := transpose(centroids), kernel.NewDense(centroids.Rows, centroids.Cols)
-		copy(next.Data, centroids.Data) // the old centroid counts as one patch, so none is ever empty
+		copy(next.Data, centroids.Data) // the old centroid counts as one patch, so that no cluster is empty
 		for from := 0; from < x.Rows; from += rowsPerSum {
 			part := x.Slice(from, min(from+rowsPerSum, x.Rows))
 			products.Reshape(part.Rows, centroids.Rows)
@@ -238,7 +239,7 @@ func transpose(x kernel.Dense) kernel.Dense {
 	return t
 }
 
-// measurePooled returns the mean of each pooled response over the sample, and the factor that scales it.
+// measurePooled returns the mean of each pooled response over the sample, and its scale factor.
 func (b *filterBank) measurePooled(l Learner) (mean, factor []float32) {
 	p := patchColumns(b.features)
 	sums, squares := make([]float64, p), make([]float64, p)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FORMAT.md says what each kind of features computes, so that other languages can compute it.
+// FORMAT.md specifies the features of each kind, for implementations in other languages.
 func TestFormatHasAllKinds(t *testing.T) {
 	text, err := os.ReadFile("../schemas/FORMAT.md")
 	if err != nil {

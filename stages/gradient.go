@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Gradient is the kind of features that are all inputs of sparse rows, fitted a block of them at a time.
+// Gradient is the kind of features that are all inputs of sparse rows, fitted block by block.
 const Gradient = "gradient"
 
 func gradient() kind {

@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/config/option"
 )
 
-// Keys documents the keys under `features` of a stage, in the order of the fields of [schemas.Features]. The text about a
-// kind is the kind's own.
+// Keys documents the keys under `features` of a stage, in the order of the fields of [schemas.Features]. The text about
+// a kind comes from the kind itself.
 func Keys() []option.Key {
 	var names []string
 	for k := range kinds {
@@ -37,7 +37,7 @@ func Keys() []option.Key {
 	}
 }
 
-// meaning joins what a key means to each kind that reads it, as in "`a`, `b`: this; `c`: that".
+// meaning joins the meanings of a key for each kind that reads it, as in "`a`, `b`: this; `c`: that".
 func meaning(name string) string {
 	var meanings []string
 	readers := map[string][]string{}

@@ -9,11 +9,11 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// ErrNoImages says that features are made of images, but nobody knows the shape of the examples.
+// ErrNoImages means that features require images, but the shape of the examples is unknown.
 var ErrNoImages = errors.New("features of kind patches need images, but neither the examples nor the configuration " +
 	"has their shape: set examples.image to height, width and channels, such as [28, 28, 1]")
 
-// Learner is what features are learnt from that depend on the data: the survey's sample of examples. Package pipeline joins it.
+// Learner is the input of features that learn from data: the survey's sample of examples. Package pipeline provides it.
 type Learner struct {
 	BLAS *kernel.BLAS
 	Seed uint64
@@ -28,8 +28,8 @@ func Learns(f schemas.Features) bool {
 	return ok && k.learn != nil
 }
 
-// Learn returns what the features of a stage learn of the survey's sample, for the survey's result; nothing for features that learn
-// nothing. prepared need not have the tensors of any stage. f must pass [Check].
+// Learn returns what the features of a stage learn from the survey's sample, for the survey's result; nil for features
+// that learn nothing. prepared need not have the tensors of any stage. f must pass [Check].
 func (l Learner) Learn(f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error) {
 	k, ok := find(f.Kind)
 	if !ok {

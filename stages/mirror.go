@@ -6,12 +6,12 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// When an image is mirrored, the values of a patch change places. If patches are as often mirrored as not, their
-// covariance is the same for mirrored patches, and so is its inverse square root: the whitened patch of a mirrored
-// image is the mirrored whitened patch. Then the sums of two whitened values that change places are the same, their
-// differences have the other sign, and the responses of an image and of its mirror image take the products of one.
+// Mirroring an image permutes the values of a patch. If patches are mirrored as often as not, their covariance is
+// invariant to mirroring, and so is its inverse square root: the whitened patch of a mirrored image is the mirrored
+// whitened patch. Then sums of two swapped whitened values are the same, their differences are negated, and the
+// responses of an image and of its mirror image share their products.
 
-// placesOfMirrored returns the place that each value of a patch has when the image is mirrored.
+// placesOfMirrored returns the index of each value of a patch after the image is mirrored.
 func placesOfMirrored(size, channels int) []int {
 	places := make([]int, size*size*channels)
 	for i := range places {
@@ -22,7 +22,7 @@ func placesOfMirrored(size, channels int) []int {
 	return places
 }
 
-// asMirrored gives values that change places their mean, exactly the same.
+// asMirrored sets swapped values to their mean, with equal bits.
 func asMirrored[T float32 | float64](values []T, places []int) {
 	for i, j := range places {
 		if i < j {
@@ -32,7 +32,7 @@ func asMirrored[T float32 | float64](values []T, places []int) {
 	}
 }
 
-// placesOfProducts returns the places of the elements of a matrix whose rows and columns change places.
+// placesOfProducts returns the permutation of the elements of a matrix whose rows and columns are permuted.
 func placesOfProducts(places []int) []int {
 	n := len(places)
 	products := make([]int, n*n)
@@ -44,7 +44,7 @@ func placesOfProducts(places []int) []int {
 	return products
 }
 
-// isAsMirrored reports whether all values that change places are the same.
+// isAsMirrored reports whether all swapped values are equal.
 func isAsMirrored(values []float32, places []int) bool {
 	for i, j := range places {
 		if values[i] != values[j] {
@@ -54,7 +54,7 @@ func isAsMirrored(values []float32, places []int) bool {
 	return true
 }
 
-// turned returns the matrix that does to sums and differences what x (q × q) does to the values of rows.
+// turned returns the matrix that transforms sums and differences as x (q × q) transforms the values of rows.
 func turned(x kernel.Dense, places []int) kernel.Dense {
 	for range 2 {
 		for i := range x.Rows {
@@ -65,8 +65,8 @@ func turned(x kernel.Dense, places []int) kernel.Dense {
 	return x
 }
 
-// fold writes, for each row of an image and each position across, what sumsAndDifferences makes of the row of a patch
-// there: copying them makes patches of sums, and patches of differences.
+// fold writes, for each row of an image and each position across, the result of sumsAndDifferences for the row of a
+// patch there: windows of these are patches of sums, and patches of differences.
 func (b *filterBank) fold(sums, differences, pixels []float32) {
 	const factor = 1 / math.Sqrt2
 	size, channels := b.features.Patch, b.image.Channels()
@@ -90,7 +90,7 @@ func (b *filterBank) fold(sums, differences, pixels []float32) {
 	}
 }
 
-// evenValues returns how many values sumsAndDifferences puts first.
+// evenValues returns the number of values that sumsAndDifferences puts first.
 func evenValues(places []int) int {
 	n := 0
 	for i, j := range places {
@@ -101,8 +101,8 @@ func evenValues(places []int) int {
 	return n
 }
 
-// sumsAndDifferences replaces the values of a patch by the sums of those that change places, and by those that stay,
-// and then by the differences. Both are divided by √2, so that inner products stay the same.
+// sumsAndDifferences replaces the values of a patch by the sums of swapped values and the unswapped values, and then
+// the differences. Sums and differences are divided by √2, so that inner products stay the same.
 func sumsAndDifferences(values []float32, places []int) {
 	sums, differences := make([]float32, 0, len(values)), make([]float32, 0, len(values)/2)
 	for i, j := range places {

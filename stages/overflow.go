@@ -4,7 +4,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Overflowed returns how many rows of a block (n × [Map.Size]) of prepared inputs x (n × m) have features that overflow.
+// Overflowed returns the number of rows of a block (n × [Map.Size]) of prepared inputs x (n × m) whose features
+// overflow.
 func (m *Map) Overflowed(block, x kernel.Dense) (rows int) {
 	if !m.products {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Monomials overflow where their inputs do not. Then the row has none, but its intercept.
+// Monomials may overflow when their inputs do not. Such a row has only its intercept.
 func TestBlockThatOverflows(t *testing.T) {
 	p, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
@@ -34,7 +34,7 @@ func TestBlockThatOverflows(t *testing.T) {
 		!slices.Equal(block.Row(0), alone.Row(0)) {
 		t.Errorf("block %v, of which %v overflow", block, overflowed)
 	}
-	if n := m.Overflowed(block, x); n != 1 { // the last row is 0 as its inputs are
+	if n := m.Overflowed(block, x); n != 1 { // the last row is 0, like its inputs
 		t.Errorf("%d rows have overflowed, expected 1", n)
 	}
 }

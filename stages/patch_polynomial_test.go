@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Feature j is the product of the first projections of the features that the same patches have without monomials.
+// Feature j is the product of the first projections of the features of the same patches without monomials.
 func TestPatchPolynomial(t *testing.T) {
 	f, stage := DefaultsOf(PatchPolynomial), 1
 	f.Size, f.Degree, f.BandwidthScale, f.Patch, f.Filters, f.Grid, f.Mirror = 65, 3, 2, 3, 4, 2, true

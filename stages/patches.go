@@ -15,29 +15,31 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Patches is the kind of pooled responses of images to filters (Coates, Ng and Lee 2011). A patch is patch × patch pixels with all
-// channels. It loses its mean, is divided by its deviation, whitened, and scaled to length √q, q its number of values. Its response
-// z to a filter of length 1 is an inner product, and gives max(0, z − rectify) and max(0, −z − rectify). Each is summed over the cells
-// of a grid × grid partition of the positions, which may reach into each other. The sums, or the square roots of 1 +
-// them, are centred and scaled by their moments in the survey's sample.
+// Patches is the kind of pooled filter responses of images (Coates, Ng and Lee 2011). A patch is patch × patch pixels
+// with all channels. Its mean is subtracted, and it is divided by its deviation, whitened, and scaled to length √q,
+// where q is its number of values. Its response z to a filter of length 1 is an inner product, and gives max(0, z −
+// rectify) and max(0, −z − rectify). Each is summed over the cells of a grid × grid partition of the positions, which
+// may overlap. The sums, or the square roots of 1 + them, are centred and scaled by their moments in the survey's
+// sample.
 const Patches = "patches"
 
 // Purposes of the draws of patches.
 const (
-	drawPatches = 6 // which patches of the sample whitening and filters are made of: 3i the row, 3i+1 and 3i+2 the position
-	drawFilters = 7 // which of these are filters, or the components of directions
+	drawPatches = 6 // patches of the sample for whitening and filters: 3i the row, 3i+1 and 3i+2 the position
+	drawFilters = 7 // patches that become filters, or the components of directions
 )
 
 const (
 	sampledPatches = 50_000
-	// maxFilters bounds the filters so that 2 · filters · grid² features and the products of patches and filters stay small.
+	// maxFilters bounds the filters so that 2 · filters · grid² features and the products of patches and filters stay
+	// small.
 	maxFilters = maxSize / 2
 	maxPatch   = 32
 	maxGrid    = 32
-	// roundsOfMeans is how often k-means assigns all patches. Coates and Ng (2012) find ten enough.
+	// roundsOfMeans is the number of k-means iterations. Coates and Ng (2012) find ten sufficient.
 	roundsOfMeans = 10
-	// rareResponse bounds how much a response is scaled up that hardly ever differs from its mean: a deviation counts as at least this part
-	// of the root mean square of all deviations.
+	// rareResponse limits the scale of responses that hardly ever differ from their mean: a deviation counts as at
+	// least this fraction of the root mean square of all deviations.
 	rareResponse = 0.05
 )
 
@@ -139,16 +141,16 @@ func patches() kind {
 	}
 }
 
-// patchColumns returns the number of features of a block: for each cell of the grid, those of positive responses and then those of
-// negative ones.
+// patchColumns returns the number of features of a block: for each cell of the grid, those of positive responses and
+// then those of negative ones.
 func patchColumns(f schemas.Features) int { return 2 * f.Filters * f.Grid * f.Grid }
 
 // filterBank is the features of a stage of patches.
 type filterBank struct {
 	features schemas.Features
 	image    examples.Image
-	center   []float32 // what the preparation took from pixels
-	divided  []float32 // what it divided them by then; 0 for a constant one
+	center   []float32 // subtracted from pixels by the preparation
+	divided  []float32 // divisors of pixels in the preparation; 0 for a constant pixel
 
 	across, down   axis // from the left and from the top
 	tiles          []tile
@@ -158,18 +160,19 @@ type filterBank struct {
 	filters        kernel.Dense // q × f
 	contrast       float64      // added to the variance of a patch
 	mean, factor   []float32
-	sumOfThreshold []float32 // of each cell: positions · rectify
+	sumOfThreshold []float32 // per cell: positions · rectify
 
-	// What multiplies patches: the first even values of a whitened patch, and of a filter, are sums, and the others differences
-	// of values that change places. If mirrored patches are pooled by themselves, or not at all, the values are those of the patch.
+	// Factors of patches: the first even values of a whitened patch, and of a filter, are sums, and the others
+	// differences of swapped values. If mirrored patches are pooled separately, or not at all, the values are those of
+	// the patch.
 	places    []int // see placesOfMirrored
 	even      int
-	centred   [2]kernel.Directions // the whitening of the even values, and of the others, which also takes the mean of a patch from it
+	centred   [2]kernel.Directions // the whitening of the even values, and of the others, which also subtracts the mean of a patch
 	shift     []float32            // the offset
 	responses kernel.Filters
 }
 
-// newFilterBank returns a bank without filters. The error says why there are no such patches of the images.
+// newFilterBank returns a bank without filters. The error says why the images have no such patches.
 func newFilterBank(f schemas.Features, prepared *prepare.Preparation) (*filterBank, error) {
 	image := prepared.Image
 	if image == (examples.Image{}) {
@@ -196,8 +199,8 @@ func newFilterBank(f schemas.Features, prepared *prepare.Preparation) (*filterBa
 	return b, nil
 }
 
-// whitenBy sets the whitening. That of a version may be of patches without their mirror images: then mirrored images
-// are pooled by themselves.
+// whitenBy sets the whitening. A version's whitening may not be invariant to mirroring: then mirrored images are pooled
+// separately.
 func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 	q := b.values
 	b.whitening, b.offset, b.contrast, b.shift, b.even = whitening, offset, contrast, slices.Clone(offset), q
@@ -219,7 +222,7 @@ func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 		centred = turned(centred, b.places)
 	}
 	for i, part := range [][2]int{{0, b.even}, {b.even, q}} {
-		block := kernel.NewDense(part[1]-part[0], part[1]-part[0]) // sums do not change differences, but for rounding
+		block := kernel.NewDense(part[1]-part[0], part[1]-part[0]) // sums do not change differences, up to rounding
 		for j := range block.Rows {
 			copy(block.Row(j), centred.Row(part[0] + j)[part[0]:])
 		}
@@ -253,14 +256,14 @@ func (b *filterBank) filterBy(filters kernel.Dense) {
 	}
 }
 
-// moments are the mean and the reciprocal deviation of patches at the positions of an image, by sums over rectangles of pixels: they
-// take four additions for a patch of any size.
+// moments are the mean and the reciprocal deviation of patches at the positions of an image, from summed-area tables:
+// four additions for a patch of any size.
 type moments struct {
 	stride       int
 	sums, square []float64 // of all pixels above and to the left
 }
 
-// measure sums the pixels of an image. The sums are of float64: exact for whole numbers.
+// measure sums the pixels of an image. The sums are float64: exact for whole numbers.
 func (m *moments) measure(pixels []float32, image examples.Image) {
 	m.stride = image.Width() + 1
 	n := (image.Height() + 1) * m.stride
@@ -282,7 +285,7 @@ func (m *moments) measure(pixels []float32, image examples.Image) {
 	}
 }
 
-// variance returns the variance of the q values of the patch of that size whose upper left pixel is at (y, x).
+// variance returns the variance of the q values of a patch, given its size and its upper left pixel (y, x).
 func (m *moments) variance(y, x, size, q int) float64 {
 	top, bottom := y*m.stride+x, (y+size)*m.stride+x
 	sum := m.sums[bottom+size] - m.sums[bottom] - m.sums[top+size] + m.sums[top]
@@ -307,7 +310,7 @@ func (b *filterBank) pixels(dst, inputs []float32) {
 	}
 }
 
-// mirror exchanges left and right of an image.
+// mirror swaps left and right of an image.
 func (b *filterBank) mirror(pixels []float32) {
 	width, channels := b.image.Width(), b.image.Channels()
 	for y := range b.image.Height() {
@@ -380,14 +383,14 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 	}
 }
 
-// windows are where the patches of an image are copied from: each has height rows of width values, which begin stride
-// values apart, and the next patch begins step values later.
+// windows describes the patches of an image: each has height rows of width values, which begin stride values apart, and
+// patches begin step values apart.
 type windows struct {
 	from                        []float32
 	height, width, step, stride int
 }
 
-// windows returns those of an image, or those of its sums and its differences, which fold writes into folded.
+// windows returns the windows of an image, or those of its sums and its differences, which fold writes into folded.
 func (b *filterBank) windows(pixels, folded []float32) []windows {
 	size, channels, positions := b.features.Patch, b.image.Channels(), b.across.positions()
 	if b.even == b.values {
@@ -401,7 +404,7 @@ func (b *filterBank) windows(pixels, folded []float32) []windows {
 	}
 }
 
-// values returns how many a patch has.
+// values returns the number of values per patch.
 func (w windows) values() int { return w.height * w.width }
 
 // copy copies the patches of a tile.
@@ -415,7 +418,7 @@ func (w windows) copy(dst kernel.Dense, t tile) {
 	}
 }
 
-// deviations writes the factors that divide the patches of a tile by their deviations.
+// deviations writes the reciprocal deviations of the patches of a tile.
 func (b *filterBank) deviations(factors []float32, t tile, sums moments) {
 	n := 0
 	for _, r := range t.regions {
@@ -434,7 +437,8 @@ func (b *filterBank) segment(sums []float32, segment int) kernel.Dense {
 	return kernel.Dense{Rows: 2, Cols: b.features.Filters, Data: sums[segment*n : (segment+1)*n]}
 }
 
-// sumCells adds up the sums of the segments of each cell. A sum is any number of values, the same of segments and cells.
+// sumCells adds up the sums of the segments of each cell. A sum may have any number of values, the same for segments
+// and cells.
 func (b *filterBank) sumCells(cells, segments []float32) {
 	grid, across := b.features.Grid, b.across.segments()
 	n := len(cells) / (grid * grid)
@@ -451,7 +455,7 @@ func (b *filterBank) sumCells(cells, segments []float32) {
 	}
 }
 
-// sides returns how many images are pooled: the image, and its mirror image if it is pooled by itself.
+// sides returns the number of images to pool: the image, and its mirror image if it is pooled separately.
 func (b *filterBank) sides() int {
 	if b.features.Mirror && b.even == b.values {
 		return 2
@@ -469,7 +473,7 @@ func (b *filterBank) takeThresholds(out []float32) {
 	}
 }
 
-// readPatches reads what the features of a map have learnt.
+// readPatches reads the learnt tensors of a map.
 func readPatches(m *Map, prepared *prepare.Preparation) (*filterBank, error) {
 	b, err := newFilterBank(m.features, prepared)
 	if err != nil {
@@ -526,7 +530,7 @@ func (b *filterBank) node(g *onnx.Graph, x onnx.Value) onnx.Value {
 func (b *filterBank) nodeOf(g *onnx.Graph, pixels onnx.Value, mirrored bool) onnx.Value {
 	q, f, grid := b.values, b.features.Filters, b.features.Grid
 	positions := b.down.positions() * b.across.positions()
-	number := make([]float32, b.image.Size()) // the place of each pixel
+	number := make([]float32, b.image.Size()) // the index of each pixel
 	for j := range number {
 		number[j] = float32(j)
 	}

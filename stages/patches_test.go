@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// photographs returns the preparation of images of that shape, and some of them, prepared. Pixel 1 never changes.
+// photographs returns the preparation of images of the given shape, and some prepared images. Pixel 1 never changes.
 func photographs(n int, image examples.Image) (*prepare.Preparation, kernel.Dense) {
 	r, d := rand.New(rand.NewPCG(5, uint64(image.Size()))), image.Size()
 	p := &prepare.Preparation{Center: make([]float32, d), Scale: make([]float32, d), Image: image}
@@ -33,7 +33,7 @@ func photographs(n int, image examples.Image) (*prepare.Preparation, kernel.Dens
 	return p, x
 }
 
-// nearlyWhite stands in for package solve: it whitens by the variances alone.
+// nearlyWhite replaces package solve: it whitens by the variances alone.
 func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) {
 	w := make([]float32, n*n)
 	for i := range n {
@@ -131,8 +131,8 @@ func responses(f schemas.Features, p *prepare.Preparation, stage int, x []float3
 	return v
 }
 
-// Features are what FORMAT.md defines, for images of one and three channels, whatever the filters are from, and for more filters than a
-// tile has. They are the same in blocks of any number of rows, and for a mirrored image if they should be.
+// Features match the definition in FORMAT.md, for images of one and three channels, any source of filters, and more
+// filters than a tile has. They are the same in blocks of any number of rows, and for a mirrored image if configured.
 func TestPatches(t *testing.T) {
 	for _, c := range []struct {
 		image   examples.Image
@@ -146,7 +146,7 @@ func TestPatches(t *testing.T) {
 		{examples.Image{7, 10, 3}, 7, 1, true, true, SourceGaussian},
 		{examples.Image{8, 8, 1}, 6, 0, true, true, SourceKMeans},
 		{examples.Image{8, 9, 1}, 17, 0, false, true, SourceData},  // seven positions, so that a cell is not as wide as its mirror image
-		{examples.Image{16, 19, 1}, 3, 0, false, true, SourceData}, // regions of more rows than a tile
+		{examples.Image{16, 19, 1}, 3, 0, false, true, SourceData}, // regions larger than a tile
 		{examples.Image{30, 30, 1}, 257, 5, true, false, SourceData},
 		{examples.Image{6, 9, 1}, 3, 32, false, false, SourceData}, // each cell has all positions
 	} {
@@ -184,7 +184,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// A whitening that is another for mirrored patches, as that of a version may be, has the features of its definition too.
+// A whitening that is not invariant to mirroring, as a version may have, gives the features of its definition too.
 func TestPatchesOfAnotherWhitening(t *testing.T) {
 	p, x := photographs(6, examples.Image{7, 10, 3})
 	f := smallPatches(5, true, SourceData)
@@ -205,7 +205,8 @@ func TestPatchesOfAnotherWhitening(t *testing.T) {
 	}
 }
 
-// Sums and differences have the inner products of the values, and those of a mirrored patch are the same sums and the other differences.
+// Sums and differences preserve the inner products of the values. A mirrored patch has the same sums and negated
+// differences.
 func TestSumsAndDifferences(t *testing.T) {
 	for _, shape := range [][2]int{{1, 1}, {2, 1}, {3, 1}, {6, 3}, {7, 2}} {
 		places := placesOfMirrored(shape[0], shape[1])
@@ -239,7 +240,7 @@ func TestSumsAndDifferences(t *testing.T) {
 	}
 }
 
-// Tiles have each position once, in the segments of its cells, and few enough rows.
+// Tiles cover each position once, in the segments of its cells, and have few enough rows.
 func TestTiles(t *testing.T) {
 	for _, c := range [][4]int{{20, 20, 4, 2}, {27, 27, 3, 0}, {5, 7, 2, 0}, {19, 200, 1, 0}, {9, 9, 9, 9}} {
 		down, across := newAxis(c[0], c[2], c[3]), newAxis(c[1], c[2], c[3])
@@ -268,7 +269,7 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// What a stage learns depends on its number and its sample alone.
+// What a stage learns depends only on its number and its sample.
 func TestLearnPatches(t *testing.T) {
 	p, x := photographs(9, examples.Image{9, 8, 1})
 	for _, source := range sources() {
@@ -297,7 +298,7 @@ func TestLearnPatches(t *testing.T) {
 	}
 }
 
-// Images of one colour have no variance: their features are finite.
+// Uniform images have no variance: their features are finite.
 func TestPatchesOfOneColour(t *testing.T) {
 	p, x := photographs(5, examples.Image{6, 6, 1})
 	clear(x.Data)
@@ -351,9 +352,9 @@ func TestPatchesNeedImages(t *testing.T) {
 	}
 }
 
-// BenchmarkPatches measures the filters' product with rectifying and pooling inside, and the whole features, against the bare products of
-// their shapes. The two sides of each take turns, and the ratio is that of their fastest times, so that other load on the
-// machine matters less.
+// BenchmarkPatches measures the filters' product fused with rectifying and pooling, and the whole features, against
+// bare products of the same shapes. The two sides of each alternate, and the ratio is that of their minimum times, to
+// reduce the effect of other load on the machine.
 func BenchmarkPatches(b *testing.B) {
 	blas, err := kernel.Open("")
 	if err != nil {
@@ -411,7 +412,8 @@ func BenchmarkPatches(b *testing.B) {
 	}
 }
 
-// race reports the speed of work that multiplies and adds so many numbers, and what part it is of the speed of its bare products.
+// race reports the speed of work with the given number of floating-point operations, and its ratio to that of its bare
+// products.
 func race(b *testing.B, operations int, work, products func()) {
 	least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
 	for b.Loop() {

@@ -10,12 +10,12 @@ import (
 )
 
 // Polynomial is the kind of random monomials: feature j is a product of 1 … degree projections w·x, with each w from
-// N(0, 2/s·I) for the s of [RFF], and their number uniform.
+// N(0, 2/s·I) for the s of [RFF], and a uniformly drawn number of factors.
 const Polynomial = "polynomial"
 
 const maxDegree = 8
 
-// drawDegrees is the purpose of the draws of how many factors a monomial has.
+// drawDegrees is the purpose of the draws of the number of factors of monomials.
 const drawDegrees = 4
 
 func polynomial() kind {

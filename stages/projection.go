@@ -12,8 +12,8 @@ type projection struct {
 	offsets    []float32         // Size
 }
 
-// projectionBandwidth is what bandwidth_scale means to kinds that use projections and approximate no kernel: the median
-// squared distance is about twice the variance of the rows, and w has variance 2/s.
+// projectionBandwidth is the meaning of bandwidth_scale for kinds that use projections but approximate no kernel: the
+// median squared distance is about twice the variance of the rows, and w has variance 2/s.
 const projectionBandwidth = "the variance of a projection over the rows is about 1 / this"
 
 // project draws directions; the offsets are zero. Component i of direction j is draw j·m + i, so that a larger block of the

@@ -37,7 +37,7 @@ func rff() kind {
 	}
 }
 
-// gaussianBandwidth is what bandwidth_scale means to kinds that approximate the Gaussian kernel.
+// gaussianBandwidth is the meaning of bandwidth_scale for kinds that approximate the Gaussian kernel.
 const gaussianBandwidth = "the kernel is exp(-‖x-x'‖²/s), s = median squared distance × this"
 
 // phases draws the p offsets of cosines, uniform on (0, 2π).
@@ -49,7 +49,7 @@ func (m *Map) phases() []float32 {
 	return phases
 }
 
-// waveScale is the amplitude √(2/p) of p cosines, whose inner products are then a mean over the draws.
+// waveScale is the amplitude √(2/p) of p cosines, which makes their inner products a mean over the draws.
 func (m *Map) waveScale() float32 { return float32(math.Sqrt(2 / float64(m.size))) }
 
 // addWaves adds the first n cosines of the functions, with that amplitude, to a graph.

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// structured returns the angles w·x of the first size features of a row, by the definition of [SORF], in float64 and without a fast
-// transform.
+// structured returns the angles w·x of the first size features of a row, by the definition of [SORF], in float64 and
+// without a fast transform.
 func structured(x []float32, stage, size int, deviation float64) []float64 {
 	n := 64
 	for n < len(x) {
@@ -81,7 +81,7 @@ func TestStructuredFeaturesBeginWithTheSmaller(t *testing.T) {
 	}
 }
 
-// The features of a row have the same bits whichever rows are expanded with it, with any BLAS.
+// The features of a row have the same bits for any other rows in the batch, with any BLAS.
 func TestStructuredFeaturesOfARowDependOnItAlone(t *testing.T) {
 	x := normals(65, 70, 1)
 	m := mustMap(t, schemas.Features{Kind: SORF, Size: 200, BandwidthScale: 1}, 0, plain(70, 100), 0, true)
@@ -93,8 +93,8 @@ func TestStructuredFeaturesOfARowDependOnItAlone(t *testing.T) {
 	}
 }
 
-// kernelError returns the root of the mean squared difference between inner products of features and the kernel, over pairs
-// of rows at many distances and over stages.
+// kernelError returns the root mean squared difference between inner products of features and the kernel, over pairs of
+// rows at many distances and over stages.
 func kernelError(t *testing.T, kind string, inputs, size, stages int) float64 {
 	const pairs = 24
 	r, sum := rand.New(rand.NewPCG(9, uint64(inputs))), 0.0
@@ -126,8 +126,8 @@ func kernelError(t *testing.T, kind string, inputs, size, stages int) float64 {
 	return math.Sqrt(sum / float64(pairs*stages))
 }
 
-// The error against the kernel falls as 1/√p, and is no larger than that of random Fourier features but for noise and the
-// bias of transforms of length 64.
+// The error against the kernel falls as 1/√p, and is at most that of random Fourier features, up to noise and the bias
+// of transforms of length 64.
 func TestStructuredFeaturesApproximateTheKernel(t *testing.T) {
 	for _, inputs := range []int{1, 3, 50, 63, 64, 65, 200} {
 		t.Run(fmt.Sprint(inputs), func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// CheckSparse returns a *[prepare.DenseError] if features, which pass [Check], can't be made of sparse rows, with previous predictions if
-// scores is set.
+// CheckSparse returns a *[prepare.DenseError] if features, which pass [Check], do not support sparse rows, with
+// previous predictions if scores is set.
 func CheckSparse(f schemas.Features, scores bool) error {
 	if len(Check(f)) > 0 {
 		return nil
@@ -18,8 +18,8 @@ func CheckSparse(f schemas.Features, scores bool) error {
 	return checkSparse(f, &prepare.Preparation{Factors: &prepare.Factors{}}, scores)
 }
 
-// checkSparse returns a *[prepare.DenseError] if features can't be made of inputs that are sparse, and a *[prepare.SparseError] if they
-// can't be made of others.
+// checkSparse returns a *[prepare.DenseError] if features do not support sparse inputs, and a *[prepare.SparseError] if
+// they require them.
 func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool) error {
 	k, _ := find(f.Kind)
 	switch {
@@ -43,26 +43,26 @@ func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool)
 	return nil
 }
 
-// OnlySparse reports whether features are made of sparse rows only.
+// OnlySparse reports whether features require sparse rows.
 func OnlySparse(f schemas.Features) bool {
 	k, ok := find(f.Kind)
 	return ok && k.onlySparse
 }
 
-// Counts reports whether the weights of features are made of counts, so that no input may be below 0.
+// Counts reports whether the weights of features are computed from counts, so that inputs must not be negative.
 func Counts(f schemas.Features) bool {
 	k, _ := find(f.Kind)
 	return k.counted
 }
 
-// InUpdates reports whether updates of a chain on sparse rows can go on from a stage of these features: they fit its weights, which are of
-// all inputs, or count them.
+// InUpdates reports whether updates of a chain on sparse rows support a stage of these features: they can fit its
+// weights, of all inputs, or count them.
 func InUpdates(f schemas.Features) (fits, counts bool) {
 	k, _ := find(f.Kind)
 	return k.sparse && !k.counted && !k.inBlocks, k.sparse && k.counted
 }
 
-// UpdatedNames returns the kinds of which [InUpdates] says so.
+// UpdatedNames returns the kinds that [InUpdates] accepts.
 func UpdatedNames() (names []string) {
 	for k := range kinds {
 		if fits, counts := InUpdates(schemas.Features{Kind: k.name}); fits || counts {
@@ -75,11 +75,11 @@ func UpdatedNames() (names []string) {
 // Sparse reports whether the block has sparse rows.
 func (m *Map) Sparse() bool { return m.sparse }
 
-// Counted reports whether the stage's weights are counted from its rows and their classes, and not fitted to what
-// earlier stages leave over.
+// Counted reports whether the stage's weights are computed from counts of its rows by class, instead of fitted to the
+// residuals of earlier stages.
 func (m *Map) Counted() bool { return m.counted }
 
-// FittedAtATime returns how many inputs are fitted at a time; 0: all.
+// FittedAtATime returns the number of inputs per block of a blockwise fit; 0: all.
 func (m *Map) FittedAtATime() int {
 	if m.inBlocks {
 		return m.features.Size
@@ -87,10 +87,10 @@ func (m *Map) FittedAtATime() int {
 	return 0
 }
 
-// Rounds returns how often each input of a stage that is fitted some inputs at a time has its turn, at most; 0: no matter how often.
+// Rounds returns the largest number of turns of each input in a blockwise fit; 0: unlimited.
 func (m *Map) Rounds() int { return m.features.Rounds }
 
-// InBlocks reports whether some inputs are fitted at a time: see [Map.FittedAtATime].
+// InBlocks reports whether the fit is blockwise: see [Map.FittedAtATime].
 func InBlocks(f schemas.Features) bool {
 	k, ok := find(f.Kind)
 	return ok && k.inBlocks

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// What needs dense rows says so on sparse ones, and the other way round.
+// Components that require dense rows reject sparse ones, and vice versa.
 func TestSparseRowsAreRefused(t *testing.T) {
 	prepared, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),

@@ -7,17 +7,17 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Examples is what examples are, as far as it says which features suit them.
+// Examples is the type of examples, which determines suitable features.
 type Examples int
 
 const (
 	Vectors    Examples = iota // rows of numbers without names
 	Tables                     // rows with named columns
-	SparseRows                 // rows of which most features are 0, such as texts
+	SparseRows                 // rows of mostly zeros, such as texts
 	Images                     // rows of pixels
 )
 
-// Suiting returns the kinds of features that are worth a try for examples, in the order of the documentation.
+// Suiting returns the kinds of features worth trying for examples, in the order of the documentation.
 func Suiting(e Examples) (names []string) {
 	for k := range kinds {
 		if slices.Contains(k.suits, e) {
@@ -27,7 +27,7 @@ func Suiting(e Examples) (names []string) {
 	return names
 }
 
-// Opening returns the kinds that are worth a block before blocks of trees.
+// Opening returns the kinds worth a block before blocks of trees.
 func Opening() (names []string) {
 	for k := range kinds {
 		if k.opens {
@@ -37,7 +37,7 @@ func Opening() (names []string) {
 	return names
 }
 
-// ScaleOf returns how `prepare.scale: auto` scales dense rows with named columns for a run of some stages.
+// ScaleOf returns the effect of `prepare.scale: auto` on dense rows with named columns, for a run of the given stages.
 func ScaleOf(list []schemas.Stage) string {
 	for _, s := range list {
 		if k, _ := find(s.Features.Kind); k.scaled {

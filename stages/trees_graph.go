@@ -9,15 +9,15 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// AddProduct adds the product of the block and weights (p × k): for each row the sum of the weights of its leaves, and those of the
-// intercept. It panics unless the map has trees.
+// AddProduct adds the product of the block and weights (p × k): for each row the sum of the weights of its leaves and
+// of the intercept. It panics unless the map has trees.
 func (m *Map) AddProduct(g *onnx.Graph, c *prepare.Compared, weights kernel.Dense) onnx.Value {
 	if m.finder == nil {
 		panic("stages: a product of a map without trees")
 	}
 	f := m.forest
 	numbers := f.Orders.Numbers()
-	features := make([]int, len(f.Orders.Columns)) // of each order: raw ones, and after them the ranks of words
+	features := make([]int, len(f.Orders.Columns)) // per order: raw features, then the ranks of words
 	parts := []onnx.Value{c.Raw}
 	for order, column := range f.Orders.Columns {
 		if features[order] = c.First[column]; order >= numbers {
@@ -45,16 +45,17 @@ func (m *Map) AddProduct(g *onnx.Graph, c *prepare.Compared, weights kernel.Dens
 	return sum
 }
 
-// planter turns a tree into one of a graph.
+// planter converts a tree to a tree of a graph.
 type planter struct {
 	trees    *onnx.Trees
 	forest   tree.Forest
-	edges    [][]float32 // of each column
+	edges    [][]float32 // per column
 	features []int       // of the graph's matrix, for each order
 	leaves   kernel.Dense
 }
 
-// plant adds the nodes from one on, and their leaves from one on, and returns the number of the first in the graph.
+// plant adds a subtree, given its first node, first leaf and number of nodes, and returns the index of its root in the
+// graph.
 func (p *planter) plant(node, leaf, nodes int) int64 {
 	if nodes == 0 {
 		return p.trees.Leaf(p.leaves.Row(leaf))
@@ -71,8 +72,8 @@ func (p *planter) plant(node, leaf, nodes int) int64 {
 	return planted
 }
 
-// test returns how a node of a graph compares what a node of the forest does: its threshold, whether a missing value counts as not above
-// it, and whether it is the right side that has the values up to it.
+// test returns the comparison of a graph node that is equivalent to a node of the forest: its threshold, whether a
+// missing value counts as not above it, and whether values up to it go to the right side.
 func (p *planter) test(node int) (threshold float32, missing, swapped bool) {
 	order, cut := int(p.forest.Compared[node]), int(p.forest.Cuts[node])
 	if p.forest.Orders.RanksOf(order) != nil {
@@ -81,7 +82,7 @@ func (p *planter) test(node int) (threshold float32, missing, swapped bool) {
 	edges, all := p.edges[p.forest.Orders.Columns[order]], float32(math.Inf(1))
 	switch {
 	case cut == 0:
-		return all, false, true // missing values alone go left
+		return all, false, true // only missing values go left
 	case cut > len(edges):
 		return all, true, false // all go left
 	}

@@ -44,7 +44,7 @@ func mapOf(t *testing.T, table treetest.Table, leaves, trees int, intercept bool
 	return m
 }
 
-// The structure of a forest is the forest, whatever its size.
+// The structure of a forest restores the forest, for any size.
 func TestStructureIsTheForest(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, leaves := range []int{2, 5, 64} {
@@ -59,7 +59,8 @@ func TestStructureIsTheForest(t *testing.T) {
 	}
 }
 
-// The block has a 1 in the column of each leaf that a row ends in, and of the intercept, and else zeros. The leaves are those of a descent.
+// The block has a 1 in the columns of the intercept and of the leaves of a row, otherwise zeros. The leaves match a
+// descent.
 func TestExpandLeaves(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for _, leaves := range []int{2, 5, 32, 33, 64} {
@@ -98,7 +99,7 @@ func TestExpandLeaves(t *testing.T) {
 	}
 }
 
-// Each number of a structure that is impossible is damage, and so is each tensor that is absent or of another length.
+// Each impossible number of a structure is damage, and so is each absent tensor or wrong length.
 func TestStructuresThatCantBe(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 4))
 	const leaves, trees = 5, 4

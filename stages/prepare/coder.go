@@ -12,16 +12,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Coder turns raw rows into what trees compare: a byte for each column of the table. The code of a number is its bin, and that of a
-// word its place among the categories. A missing value has the code 0, and so have words that are not among the categories, or behind
-// the first [tree.MaxWords]. It is immutable.
+// Coder encodes raw rows for trees: one byte for each column of the table. The code of a number is its bin, and that of
+// a word its index among the categories. Code 0 is a missing value, an unknown word, or a word after the first
+// [tree.MaxWords]. It is immutable.
 type Coder struct {
 	features []int       // of each column
 	edges    [][]float32 // of each column
 	encoder  *tree.Encoder
 }
 
-// LearnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is one.
+// LearnBins returns the bins of columns, for the survey's result. sample is raw rows. Without columns each feature is
+// one.
 func LearnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float32] {
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)
@@ -48,7 +49,7 @@ func newCoder(columns examples.Columns) *Coder {
 	return c
 }
 
-// readCoder reads what LearnBins has learnt of rows of so many features. It returns nil if that is not there.
+// readCoder reads the result of LearnBins for rows of the given number of features. It returns nil if there is none.
 func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 	bins, ok := t.Find(statistics.TensorBins)
 	if !ok {
@@ -88,7 +89,7 @@ func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 // Width returns the number of columns of the table, c: the number of codes of a row.
 func (c *Coder) Width() int { return len(c.features) }
 
-// Edges returns the edges of each column. They must not be changed.
+// Edges returns the edges of each column. Callers must not change them.
 func (c *Coder) Edges() [][]float32 { return c.edges }
 
 // Words returns the columns of words.
@@ -111,7 +112,8 @@ func (c *Coder) Numbers() (columns []int) {
 	return columns
 }
 
-// CheckOrders returns an error that wraps [wire.ErrDamaged] unless orders with ranks are of columns of words, and others of numbers.
+// CheckOrders returns an error that wraps [wire.ErrDamaged] unless orders with ranks are of columns of words, and
+// others of numbers.
 func (c *Coder) CheckOrders(o tree.Orders) error {
 	numbers := o.Numbers()
 	for i, column := range o.Columns {
@@ -148,7 +150,8 @@ func (c *Coder) AppendCodes(codes []uint8, raw kernel.Dense) []uint8 {
 	return codes
 }
 
-// narrow returns rows with one value for each column (n × c): the place of a word among the categories, and NaN for other words.
+// narrow returns rows with one value per column (n × c): the index of a word among the categories, and NaN for other
+// words.
 func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
 	if raw.Cols == len(c.features) {
 		return raw
@@ -166,7 +169,7 @@ func (c *Coder) narrow(raw kernel.Dense) kernel.Dense {
 	return dst
 }
 
-// codeOf returns the index of the indicator that is set; NaN if none is, or only one of a word without a code.
+// codeOf returns the index of the indicator that is set; NaN if there is none, or only that of a word without a code.
 func codeOf(indicators []float32) float32 {
 	if i := firstSet(indicators); i >= 0 {
 		return float32(i)
@@ -174,7 +177,7 @@ func codeOf(indicators []float32) float32 {
 	return float32(math.NaN())
 }
 
-// firstSet is codeOf with −1 in place of NaN.
+// firstSet is codeOf with −1 instead of NaN.
 func firstSet(indicators []float32) int {
 	for i, v := range indicators[:min(len(indicators), tree.MaxWords)] {
 		if v > 0 {

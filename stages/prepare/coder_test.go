@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/stages/treetest"
 )
 
-// The codes of rows are those of their definition, of any number of rows.
+// The codes of rows match their definition, for any number of rows.
 func TestEncode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, features := range [][]int{{1}, {2}, {1, 1, 1}, {1, 5, 1, 300, 2}, {256, 255}} {
@@ -46,7 +46,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// A word behind the 254th of its column has the code of a word that is not known, and that of a missing one.
+// A word after the 254th of its column shares the code of unknown and missing words.
 func TestWordsWithoutACode(t *testing.T) {
 	columns := examples.Columns{{Name: "n"}, {Name: "w"}}
 	for i := range 300 {
@@ -78,7 +78,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	}
 }
 
-// What LearnBins has learnt says which columns have numbers and which words, with and without columns that are known.
+// The result of LearnBins tells columns of numbers from columns of words, with and without known columns.
 func TestLearnBins(t *testing.T) {
 	sample := kernel.Dense{Rows: 4, Cols: 5, Data: []float32{1, 1, 0, 0, 7, 2, 0, 1, 0, 7, 3, 0, 0, 1, 7, float32(math.NaN()), 0, 0, 1, 7}}
 	columns := examples.Columns{{Name: "a"}, {Name: "b", Categories: []string{"x", "y"}}, {Name: "c"}}
@@ -103,7 +103,7 @@ func TestLearnBins(t *testing.T) {
 	}
 }
 
-// Bins that no survey has learnt are damage, and none are no coder.
+// Bins that no survey could have learnt are damage; without bins there is no coder.
 func TestBinsThatCantBe(t *testing.T) {
 	if c, err := readCoder(nil, 3); c != nil || err != nil {
 		t.Errorf("a coder %v without bins, %v", c, err)

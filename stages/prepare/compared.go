@@ -5,7 +5,8 @@ import (
 	"github.com/stagewise/stagewise/internal/tree"
 )
 
-// Compared is what trees compare, in a graph: raw features, and the codes of words. [Preparation.AddCompared] makes it.
+// Compared is the values that trees compare, in a graph: raw features, and the codes of words.
+// [Preparation.AddCompared] creates it.
 type Compared struct {
 	Raw   onnx.Value
 	Width int                // d
@@ -13,7 +14,7 @@ type Compared struct {
 	Codes map[int]onnx.Value // of each column of words (n × 1)
 }
 
-// AddCompared adds what trees compare of raw rows (n × d). It panics if the preparation has no bins.
+// AddCompared adds the values of raw rows (n × d) that trees compare. It panics if the preparation has no bins.
 func (p *Preparation) AddCompared(g *onnx.Graph, raw onnx.Value) *Compared {
 	c := &Compared{Raw: raw, Codes: map[int]onnx.Value{}}
 	for j, features := range p.Coder.features {
@@ -26,10 +27,10 @@ func (p *Preparation) AddCompared(g *onnx.Graph, raw onnx.Value) *Compared {
 	return c
 }
 
-// addCode adds the code of a word (n × 1): the place of the first indicator above 0, counted from 1; 0: there is none.
+// addCode adds the code of a word (n × 1): the index of the first indicator above 0, counted from 1; 0: there is none.
 func addCode(g *onnx.Graph, raw onnx.Value, first, words int) onnx.Value {
 	indicators := g.Node("Slice", raw, g.Integers(int64(first)), g.Integers(int64(first+words)), g.Integers(1))
 	set := g.Node("Where", g.Node("Greater", indicators, g.Number(0)), g.Number(1), g.Number(0))
-	// The 0.5 before them is the largest if none is set. Of equal ones the first counts.
+	// The 0.5 before them is the largest if none is set. Ties go to the first.
 	return g.Along(1, "ArgMax", g.Node("Pad", set, g.Integers(0, 1, 0, 0), g.Number(0.5)))
 }

@@ -2,6 +2,6 @@
 //
 //	raw rows ──Preparation──▶ inputs (n × m), codes (n × c)
 //
-// The survey finds what a [Preparation] depends on: moments, or knots of ranks, of dense rows; factors of sparse ones; bins of
-// columns. So inputs are a function of the plan, the survey and the row.
+// The survey provides the data behind a [Preparation]: moments, or knots of ranks, of dense rows; factors of sparse
+// ones; bins of columns. So inputs are a function of the plan, the survey and the row.
 package prepare

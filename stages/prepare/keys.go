@@ -7,13 +7,13 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// maxComponents bounds the principal components: the Gram matrix of more inputs would not fit into the memory of a worker.
+// maxComponents bounds the principal components: the Gram matrix of more inputs would exceed the memory of a worker.
 const maxComponents = 32768
 
-// maxIDF bounds the power of the inverse document frequency, so that a factor is no overflow: it is the logarithm of a number of rows.
+// maxIDF bounds the power of the inverse document frequency, the logarithm of a number of rows, to prevent overflow.
 const maxIDF = 10
 
-// Check returns what is wrong with a preparation, by the keys under `prepare`.
+// Check returns the invalid keys of a preparation, under `prepare`.
 func Check(p schemas.Prepare) (problems []option.Problem) {
 	switch p.Scale {
 	case ScaleAuto, ScaleNone, ScaleStandard, ScaleUnit:

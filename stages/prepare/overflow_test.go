@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// What a row of features may be depends on what the preparation does to it.
+// The valid length of a row of features depends on the preparation.
 func TestOverflows(t *testing.T) {
 	nan := float32(math.NaN())
 	none, standard := schemas.Prepare{Scale: ScaleNone}, schemas.Prepare{Scale: ScaleStandard}
@@ -43,7 +43,7 @@ func TestOverflows(t *testing.T) {
 	}
 }
 
-// A row whose inputs overflow has none, and the others are as without it.
+// A row whose inputs overflow has none, and does not affect the others.
 func TestInputsThatOverflow(t *testing.T) {
 	tensors := wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{1, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1e10}),

@@ -14,41 +14,42 @@ import (
 
 // Values of the key `scale` under `prepare`.
 const (
-	ScaleAuto     = "auto"     // one of the others, by the examples and the stages: no plan has it
+	ScaleAuto     = "auto"     // one of the others, chosen by the examples and the stages: plans never contain it
 	ScaleNone     = "none"     // raw features as they are
 	ScaleStandard = "standard" // each feature divided by its standard deviation
 	ScaleUnit     = "unit"     // each row divided by its Euclidean length
 	ScaleRanks    = "ranks"    // each number becomes the normal score of its rank
 )
 
-// Preparation turns raw features into the inputs of the feature maps. It is the result of the survey, and
-// [New] reads it. It is safe for concurrent use. The zero value has no features: it accepts rows of width 0 only.
+// Preparation turns raw features into the inputs of the feature maps. It is the result of the survey; [New] reads it.
+// It is safe for concurrent use. The zero value has no features: it accepts rows of width 0 only.
 type Preparation struct {
 	Unit   bool             // divide each row by its Euclidean length first
 	Center []float32        // d means, subtracted from the features
-	Scale  []float32        // d factors that multiply them then; 0 for a constant feature
-	Basis  kernel.Dense     // d × m: the principal components, one a column; zero: the inputs are the d features
+	Scale  []float32        // d factors applied after centring; 0 for a constant feature
+	Basis  kernel.Dense     // d × m: the principal components, one per column; zero: the inputs are the d features
 	Image  examples.Image   // shape of the examples; zero: they are no images
 	Spread float64          // median squared distance between prepared rows
 	Labels *examples.Labels // the classes of the run
-	// ClassWeights are by what the weights of training rows of each class (k) are multiplied; nil: by 1.
+	// ClassWeights are the weight factors of the training rows of each class (k); nil: 1.
 	ClassWeights []float32
-	// TargetCenter and TargetScale are the mean and the standard deviation of each number that is predicted (k); nil: labels are predicted.
+	// TargetCenter and TargetScale are the mean and the standard deviation of each numeric target (k); nil: labels are
+	// predicted.
 	TargetCenter []float64
 	TargetScale  []float32
 
-	Ranks *Ranks // nil: the numbers are scaled as they are
+	Ranks *Ranks // nil: numbers are not replaced by ranks
 
 	Coder *Coder // of raw rows for trees; nil: the run has none
 
 	Factors *Factors // of sparse rows, which have neither basis nor spread; nil: the rows are dense
 
-	// Learnt is the survey's result, for kinds of features that learn of its sample.
+	// Learnt is the survey's result, for kinds of features that learn from its sample.
 	Learnt wire.Tensors[float32]
 }
 
-// New reads the survey's result. Its error is a *[wire.ShapeError] for a tensor that is absent or has another
-// shape, or wraps [wire.ErrDamaged] for labels that can't be a set of classes.
+// New reads the survey's result. Its error is a *[wire.ShapeError] for an absent tensor or a wrong shape, or wraps
+// [wire.ErrDamaged] for labels that can't be a set of classes.
 func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	if factors, sparse, err := statistics.FactorsOf(t); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	return prepared, nil
 }
 
-// readTargets reads the means and deviations of numbers, if numbers are predicted.
+// readTargets reads the means and deviations of numeric targets, if there are any.
 func (p *Preparation) readTargets(t wire.Tensors[float32]) (err error) {
 	if _, there := t.Find(statistics.TensorTargetCenter); !there {
 		return nil
@@ -172,7 +173,7 @@ func labelsOf(t wire.Tensors[float32]) (*examples.Labels, error) {
 	return examples.NewLabels(labels.Text), nil
 }
 
-// imageOf reads the shape of images of that many features.
+// imageOf reads the shape of images with the given number of features.
 func imageOf(t wire.Tensor[float32], features int) (image examples.Image, err error) {
 	if len(t.Data) != len(image) {
 		return image, &wire.ShapeError{Tensor: statistics.TensorImage, Got: t.Shape, Want: []int{len(image)}}
@@ -189,10 +190,10 @@ func imageOf(t wire.Tensor[float32], features int) (image examples.Image, err er
 	return image, nil
 }
 
-// Sample returns raw rows of the survey's sample (n × d) prepared (n × m), and overwrites them: the survey finds the spread of them. center
-// and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0; ranks is what [LearnRanks] returns, or nil. It panics if
-// that is anything else. Sample prepares one row at a time: in a product of several rows a BLAS may round equal rows differently, and the
-// spread must see that they are equal.
+// Sample prepares raw rows of the survey's sample (n × d), which it overwrites, and returns them (n × m), so that the
+// survey can find their spread. center and scale have d values; basis is d × p.PCA, row-major, or nil if p.PCA is 0;
+// ranks is the result of [LearnRanks], or nil. It panics for other arguments. It prepares row by row: in a product of
+// several rows a BLAS may round equal rows differently, and the spread must recognize equal rows.
 func Sample(blas *kernel.BLAS, p schemas.Prepare, center, scale, basis []float32, ranks wire.Tensors[float32],
 	sample kernel.Dense) kernel.Dense {
 	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale}
@@ -218,7 +219,8 @@ func (p *Preparation) Width() int {
 	return len(p.Center)
 }
 
-// TableWidth returns how many raw features are of columns of a table: all of dense rows, and of mixed rows those that come first.
+// TableWidth returns the number of raw features from columns of a table: all of dense rows, and the leading ones of
+// mixed rows.
 func (p *Preparation) TableWidth() int {
 	if p.Factors != nil {
 		return len(p.Factors.numbers.center)
@@ -226,8 +228,8 @@ func (p *Preparation) TableWidth() int {
 	return len(p.Center)
 }
 
-// Inputs returns m, the number of inputs: of components where there is a basis, of columns that are not left out where
-// rows are sparse, else d.
+// Inputs returns m, the number of inputs: the number of components with a basis, of columns that are kept with sparse
+// rows, otherwise d.
 func (p *Preparation) Inputs() int {
 	if p.Factors != nil {
 		return p.Factors.kept
@@ -241,9 +243,9 @@ func (p *Preparation) Inputs() int {
 	return len(p.Center)
 }
 
-// Apply writes the inputs of raw rows (n × d; NaN for a missing value) into dst (n × m), and overwrites raw. A missing value
-// becomes the mean of its feature. Without a basis or ranks, dst may be raw. Other shapes panic. The inputs of a row that overflow become
-// 0: Apply returns these rows.
+// Apply writes the inputs of raw rows (n × d; NaN for a missing value) into dst (n × m), and overwrites raw. A missing
+// value becomes the mean of its feature. Without a basis or ranks, dst may be raw. It panics for other shapes. The
+// inputs of a row that overflow become 0: Apply returns these rows.
 func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowed []int) {
 	if raw.Cols != p.Width() || dst.Cols != p.Inputs() || dst.Rows != raw.Rows {
 		panic(fmt.Sprintf("prepare: Apply: raw is %d × %d and dst %d × %d, want %d and %d columns", raw.Rows, raw.Cols, dst.Rows,
@@ -265,7 +267,8 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowe
 	return ClearLong(dst, dst.Cols)
 }
 
-// Standardize writes the numbers of rows (n × k) into dst (n × k) as stages predict them: less their means, by their standard deviations.
+// Standardize writes the targets of rows (n × k) into dst (n × k) as stages predict them: minus their means, divided by
+// their standard deviations.
 func (p *Preparation) Standardize(dst kernel.Dense, targets []float64) {
 	for i, y := range targets {
 		c := i % dst.Cols
@@ -273,8 +276,8 @@ func (p *Preparation) Standardize(dst kernel.Dense, targets []float64) {
 	}
 }
 
-// Restore writes the numbers that predictions of standardised numbers (n × k) stand for into dst (n × k): in float64,
-// as float32 has steps of 128 at the seconds since 1970. It panics if labels are predicted.
+// Restore converts predictions of standardised targets (n × k) to the original units, in dst (n × k): in float64, as
+// float32 has steps of 128 for seconds since 1970. It panics if labels are predicted.
 func (p *Preparation) Restore(dst []float64, predictions kernel.Dense) {
 	for i, v := range predictions.Data {
 		c := i % predictions.Cols
@@ -313,8 +316,8 @@ func (p *Preparation) Add(g *onnx.Graph, raw onnx.Value) onnx.Value {
 	return x
 }
 
-// unitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to
-// the length and stay missing.
+// unitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add
+// nothing to the length and stay missing.
 func unitRows(x kernel.Dense) {
 	for i := range x.Rows {
 		row, sum := x.Row(i), 0.0
@@ -333,8 +336,8 @@ func unitRows(x kernel.Dense) {
 	}
 }
 
-// ScaleRows does what a preparation does to each raw row by itself, before anything that the survey finds is used: it divides
-// the row by its length if the preparation says so. The survey takes its moments of rows that are scaled so.
+// ScaleRows applies the part of a preparation that precedes the survey's results: it divides each raw row by its length
+// if configured. The survey takes its moments of rows scaled in this way.
 func ScaleRows(p schemas.Prepare, x kernel.Dense) {
 	if p.Scale == ScaleUnit {
 		unitRows(x)

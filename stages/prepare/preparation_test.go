@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// surveyed returns a survey's result over three features, of which the last is constant.
+// surveyed returns a survey's result over three features, the last of which is constant.
 func surveyed() wire.Tensors[float32] {
 	return wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{1, 2, 3}),
@@ -27,7 +27,7 @@ func TestApply(t *testing.T) {
 	nan := float32(math.NaN())
 	raw := []float32{
 		2, 4, 3,
-		nan, 6, 100, // a missing value becomes the mean, and a constant feature 0 whatever its value
+		nan, 6, 100, // a missing value becomes the mean, and a constant feature 0 for any value
 		3, nan, nan,
 	}
 	p, err := New(schemas.Prepare{Scale: ScaleStandard}, surveyed())
@@ -68,7 +68,7 @@ func TestApplyDividesByTheLength(t *testing.T) {
 	nan := float32(math.NaN())
 	x := kernel.Dense{Rows: 5, Cols: 2, Data: []float32{
 		3, 4,
-		0, 0, // has no length and stays
+		0, 0, // zero length: unchanged
 		nan, -7, // the missing value adds nothing to the length
 		1e-44, 0, // 1/1e-44 exceeds the range of float32
 		3e38, 0,

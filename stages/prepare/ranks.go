@@ -12,27 +12,27 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// maxKnots is how many knots a column has at most: its scores are straight lines between them.
+// maxKnots is the maximum number of knots of a column: its scores are linear between them.
 const maxKnots = 129
 
-// Ranks turns columns of numbers into normal scores: a number becomes the normal quantile of its rank in the survey's sample. So heavy
-// tails and units make no difference. Each column in which the sample lacks values has one more input, which says that its value is
-// missing. It is immutable.
+// Ranks turns columns of numbers into normal scores: a number becomes the normal quantile of its rank in the survey's
+// sample. So heavy tails and units make no difference. Each column with missing values in the sample has an additional
+// input that indicates missing values. It is immutable.
 type Ranks struct {
-	from    []int       // of each feature: where its knots begin, and, in the entry after, end; a feature of a word has none
+	from    []int       // offset of the knots of each feature, and then the number of all knots; features of words have none
 	x, z    []float32   // of all knots: the number, and its score
-	missing []indicator // the further inputs
+	missing []indicator // the additional inputs
 }
 
-// indicator is an input that says whether a value is missing.
+// indicator is an input that indicates missing values.
 type indicator struct {
 	feature       int
 	center, scale float32
 }
 
-// LearnRanks returns what a preparation by ranks needs beside the moments of the features, which are given and which it overwrites:
-// numbers get those of their normal scores, and the indicators of a word's column share one scale, with which their variances add up to
-// 1. sample is raw rows (n × d). Without columns each feature is one.
+// LearnRanks returns the additional tensors of a preparation by ranks. It overwrites the given moments of the features:
+// numbers get those of their normal scores, and the indicators of a word's column share one scale, with which their
+// variances add up to 1. sample is raw rows (n × d). Without columns each feature is one.
 func LearnRanks(columns examples.Columns, sample kernel.Dense, center, scale []float32) wire.Tensors[float32] {
 	if columns == nil {
 		columns = make(examples.Columns, sample.Cols)
@@ -63,7 +63,7 @@ func LearnRanks(columns examples.Columns, sample kernel.Dense, center, scale []f
 	}
 }
 
-// shareScale replaces the scales of indicators by that of their sum of variances.
+// shareScale replaces the scales of indicators by a common one, from the sum of their variances.
 func shareScale(scale []float32) {
 	variance := 0.0
 	for _, s := range scale {
@@ -78,7 +78,7 @@ func shareScale(scale []float32) {
 	}
 }
 
-// valuesOf returns the values of a feature, ascending, and how many are missing.
+// valuesOf returns the values of a feature, ascending, and the number of missing ones.
 func valuesOf(sample kernel.Dense, feature int) (values []float32, missing int) {
 	for i := range sample.Rows {
 		if v := sample.Row(i)[feature]; v == v {
@@ -91,8 +91,8 @@ func valuesOf(sample kernel.Dense, feature int) (values []float32, missing int) 
 	return values, missing
 }
 
-// knotsOf returns the knots of ascending values: those at evenly spaced ranks, each with the normal quantile of the mean rank of its
-// equals.
+// knotsOf returns the knots of ascending values: at evenly spaced ranks, each with the normal quantile of the mean rank
+// of its ties.
 func knotsOf(values []float32) (x, z []float32) {
 	n := len(values)
 	step := max(1, (n-1+maxKnots-2)/(maxKnots-1))
@@ -131,7 +131,8 @@ func scoreMoments(values, x, z []float32) (center, scale float32) {
 	return float32(mean), scale
 }
 
-// scoreOf returns the score of a number: on the line between the knots beside it, and that of the outermost knot beyond all.
+// scoreOf returns the score of a number by linear interpolation between knots, and that of the outermost knot beyond
+// them.
 func scoreOf(v float32, x, z []float32) float32 {
 	i, at := slices.BinarySearch(x, v)
 	switch {
@@ -146,7 +147,7 @@ func scoreOf(v float32, x, z []float32) float32 {
 	return float32(float64(z[i-1]) + float64(part*(float64(z[i])-float64(z[i-1]))))
 }
 
-// readRanks reads what LearnRanks has learnt of rows of so many features; nil if that is not there.
+// readRanks reads the result of LearnRanks for rows of the given number of features; nil if there is none.
 func readRanks(t wire.Tensors[float32], width int) (*Ranks, error) {
 	if _, ok := t.Find(statistics.TensorKnotCounts); !ok {
 		return nil, nil
@@ -180,7 +181,7 @@ func readRanks(t wire.Tensors[float32], width int) (*Ranks, error) {
 		r.from = append(r.from, end)
 	}
 	if r.from[width] != len(r.x) {
-		return nil, fmt.Errorf("%w: %d knots, of which %d are of features", wire.ErrDamaged, len(r.x), r.from[width])
+		return nil, fmt.Errorf("%w: %d knots, expected %d", wire.ErrDamaged, len(r.x), r.from[width])
 	}
 	for i := range missing.Shape[0] {
 		of := missing.Data[3*i:]
@@ -192,7 +193,7 @@ func readRanks(t wire.Tensors[float32], width int) (*Ranks, error) {
 	return r, nil
 }
 
-// apply writes the inputs of raw rows (n × d) into dst (n × (d + the indicators)), and overwrites raw by the scores.
+// apply writes the inputs of raw rows (n × d) into dst (n × (d + the indicators)), and overwrites raw with the scores.
 func (r *Ranks) apply(dst, raw kernel.Dense, center, scale []float32) {
 	for i := range raw.Rows {
 		row, to := raw.Row(i), dst.Row(i)
@@ -215,8 +216,8 @@ func (r *Ranks) apply(dst, raw kernel.Dense, center, scale []float32) {
 	}
 }
 
-// add is apply in a graph, without the standardisation: it returns the scores of rows, in which a number stands for each missing
-// value of the raw rows, and the further inputs, if there are any.
+// add is apply in a graph, without the standardisation: it returns the scores of rows, with a number in place of each
+// missing value, and the additional inputs, if there are any.
 func (r *Ranks) add(g *onnx.Graph, rows, raw onnx.Value, width int) (scores, missing onnx.Value) {
 	segments := 1
 	for j := range width {
@@ -224,7 +225,7 @@ func (r *Ranks) add(g *onnx.Graph, rows, raw onnx.Value, width int) (scores, mis
 	}
 	size := width * segments
 	left, length, rise := make([]float32, size), slices.Repeat([]float32{1}, size), make([]float32, size)
-	first, itself := make([]float32, width), slices.Repeat([]float32{1}, width) // what a feature without knots is multiplied by
+	first, itself := make([]float32, width), slices.Repeat([]float32{1}, width) // factors of features without knots
 	for j := range width {
 		from, end := r.from[j], r.from[j+1]
 		if end == from {

@@ -19,7 +19,7 @@ func rankedPreparation(t *testing.T, columns examples.Columns, sample kernel.Den
 	t.Helper()
 	d := sample.Cols
 	center, scale := make([]float32, d), make([]float32, d)
-	for j := range d { // as the survey finds them
+	for j := range d { // like the survey
 		n, sum, squares := 0.0, 0.0, 0.0
 		for i := range sample.Rows {
 			if v := float64(sample.Row(i)[j]); v == v {
@@ -41,7 +41,8 @@ func rankedPreparation(t *testing.T, columns examples.Columns, sample kernel.Den
 	return p, tensors
 }
 
-// mixedSample returns a sample with a column of a heavy tail, one with missing values, one of three words, and one of few values.
+// mixedSample returns a sample with a heavy-tailed column, one with missing values, one of three words, and one of few
+// values.
 func mixedSample(n int) (examples.Columns, kernel.Dense) {
 	r := rand.New(rand.NewPCG(1, 2))
 	columns := examples.Columns{{Name: "tail"}, {Name: "gaps"}, {Name: "word", Categories: []string{"x", "y"}}, {Name: "few"}}
@@ -57,8 +58,8 @@ func mixedSample(n int) (examples.Columns, kernel.Dense) {
 	return columns, sample
 }
 
-// Inputs by ranks do not depend on increasing changes of a column, have mean 0 and variance 1 in the sample, and the indicators of a word's
-// column have variance 1 together.
+// Inputs by ranks are invariant to increasing transformations of a column and have mean 0 and variance 1 in the sample;
+// the indicators of a word's column have a total variance of 1.
 func TestRanks(t *testing.T) {
 	for _, n := range []int{63, 64, 65, 2000} {
 		columns, sample := mixedSample(n)
@@ -91,7 +92,7 @@ func TestRanks(t *testing.T) {
 			t.Errorf("%d rows: the indicators have variance %g together", n, sum)
 		}
 		if n > maxKnots {
-			continue // straight lines between knots change with the column
+			continue // linear interpolation between knots is not invariant
 		}
 		other := cloneOf(sample)
 		for i := range n {
@@ -112,7 +113,7 @@ func cloneOf(x kernel.Dense) kernel.Dense {
 	return kernel.Dense{Rows: x.Rows, Cols: x.Cols, Data: slices.Clone(x.Data)}
 }
 
-// Scores ascend with the numbers, and stay within those of the sample beyond it.
+// Scores increase with the numbers, and stay within the range of the sample beyond it.
 func TestScoresOfRanksAscend(t *testing.T) {
 	x, z := knotsOf([]float32{-3, -1, -1, 0, 0.5, 0.5, 0.5, 9})
 	before := float32(math.Inf(-1))
@@ -128,7 +129,7 @@ func TestScoresOfRanksAscend(t *testing.T) {
 	}
 }
 
-// A result of the survey whose knots are impossible is damaged.
+// A survey's result with impossible knots is damaged.
 func TestDamagedRanks(t *testing.T) {
 	columns, sample := mixedSample(65)
 	_, tensors := rankedPreparation(t, columns, sample)

@@ -6,10 +6,10 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// DenseError says that something needs dense rows, and the examples are sparse.
+// DenseError means that a setting requires dense rows, but the examples are sparse.
 type DenseError struct {
 	What string // the key and its value
-	Want string // what works with sparse rows
+	Want string // the supported value for sparse rows
 }
 
 // Error says what to set.
@@ -18,15 +18,15 @@ func (e *DenseError) Error() string {
 		e.What, e.Want)
 }
 
-// SparseError says that something needs sparse rows, and the examples are dense.
+// SparseError means that a setting requires sparse rows, but the examples are dense.
 type SparseError struct{ What string } // the key, and its value if other values are for dense rows
 
-// Error says which key it is.
+// Error names the key.
 func (e *SparseError) Error() string {
 	return fmt.Sprintf("%s: the examples are dense, and this is for sparse rows, such as those of LIBSVM files: remove it", e.What)
 }
 
-// CheckRows returns a *[DenseError] or a *[SparseError] if examples that are sparse, or dense, can't be prepared so.
+// CheckRows returns a *[DenseError] or a *[SparseError] if the preparation does not support sparse, or dense, examples.
 func CheckRows(p schemas.Prepare, sparse bool) error {
 	switch {
 	case sparse && p.PCA > 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// Equal rows of the sample are prepared to equal bits, wherever they are in it.
+// Equal rows of the sample are prepared to equal bits, at any position.
 func TestEqualRowsArePreparedEqually(t *testing.T) {
 	const n = 200
 	blas, err := kernel.Open("")

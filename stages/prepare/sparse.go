@@ -13,17 +13,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Values of the key `values` under `prepare`: what becomes of a count v before anything else.
+// Values of the key `values` under `prepare`: the first transformation of a count v.
 const (
 	ValuesNone   = "none"   // v
 	ValuesLog    = "log1p"  // log(1+v), and -log(1-v) below 0
 	ValuesSqrt   = "sqrt"   // √v, and -√-v below 0
-	ValuesBinary = "binary" // 1, whatever v is
+	ValuesBinary = "binary" // 1, for any v
 )
 
-// Factors says how the values of sparse rows are prepared: changed as the plan says, multiplied by the factor of their column, and then,
-// with [ScaleUnit], divided by the length of the row. Numbers that
-// come first have neither changes nor a length: they are centred and scaled. It is immutable and safe for concurrent use.
+// Factors describes how the values of sparse rows are prepared: transformed according to the plan, multiplied by the
+// factor of their column, and then, with [ScaleUnit], divided by the length of the row. Leading numbers skip these
+// steps: they are centred and scaled. It is immutable and safe for concurrent use.
 type Factors struct {
 	values  string
 	unit    bool
@@ -31,13 +31,13 @@ type Factors struct {
 	groups  []group   // of columns
 	width   int       // d
 	kept    int       // m
-	numbers numbers   // that come first, and are kept
+	numbers numbers   // leading columns, which are always kept
 }
 
-// numbers are the columns of mixed rows that come first: they are centred and scaled as those of dense rows, and so are never left out.
+// numbers are the leading columns of mixed rows: they are centred and scaled like dense rows, and never omitted.
 type numbers struct{ center, scale []float32 }
 
-// newNumbers reads what the survey has found of numbers among so many columns, if there are some.
+// newNumbers reads the survey's results about numbers among the given number of columns, if there are any.
 func newNumbers(columns int, t wire.Tensors[float32]) (n numbers, err error) {
 	center, there := t.Find(statistics.TensorCenter)
 	if !there {
@@ -50,7 +50,7 @@ func newNumbers(columns int, t wire.Tensors[float32]) (n numbers, err error) {
 	return n, err
 }
 
-// apply appends the inputs of the numbers of a row, and returns how many of its values they are of. A missing number is the mean.
+// apply appends the inputs of the numbers of a row, and returns the number of values used. A missing number is the mean.
 func (n numbers) apply(dst *kernel.Sparse, indices []int32, values []float32) (used int) {
 	for j, center := range n.center {
 		v := float32(0)
@@ -65,13 +65,14 @@ func (n numbers) apply(dst *kernel.Sparse, indices []int32, values []float32) (u
 	return used
 }
 
-// group is 64 columns, the first of which is a multiple of 64. An input for each column would be tens of megabytes for ten million of them.
+// group is 64 columns, starting at a multiple of 64. A full array of inputs would take tens of megabytes for ten
+// million columns.
 type group struct {
-	kept   uint64 // a bit for each column, from the lowest; 1: it becomes an input
-	before int32  // inputs of the groups before
+	kept   uint64 // one bit per column, from the lowest; 1: the column is an input
+	before int32  // number of inputs of earlier groups
 }
 
-// input returns the input that a column becomes; -1: none.
+// input returns the input of a column; -1: none.
 func (f *Factors) input(column int32) int32 {
 	if int(column) >= f.width {
 		return -1
@@ -83,7 +84,7 @@ func (f *Factors) input(column int32) int32 {
 	return g.before + int32(bits.OnesCount64(g.kept&(bit-1)))
 }
 
-// Input returns the input that a column of the examples becomes; −1: none.
+// Input returns the input of a column of the examples; −1: none.
 func (f *Factors) Input(column int32) int32 { return f.input(column) }
 
 // Columns returns the columns of the examples that become inputs, in the order of the inputs.
@@ -97,7 +98,7 @@ func (f *Factors) Columns() []int32 {
 	return columns
 }
 
-// newFactors takes the factors of columns that the survey has found.
+// newFactors takes the factors of the columns in the survey.
 func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factors, error) {
 	width := max(found.Width, len(n.center))
 	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, numbers: n, width: width, groups: make([]group, (width+63)/64)}
@@ -135,7 +136,7 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 	return f, nil
 }
 
-// all returns the factor of each column (d); 0: it is left out, or a number.
+// all returns the factor of each column (d); 0: it is omitted, or a number.
 func (f *Factors) all() []float32 {
 	all := make([]float32, f.width)
 	for input, column := range f.Columns() {
@@ -146,9 +147,9 @@ func (f *Factors) all() []float32 {
 	return all
 }
 
-// ApplySparse writes the inputs of sparse rows (n × m) into dst. Columns that the survey has not found, or left out,
-// are left out. It panics if the preparation is of dense rows. A row whose inputs overflow has none: ApplySparse
-// returns these rows.
+// ApplySparse writes the inputs of sparse rows (n × m) into dst. It omits columns that the survey omitted or did not
+// find. It panics if the preparation is of dense rows. A row whose inputs overflow has none: ApplySparse returns these
+// rows.
 func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows) (overflowed []int) {
 	f := p.Factors
 	dst.Begin(f.kept)
@@ -159,7 +160,7 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 		first := len(dst.Values)
 		used := f.numbers.apply(dst, indices, values)
 		indices, values = indices[used:], values[used:]
-		begin, square := len(dst.Values), 0.0 // of the others, which a length is of
+		begin, square := len(dst.Values), 0.0 // of the other values, which the length covers
 		for _, v := range dst.Values[first:] {
 			if !(v <= maxLength && v >= -maxLength) {
 				square = math.Inf(1)
@@ -191,7 +192,7 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 	return overflowed
 }
 
-// change returns what becomes of a value.
+// change returns the transformed value.
 func change(values string, v float32) float32 {
 	switch values {
 	case ValuesLog:

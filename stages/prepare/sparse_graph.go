@@ -5,15 +5,16 @@ import (
 	"github.com/stagewise/stagewise/internal/onnx"
 )
 
-// SparseInputs are the inputs of sparse rows in a graph. [Preparation.AddSparse] makes them.
+// SparseInputs are the inputs of sparse rows in a graph. [Preparation.AddSparse] creates them.
 type SparseInputs struct {
-	Values  onnx.Value // n × values of a row: what weights are multiplied by, 0 where there is none
+	Values  onnx.Value // n × values of a row: the factors of weights, 0 for padding
 	at      onnx.Value // the column of each, or 0
 	factors *Factors
 }
 
-// AddSparse is [Preparation.ApplySparse] in a graph: it adds the inputs of rows of indices and values (both n × as many as the longest row
-// has). An index that is no column, such as -1, fills up a row. Of mixed rows all numbers must be among the values, also those that are 0.
+// AddSparse is [Preparation.ApplySparse] in a graph: it adds the inputs of rows of indices and values, both n × the
+// length of the longest row. Indices that are not columns, such as -1, pad shorter rows. Mixed rows must include all
+// numbers, even those that are 0.
 func (p *Preparation) AddSparse(g *onnx.Graph, indices, values onnx.Value) *SparseInputs {
 	f, d := p.Factors, len(p.Factors.numbers.center)
 	inside := g.Node("And", g.Node("GreaterOrEqual", indices, g.Integer(0)), g.Node("Less", indices, g.Integer(int64(f.width))))
@@ -48,8 +49,8 @@ func addChange(g *onnx.Graph, values string, x onnx.Value) onnx.Value {
 	return x
 }
 
-// AddProduct adds the products of the inputs and weights (m × k, or with those of a column of ones one row more): the sum of the weights of
-// a row's columns, each times its value.
+// AddProduct adds the products of the inputs and weights (m × k, or with one more row for the intercept): the weighted
+// sum of a row's values.
 func (s *SparseInputs) AddProduct(g *onnx.Graph, w kernel.Dense) onnx.Value {
 	table := kernel.NewDense(s.factors.width, w.Cols)
 	for column := range table.Rows {

@@ -31,7 +31,7 @@ func TestSparseInputs(t *testing.T) {
 	rows := &examples.SparseRows{Ends: []int{3, 3, 5}, Indices: []int32{0, 1, 3, 2, 9}, Values: []float32{2, 5, -4, 7, 1}}
 	for _, test := range []struct {
 		prepare schemas.Prepare
-		want    []float64 // of column 0 and column 3 of the first row; column 1 is left out, the survey has not found column 9
+		want    []float64 // of column 0 and column 3 of the first row; column 1 is omitted, column 9 is not in the survey
 	}{
 		{schemas.Prepare{Scale: ScaleNone}, []float64{2, -2}},
 		{schemas.Prepare{Scale: ScaleNone, Values: ValuesNone}, []float64{2, -2}},
@@ -52,10 +52,10 @@ func TestSparseInputs(t *testing.T) {
 	}
 }
 
-// The columns that are kept become the inputs 0, 1, …, in their order.
+// The kept columns become the inputs 0, 1, …, in order.
 func TestKeptColumnsBecomeInputs(t *testing.T) {
 	for _, columns := range []int{1, 63, 64, 65, 200} {
-		for every := 1; every <= 3; every++ { // of so many columns, the last is kept
+		for every := 1; every <= 3; every++ { // the last column of each group of this size is kept
 			factors, rows, want := make([]float32, columns), &examples.SparseRows{}, []int32{}
 			for j := range columns {
 				if rows.Append(int32(j), 1); j%every == every-1 || j == columns-1 {
@@ -63,7 +63,7 @@ func TestKeptColumnsBecomeInputs(t *testing.T) {
 					want = append(want, int32(len(want)))
 				}
 			}
-			rows.Append(int32(columns), 1) // which the survey has not found
+			rows.Append(int32(columns), 1) // not in the survey
 			rows.Ends = []int{len(rows.Indices)}
 			if got := prepareSparse(t, schemas.Prepare{Scale: ScaleNone}, factors, rows); got.Cols != len(want) || !slices.Equal(got.Columns, want) {
 				t.Errorf("%d columns, one of %d: inputs %v of %d, expected %v", columns, every, got.Columns, got.Cols, want)
@@ -72,7 +72,7 @@ func TestKeptColumnsBecomeInputs(t *testing.T) {
 	}
 }
 
-// Factors of only the columns that have one prepare rows as those of all columns do.
+// Factors of only the kept columns prepare rows like those of all columns.
 func TestFactorsOfOccurringColumns(t *testing.T) {
 	rows := &examples.SparseRows{Ends: []int{4, 4, 6}, Indices: []int32{0, 1, 3, 9000, 2, 9}, Values: []float32{2, 5, -4, 3, 7, 1}}
 	all := make([]float32, 9001)
@@ -111,7 +111,7 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 	}
 }
 
-// What sparse rows can't be prepared with is refused, and what dense rows can't.
+// Settings that do not support sparse rows are rejected, and likewise for dense rows.
 func TestRowsAreRefused(t *testing.T) {
 	for _, p := range []schemas.Prepare{{Scale: ScaleStandard}, {Scale: ScaleNone, PCA: 3}} {
 		if err := CheckRows(p, true); !errors.As(err, new(*DenseError)) || CheckRows(p, false) != nil {

@@ -1,4 +1,5 @@
-// Package treetest makes tables and forests for tests, and finds the leaves of rows by their definition: column by column and node by node.
+// Package treetest generates tables and forests for tests, and finds the leaves of rows by definition: column by column
+// and node by node.
 package treetest
 
 import (
@@ -12,13 +13,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Table is the columns of a table: how many features each is, 1 if it has numbers, and its edges.
+// Table is the columns of a table: the number of features of each, 1 for numbers, and its edges.
 type Table struct {
 	Features []int
 	Edges    [][]float32
 }
 
-// NewTable returns a table whose columns of numbers have random edges: from none to as many as there can be, and more often few.
+// NewTable returns a table whose columns of numbers have random edges: from none to the maximum, mostly few.
 func NewTable(random *rand.Rand, features ...int) Table {
 	t := Table{Features: features}
 	for _, n := range features {
@@ -36,8 +37,8 @@ func NewTable(random *rand.Rand, features ...int) Table {
 	return t
 }
 
-// Rows returns n random rows of raw features (n × d): numbers, which are often edges, words, words that are not known, and
-// missing values.
+// Rows returns n random rows of raw features (n × d): numbers, many of them edges, words, unknown words, and missing
+// values.
 func (t Table) Rows(random *rand.Rand, n int) kernel.Dense {
 	rows := kernel.NewDense(n, t.Width())
 	for i := range n {
@@ -100,8 +101,8 @@ func (t Table) Codes(row []float32) (codes []uint8) {
 	return codes
 }
 
-// Forest returns random trees: from those that are a leaf alone to those with as many as there may be. Columns of words have two orders.
-// Nodes compare missing values alone, too, and cut where no row is above.
+// Forest returns random trees, from single leaves to the maximum size. Columns of words have two orders. Nodes also
+// compare missing values alone, and cut where no row is above.
 func (t Table) Forest(random *rand.Rand, leaves, trees int) tree.Forest {
 	f := tree.Forest{Leaves: leaves, Compared: []int32{}, Cuts: []uint8{}, Lefts: []uint8{}}
 	for _, words := range []bool{false, true} {
@@ -147,7 +148,7 @@ func (t Table) Forest(random *rand.Rand, leaves, trees int) tree.Forest {
 	return f
 }
 
-// Leaf returns the leaf of a row of codes in a tree, by its definition: from node to node.
+// Leaf returns the leaf of a row of codes in a tree by definition: from node to node.
 func Leaf(f tree.Forest, t int, codes []uint8) int {
 	node := 0
 	for _, size := range f.Sizes[:t] {
