@@ -13,10 +13,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -157,7 +157,7 @@ func quadraticLink(task examples.Task) schemas.Link {
 // areSparse reports whether the examples of a job are sparse rows, by the first message of the topic.
 func areSparse(ctx context.Context, p *topics.Pipeline, job topics.Job) (bool, error) {
 	first, err := planning.LookAt(ctx, p, job)
-	if errors.As(err, new(*protocol.NoExamplesError)) {
+	if errors.As(err, new(*counting.NoExamplesError)) {
 		return false, nil // the run reports errors in the messages
 	}
 	return first.Sparse, err

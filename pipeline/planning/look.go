@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -30,7 +31,7 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier 
 	}
 	how.Scale = prepare.ScaleNone
 	first, err := LookAt(ctx, p, job)
-	if errors.As(err, new(*protocol.NoExamplesError)) {
+	if errors.As(err, new(*counting.NoExamplesError)) {
 		return how, nil // the survey reports errors in the messages
 	}
 	if err != nil {
@@ -78,5 +79,5 @@ func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, er
 			return l, fmt.Errorf("look at %s[%d]: %w", p.Topics.Examples, span.Partition, err)
 		}
 	}
-	return l, &protocol.NoExamplesError{Topic: p.Topics.Examples, From: ""}
+	return l, &counting.NoExamplesError{Topic: p.Topics.Examples, From: ""}
 }

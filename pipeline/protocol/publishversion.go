@@ -19,12 +19,17 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
 	buffer := make([]byte, 0, wire.MaxMessage)
 	for _, r := range records {
-		at, err := c.appendVersionRecord(ctx, &buffer, r)
-		if err != nil {
-			return nil, err
-		}
-		if place.From < 0 {
-			place.From = at
+		for m, err := range codec.EachIn(c.Codec, &buffer, r) {
+			at := int64(0)
+			if err == nil {
+				at, err = c.appendLent(ctx, &buffer, m)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if place.From < 0 {
+				place.From = at
+			}
 		}
 	}
 	if report != nil {
@@ -55,43 +60,19 @@ type lending interface {
 	AppendLent(ctx context.Context, topic string, partition int, messages ...wire.Message) (base int64, kept bool, err error)
 }
 
-// appendVersionRecord appends a record of a version, and returns the offset of its first message. This process has the version in memory,
-// so its messages, megabytes of each version, are not kept for readers: each is encoded in the same buffer.
-func (c *Client) appendVersionRecord(ctx context.Context, buffer *[]byte, r *wire.Record[float32]) (first int64, err error) {
-	first = -1
-	log, lends := c.Log.(lending)
-	each := codec.EachIn(c.Codec, buffer, r)
-	if !lends || each == nil {
-		for messages, err := range codec.Batches(c.Codec, r, false) {
-			at := int64(0)
-			if err == nil {
-				at, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...)
-			}
-			if err != nil {
-				return first, err
-			}
-			if first < 0 {
-				first = at
-			}
-		}
-		return first, nil
+// appendLent appends a message of a version that is encoded in buffer, and replaces the buffer if the log keeps the message. This
+// process has the version in memory, so its messages, megabytes of each version, are not cached for readers.
+func (c *Client) appendLent(ctx context.Context, buffer *[]byte, m wire.Message) (at int64, err error) {
+	kept := true
+	if log, lends := c.Log.(lending); lends {
+		at, kept, err = log.AppendLent(ctx, c.Topics.Versions, 0, m)
+	} else {
+		at, err = c.Log.Append(ctx, c.Topics.Versions, 0, m)
 	}
-	for m, err := range each {
-		at, kept := int64(0), false
-		if err == nil {
-			at, kept, err = log.AppendLent(ctx, c.Topics.Versions, 0, m)
-		}
-		if kept {
-			*buffer = []byte{}
-		}
-		if err != nil {
-			return first, err
-		}
-		if first < 0 {
-			first = at
-		}
+	if kept {
+		*buffer = []byte{}
 	}
-	return first, nil
+	return at, err
 }
 
 // Model returns the model of a chain that has the survey's result and all final weights.

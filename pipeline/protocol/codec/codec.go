@@ -255,13 +255,13 @@ func checkPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// EachIn yields the messages of a record, each in the memory of buffer, and caches none: see [wire.Record.EachIn]. It returns nil if the
-// codec has no such messages.
+// EachIn yields the messages of a record one at a time and caches none. A codec for Arrow encodes each in the memory of buffer: see
+// [wire.Record.EachIn].
 func EachIn(c Codec, buffer *[]byte, r *wire.Record[float32]) iter.Seq2[wire.Message, error] {
 	if a, ok := c.(arrowCodec); ok {
 		return r.EachIn(buffer, a.chunk, a.mem)
 	}
-	return nil
+	return c.EachSingle(r)
 }
 
 // batch is the number of messages of a large record that are in memory at the same time.

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/scan"
@@ -69,7 +69,7 @@ func (s *Survey) checkRead(l *scan.Load) error {
 }
 
 // findFirst finds the plan's first usable message. If there is none, it returns an empty first and a
-// *protocol.NoExamplesError. The survey of an update, which keeps the preparation of the previous version, needs no usable
+// *counting.NoExamplesError. The survey of an update, which keeps the preparation of the previous version, needs no usable
 // message.
 func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	if s.Plan.Update() != nil {
@@ -82,7 +82,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 			columns: columns, columnsText: columns.Text(),
 		}, nil
 	}
-	none, found := &protocol.NoExamplesError{Topic: s.Client.Topics.Examples, Other: s.Plan.Topic != ""}, &first{}
+	none, found := &counting.NoExamplesError{Topic: s.Client.Topics.Examples, Other: s.Plan.Topic != ""}, &first{}
 	for _, span := range s.Plan.Spans {
 		if whole, err := s.firstOf(ctx, span, found, none); err != nil || whole {
 			return found, err
@@ -105,7 +105,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 
 // firstOf searches a span for the properties that found lacks, and adds unusable messages to none. It reports whether
 // found is complete.
-func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
+func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *counting.NoExamplesError) (whole bool, err error) {
 	replay := s.Counting.Replay(span)
 	r := s.Store.Range(s.Client.Log, s.Client.Topics.Examples, span)
 	defer r.Close()

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/scan"
@@ -32,18 +32,18 @@ type Run struct {
 type Survey struct {
 	*Run
 	first      *first
-	none       *protocol.NoExamplesError // nil: some message is usable
+	none       *counting.NoExamplesError // nil: some message is usable
 	labels     *examples.Labels          // classes of the plan; nil: any label is a class
 	quarantine *quarantine
 }
 
-// New starts a survey: it determines the common properties of all messages. The error is a *[protocol.NoExamplesError] if
+// New starts a survey: it determines the common properties of all messages. The error is a *[counting.NoExamplesError] if
 // no message is usable, unless there are messages to quarantine: then [Survey.Err] returns it.
 func New(ctx context.Context, run *Run) (*Survey, error) {
 	s := &Survey{Run: run, quarantine: &quarantine{client: run.Client, plan: run.Plan}}
 	var err error
 	s.first, err = s.findFirst(ctx)
-	none, _ := errors.AsType[*protocol.NoExamplesError](err)
+	none, _ := errors.AsType[*counting.NoExamplesError](err)
 	switch {
 	case err == nil && !s.first.shape.Sparse:
 		err = survey.CheckWidth(run.Plan.Prepare.PCA, len(s.first.shift))
@@ -59,7 +59,7 @@ func New(ctx context.Context, run *Run) (*Survey, error) {
 	return s, err
 }
 
-// Err returns a *[protocol.NoExamplesError] if no message is usable: the survey then finds nothing, but quarantines all
+// Err returns a *[counting.NoExamplesError] if no message is usable: the survey then finds nothing, but quarantines all
 // messages.
 func (s *Survey) Err() error {
 	if s.none == nil {
