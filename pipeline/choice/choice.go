@@ -33,7 +33,8 @@ type candidate struct {
 	name    string
 	stages  []schemas.Stage
 	prepare schemas.Prepare
-	least   int // minimum number of stages
+	least   int  // minimum number of stages
+	opened  bool // trees follow features of another kind
 }
 
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
@@ -96,10 +97,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64
 		}
 		return best, nil
 	}
-	if candidates, err = shortlist(candidates, search); err != nil {
-		return job, err
-	}
-	best, err := search(candidates)
+	best, err := bestOf(candidates, search)
 	if err != nil {
 		return job, err
 	}
@@ -129,7 +127,8 @@ type found struct {
 	candidate
 	lowest, end int
 	loss        float64
-	temperature float64 // after the stages to use
+	temperature float64       // after the stages to use
+	losses      []heldOutLoss // after each stage
 }
 
 // nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees.
@@ -165,7 +164,7 @@ func lowestOf(job topics.Job, candidates []candidate, held float64, temper bool,
 			humanize.Comma(rows), at+1, len(candidates[i].stages), least)
 		if least < best.loss {
 			last := lastNear(losses, candidates[i].stages, at)
-			best = found{candidates[i], at + 1, last + 1, least, losses[last].temperature}
+			best = found{candidates[i], at + 1, last + 1, least, losses[last].temperature, losses}
 		}
 		return nil
 	})

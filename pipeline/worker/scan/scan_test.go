@@ -33,7 +33,6 @@ func openEmbedded(t testing.TB) *kafkalog.Log {
 
 // A segment that fails while others wait for their turn ends the scan, in either round.
 func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))) // two segments are processed at the same time
 	for round := range 2 {
 		var others sync.WaitGroup
 		others.Add(1)
