@@ -2,6 +2,7 @@ package choice
 
 import (
 	"errors"
+	"math"
 	"slices"
 )
 
@@ -41,8 +42,11 @@ func bestOf(candidates []candidate, search func([]candidate) (found, error)) (be
 	return best, nil
 }
 
-// lowestUntil returns the lowest loss after one of the first stages.
+// lowestUntil returns the lowest loss after one of the first stages; +Inf if there is none.
 func lowestUntil(losses []heldOutLoss, stages int) float64 {
 	losses = losses[:min(len(losses), stages)]
-	return losses[lowest(losses, 1)].loss
+	if at := lowest(losses, 1); at >= 0 {
+		return losses[at].loss
+	}
+	return math.Inf(1)
 }
