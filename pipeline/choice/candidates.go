@@ -61,7 +61,7 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 		}
 	}
 	if opening := stages.Opening(); rows > 0 && float64(rows)*heldOut(job, 0) < leastHeldOut && len(opening) > 0 {
-		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1, false}}, nil
+		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1}}, nil
 	}
 	list := suiting(job, stages.Tables, standard)
 	for _, c := range list {
@@ -69,7 +69,7 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 			continue
 		}
 		for _, kind := range stages.Opening() {
-			list = append(list, candidate{kind + " and " + c.name, append([]schemas.Stage{stageOf(job, kind)}, c.stages...), ranks, 2, true})
+			list = append(list, candidate{kind + " and " + c.name, append([]schemas.Stage{stageOf(job, kind)}, c.stages...), ranks, 2})
 		}
 	}
 	return list, nil
@@ -87,7 +87,7 @@ func heldOut(job topics.Job, rows int64) float64 {
 // suiting returns a candidate for each suitable kind of features: one stage, or several of trees.
 func suiting(job topics.Job, e stages.Examples, prepare schemas.Prepare) (list []candidate) {
 	for _, kind := range stages.Suiting(e) {
-		c := candidate{kind, []schemas.Stage{stageOf(job, kind)}, prepare, 1, false}
+		c := candidate{kind, []schemas.Stage{stageOf(job, kind)}, prepare, 1}
 		if stages.Grown(c.stages[0].Features) {
 			c.stages = slices.Repeat(c.stages, blocksOfTrees)
 		}

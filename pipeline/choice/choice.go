@@ -33,8 +33,7 @@ type candidate struct {
 	name    string
 	stages  []schemas.Stage
 	prepare schemas.Prepare
-	least   int  // minimum number of stages
-	opened  bool // trees follow features of another kind
+	least   int // minimum number of stages
 }
 
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
@@ -97,7 +96,7 @@ func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64
 		}
 		return best, nil
 	}
-	best, err := bestOf(candidates, search)
+	best, err := search(candidates)
 	if err != nil {
 		return job, err
 	}
@@ -127,8 +126,7 @@ type found struct {
 	candidate
 	lowest, end int
 	loss        float64
-	temperature float64       // after the stages to use
-	losses      []heldOutLoss // after each stage
+	temperature float64 // after the stages to use
 }
 
 // nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees.
@@ -164,7 +162,7 @@ func lowestOf(job topics.Job, candidates []candidate, held float64, temper bool,
 			humanize.Comma(rows), at+1, len(candidates[i].stages), least)
 		if least < best.loss {
 			last := lastNear(losses, candidates[i].stages, at)
-			best = found{candidates[i], at + 1, last + 1, least, losses[last].temperature, losses}
+			best = found{candidates[i], at + 1, last + 1, least, losses[last].temperature}
 		}
 		return nil
 	})

@@ -162,7 +162,7 @@ func (t *FewTerms) SingleRecord() *wire.Record[float32] {
 
 // fewOf reads the tensor of few terms, for p columns and k classes.
 func fewOf(tensor wire.Tensor[float64], p, k int) (o Occurring, err error) {
-	last := [2]float64{-1, 0}
+	last := [2]float64{-1, math.Inf(1)}
 	for data := tensor.Data; len(data) > 0; data = data[fewFields:] {
 		column, class := data[0], data[1]
 		after := column > last[0] || column == last[0] && class > last[1]

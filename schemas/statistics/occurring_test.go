@@ -76,7 +76,7 @@ func TestFewTerms(t *testing.T) {
 }
 
 func TestDamagedFewTerms(t *testing.T) {
-	for _, damaged := range [][]float64{{5, 0, 1}, {-1, 0, 1}, {1.5, 0, 1}, {1, 3, 1}, {1, -1, 1}, {1, 0.5, 1}, {2, 1, 1, 2, 1, 1}, {2, 1, 1, 2, 0, 1},
+	for _, damaged := range [][]float64{{5, 0, 1}, {-1, 0, 1}, {-1, 1, 1}, {1.5, 0, 1}, {1, 3, 1}, {1, -1, 1}, {1, 0.5, 1}, {2, 1, 1, 2, 1, 1}, {2, 1, 1, 2, 0, 1},
 		{2, 1, 1, 1, 2, 1}} {
 		r := &wire.Record[float64]{Tensors: wire.Tensors[float64]{wire.Matrix(FieldOccurring, len(damaged)/3, 3, damaged)}}
 		if _, err := OccurringTermsOf(r, 5, 3); !errors.Is(err, wire.ErrDamaged) {

@@ -38,7 +38,8 @@ func (s *Sample) Record() *wire.Record[float32] {
 func SampleOf(r *wire.Record[float32]) (*Sample, error) {
 	rows, _ := r.Tensors.Find(FieldSample)
 	draws, _ := r.Tensors.Find(FieldDraws)
-	if len(rows.Shape) != 2 || len(draws.Shape) != 1 || rows.Shape[0] != draws.Shape[0] {
+	if len(rows.Shape) != 2 || len(draws.Shape) != 1 || rows.Shape[0] != draws.Shape[0] || len(rows.Text) > 0 ||
+		len(draws.Data) > 0 {
 		return nil, &wire.ShapeError{Tensor: FieldSample, Got: rows.Shape, Want: []int{len(draws.Text), -1}}
 	}
 	s := &Sample{Identity: r.Identity, Width: rows.Shape[1], Rows: rows.Data, Draws: make([]uint64, len(draws.Text))}
