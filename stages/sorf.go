@@ -3,6 +3,7 @@ package stages
 import (
 	"math/bits"
 
+	"github.com/stagewise/stagewise/internal/hadamard"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 )
@@ -54,7 +55,7 @@ func drawTransforms(m *Map) drawn {
 		diagonals[r] = make([]float32, width)
 		size := float32(1)
 		if r == 0 {
-			// The length √(2n/s), and 1/√n for each of three transforms, which kernel.Hadamard does not normalise.
+			// The length √(2n/s), and 1/√n for each of three transforms, which hadamard.Transform does not normalise.
 			size = float32(m.deviation / float64(n))
 		}
 		for t := range transforms {
@@ -81,7 +82,7 @@ func drawTransforms(m *Map) drawn {
 				clear(angles[from+len(row) : from+n])
 			}
 			for _, d := range diagonals {
-				kernel.Hadamard(angles, d, n)
+				hadamard.Transform(angles, d, n)
 			}
 			clear(to[copy(to[:m.size], angles):])
 		}

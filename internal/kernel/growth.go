@@ -14,10 +14,10 @@ const (
 )
 
 // BoundRows writes the column minima and maxima of the given rows of a matrix of codes into low and high, which have a
-// value for each column. Without rows these are 255 and 0.
+// value for each column; the number of columns is a multiple of 8. Without rows these are 255 and 0.
 func BoundRows(low, high, codes []uint8, rows []int32) {
 	columns := len(low)
-	if len(high) != columns {
+	if len(high) != columns || columns%8 != 0 {
 		panic(fmt.Sprintf("kernel: BoundRows: %d and %d bounds", columns, len(high)))
 	}
 	if columns == 0 {
@@ -32,13 +32,6 @@ func BoundRows(low, high, codes []uint8, rows []int32) {
 	}
 	for ; at+8 <= columns; at += 8 {
 		boundEight(low[at:], high[at:], codes[at:], columns, rows)
-	}
-	for ; at < columns; at++ {
-		low[at], high[at] = codesOfColumn-1, 0
-		for _, row := range rows {
-			code := codes[int(row)*columns+at]
-			low[at], high[at] = min(low[at], code), max(high[at], code)
-		}
 	}
 }
 

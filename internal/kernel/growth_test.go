@@ -28,7 +28,7 @@ func TestBoundRows(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		BoundRows(nil, nil, nil, []int32{0, 1})
-		for _, columns := range []int{1, 15, 16, 17, 32, 33} {
+		for _, columns := range []int{8, 16, 24, 32, 40} {
 			const n = 70
 			codes := make([]uint8, n*columns)
 			for i := range codes {
