@@ -39,8 +39,11 @@ func (d drawn) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
 func (d drawn) Push(any)           { panic("accumulate: a full sample does not grow") }
 func (d drawn) Pop() any           { panic("accumulate: a full sample does not shrink") }
 
+// room returns the number of rows that the sample can add without replacing one.
+func (s *Sample) room() int { return cmp.Or(s.Max, SampleRows) - len(s.drawn) }
+
 // isFull reports whether another row would replace one.
-func (s *Sample) isFull() bool { return len(s.drawn) >= cmp.Or(s.Max, SampleRows) }
+func (s *Sample) isFull() bool { return s.room() <= 0 }
 
 // Wants reports whether a row of that hash would be among the sample.
 func (s *Sample) Wants(hash uint64) bool { return !s.isFull() || hash < s.drawn[0].hash }
@@ -72,7 +75,7 @@ func (s *Sample) row(d draw) []float32 { return s.rows[d.place*s.width:][:s.widt
 
 // Expect allocates memory for rows that are about to be offered, as many as the sample has room for.
 func (s *Sample) Expect(rows, width int) {
-	rows = min(rows, cmp.Or(s.Max, SampleRows)-len(s.drawn))
+	rows = min(rows, s.room())
 	s.drawn, s.rows = slices.Grow(s.drawn, rows), slices.Grow(s.rows, rows*width)
 }
 

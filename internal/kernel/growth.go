@@ -9,8 +9,8 @@ import (
 const (
 	// codesOfColumn is the number of different codes.
 	codesOfColumn = 256
-	// boundColumns is the number of columns that the assembly loop bounds at a time.
-	boundColumns = 16
+	// BoundColumns is the number of columns that the assembly loop bounds at a time. [BoundRows] is fastest for a multiple of it.
+	BoundColumns = 16
 )
 
 // BoundRows writes the column minima and maxima of the given rows of a matrix of codes into low and high, which have a
@@ -26,7 +26,7 @@ func BoundRows(low, high, codes []uint8, rows []int32) {
 	checkRows("BoundRows", rows, len(codes)/columns)
 	at := 0
 	if len(rows) > 0 && hasAVX2() {
-		for ; at+boundColumns <= columns; at += boundColumns {
+		for ; at+BoundColumns <= columns; at += BoundColumns {
 			boundRows(&low[at], &high[at], &codes[at], &rows[0], len(rows), columns)
 		}
 	}

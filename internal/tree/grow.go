@@ -95,19 +95,16 @@ type view struct {
 	n, k, orders int
 	// ranks are the ranks of the rows in each order (n × stride).
 	ranks  []uint8
-	stride int
+	stride int // a multiple of [kernel.BoundColumns]
 	// values hold for each row its k residuals times its weight, its weight, 1, and padding to a multiple of 4 (n ×
 	// width).
 	values []float64
 	width  int
 }
 
-// boundedOrders is the number of orders that are bounded at once: rows of ranks are padded to a multiple of it.
-const boundedOrders = 16
-
 func newView(s Sample, o Orders) *view {
 	v := &view{n: s.rows(), k: s.Outputs, orders: len(o.Columns)}
-	v.stride = (v.orders + boundedOrders - 1) / boundedOrders * boundedOrders
+	v.stride = (v.orders + kernel.BoundColumns - 1) / kernel.BoundColumns * kernel.BoundColumns
 	v.ranks = make([]uint8, v.n*v.stride)
 	for order, column := range o.Columns {
 		ranks := o.RanksOf(order)
