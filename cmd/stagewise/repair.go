@@ -25,7 +25,7 @@ func newRepair() *cobra.Command {
 				return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),
 					Want: "no value: repair is for the files of the embedded broker"}
 			}
-			repaired, err := kafkalog.Repair(c.DataDir)
+			repaired, err := kafkalog.Repair(cmd.Context(), c.DataDir)
 			screen.WriteRepaired(cmd.OutOrStdout(), repaired)
 			if err != nil {
 				return failed(fmt.Errorf("repair the log in %s: %w", c.DataDir, err))

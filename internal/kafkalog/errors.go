@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -45,7 +46,7 @@ type DamagedError = disk.DamagedError
 type Repaired = disk.Repaired
 
 // Repair repairs the log in the data directory of an embedded broker: see [embedded.Repair].
-func Repair(dir string) ([]Repaired, error) { return embedded.Repair(dir) }
+func Repair(ctx context.Context, dir string) ([]Repaired, error) { return embedded.Repair(ctx, dir) }
 
 // IsLoopback reports whether an address is one at which an embedded broker may listen: see [embedded.IsLoopback].
 func IsLoopback(address string) bool { return embedded.IsLoopback(address) }

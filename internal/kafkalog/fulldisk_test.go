@@ -102,7 +102,7 @@ func TestKilledOnAFullDisk(t *testing.T) {
 	if _, err := Open(ctx, Options{DataDir: dir}); !errors.As(err, new(*DamagedError)) || !strings.Contains(err.Error(), segment) {
 		t.Errorf("with a wrong byte: %v", err)
 	}
-	must(Repair(dir))(t)
+	must(Repair(t.Context(), dir))(t)
 	if got := texts(all(t, openDir(t, dir))); len(got) != acknowledged || slices.Contains(got, "1") {
 		t.Errorf("left are %v of %d", got, acknowledged+1)
 	}

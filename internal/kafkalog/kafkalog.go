@@ -123,8 +123,8 @@ type Log struct {
 }
 
 // Open connects to the brokers and waits up to 30 s for a response. Without Brokers it starts the embedded broker on
-// DataDir, or returns a *LockedError if another process has it open, or an error that wraps a *DamagedError if one of its
-// files is damaged: see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an
+// DataDir; the error wraps a *LockedError if another process still has it open after five seconds, and a *DamagedError if
+// one of its files is damaged: see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an
 // *AccessError if the brokers deny access.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	recordbatch.BoundCompression()
@@ -148,7 +148,8 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 		var err error
 		l.dataDir = o.DataDir
-		if l.broker, cleaned, err = embedded.Start(embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync}, l.now()); err != nil {
+		if l.broker, cleaned, err = embedded.Start(ctx, embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync,
+			Waiting: o.Waiting}, l.now()); err != nil {
 			return nil, err
 		}
 		l.addresses = []string{l.broker.Address().String()}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/disk"
+	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 // Broker is the embedded broker. kfake speaks the Kafka protocol with clients of the listener, without authentication, and
@@ -56,14 +57,16 @@ type Options struct {
 	Listen string
 	// Sync makes the broker acknowledge a message only after it is synced to disk.
 	Sync bool
+	// Waiting is called while Start waits for a process that has the directory open.
+	Waiting func(waits.Wait)
 }
 
-// Start starts a broker. cleaned is the error of cleaning its log, despite which the broker runs. The error is a
-// *LockedError if another process has the directory open, and wraps a *disk.DamagedError if a file of the log is damaged:
-// see [Repair].
-func Start(o Options, now time.Time) (b *Broker, cleaned, err error) {
+// Start starts a broker. cleaned is the error of cleaning its log, despite which the broker runs. The error wraps a
+// *LockedError if another process still has the directory open after five seconds, and a *disk.DamagedError if a file of
+// the log is damaged: see [Repair].
+func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, err error) {
 	dir := o.Dir
-	lock, made, err := lockDir(dir)
+	lock, made, err := lockDir(ctx, dir, o.Waiting)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,13 +138,13 @@ func (b *Broker) Restart(ctx context.Context, now time.Time, whole ...string) (d
 }
 
 // Repair repairs a damaged log in the data directory of an embedded broker so that it can be opened. All whole messages
-// are kept, and the offsets of lost ones are not reused. It returns the repaired parts. It returns a *LockedError if a
-// process has the directory open.
-func Repair(dir string) (repaired []disk.Repaired, err error) {
+// are kept, and the offsets of lost ones are not reused. It returns the repaired parts. The error wraps a *LockedError if a
+// process still has the directory open after five seconds.
+func Repair(ctx context.Context, dir string) (repaired []disk.Repaired, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	lock, _, err := lockDir(dir)
+	lock, _, err := lockDir(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}

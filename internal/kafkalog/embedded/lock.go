@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,13 +9,42 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
-// lockDir locks a data directory and writes the process id into the lock file. The operating system releases the lock when
+const (
+	// lockPatience is how long a process waits for a data directory that another one uses, which may be ending.
+	lockPatience = 5 * time.Second
+	// lockInterval is the interval between attempts: the operating system does not notify of a released lock.
+	lockInterval = 50 * time.Millisecond
+)
+
+// lockDir locks a data directory as lockNow does. While another process has locked it, it tries again until lockPatience or
+// the context ends, and reports that it waits.
+func lockDir(ctx context.Context, dir string, report func(waits.Wait)) (lock *flock.Flock, made []string, err error) {
+	wait := waits.Reporter{Report: report, What: "open data directory " + dir}
+	defer func() { wait.Over(err) }()
+	for began := time.Now(); ; {
+		lock, made, err = lockNow(dir)
+		if !errors.As(err, new(*LockedError)) || time.Since(began) >= lockPatience {
+			return lock, made, err
+		}
+		wait.Failed(began, err)
+		select {
+		case <-time.After(lockInterval):
+		case <-ctx.Done():
+			return nil, nil, errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// lockNow locks a data directory and writes the process id into the lock file. The operating system releases the lock when
 // a process dies, so a leftover lock file is harmless. made are the directories that it created, each before its parent.
-func lockDir(dir string) (lock *flock.Flock, made []string, err error) {
+func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
 	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -32,7 +62,7 @@ func lockDir(dir string) (lock *flock.Flock, made []string, err error) {
 	if !locked {
 		owner, _ := os.ReadFile(lock.Path())
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(owner)))
-		return nil, nil, &LockedError{Dir: dir, PID: pid}
+		return nil, nil, errors.Join(&LockedError{Dir: dir, PID: pid}, lock.Close())
 	}
 	if !isThere(lock) { // the previous process has removed the directory
 		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Unlock())
