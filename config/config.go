@@ -52,9 +52,23 @@ type Config struct {
 	Metrics      Metrics
 	Serve        serve.Options
 
-	path     string // of the file, for CheckStages
-	untuned  bool   // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
-	unlinked bool   // no key says the link of the first stage
+	path     string   // of the file, for CheckStages
+	untuned  bool     // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
+	unlinked bool     // no key says the link of the first stage
+	ignored  []string // environment variables with the prefix of keys that Kubernetes sets
+}
+
+// Notice returns what a user should know about the sources of the configuration, as a sentence; empty: nothing.
+func (c *Config) Notice() string {
+	if len(c.ignored) == 0 {
+		return ""
+	}
+	names := c.ignored[0]
+	if more := len(c.ignored) - 1; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return "ignored the environment variables of a Kubernetes Service, which are not keys: " + names +
+		"; set enableServiceLinks: false in the pod"
 }
 
 // Prepare says how raw features are prepared for the stages, and how words become features.

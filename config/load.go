@@ -43,7 +43,7 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	c.path, c.untuned = path, s.untuned(c)
+	c.path, c.untuned, c.ignored = path, s.untuned(c), s.ignored
 	_, linked := s.values["stages.0.link"]
 	c.unlinked = c.untuned && !linked
 	s.impossible(c.problems())

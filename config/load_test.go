@@ -420,6 +420,32 @@ func TestEveryKeyHasItsVariable(t *testing.T) {
 	})
 }
 
+// Variables that Kubernetes sets for a Service whose name begins with stagewise are not keys, and are named in a notice. Variables that only
+// resemble them are errors.
+func TestKubernetesServiceVariables(t *testing.T) {
+	for _, v := range []string{"SERVICE_HOST=10.96.0.17", "SERVICE_HOST=fd00::11", "SERVICE_PORT=80", "SERVICE_PORT_HTTP=80", "SERVICE_PORT_GRPC_WEB=81",
+		"PORT=tcp://10.96.0.17:80", "PORT=udp://[fd00::11]:53", "PORT_80_TCP=tcp://10.96.0.17:80", "PORT_80_TCP_PROTO=tcp", "PORT_80_TCP_PORT=80",
+		"PORT_80_TCP_ADDR=10.96.0.17", "PORT_132_SCTP_ADDR=fd00::11"} {
+		for _, service := range []string{"STAGEWISE_", "STAGEWISE_SERVE_", "STAGEWISE_NAME_2_", "STAGEWISE_STAGES_0_"} {
+			c := loaded(t, "design.yaml", []string{service + v, "STAGEWISE_SEED=7"}, nil)
+			if name, _, _ := strings.Cut(service+v, "="); !strings.Contains(c.Notice(), name) || !strings.Contains(c.Notice(), "enableServiceLinks: false") ||
+				c.Seed != 7 {
+				t.Errorf("%s: seed %d, notice %q", service+v, c.Seed, c.Notice())
+			}
+		}
+	}
+	for _, v := range []string{"STAGEWISE_PORT=9092", "STAGEWISE_SERVICE_HOST=kafka", "STAGEWISE_SERVICE=10.96.0.17", "STAGEWISE_PORT_80=80",
+		"STAGEWISE_LISTEN_PORT=9092", "STAGEWISESERVICE_HOST"} {
+		_, err := load("a.yaml", []byte("name: a"), []string{v}, nil)
+		if known := !strings.HasPrefix(v, prefix); (err == nil) != known {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+	if notice := loaded(t, "design.yaml", nil, nil).Notice(); notice != "" {
+		t.Errorf("notice %q", notice)
+	}
+}
+
 // Any bytes are either a valid configuration, whose job can be made, or a list of problems of one line each.
 func FuzzLoad(f *testing.F) {
 	add := func(content []byte) { f.Add(content, "stages.0.features.size", "7", "STAGEWISE_SEED=1") }

@@ -37,6 +37,7 @@ type settings struct {
 	places    map[string]origin // of mappings, lists and nulls, for problems with what they leave out
 	lengths   map[string]int    // of lists
 	suggested map[string]bool   // the keys that misspelled ones were probably meant for
+	ignored   []string          // names of variables with our prefix that are not keys
 	problems  []Problem
 }
 

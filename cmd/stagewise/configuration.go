@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -62,10 +63,14 @@ func completeKeys(typed string) []cobra.Completion {
 // load reads and checks the configuration. The error may be a *[config.Error].
 func (f *configFlags) load() (*config.Config, error) {
 	c, err := config.Load(f.file, f.set)
-	if err == nil {
-		f.cmd.Annotations = map[string]string{pipelineOf: c.Name}
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	f.cmd.Annotations = map[string]string{pipelineOf: c.Name}
+	if notice := c.Notice(); notice != "" {
+		printLines(f.cmd, f.cmd.ErrOrStderr(), slog.LevelWarn, notice)
+	}
+	return c, nil
 }
 
 // run returns what loads the configuration for a command, and then runs it.

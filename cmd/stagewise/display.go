@@ -76,18 +76,27 @@ func waitRecorder(cmd *cobra.Command) event.Recorder {
 	return event.Serialised(screen.NewProgress(cmd.ErrOrStderr(), time.Now))
 }
 
-// printError writes the error that ended a command to stderr, a line for each line of it: as a log if the command logs JSON, so that
-// whoever reads the logs finds nothing else there.
-func printError(cmd *cobra.Command, stderr io.Writer, err error) {
+// printLines writes a text to stderr, a line for each line of it: as a log if the command logs JSON, so that whoever reads the logs finds
+// nothing else there. It writes no notices if the command is quiet or logs errors only.
+func printLines(cmd *cobra.Command, stderr io.Writer, level slog.Level, text string) {
+	flag := func(name string) string {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	if level < slog.LevelError && (flag("quiet") == "true" || level < logLevels()[flag("log-level")]) {
+		return
+	}
 	print := func(line string) { fmt.Fprintf(stderr, "stagewise: %s\n", line) }
-	if format := cmd.Flags().Lookup("log"); format != nil && format.Value.String() == logJSON {
+	if flag("log") == logJSON {
 		logger := slog.New(slog.NewJSONHandler(stderr, nil))
 		if name, ok := cmd.Annotations[pipelineOf]; ok {
 			logger = logger.With("pipeline", name)
 		}
-		print = func(line string) { logger.Error(line) }
+		print = func(line string) { logger.Log(cmd.Context(), level, line) }
 	}
-	for line := range strings.Lines(err.Error()) {
+	for line := range strings.Lines(text) {
 		print(strings.TrimSpace(line))
 	}
 }

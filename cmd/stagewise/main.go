@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -62,13 +63,13 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	// After a signal, err depends on what was under way. The signal is what the user wants to read about.
 	if ctx.Err() != nil {
-		printError(command, stderr, interrupted(command.Name()))
+		printLines(command, stderr, slog.LevelError, interrupted(command.Name()).Error())
 		if terminated(ctx) {
 			return exitTerminated
 		}
 		return exitInterrupted
 	}
-	printError(command, stderr, err)
+	printLines(command, stderr, slog.LevelError, err.Error())
 	if errors.As(err, new(*failure)) {
 		return exitFailed
 	}
