@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -92,15 +93,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// ServeHTTP answers a request. It refuses the names of other machines: a page of a stranger may have given its own name the address of this
-// machine (DNS rebinding), and would then read what is here.
+// ServeHTTP answers a request for this machine.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	host := r.Host
-	if _, _, err := net.SplitHostPort(host); err != nil {
-		host += ":80"
-	}
-	if !kafkalog.IsLoopback(host) {
-		http.Error(w, fmt.Sprintf("%.80q is not a name of this machine: ask for localhost", r.Host), http.StatusMisdirectedRequest)
+	if err := endpoint.CheckHost(r); err != nil {
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 		return
 	}
 	h := w.Header()

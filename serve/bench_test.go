@@ -66,11 +66,17 @@ func (nowhere) Append(context.Context, string, int, ...kafkalog.Message) (int64,
 	return 0, nil
 }
 
-// BenchmarkPredict answers requests of 64 images, without a network. "predictions" is the time relative to that of the
+// BenchmarkPredict answers requests of images, without a network. "predictions" is the time relative to that of the
 // predictions alone.
 func BenchmarkPredict(b *testing.B) {
 	m := images(b)
-	rows, random := make([][]float32, 64), rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 64, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkPredict(b, m, n) })
+	}
+}
+
+func benchmarkPredict(b *testing.B, m *model.Model, n int) {
+	rows, random := make([][]float32, n), rand.New(rand.NewPCG(3, 4))
 	for i := range rows {
 		rows[i] = make([]float32, 784)
 		for j := range rows[i] {
@@ -88,8 +94,8 @@ func BenchmarkPredict(b *testing.B) {
 		body        []byte
 		log         bool // answers are written to a topic
 	}{
-		typeJSON: {typeJSON, asJSON, false}, typeArrow: {typeArrow, listsOf(b, rows, 64), false},
-		typeJSON + " and a topic": {typeJSON, asJSON, true}, typeArrow + " and a topic": {typeArrow, listsOf(b, rows, 64), true},
+		typeJSON: {typeJSON, asJSON, false}, typeArrow: {typeArrow, listsOf(b, rows, n), false},
+		typeJSON + " and a topic": {typeJSON, asJSON, true}, typeArrow + " and a topic": {typeArrow, listsOf(b, rows, n), true},
 	} {
 		contentType, body := c.contentType, c.body
 		b.Run(name, func(b *testing.B) {
@@ -102,7 +108,7 @@ func BenchmarkPredict(b *testing.B) {
 				}
 				defer s.closeAnswers(b.Context())
 			}
-			all, probabilities := slices.Concat(rows...), make([]float32, 64*10)
+			all, probabilities := slices.Concat(rows...), make([]float32, n*10)
 			var predictions, answers time.Duration
 			b.ReportAllocs()
 			for b.Loop() {
@@ -116,7 +122,7 @@ func BenchmarkPredict(b *testing.B) {
 				answers += time.Since(between)
 			}
 			b.ReportMetric(float64(answers)/float64(predictions), "predictions")
-			b.ReportMetric(float64(b.N*64)/answers.Seconds(), "rows/s")
+			b.ReportMetric(float64(b.N*n)/answers.Seconds(), "rows/s")
 		})
 	}
 }

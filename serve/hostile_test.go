@@ -60,7 +60,7 @@ func TestSlowBodies(t *testing.T) {
 	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	var slow []net.Conn
 	for range 50 {
-		slow = append(slow, dial(t, address, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+		slow = append(slow, dial(t, address, "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
 			"application/json\r\nContent-Length: 1000000\r\n\r\n{\"rows\": [["))
 	}
 	served(t, address)
@@ -76,43 +76,79 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// Clients that only hold connections, with or without a partial request, lock out nobody: the oldest idle connection is
-// closed.
+// Clients that only hold connections lock out nobody: they may send nothing, a part of a request, or a request without a
+// token. Connections that have shown the token stay.
 func TestManyConnections(t *testing.T) {
-	o := Defaults()
-	o.Connections = 50
-	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	before := runtime.NumGoroutine()
-	asks := dial(t, address, "")
-	answers := bufio.NewReader(asks)
-	ask := func() { // a client answered before keeps the connection
-		t.Helper()
-		_, err := io.WriteString(asks, "GET /live HTTP/1.1\r\nHost: x\r\n\r\n")
-		response, readErr := http.ReadResponse(answers, nil)
-		if err := errors.Join(err, readErr); err != nil {
-			t.Fatal(err)
+	const token = "a token of many characters"
+	for _, required := range []bool{true, false} {
+		o := Defaults()
+		o.Connections = 50
+		if required {
+			o.TokenFile = filepath.Join(t.TempDir(), "token")
+			if err := os.WriteFile(o.TokenFile, []byte(token), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-			t.Fatal(response.Status, err)
+		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
+		before := runtime.NumGoroutine()
+		asks := dial(t, address, "")
+		answers := bufio.NewReader(asks)
+		ask := func() { // a client with the token, if one is required, keeps its connection
+			t.Helper()
+			_, err := io.WriteString(asks, "POST /predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+
+				"\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"rows\":[[1,2]]}")
+			response, readErr := http.ReadResponse(answers, nil)
+			if err := errors.Join(err, readErr); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+				t.Fatal(response.Status, err)
+			}
+		}
+		probe := func() { // on a new connection
+			t.Helper()
+			response, err := http.ReadResponse(bufio.NewReader(dial(t, address, "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")), nil)
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Fatal(response, err)
+			}
+		}
+		ask()
+		for i := range 600 {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			_, _ = io.WriteString(conn, []string{"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "POST /predict HTTP/1.1\r\nHost",
+				"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n",
+				"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"}[i%5]) // the server may have closed it
+			if i%100 == 99 {
+				probe()
+			}
+		}
+		ask()
+		for runtime.NumGoroutine()-before > 4*o.Connections { // closed connections end asynchronously
+			runtime.Gosched()
 		}
 	}
-	ask()
-	for i := range 1000 {
-		text := []string{"", "POST /predict HTTP/1.1\r\nHost",
-			"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"}[i%3]
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
+}
+
+// A page of a stranger whose name has the address of this machine reads nothing, unless a token or a proxy protects the
+// server.
+func TestRequestsForOtherMachines(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		o := Defaults()
+		o.Open = open
+		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
+		for _, request := range []string{"GET /model HTTP/1.1\r\nHost: evil.example\r\n\r\n", "GET /metrics HTTP/1.0\r\n\r\n"} {
+			response, err := http.ReadResponse(bufio.NewReader(dial(t, address, request)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if refused := response.StatusCode == http.StatusMisdirectedRequest; refused == open {
+				t.Errorf("%q: %s with serve.open: %v", request, response.Status, open)
+			}
 		}
-		t.Cleanup(func() { conn.Close() })
-		_, _ = io.WriteString(conn, text) // the server may have closed it
-		if i%100 == 99 {
-			served(t, address)
-		}
-	}
-	ask()
-	for runtime.NumGoroutine()-before > 4*o.Connections { // closed connections end asynchronously
-		runtime.Gosched()
 	}
 }
 

@@ -32,9 +32,9 @@ func (s *Server) closeAnswers(ctx context.Context) {
 // quotedNames returns the column names as JSON; nil if there are none.
 func quotedNames(p *layout.Places) []json.RawMessage { return examples.TextLabels.Values(p.Names()) }
 
-// begin returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
+// record returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
 // or the request is not sampled.
-func (s *Server) begin(w http.ResponseWriter, r *http.Request) (*answers.Request, error) {
+func (s *Server) record(w http.ResponseWriter, r *http.Request) (*answers.Request, error) {
 	if s.answers == nil {
 		return nil, nil
 	}

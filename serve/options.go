@@ -53,8 +53,8 @@ func Keys() []option.Key {
 		{Name: "max_body", Meaning: "maximum size of a request in bytes"},
 		{Name: "max_rows", Meaning: "maximum number of rows in a request"},
 		{Name: "memory", Meaning: "maximum total bytes of all request bodies and of the answers being sent"},
-		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the oldest idle connection is " +
-			"closed, first among those that never had a whole request"},
+		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the connection that has been idle " +
+			"for longest is closed; those that have shown the token come last"},
 		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, and for its answer to be sent"},
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},

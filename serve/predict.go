@@ -43,7 +43,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	record, err := s.begin(w, r)
+	record, err := s.record(w, r)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	defer s.quiet.begin(r)()
+	defer s.begin(r, true)()
 	p := &prediction{Server: s, asks: asks, kind: kind, record: record}
 	if p.work, err = s.enter(r.Context()); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/serve/answers"
 	"github.com/stagewise/stagewise/serve/panicked"
@@ -60,12 +61,13 @@ type Server struct {
 	bodies   buffers
 	garbage  atomic.Int64 // bytes of large buffers not yet freed by the garbage collector
 	// collecting is locked while a request runs the garbage collector.
-	collecting sync.Mutex
-	quiet      *quiet
-	tls        *credential[*tls.Certificate] // nil: no TLS
-	token      *credential[digest]           // of the bearer token; nil: none is required
-	routes     map[string]route              // by path
-	ending     atomic.Bool                   // the server is shutting down
+	collecting  sync.Mutex
+	connections *endpoint.Connections         // nil: it does not serve yet
+	tls         *credential[*tls.Certificate] // nil: no TLS
+	token       *credential[digest]           // of the bearer token; nil: none is required
+	routes      map[string]route              // by path
+	local       bool                          // only requests for this machine are answered
+	ending      atomic.Bool                   // the server is shutting down
 }
 
 // route is the handler of a path.
@@ -93,7 +95,7 @@ type version struct {
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
 	s := &Server{
 		options: o, notice: func(string) {}, versions: versions, registry: registry,
-		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.capacity()), quiet: newQuiet(o.Connections),
+		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.capacity()),
 		senders: &senders{all: map[*sender]bool{}},
 	}
 	for range cap(s.cores) {
@@ -134,11 +136,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	protocols.SetHTTP2(s.tls != nil)
 	protocols.SetUnencryptedHTTP2(s.tls == nil)
 	server := &http.Server{
-		Handler: s, Protocols: protocols, ConnState: s.quiet.changed, ConnContext: s.quiet.context, MaxHeaderBytes: 16 << 10,
+		Handler: s, Protocols: protocols, MaxHeaderBytes: 16 << 10,
 		ReadHeaderTimeout: s.options.Timeout / 2, ReadTimeout: s.options.Timeout, WriteTimeout: 3 * s.options.Timeout, IdleTimeout: time.Minute,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // client errors are counted, not logged
 	}
+	s.connections = endpoint.LimitConnections(server, s.options.Connections)
+	s.local = endpoint.IsLocal(listener) && s.token == nil && !s.options.Open
 	if s.tls != nil {
 		server.TLSConfig = &tls.Config{
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.tls.get(), nil }, MinVersion: tls.VersionTLS12,
@@ -200,6 +204,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	to, known := s.routes[r.URL.Path]
+	if err := endpoint.CheckHost(r); s.local && err != nil {
+		return refuse(http.StatusMisdirectedRequest, "%s; behind a proxy that passes other names on, set serve.open: true", err)
+	}
 	switch {
 	case !known:
 		return refuse(http.StatusNotFound, "there is no %.80q: see /openapi.json", r.URL.Path)
@@ -211,9 +218,17 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusMethodNotAllowed, "%.20s: expected %s", r.Method, to.method)
 	}
 	if to.method == http.MethodGet {
-		defer s.quiet.begin(r)()
+		defer s.begin(r, !to.public)()
 	}
 	return to.answer(w, r)
+}
+
+// begin records a complete request. The caller calls the returned function when it is answered.
+func (s *Server) begin(r *http.Request, authorized bool) (answered func()) {
+	if s.connections == nil {
+		return func() {}
+	}
+	return s.connections.Begin(r, authorized)
 }
 
 // allowed reports whether a request has the token, if one is required.

@@ -33,7 +33,7 @@ func heapBytes() (live, all int64) {
 // raw is an encoded request.
 func raw(body []byte, headers string) []byte {
 	return append(fmt.Appendf(nil,
-		"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", len(body), headers), body...)
+		"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n", len(body), headers), body...)
 }
 
 // While some clients read nothing of answers with 2,000 classes, others read all of them, send decompression bombs, or

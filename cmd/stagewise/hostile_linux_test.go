@@ -100,7 +100,7 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 	}
 
 	request := func(body, headers string) string {
-		return fmt.Sprintf("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s",
+		return fmt.Sprintf("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s",
 			len(body), headers, body)
 	}
 	long := request(`{"rows":[`+strings.Repeat("[1,2],", 7999)+"[1,2]]}", "") // 48 kB, whose answer has 16 million numbers

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"math"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -15,13 +17,14 @@ import (
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 // handler returns the handler of /metrics, /live and /ready. A process that can't do its work is alive but not ready.
-func (m *metrics) handler() http.Handler {
+func (m *metrics) handler(errors *log.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorLog: errors}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
 		if trouble := m.trouble(); trouble != "" {
@@ -68,9 +71,34 @@ func listenBehind(address string) (listener net.Listener, taken string, err erro
 	return nil, fmt.Sprintf("metrics are not served: ports %d to %d of %s are in use; set metrics.listen", port, last, host), nil
 }
 
-// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped.
-func serveMetrics(ctx context.Context, listener net.Listener, m *metrics) (stop func()) {
-	server := &http.Server{Handler: m.handler(), ReadHeaderTimeout: 5 * time.Second}
+// maxConnections is the maximum number of connections for metrics and probes.
+const maxConnections = 128
+
+// notices writes lines as notices of a recorder.
+type notices struct{ event.Recorder }
+
+func (n notices) Write(line []byte) (int, error) {
+	n.Record(event.Noticed{Text: "metrics: " + strings.TrimSpace(string(line))})
+	return len(line), nil
+}
+
+// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped. Errors of the server are
+// notices.
+func serveMetrics(ctx context.Context, listener net.Listener, m *metrics, recorder event.Recorder) (stop func()) {
+	server := &http.Server{
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(notices{recorder}, "", 0),
+	}
+	handler, connections := m.handler(server.ErrorLog), endpoint.LimitConnections(server, maxConnections)
+	local := endpoint.IsLocal(listener)
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer connections.Begin(r, false)()
+		if err := endpoint.CheckHost(r); err != nil && local {
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -102,7 +130,7 @@ func Serve(ctx context.Context, c *config.Config, role string, recorder event.Re
 		return recorder, stop, nil
 	}
 	m := newMetrics(c.Name, role, time.Now)
-	stop = serveMetrics(ctx, listener, m)
+	stop = serveMetrics(ctx, listener, m, recorder)
 	recorder.Record(event.Serving{Address: listener.Addr().String()})
 	return Tee{event.Serialised(m), recorder}, stop, nil // whoever reads a log line finds it in the metrics
 }

@@ -2,7 +2,10 @@ package telemetry
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +24,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	mutex    sync.Mutex
 	now      func() time.Time
-	waiting  map[string]string // the operations that wait for brokers, and their errors
+	waiting  map[string]bool   // the operations that wait for brokers
 	aside    *event.StoodAside // that lasts; nil: this process does not stand aside
 	running  string            // the run that is under way, if this process takes part in it
 	since    time.Time         // when this process took the last step of it
@@ -52,7 +55,7 @@ type metrics struct {
 // label pipeline.
 func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	registry, register := NewRegistry(pipeline, role)
-	m := &metrics{registry: registry, now: now, waiting: map[string]string{}}
+	m := &metrics{registry: registry, now: now, waiting: map[string]bool{}}
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
 		register.MustRegister(c)
@@ -312,7 +315,7 @@ func (m *metrics) at(stage, visit int) {
 // waitFor notes that an operation waits for brokers, or no longer does.
 func (m *metrics) waitFor(e event.Waiting) {
 	if delete(m.waiting, e.What); !e.Over {
-		m.waiting[e.What] = e.Err.Error()
+		m.waiting[e.What] = true
 	}
 	m.waits.Set(float64(len(m.waiting)))
 }
@@ -325,8 +328,8 @@ const patience = protocol.MaxPatience
 func (m *metrics) trouble() string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	for what, why := range m.waiting {
-		return "waiting: " + what + ": " + why
+	if len(m.waiting) > 0 { // why is in the log: brokers' errors are not for everybody who can reach the port
+		return "waiting for brokers: " + strings.Join(slices.Sorted(maps.Keys(m.waiting)), ", ")
 	}
 	if m.scores != nil && m.scores.without != "" {
 		return "messages wait for a version: " + m.scores.without

@@ -30,7 +30,7 @@ func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(serveMetrics(t.Context(), listener, m))
+	t.Cleanup(serveMetrics(t.Context(), listener, m, event.Ignore{}))
 	return func(path string) (int, string) {
 		t.Helper()
 		response, err := http.Get("http://" + listener.Addr().String() + path)
@@ -231,13 +231,16 @@ func TestReady(t *testing.T) {
 		t.Errorf("ready: %d", code)
 	}
 	m.Record(event.Waiting{What: "append to x[0]", Err: errors.New("no leader")})
-	if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "append to x[0]: no leader") {
+	m.Record(event.Waiting{What: "append to w[1]", Err: errors.New("no leader")})
+	if code, body := get("/ready"); code != http.StatusServiceUnavailable ||
+		body != "waiting for brokers: append to w[1], append to x[0]\n" {
 		t.Errorf("ready: %d, %s", code, body)
 	}
 	if code, _ := get("/live"); code != http.StatusOK {
 		t.Errorf("live: %d", code)
 	}
 	m.Record(event.Waiting{What: "append to x[0]", Over: true})
+	m.Record(event.Waiting{What: "append to w[1]", Over: true})
 	if code, _ := get("/ready"); code != http.StatusOK {
 		t.Errorf("ready: %d", code)
 	}

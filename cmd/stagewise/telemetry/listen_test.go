@@ -1,0 +1,110 @@
+package telemetry
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+)
+
+// Clients that hold connections do not lock out a probe: the oldest idle connection is closed.
+func TestProbeBesideIdleConnections(t *testing.T) {
+	listener, _, err := listenOn("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(serveMetrics(t.Context(), listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{}))
+	dial := func(text string) net.Conn {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn, text) // the server may have closed it
+		return conn
+	}
+	first := dial("GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if r, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatal(r, err)
+	}
+	for i := range 2 * maxConnections {
+		dial([]string{"", "GET /live HTTP/1.1\r\nHost", "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"}[i%3])
+	}
+	response, err := http.Get("http://" + listener.Addr().String() + "/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if n, err := io.Copy(io.Discard, first); err != nil && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("the oldest idle connection: %d bytes, %v", n, err)
+	}
+}
+
+// On a loopback address, only requests for this machine are answered.
+func TestMetricsOfThisMachine(t *testing.T) {
+	listener, _, err := listenOn("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(serveMetrics(t.Context(), listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{}))
+	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", host, response.Status)
+		}
+	}
+}
+
+// recorded records the notices.
+type recorded chan string
+
+func (r recorded) Record(e event.Event) {
+	if e, ok := e.(event.Noticed); ok {
+		r <- e.Text
+	}
+}
+
+// broken is a metric whose collection fails.
+type broken struct{ prometheus.Collector }
+
+func (broken) Describe(chan<- *prometheus.Desc) {}
+
+func (broken) Collect(c chan<- prometheus.Metric) {
+	c <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "", nil, nil), io.ErrUnexpectedEOF)
+}
+
+// Errors of the server are notices, which are in the log like all others.
+func TestErrorsOfTheMetricsServer(t *testing.T) {
+	m := newMetrics("p", protocol.RoleWork, clock)
+	m.registry.MustRegister(broken{})
+	listener, _, err := listenOn("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notices := make(recorded, 1)
+	t.Cleanup(serveMetrics(t.Context(), listener, m, notices))
+	response, err := http.Get("http://" + listener.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if text := <-notices; !strings.HasPrefix(text, "metrics: error gathering metrics") || strings.Contains(text, "\n") {
+		t.Errorf("%q", text)
+	}
+}

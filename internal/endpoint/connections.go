@@ -1,0 +1,122 @@
+package endpoint
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// Connections limits the number of connections of a server. Beyond the limit it closes one to make room for the new one: the
+// one that has been idle for longest, or else whose request has taken longest. Connections with an authorized request are
+// closed last. So clients that hold connections lock out nobody, least of all probes. Create it with [LimitConnections].
+type Connections struct {
+	most int
+
+	mutex sync.Mutex
+	known map[net.Conn]*connection
+	lists [4]list.List // in the order in which connections are closed: see connection.number
+}
+
+// connection is an open connection. A new one is idle until it has sent a complete request.
+type connection struct {
+	net.Conn
+	authorized bool
+	requests   int           // complete requests in progress: HTTP/2 may have several
+	place      *list.Element // in its list
+}
+
+// number returns the list that a connection belongs to.
+func (c *connection) number() (n int) {
+	if c.authorized {
+		n = 2
+	}
+	if c.requests > 0 {
+		n++
+	}
+	return n
+}
+
+// connectionKey is the context key of a request's connection.
+type connectionKey struct{}
+
+// LimitConnections limits the connections of a server, which does not serve yet.
+func LimitConnections(server *http.Server, most int) *Connections {
+	s := &Connections{most: most, known: map[net.Conn]*connection{}}
+	server.ConnState = s.changed
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connectionKey{}, c)
+	}
+	return s
+}
+
+// changed is the server's ConnState hook.
+func (s *Connections) changed(conn net.Conn, state http.ConnState) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	switch state {
+	case http.StateNew:
+		c := &connection{Conn: conn}
+		s.known[conn] = c
+		if len(s.known) > s.most {
+			s.closeOne()
+		}
+		s.move(c)
+	case http.StateClosed, http.StateHijacked:
+		s.forget(conn)
+	}
+}
+
+// closeOne closes the first connection of the lists.
+func (s *Connections) closeOne() {
+	for i := range s.lists {
+		if first := s.lists[i].Front(); first != nil {
+			c := first.Value.(*connection)
+			s.forget(c.Conn)
+			_ = c.Close() // clients notice
+			return
+		}
+	}
+}
+
+// move appends a connection to the list that it belongs to.
+func (s *Connections) move(c *connection) {
+	c.place = s.lists[c.number()].PushBack(c)
+}
+
+func (s *Connections) remove(c *connection) {
+	s.lists[c.number()].Remove(c.place)
+}
+
+func (s *Connections) forget(conn net.Conn) {
+	if c := s.known[conn]; c != nil {
+		s.remove(c)
+		delete(s.known, conn)
+	}
+}
+
+// Begin records a complete request. The caller calls the returned function when it is answered. authorized reports whether
+// the request has shown that its client may send it.
+func (s *Connections) Begin(r *http.Request, authorized bool) (answered func()) {
+	conn, _ := r.Context().Value(connectionKey{}).(net.Conn)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	c := s.known[conn]
+	if c == nil { // it was closed, or there is no connection
+		return func() {}
+	}
+	s.remove(c)
+	c.authorized = c.authorized || authorized
+	c.requests++
+	s.move(c)
+	return func() {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		if s.known[conn] == c {
+			s.remove(c)
+			c.requests--
+			s.move(c)
+		}
+	}
+}
