@@ -180,6 +180,23 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
+// Each metric that operators are told to act on has an alert.
+func TestMetricsToActOnHaveAlerts(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, "docs/operating.md"), "\n## What to watch")
+	section, _, _ = strings.Cut(section, "\n## ")
+	alerts, names := read(t, "deploy/monitoring/alerts.yaml"), regexp.MustCompile("(?m)^\\|.*`stagewise_[a-z_]+`").FindAllString(section, -1)
+	if len(names) < 15 {
+		t.Fatalf("the table has %d rows of metrics", len(names))
+	}
+	for _, row := range names {
+		for _, name := range regexp.MustCompile("`(stagewise_[a-z_]+)`").FindAllStringSubmatch(row, -1) {
+			if !regexp.MustCompile(`\b` + name[1] + `(_bucket)?\b`).MatchString(alerts) {
+				t.Errorf("%s has no alert", name[1])
+			}
+		}
+	}
+}
+
 // What the dashboard and the alerts ask for is documented, and so it is there: tests of the roles compare the pages with what they serve.
 func TestMonitoring(t *testing.T) {
 	documented := read(t, "docs/cluster.md") + read(t, "docs/serving.md")
