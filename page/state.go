@@ -127,6 +127,7 @@ type Version struct {
 	Drift            bool     `json:"drift,omitempty"`
 	MostlyBad        bool     `json:"mostly_bad,omitempty"`
 	UnknownRows      int64    `json:"unknown_rows,omitempty"`
+	AtLeast          int64    `json:"at_least,omitempty"` // number of rows, if it is withheld because it has learnt fewer
 	Seconds          float64  `json:"seconds"`
 	Digest           string   `json:"digest"` // the first digits of that of its weights
 }

@@ -152,8 +152,8 @@ func describe(f protocol.Finished, report *schemas.Report) *described {
 	}
 	d.Seconds = report.Seconds
 	if u := report.Retrain; u != nil {
-		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows = u.Kind, u.Rows, u.PrequentialError, u.Drift,
-			u.MostlyBad != nil, u.UnknownRows
+		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows, d.AtLeast = u.Kind, u.Rows, u.PrequentialError, u.Drift,
+			u.MostlyBad != nil, u.UnknownRows, u.AtLeast
 	}
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -29,8 +30,8 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 			Made: r.Clock.Now().UnixMilli(), Lost: r.backlog.Lost(), Marks: r.backlog.Marks(), AtLeast: r.chain.Least,
 		},
 	}
-	if chain.PinsWithheld(s.ledger) {
-		plan.Chain.AtLeast = 0 // by decision of the operator
+	if r.acceptsLoss(s.ledger) {
+		plan.Chain.AtLeast = 0
 	}
 	for _, lost := range r.backlog.Lost() {
 		event.Notice(r.rec, "%s[%d] deleted offsets %d to %d before a version of the chain learnt their messages: these are lost",
@@ -70,6 +71,19 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
 	}
 	return plan, err
+}
+
+// acceptsLoss reports whether versions that have learnt fewer rows because the log has lost some are offered, by decision of
+// the operator.
+func (r *runner) acceptsLoss(l *protocol.Ledger) bool {
+	return r.job.Retrain.AcceptLoss || chain.PinsWithheld(l)
+}
+
+// keepRows is [chain.KeepRows], unless the operator has decided otherwise.
+func (r *runner) keepRows(plan *schemas.Plan, l *protocol.Ledger) {
+	if !r.acceptsLoss(l) {
+		chain.KeepRows(plan)
+	}
 }
 
 // adds lists in a plan the messages that it adds to those processed by the chain.
@@ -122,7 +136,7 @@ func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error
 		return nil, err
 	}
 	chain.ListIncrements(plan.Chain, r.chain.Window, r.windowBytes)
-	chain.KeepRows(s.ledger, plan)
+	r.keepRows(plan, s.ledger)
 	r.keepWhatCounted(plan, s.sources)
 	plan.Chain.Had = r.chain.Had
 	// A source that has lost messages no longer counts, so the remaining increments may have no row that does.
@@ -174,7 +188,7 @@ func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window
 	}
 	plan.Spans, plan.Classes = all, r.classes()
 	chain.ListSources(plan, s.sealed, s.sources, all)
-	chain.KeepRows(s.ledger, plan)
+	r.keepRows(plan, s.ledger)
 	plan.Chain.Increments = append(plan.Chain.Increments, added)
 	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.chain.MostTerms(&r.job))
 	return plan, nil
@@ -218,8 +232,8 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.I
 		}
 	}
 	window.Increments = stays
-	if len(plan.Chain.Update.Leave) > 0 { // the window determines it
-		plan.Chain.AtLeast = 0
+	for i := range plan.Chain.Update.Leave { // as intended: after a loss the chain learns as many rows again as it has lost
+		plan.Chain.AtLeast = max(plan.Chain.AtLeast-plan.Chain.Update.Leave[i].Learnt(), 0)
 	}
 	chain.Refresh(plan.Chain.Update, window, o, increment.Rows)
 	chain.TakeAway(plan.Chain.Update, window, plan.Forgotten.Without(r.chain.Head.Plan.Forgotten))

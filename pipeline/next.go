@@ -102,7 +102,7 @@ func (r *runner) look(ctx context.Context) (s snapshot, err error) {
 		r.proven = true
 	}
 	r.backlog.Refresh(s.bounds)
-	if err := r.keepWhatIsHeld(ctx, s.bounds); err != nil {
+	if err := r.keepWhatIsHeld(ctx, s.ledger, s.bounds); err != nil {
 		return s, err
 	}
 	s.sources = r.sources(s.sealed, s.bounds)

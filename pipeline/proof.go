@@ -37,7 +37,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		if !replaced {
 			continue
 		}
-		before, learnt := r.chain.Rows(), r.chain.Learnt()
+		before := r.chain.Rows()
 		proven, last, err := r.provenOn(ctx, span)
 		if err != nil {
 			return err
@@ -49,12 +49,9 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 			if last != nil {
 				cut.From = proven
 			}
-			offered, err := r.offeredRows(ctx, l)
-			if err != nil {
+			if err := r.lose(ctx, l, coverage.Spans{cut}); err != nil {
 				return err
 			}
-			r.chain.LeaveOut(coverage.Spans{cut})
-			r.chain.Had, r.chain.Least = max(r.chain.Had, learnt), max(r.chain.Least, offered, learnt)
 		}
 		if r.chain.Window == nil {
 			r.chain.Counted = nil
@@ -62,6 +59,19 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		r.rec.Record(event.Replaced{Topic: r.Topics.Examples, Partition: span.Partition, Looked: looked, Proven: proven,
 			Rows: before - r.chain.Rows()})
 	}
+	return nil
+}
+
+// lose removes messages that the log has lost from the window. Versions are not offered until they have learnt as many rows
+// as before.
+func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spans) error {
+	offered, err := r.offeredRows(ctx, l)
+	if err != nil {
+		return err
+	}
+	learnt := r.chain.Learnt()
+	r.chain.LeaveOut(lost)
+	r.chain.Had, r.chain.Least = max(r.chain.Had, learnt), max(r.chain.Least, offered, learnt)
 	return nil
 }
 
@@ -156,18 +166,19 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 
 // keepWhatIsHeld removes deleted messages of the examples topic from the window. Then it removes those that retention may
 // delete before a full run has ended, unless these are all.
-func (r *runner) keepWhatIsHeld(ctx context.Context, bounds []coverage.Span) error {
+func (r *runner) keepWhatIsHeld(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
 	if !r.chain.LosesTo(bounds) {
 		return nil
 	}
-	gone, rows := r.chain.Deleted(bounds), r.chain.Window.Learnt()
-	r.chain.Had = max(r.chain.Had, rows)
+	gone, rows := r.chain.Deleted(bounds), r.chain.Learnt()
 	if staying, err := topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
 		return err
 	} else if going := r.chain.Deleted(staying); len(r.chain.Spans(nil).Without(going)) > 0 {
 		gone = going
 	}
-	r.chain.LeaveOut(gone)
+	if err := r.lose(ctx, l, gone); err != nil {
+		return err
+	}
 	event.Notice(r.rec, "%s deleted messages of version %d while they were in the window: the next version is "+
 		"fitted to what remains of its %d rows", r.Topics.Examples, r.chain.Head.Version, rows)
 	return nil

@@ -597,7 +597,6 @@ func TestFullRunWithFewerRowsIsNotOffered(t *testing.T) {
 		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{From: 0, To: 2}}, Rows: 60}}},
 		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{From: 2, To: 3}}, Rows: 20}}},
 	}
-	ledger := &protocol.Ledger{}
 	for name, test := range map[string]struct {
 		plan schemas.Plan
 		want int64
@@ -609,7 +608,7 @@ func TestFullRunWithFewerRowsIsNotOffered(t *testing.T) {
 		"forgotten rows": {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}},
 			Forgotten: coverage.Forgotten{{}}}, 0},
 	} {
-		chain.KeepRows(ledger, &test.plan)
+		chain.KeepRows(&test.plan)
 		if got := test.plan.Chain.AtLeast; got != test.want {
 			t.Errorf("%s: the plan asks for %d rows, expected %d", name, got, test.want)
 		}

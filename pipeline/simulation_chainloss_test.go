@@ -91,7 +91,7 @@ func (s *simulation) checkNeverLess(end *schemas.End) {
 		return // it is lost already
 	}
 	chain := manifest.Plan.Chain
-	if u := chain.Update; chain.Had > 0 || u != nil && (u.Restart || len(u.Leave) > 0) {
+	if u := chain.Update; u != nil && (u.Restart || len(u.Leave) > 0) {
 		s.lessIsSaid = true
 	}
 	if end.Version.Withheld {

@@ -103,9 +103,47 @@ func TestDeletedExamplesLeaveTheWindow(t *testing.T) {
 			deleteRecords(t, log, job.Name+".examples", 0, 3)
 			fill(t, log, job, 10, 14)
 			report, _ := retrainToEnd(t, log, job)
-			expect(t, "after the deletion", report, "full 0 of 280, 120 gone", "update 80 of 360", "update 80 of 440")
+			expect(t, "after the deletion", report, "full 0 of 280, 120 gone, withheld", "update 80 of 360, withheld",
+				"update 80 of 440")
 			report, _ = retrainToEnd(t, log, job)
 			expect(t, "at the next start", report)
+		})
+	}
+}
+
+// After an outage that was longer than the retention, subscribers keep their version until the chain has learnt as many rows
+// as before, or the gate finds a version good, or the configuration or a pin accepts the loss.
+func TestRetentionDuringAnOutage(t *testing.T) {
+	withheld := []string{"full 80 of 80, 400 gone, withheld", "update 80 of 160, withheld", "update 80 of 240, withheld"}
+	for name, test := range map[string]struct {
+		change func(*topics.Job)
+		want   []string
+		then   []string // of ten more messages
+	}{
+		"by default": {func(*topics.Job) {}, withheld, []string{"update 80 of 320, withheld", "update 80 of 400", "update 80 of 480",
+			"update 80 of 560", "update 80 of 640"}},
+		"accepted": {func(job *topics.Job) { job.Retrain.AcceptLoss = true },
+			[]string{"full 80 of 80, 400 gone", "update 80 of 160", "update 80 of 240"},
+			[]string{"update 80 of 320", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"}},
+		// What leaves the window afterwards leaves it as intended, so the chain does not wait for rows that it can't have again.
+		"a window of fewer rows": {func(job *topics.Job) { job.Retrain.Window.Increments = 3 }, withheld,
+			[]string{"update 80 of 240, withheld", "update 80 of 240", "update 80 of 240", "update 80 of 240", "update 80 of 240"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			fill(t, log, job, 0, 10)
+			retrainToEnd(t, log, job)
+			test.change(&job)
+			deleteRecords(t, log, job.Name+".examples", 0, 10)
+			fill(t, log, job, 10, 16)
+			report, rec := retrainToEnd(t, log, job)
+			expect(t, "after the outage", report, test.want...)
+			if !noticed(rec, "test.examples deleted messages of version 5 while they were in the window") {
+				t.Errorf("noticed are %v", eventsOf[event.Noticed](rec))
+			}
+			fill(t, log, job, 16, 26)
+			report, _ = retrainToEnd(t, log, job) // another process
+			expect(t, "later", report, test.then...)
 		})
 	}
 }
@@ -118,7 +156,7 @@ func TestDeletedBacklogIsLost(t *testing.T) {
 	fill(t, log, job, 6, 13)
 	deleteRecords(t, log, job.Name+".examples", 0, 9)
 	report, rec := retrainToEnd(t, log, job)
-	expect(t, "after the deletion", report, "full 80 of 80, 3 lost, 240 gone", "update 80 of 160")
+	expect(t, "after the deletion", report, "full 80 of 80, 3 lost, 240 gone, withheld", "update 80 of 160, withheld")
 	if !noticed(rec, "offsets 6 to 8") {
 		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
 	}
@@ -134,7 +172,8 @@ func TestLossesArePartitionByPartition(t *testing.T) {
 	fill(t, log, job, 8, 14)
 	deleteRecords(t, log, job.Name+".examples", 0, 7) // all
 	report, _ := retrainToEnd(t, log, job)
-	expect(t, "after the deletion", report, "full 0 of 160, 3 lost, 160 gone", "update 80 of 240", "update 40 of 280")
+	expect(t, "after the deletion", report, "full 0 of 160, 3 lost, 160 gone, withheld", "update 80 of 240, withheld",
+		"update 40 of 280, withheld")
 	fill(t, log, job, 101, 102)
 	report, _ = retrainToEnd(t, log, job)
 	expect(t, "at the next start", report, "update 40 of 320")

@@ -20,8 +20,8 @@ func ListIncrements(chain *schemas.Chain, w *schemas.Window, bytes int64) {
 // KeepRows makes the gate withhold the version of a full run if it was trained on fewer rows than the increments in the
 // plan, for whatever reason: subscribers then keep their version. Forgotten rows, and rows of removed sources, are
 // expected to be missing.
-func KeepRows(l *protocol.Ledger, plan *schemas.Plan) {
-	if len(plan.Forgotten) > 0 || len(plan.Removed) > 0 || plan.Chain.Gate == nil || PinsWithheld(l) {
+func KeepRows(plan *schemas.Plan) {
+	if len(plan.Forgotten) > 0 || len(plan.Removed) > 0 || plan.Chain.Gate == nil {
 		return
 	}
 	rows := int64(0)

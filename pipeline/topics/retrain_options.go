@@ -22,6 +22,7 @@ type RetrainOptions struct {
 	OnNewClass   string `mapstructure:"on_new_class"`
 	NewClassRows int64  `mapstructure:"new_class_rows"`
 	Gate         GateOptions
+	AcceptLoss   bool `mapstructure:"accept_loss"` // offer versions that have learnt fewer rows because the log has lost some
 }
 
 // WindowOptions limit the window. The zero value keeps all examples of the chain.
@@ -148,6 +149,8 @@ func RetrainKeys() []option.Key {
 		{Name: "gate.split", Meaning: "the split whose loss decides whether subscribers get a version: holdout or test"},
 		{Name: "gate.margin", Meaning: "margin by which that loss may exceed the loss of the offered version on the same rows, beyond " +
 			"random variation"},
+		{Name: "accept_loss", Meaning: "offer a version with fewer rows than the offered one also if the log has lost the others, for " +
+			"example by retention during an outage"},
 	}
 }
 

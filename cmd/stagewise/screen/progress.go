@@ -203,8 +203,8 @@ func (p *Progress) retrained(e event.Retrained) {
 	if !e.Offered {
 		note += "  not offered"
 		if e.AtLeast > 0 {
-			note += fmt.Sprintf(": learnt from fewer than the minimum of %s rows (stagewise weights pin %d offers it)",
-				humanize.Comma(e.AtLeast), e.Version)
+			note += fmt.Sprintf(": learnt from fewer than %s rows, as the log has lost others (retrain.accept_loss: true offers such "+
+				"versions, stagewise weights pin %d this one)", humanize.Comma(e.AtLeast), e.Version)
 		} else if g := e.Gate; g != nil {
 			note += fmt.Sprintf(": loss %.3g, offered version %.3g", g.Loss, g.OfferedLoss)
 		}

@@ -167,6 +167,9 @@ func (l *logs) retrained(e event.Retrained) {
 	if g := e.Gate; g != nil {
 		attributes = append(attributes, "gate_loss", g.Loss, "gate_offered_loss", g.OfferedLoss)
 	}
+	if e.AtLeast > 0 {
+		attributes = append(attributes, "at_least", e.AtLeast)
+	}
 	level := slog.LevelInfo
 	if e.Drift || !e.Offered || e.MostlyBad != nil || e.Lost+e.Gone > 0 {
 		level = slog.LevelWarn
