@@ -63,7 +63,7 @@ func Keys() []option.Key {
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + protocol.Latest +
 			"`: the version with the highest number, even if it is not offered or another one is pinned. None: start without weights"},
 		{Name: "metrics.listen", Meaning: "address on which `ingest`, `work`, `solve`, `run` and `score` serve `/metrics`, `/live` " +
-			"and `/ready`. `null`: do not serve. " +
+			"and `/ready`; an address other than the default is also one of `serve`, without TLS and token. `null`: do not serve. " +
 			fmt.Sprintf("If the port is in use, a process takes the first free one of the next %d, and logs it", ListenPorts-1)},
 	}
 	under := func(prefix string, more []option.Key) { keys = append(keys, option.Under(prefix, more)...) }

@@ -316,16 +316,24 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// ready reports whether there is a usable version. The reason is only sent to clients with the token, if one is required.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	err := s.versions.Stale()
+// Trouble returns why the server is not ready: it has no usable version, or is shutting down. "" means that it is ready.
+func (s *Server) Trouble() string {
 	if s.ending.Load() {
-		err = errors.New("the server is shutting down")
+		return "the server is shutting down"
 	}
+	if err := s.versions.Stale(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// ready reports whether the server is ready. The reason is only sent to clients with the token, if one is required.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+	why := s.Trouble()
 	switch {
-	case err != nil && s.allowed(r):
-		return refuse(http.StatusServiceUnavailable, "%s", err)
-	case err != nil:
+	case why != "" && s.allowed(r):
+		return refuse(http.StatusServiceUnavailable, "%s", why)
+	case why != "":
 		return refuse(http.StatusServiceUnavailable, "not ready")
 	}
 	_, _ = io.WriteString(w, "ready\n")

@@ -144,6 +144,13 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 			return err
 		}
 	}
+	if c.Metrics.Listen != config.DefaultListen { // the address for requests has metrics too, but may need a token
+		stop, err := telemetry.ServeRegistry(context.WithoutCancel(ctx), c, registry, server.Trouble, recorder)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return option.Problem{Key: "serve.listen", Value: o.Listen, Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -12,6 +13,12 @@ import (
 
 // serving runs serve until the test ends, and returns the URL of the predictions.
 func serving(t *testing.T, until string, args ...string) (url string) {
+	t.Helper()
+	return regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(servingWithLogs(t, until, args...))[1]
+}
+
+// servingWithLogs is serving, but returns what the server has logged so far.
+func servingWithLogs(t *testing.T, until string, args ...string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	logs, listens, ended := watch(until), watch("url="), make(chan int, 1)
@@ -31,7 +38,7 @@ func serving(t *testing.T, until string, args ...string) (url string) {
 			t.Fatalf("serve: %d: %s", code, logs)
 		}
 	}
-	return regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(listens.String())[1]
+	return listens.String()
 }
 
 // asked is the answer to rows of JSON.
@@ -84,6 +91,32 @@ func TestServe(t *testing.T) {
 				t.Errorf("version %d says %q, expected version %d and %q", version, labels, c.version, want)
 			}
 		})
+	}
+}
+
+// An address for metrics answers Prometheus and probes without a token, and nothing else. The address for requests needs the token.
+func TestServeMetricsAddress(t *testing.T) {
+	token := strings.Repeat("t", 32)
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2), "token": token})
+	if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--model", "m"); code != exitDone {
+		t.Fatalf("train: %d: %s", code, stderr)
+	}
+	logs := servingWithLogs(t, "url=", "-c", "good.yaml", "--model", "m", "--set", "metrics.listen=127.0.0.1:0", "--set", "serve.token_file=token")
+	metrics := strings.TrimSuffix(regexp.MustCompile(`metrics=(\S+)`).FindStringSubmatch(logs)[1], "/metrics")
+	requests := strings.TrimSuffix(regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(logs)[1], "/predict")
+	for url, want := range map[string]int{metrics + "/metrics": 200, metrics + "/live": 200, metrics + "/ready": 200, metrics + "/predict": 404,
+		metrics + "/model": 404, requests + "/metrics": 401, requests + "/live": 200} {
+		response, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != want {
+			t.Errorf("%s: %s, expected %d: %v", url, response.Status, want, err)
+		}
+		if strings.HasSuffix(url, "/metrics") && want == 200 && !strings.Contains(string(content), "stagewise_serving_version_age_seconds{") {
+			t.Errorf("%s: %s", url, content)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stagewise/stagewise/config"
@@ -22,13 +23,13 @@ import (
 )
 
 // handler returns the handler of /metrics, /live and /ready. A process that can't do its work is alive but not ready.
-func (m *metrics) handler(errors *log.Logger) http.Handler {
+func handler(registry prometheus.Gatherer, trouble func() string, errors *log.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorLog: errors}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errors}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if trouble := m.trouble(); trouble != "" {
-			http.Error(w, trouble, http.StatusServiceUnavailable)
+		if why := trouble(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
@@ -82,14 +83,15 @@ func (n notices) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped. Errors of the server are
-// notices.
-func serveMetrics(ctx context.Context, listener net.Listener, m *metrics, recorder event.Recorder) (stop func()) {
+// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped. trouble returns what keeps the process
+// from its work, or "". Errors of the server are notices.
+func serveMetrics(ctx context.Context, listener net.Listener, registry prometheus.Gatherer, trouble func() string,
+	recorder event.Recorder) (stop func()) {
 	server := &http.Server{
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(notices{recorder}, "", 0),
 	}
-	handler, connections := m.handler(server.ErrorLog), endpoint.LimitConnections(server, maxConnections)
+	handler, connections := handler(registry, trouble, server.ErrorLog), endpoint.LimitConnections(server, maxConnections)
 	local := endpoint.IsLocal(listener)
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer connections.Begin(r, false)()
@@ -115,24 +117,34 @@ func serveMetrics(ctx context.Context, listener net.Listener, m *metrics, record
 // Serve serves the metrics of a role until stop is called, unless the configuration says that they are not served. The recorder that it
 // returns records them too.
 func Serve(ctx context.Context, c *config.Config, role string, recorder event.Recorder) (_ event.Recorder, stop func(), err error) {
+	m := newMetrics(c.Name, role, time.Now)
+	if stop, err = ServeRegistry(ctx, c, m.registry, m.trouble, recorder); err != nil {
+		return nil, nil, err
+	}
+	return Tee{event.Serialised(m), recorder}, stop, nil // whoever reads a log line finds it in the metrics
+}
+
+// ServeRegistry serves metrics and health of a process until stop is called, unless the configuration says that they are not served.
+// trouble returns what keeps the process from its work, or "".
+func ServeRegistry(ctx context.Context, c *config.Config, registry prometheus.Gatherer, trouble func() string,
+	recorder event.Recorder) (stop func(), err error) {
 	stop = func() {}
 	if c.Metrics.Listen == "" {
-		return recorder, stop, nil
+		return stop, nil
 	}
 	listener, taken, err := listenOn(c.Metrics.Listen)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if taken != "" {
 		recorder.Record(event.Noticed{Text: taken})
 	}
 	if listener == nil {
-		return recorder, stop, nil
+		return stop, nil
 	}
-	m := newMetrics(c.Name, role, time.Now)
-	stop = serveMetrics(ctx, listener, m, recorder)
+	stop = serveMetrics(ctx, listener, registry, trouble, recorder)
 	recorder.Record(event.Serving{Address: listener.Addr().String()})
-	return Tee{event.Serialised(m), recorder}, stop, nil // whoever reads a log line finds it in the metrics
+	return stop, nil
 }
 
 // Tee passes each event to two recorders.

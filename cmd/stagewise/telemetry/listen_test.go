@@ -14,13 +14,18 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
+// serveRole serves the metrics of a role for one test.
+func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.Recorder) {
+	t.Cleanup(serveMetrics(t.Context(), listener, m.registry, m.trouble, recorder))
+}
+
 // Clients that hold connections do not lock out a probe: the oldest idle connection is closed.
 func TestProbeBesideIdleConnections(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(serveMetrics(t.Context(), listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{}))
+	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	dial := func(text string) net.Conn {
 		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {
@@ -53,7 +58,7 @@ func TestMetricsOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(serveMetrics(t.Context(), listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{}))
+	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil)
 		if err != nil {
@@ -98,7 +103,7 @@ func TestErrorsOfTheMetricsServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	notices := make(recorded, 1)
-	t.Cleanup(serveMetrics(t.Context(), listener, m, notices))
+	serveRole(t, listener, m, notices)
 	response, err := http.Get("http://" + listener.Addr().String() + "/metrics")
 	if err != nil {
 		t.Fatal(err)

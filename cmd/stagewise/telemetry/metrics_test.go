@@ -30,7 +30,7 @@ func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(serveMetrics(t.Context(), listener, m, event.Ignore{}))
+	serveRole(t, listener, m, event.Ignore{})
 	return func(path string) (int, string) {
 		t.Helper()
 		response, err := http.Get("http://" + listener.Addr().String() + path)
