@@ -3,7 +3,10 @@ package deploy
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,58 +14,132 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
-// The Kubernetes files are rendered as kubectl does it, and each object has known fields alone.
-func TestKubernetes(t *testing.T) {
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "kubernetes")
+// render renders the Kubernetes files as kubectl does it, with these lines added to the kustomization. Each object has known fields alone.
+func render(t *testing.T, more string) (pods map[string]corev1.PodTemplateSpec, deployments []appsv1.Deployment, others map[string][]any) {
+	t.Helper()
+	files := filesys.MakeFsInMemory()
+	folder := os.DirFS("kubernetes")
+	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(folder, path)
+		if path == "kustomization.yaml" {
+			content = append(content, more...)
+		}
+		return errors.Join(err, files.WriteFile("/"+path, content))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles, configMaps := []string{}, []string{}
-	var pods []appsv1.Deployment
-	configuration := ""
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, others = map[string]corev1.PodTemplateSpec{}, map[string][]any{}
+	kinds := map[string]any{"ConfigMap": &corev1.ConfigMap{}, "Service": &corev1.Service{}, "Secret": &corev1.Secret{},
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		"Deployment": &appsv1.Deployment{}, "Job": &batchv1.Job{}}
 	for _, r := range rendered.Resources() {
 		content, err := r.AsYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch r.GetKind() {
-		case "Deployment":
-			var d appsv1.Deployment
-			decode(t, content, &d)
-			roles = append(roles, d.Labels["app.kubernetes.io/component"])
-			checkPod(t, d.Name, &d, configMaps)
-			pods = append(pods, d)
-		case "ConfigMap":
-			var c corev1.ConfigMap
-			decode(t, content, &c)
-			configuration = c.Data["job.yaml"]
-			if configMaps = append(configMaps, c.Name); c.Data["job.yaml"] == "" {
-				t.Errorf("%s has no job.yaml", c.Name)
-			}
-		case "Service":
-			decode(t, content, &corev1.Service{})
-		case "PodDisruptionBudget":
-			decode(t, content, &policyv1.PodDisruptionBudget{})
-		case "NetworkPolicy":
-			decode(t, content, &networkingv1.NetworkPolicy{})
+		kind, known := kinds[r.GetKind()]
+		if !known {
+			t.Fatalf("%s %s: a kind that this test does not know", r.GetKind(), r.GetName())
+		}
+		object := reflect.New(reflect.TypeOf(kind).Elem()).Interface()
+		if err := yaml.UnmarshalStrict(content, object); err != nil {
+			t.Errorf("%v in\n%s", err, content)
+		}
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			pods[o.Name], deployments = o.Spec.Template, append(deployments, *o)
+		case *batchv1.Job:
+			pods[o.Name] = o.Spec.Template
 		default:
-			t.Errorf("%s %s: a kind that this test does not know", r.GetKind(), r.GetName())
+			others[r.GetKind()] = append(others[r.GetKind()], object)
 		}
 	}
-	if slices.Sort(roles); !slices.Equal(roles, []string{"run", "serve", "solve", "work"}) || len(configMaps) != 1 {
-		t.Errorf("roles %v, configurations %v", roles, configMaps)
+	return pods, deployments, others
+}
+
+// Each role has a Deployment whose pods are what they must be to run anywhere; a Job creates the topics; all share one configuration.
+func TestKubernetes(t *testing.T) {
+	pods, deployments, others := render(t, "")
+	var roles, budgets []string
+	configuration := others["ConfigMap"][0].(*corev1.ConfigMap)
+	for _, d := range deployments {
+		role := d.Labels["app.kubernetes.io/component"]
+		roles = append(roles, role)
+		checkRole(t, role, &d)
+		checkMemory(t, &d, configuration.Data["job.yaml"])
 	}
-	for _, d := range pods {
-		checkMemory(t, &d, configuration)
+	for name, pod := range pods {
+		checkPod(t, name, &pod.Spec, configuration.Name)
+	}
+	if slices.Sort(roles); !slices.Equal(roles, []string{"ingest", "page", "run", "score", "serve", "solve", "work"}) ||
+		len(pods) != len(roles)+1 || len(others["ConfigMap"]) != 1 || configuration.Data["job.yaml"] == "" {
+		t.Errorf("roles %v, %d pods, %d configurations", roles, len(pods), len(others["ConfigMap"]))
+	}
+	for _, o := range others["PodDisruptionBudget"] {
+		budgets = append(budgets, o.(*policyv1.PodDisruptionBudget).Spec.Selector.MatchLabels["app.kubernetes.io/component"])
+	}
+	if slices.Sort(budgets); !slices.Equal(budgets, slices.DeleteFunc(roles, func(role string) bool { return role == "page" })) {
+		t.Errorf("disruption budgets of %v, expected all roles with more than one pod", budgets)
+	}
+}
+
+// Clients and ingress controllers reach predictions, Prometheus reaches metrics, and nobody else reaches anything.
+func TestNetworkPolicy(t *testing.T) {
+	_, _, others := render(t, "")
+	reached := map[string][]string{}
+	for _, rule := range others["NetworkPolicy"][0].(*networkingv1.NetworkPolicy).Spec.Ingress {
+		for _, from := range rule.From {
+			for _, port := range rule.Ports {
+				who := ""
+				for _, selector := range []*metav1.LabelSelector{from.PodSelector, from.NamespaceSelector} {
+					who += metav1.FormatLabelSelector(cmp.Or(selector, &metav1.LabelSelector{}))
+				}
+				reached[port.Port.String()] = append(reached[port.Port.String()], who)
+			}
+		}
+	}
+	const none = "<none>"
+	if want := map[string][]string{"http": {"stagewise-client=true" + none, none + "kubernetes.io/metadata.name=ingress-nginx"},
+		"metrics": {none + "kubernetes.io/metadata.name=monitoring"}}; !reflect.DeepEqual(reached, want) {
+		t.Errorf("%v, expected %v", reached, want)
+	}
+}
+
+// With the component, each pod has the credentials, as variables of keys and as files of the Secret.
+func TestSecured(t *testing.T) {
+	pods, _, others := render(t, "\ncomponents: [secured]\n")
+	secret := others["Secret"][0].(*corev1.Secret)
+	for name, pod := range pods {
+		checkPod(t, name, &pod.Spec, others["ConfigMap"][0].(*corev1.ConfigMap).Name)
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret.Name })
+		files := 0
+		for _, e := range pod.Spec.Containers[0].Env {
+			if key, is := strings.CutPrefix(e.Value, "/run/secrets/stagewise/"); is && secret.Data[key] != nil {
+				files++
+			}
+		}
+		if i < 0 || files != len(secret.Data) {
+			t.Errorf("%s: volumes %v, %d files of %d", name, pod.Spec.Volumes, files, len(secret.Data))
+		}
 	}
 }
 
@@ -98,51 +175,63 @@ func checkMemory(t *testing.T, d *appsv1.Deployment, configuration string) {
 	}
 }
 
-func decode(t *testing.T, content []byte, to any) {
+// checkRole checks that a Deployment finds its pods, that they are watched, and that no two of a role need be on one node.
+func checkRole(t *testing.T, role string, d *appsv1.Deployment) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict(content, to); err != nil {
-		t.Errorf("%v in\n%s", err, content)
-	}
-}
-
-// checkPod checks that a pod is what it must be to run anywhere: no root, bounded, watched, and with labels that its selector finds.
-func checkPod(t *testing.T, name string, d *appsv1.Deployment, configMaps []string) {
 	pod := d.Spec.Template.Spec
 	for key, value := range d.Spec.Selector.MatchLabels {
 		if d.Spec.Template.Labels[key] != value {
-			t.Errorf("%s: the selector wants %s: %s, the pods have %q", name, key, value, d.Spec.Template.Labels[key])
+			t.Errorf("%s: the selector wants %s: %s, the pods have %q", role, key, value, d.Spec.Template.Labels[key])
 		}
 	}
-	if *d.Spec.Replicas < 2 || !*pod.SecurityContext.RunAsNonRoot || len(pod.Containers) != 1 {
-		t.Errorf("%s: %d replicas, security %+v, %d containers", name, *d.Spec.Replicas, pod.SecurityContext, len(pod.Containers))
+	if len(d.Spec.Selector.MatchLabels) != 2 || *d.Spec.Replicas < 2 && role != "page" {
+		t.Errorf("%s: selector %v, %d replicas", role, d.Spec.Selector.MatchLabels, *d.Spec.Replicas)
+	}
+	if spread := pod.TopologySpreadConstraints; len(spread) != 1 || spread[0].TopologyKey != "kubernetes.io/hostname" ||
+		spread[0].WhenUnsatisfiable != corev1.DoNotSchedule || !slices.Contains(spread[0].MatchLabelKeys, "app.kubernetes.io/component") {
+		t.Errorf("%s: spread %+v", role, spread)
+	}
+	c := pod.Containers[0]
+	ports := map[string]bool{}
+	for _, p := range c.Ports {
+		ports[p.Name] = true
+	}
+	if ports["metrics"] != (role != "page") || ports["http"] != (role == "serve") || c.Args[0] != role {
+		t.Errorf("%s: ports %v, arguments %v", role, ports, c.Args)
+	}
+	for path, probe := range map[string]*corev1.Probe{"/live": c.LivenessProbe, "/ready": c.ReadinessProbe} {
+		switch {
+		case probe == nil, probe.Exec == nil && probe.HTTPGet == nil:
+			t.Errorf("%s: no probe of %s", role, path)
+		case role == "page": // which listens on loopback, where the kubelet does not reach it
+			if probe.HTTPGet != nil || len(probe.Exec.Command) != 3 || probe.Exec.Command[1] != "health" || !strings.Contains(probe.Exec.Command[2], c.Args[4]) {
+				t.Errorf("%s: probe %+v", role, probe)
+			}
+		case probe.HTTPGet.Path != path || probe.HTTPGet.Port.String() != "metrics":
+			t.Errorf("%s: probe %+v", role, probe.HTTPGet)
+		}
+	}
+}
+
+// checkPod checks that a pod has no rights that it does not need, bounds, no variables of Services, and the volumes that it mounts.
+func checkPod(t *testing.T, name string, pod *corev1.PodSpec, configuration string) {
+	t.Helper()
+	if !*pod.SecurityContext.RunAsNonRoot || len(pod.Containers) != 1 || *pod.EnableServiceLinks || *pod.AutomountServiceAccountToken {
+		t.Errorf("%s: %+v", name, pod)
 	}
 	c := pod.Containers[0]
 	switch {
-	case c.LivenessProbe == nil || c.LivenessProbe.HTTPGet.Path != "/live", c.ReadinessProbe == nil ||
-		c.ReadinessProbe.HTTPGet.Path != "/ready":
-		t.Errorf("%s: no probes", name)
 	case c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero():
 		t.Errorf("%s: resources %+v", name, c.Resources)
 	case !*c.SecurityContext.ReadOnlyRootFilesystem || *c.SecurityContext.AllowPrivilegeEscalation:
 		t.Errorf("%s: %+v", name, c.SecurityContext)
 	case c.Image != "registry.example/stagewise:latest":
 		t.Errorf("%s: image %s", name, c.Image)
-	case c.Args[0] != d.Labels["app.kubernetes.io/component"]:
-		t.Errorf("%s: arguments %v", name, c.Args)
-	}
-	ports := map[string]bool{}
-	for _, p := range c.Ports {
-		ports[p.Name] = true
-	}
-	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-		if !ports[probe.HTTPGet.Port.String()] {
-			t.Errorf("%s: a probe of port %s, which the container does not have", name, probe.HTTPGet.Port.String())
-		}
 	}
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
 		volumes[v.Name] = true
-		if v.ConfigMap != nil && !strings.HasPrefix(v.ConfigMap.Name, "stagewise-") {
+		if v.ConfigMap != nil && v.ConfigMap.Name != configuration {
 			t.Errorf("%s: the configuration %s is not the one that is generated", name, v.ConfigMap.Name)
 		}
 	}
