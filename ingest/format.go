@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/libsvm"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/signature"
 )
 
 // formats are the input formats, in the order of the documentation. If several recognise a content, the first one reads
@@ -36,15 +36,26 @@ func formats() []format.Format {
 
 // formatByName returns the format set by examples.format or else by the file name. ok is false if neither determines it.
 func (o Options) formatByName(file string) (f format.Format, ok bool) {
-	all := formats()
-	i := slices.IndexFunc(all, func(f format.Format) bool { return f.Name == o.Format })
-	if o.Format == "" {
-		file = strings.ToLower(filepath.Base(file))
-		for _, compressed := range []string{".gz", ".bz2", ".zst"} {
-			file = strings.TrimSuffix(file, compressed)
-		}
-		i = slices.IndexFunc(all, func(f format.Format) bool { return f.Claims(file) })
+	if o.Format != "" {
+		f = formatNamed(o.Format)
+		return f, f.Name != ""
 	}
+	file = strings.ToLower(filepath.Base(file))
+	for _, compressed := range []string{".gz", ".bz2", ".zst"} {
+		file = strings.TrimSuffix(file, compressed)
+	}
+	return formatWith(func(f format.Format) bool { return f.Claims(file) })
+}
+
+// formatNamed returns the format with a name; the zero value: none.
+func formatNamed(name string) format.Format {
+	f, _ := formatWith(func(f format.Format) bool { return f.Name == name })
+	return f
+}
+
+func formatWith(is func(format.Format) bool) (f format.Format, ok bool) {
+	all := formats()
+	i := slices.IndexFunc(all, is)
 	if i < 0 {
 		return format.Format{}, false
 	}
@@ -67,24 +78,19 @@ func (o Options) formatsOf(files []string) (told []format.Format) {
 // formatOf returns the format of an open file, by its name or else by its first bytes. It returns a *input.Error if
 // neither determines it.
 func (o Options) formatOf(c *input.Content) (format.Format, error) {
+	first, err := c.Peek(c.Size())
+	if err != nil && err != io.EOF {
+		return format.Format{}, err
+	}
+	form, _ := signature.Of(first)
 	f, ok := o.formatByName(c.Name)
 	if !ok {
-		first, err := c.Peek(format.PeekBytes)
-		all := formats()
-		i := slices.IndexFunc(all, func(f format.Format) bool { return f.Recognise != nil && f.Recognise(first) })
-		switch {
-		case i >= 0:
-			f = all[i]
-		case err != nil && err != io.EOF:
-			return format.Format{}, err
-		default:
-			return format.Format{}, input.WholeFile(c.Name, errors.New("neither name nor content identifies the format: set "+o.Key("format")))
-		}
+		f = formatNamed(form.Format)
 	}
-	if err := o.readsText(f, c.Name); err != nil {
+	if err := o.checkContent(c.Name, f, first, form); err != nil {
 		return f, err
 	}
-	if err := o.checkContent(c, f); err != nil {
+	if err := o.readsText(f, c.Name); err != nil {
 		return f, err
 	}
 	return f, o.decode(c, f)

@@ -83,18 +83,6 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A format is recognised by the first bytes of a file of any length.
-func TestRecogniseShortFiles(t *testing.T) {
-	magic := []byte{0, 0, 8, 1, 0, 0, 0, 0}
-	for n := range len(magic) + 1 {
-		for _, f := range formats() {
-			if f.Recognise != nil && f.Recognise(magic[:n]) != (f.Name == "idx" && n >= 4) {
-				t.Errorf("%s: %d bytes", f.Name, n)
-			}
-		}
-	}
-}
-
 func TestWantFormat(t *testing.T) {
 	if got, want := wantFormat(), "idx, csv, libsvm, arrow, parquet, jsonl or images"; got != want {
 		t.Errorf("%q, expected %q", got, want)

@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -78,7 +79,7 @@ func (o Options) checkOutcomeFormat() (problems []option.Problem) {
 		if o.Outcome.Format == "" {
 			return nil // that of the rows is also invalid
 		}
-		return []option.Problem{{Key: "outcome.format", Value: value.Quote(read.Format), Want: wantMessageFormat()}}
+		return []option.Problem{{Key: "outcome.format", Value: value.Quote(read.Format), Want: wantMessageFormat(nil)}}
 	}
 	if f.Width != nil {
 		numbered := func(key string, columns ...string) {
@@ -102,11 +103,13 @@ func (o Options) checkOutcomeFormat() (problems []option.Problem) {
 	return problems
 }
 
-// wantMessageFormat lists the message formats.
-func wantMessageFormat() string {
+// wantMessageFormat lists the message formats, or those that are accepted.
+func wantMessageFormat(accepted func(message.Format) bool) string {
 	var names []string
 	for _, f := range messageFormats() {
-		names = append(names, f.Name)
+		if accepted == nil || accepted(f) {
+			names = append(names, f.Name)
+		}
 	}
 	return option.Enumerate(names, "or")
 }

@@ -21,6 +21,7 @@ type opened struct {
 	format  message.Format
 	reader  message.Reader
 	schemas *registry.Client // nil: there is no registry
+	under   string           // the key above those of the values; "": examples
 }
 
 // openTopic opens a reader of the values of FromTopic.
@@ -78,6 +79,7 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 	case k.path == "":
 		return m.Key, true, nil
 	}
+	defer func() { err = k.explain(ctx, err, m) }()
 	rows, err := k.rowsOf(ctx, m)
 	if err != nil {
 		return "", false, err
@@ -112,6 +114,7 @@ func NewOutcomes(o Options) (*Outcomes, error) {
 	x := &Outcomes{key: o.Outcome.Key, says: o.later()}
 	var err error
 	x.opened, err = o.ofOutcomes().openTopic()
+	x.under = "examples.outcome"
 	return x, err
 }
 
@@ -121,6 +124,7 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 	if len(m.Value) == 0 {
 		return nil, nil
 	}
+	defer func() { err = x.explain(ctx, err, m) }()
 	rows, err := x.rowsOf(ctx, m)
 	if err != nil {
 		return nil, err
@@ -149,6 +153,7 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 
 // AddLabelled is Add for a message whose examples have the content of an outcome from Outcomes.Read.
 func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (full bool, err error) {
+	defer func() { err = v.explain(ctx, err, m) }()
 	rows, err := v.rowsOf(ctx, m)
 	if err != nil || len(rows) == 0 {
 		return false, err

@@ -5,71 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/internal/charset"
+	"github.com/stagewise/stagewise/internal/signature"
 )
 
-// recognised returns the non-text format whose files start with these bytes.
-func recognised(first []byte) (f format.Format, ok bool) {
-	all := formats()
-	i := slices.IndexFunc(all, func(f format.Format) bool { return !f.IsText && f.Recognise != nil && f.Recognise(first) })
-	if i < 0 {
-		return format.Format{}, false
-	}
-	return all[i], true
-}
-
-// checkContent returns a *input.Error if the content of a file does not match its name or examples.format. It consumes
-// nothing.
-func (o Options) checkContent(c *input.Content, f format.Format) error {
-	first, err := c.Peek(c.Size())
-	switch {
-	case err != nil && err != io.EOF:
-		return err
-	case len(first) == 0: // an empty file is reported elsewhere
-		return nil
-	}
+// checkContent returns a *input.Error if a file that starts with these bytes is not of the format told by its name or by
+// examples.format, if there is one. form is what the bytes are, if known.
+func (o Options) checkContent(file string, f format.Format, first []byte, form signature.Form) error {
 	told := "its name"
 	if o.Format != "" {
 		told = o.Key("format")
 	}
-	other, known := recognised(first)
+	encoded := f.IsText && o.Encoding != ""
+	foreign := form.Name != "" && form.Format == "" && (form.Encoding == "" || o.Encoding == "")
 	switch {
-	case f.IsText && known && o.Encoding == "":
-		return o.misnamed(c.Name, f, told, other.Name)
-	case f.IsText:
-		return o.checkLines(c.Name, first)
-	case f.Recognise == nil || f.Recognise(first):
+	case foreign:
+		return input.WholeFile(file, fmt.Errorf("%s: %s", form.Name, form.OfFile(o.Key)))
+	case f.Name == "":
+		return input.WholeFile(file, errors.New("neither name nor content identifies the format: set "+o.Key("format")))
+	case encoded || len(first) == 0: // an empty file is reported elsewhere
 		return nil
-	case known:
-		return o.misnamed(c.Name, f, told, other.Name)
-	case input.LooksLikeText(first):
-		return input.WholeFile(c.Name, fmt.Errorf("not a %s file as given by %s, but text: set %s: csv, jsonl or libsvm", f.Name,
+	case form.Format != "" && form.Format != f.Name:
+		return input.WholeFile(file, fmt.Errorf("not a %s file as given by %s: its format is %s: %s", f.Name, told, form.Format,
+			form.OfFile(o.Key)))
+	case f.IsText:
+		return checkReturns(file, first)
+	case form.Format == "" && signature.LooksLikeText(first):
+		return input.WholeFile(file, fmt.Errorf("not a %s file as given by %s, but text: set %s: csv, jsonl or libsvm", f.Name,
 			told, o.Key("format")))
 	}
 	return nil
-}
-
-// misnamed returns the error of a file whose format differs from the one told by its name or a key.
-func (o Options) misnamed(file string, f format.Format, told, other string) error {
-	return input.WholeFile(file, fmt.Errorf("not a %s file as given by %s: its format is %s: set %s: %s",
-		f.Name, told, other, o.Key("format"), other))
-}
-
-// checkLines returns a *input.Error if a text file starts with invalid bytes.
-func (o Options) checkLines(file string, first []byte) error {
-	if o.Encoding != "" {
-		return nil
-	}
-	if in := charset.Sniff(first); in != "" {
-		return input.WholeFile(file, fmt.Errorf("text in UTF-16: set %s: %s, or convert it with `iconv -f %s -t utf-8`",
-			o.Key("encoding"), in, strings.ToUpper(in)))
-	}
-	return checkReturns(file, first)
 }
 
 // checkReturns returns a *input.Error if lines end with a carriage return only, as in classic Mac OS.

@@ -56,7 +56,7 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 	}
 	f, ok := o.messageFormat()
 	if !ok {
-		wrong("format", cmp.Or(o.Format, "not set"), wantMessageFormat()+", as examples.from_topic is set")
+		wrong("format", cmp.Or(o.Format, "not set"), wantMessageFormat(nil)+", as examples.from_topic is set")
 		return problems
 	}
 	if o.Header != nil && *o.Header {
@@ -126,6 +126,7 @@ const sourceKeyOverhead = 5
 // and add the message again. A message is not split between batches. If one of its examples is invalid, Add returns the
 // reason and adds none.
 func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error) {
+	defer func() { err = v.explain(ctx, err, m) }()
 	cells, err := v.rowsOf(ctx, m)
 	if err != nil || len(cells) == 0 {
 		return false, err

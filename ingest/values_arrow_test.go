@@ -71,7 +71,7 @@ func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 		{func(o *Options) { o.Rows = "tags" }, content, `examples.rows: "tags" is list<item: utf8, nullable>: expected structures, or lists of structures`},
 		{func(o *Options) { o.Label, o.Columns.Use = "kind", []string{"user", "w"} }, content, `row 0, counted from 0: column "user": an object: expected a number: name one of its members, as in user.age`},
 		{func(*Options) {}, content[:100], "damaged"},
-		{func(*Options) {}, []byte(`{"kind":"a"}`), "damaged"},
+		{func(*Options) {}, []byte(`{"kind":"a"}`), "JSON: set examples.format: json"},
 	} {
 		o := ofTopic("arrow", func(o *Options) { o.Columns.Use = []string{"w"}; test.change(o) })
 		if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: test.value}); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/charset"
+	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -71,6 +73,32 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 		}
 	}
 	return v.reader.Read(ctx, p)
+}
+
+// explain replaces the reason why a message is unusable if its value is not of the format.
+func (v opened) explain(ctx context.Context, err error, m TopicMessage) error {
+	if unusable, _ := Unusable(err); err == nil || ctx.Err() != nil || !unusable {
+		return err
+	}
+	key := func(name string) string { return cmp.Or(v.under, "examples") + "." + name }
+	id, _, framed := message.Framed(m.Value)
+	form, known := signature.Of(m.Value)
+	if v.under != "" {
+		form.Encoding = "" // outcomes have no such key
+	}
+	switch {
+	case known && form.Values == v.format.Name || form.Encoding != "" && v.whole.Encoding != "":
+		return err
+	case known && !(framed && form.Format != ""): // a frame may begin as idx does
+		return fmt.Errorf("%s: %s", form.Name, form.OfValue(key))
+	case framed && v.schemas == nil && v.format.Schema.Type != "":
+		return fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set %s", err, id,
+			key("registry.url"))
+	case v.format.IsText && v.whole.Encoding == "" && !framed && signature.IsBinary(m.Value):
+		return fmt.Errorf("binary data: set %s to what the producer writes: %s", key("format"),
+			wantMessageFormat(func(f message.Format) bool { return !f.IsText }))
+	}
+	return err
 }
 
 // payload returns the value of a message without framing, with its schema if a registry has it.

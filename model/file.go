@@ -1,12 +1,15 @@
 package model
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -32,7 +35,13 @@ func Read(r io.Reader) (*Model, error) {
 
 // read is Read without the check of the digest, which fuzzing would not get past.
 func read(r io.Reader) (*Model, error) {
-	manifest, tensors, err := schemas.ReadModel(r, memory.DefaultAllocator)
+	whole := bufio.NewReader(r)
+	first, _ := whole.Peek(peekBytes) // ReadModel returns the error
+	other := notModel(first)
+	manifest, tensors, err := schemas.ReadModel(whole, memory.DefaultAllocator)
+	if other != "" && errors.Is(err, wire.ErrDamaged) {
+		return nil, foreignError(other)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +54,35 @@ func read(r io.Reader) (*Model, error) {
 	}
 	return New(manifest, preparationOf(tensors), weights)
 }
+
+// peekBytes is how much of a file tells what it is.
+const peekBytes = 512
+
+// notModel returns what a file is that begins otherwise than a model's file, an Arrow stream; "": it may be one.
+func notModel(first []byte) string {
+	switch form, known := signature.Of(first); {
+	case len(first) == 0:
+		return "an empty file"
+	case len(first) >= len(streamMagic) && string(first[:len(streamMagic)]) == streamMagic:
+		return ""
+	case known:
+		return form.Name
+	case signature.LooksLikeText(first):
+		return "text"
+	}
+	return "other bytes"
+}
+
+// foreignError is what a file is that is no model's.
+type foreignError string
+
+func (e foreignError) Error() string {
+	return "not a model file, but " + string(e) + ": `stagewise train --model FILE` and `stagewise weights export` write one"
+}
+
+func (e foreignError) Unwrap() error { return wire.ErrDamaged }
+
+const streamMagic = "\xff\xff\xff\xff" // of each message of an Arrow stream
 
 // stageOf returns the weights of a stage in a file, as its records on a topic would have them.
 func stageOf(manifest *schemas.Manifest, stage int, tensors wire.Tensors[float32]) (weights []*schemas.Weights) {

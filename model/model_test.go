@@ -221,8 +221,11 @@ func TestDamagedFile(t *testing.T) {
 			t.Fatalf("the first %d of %d bytes: %v", n*8, len(written), err)
 		}
 	}
-	if _, err := Read(strings.NewReader("no model")); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("text: %v", err)
+	for content, want := range map[string]string{"": "an empty file", "no model": "text", "\x80\x04\x95\x00": "a pickle of Python", "PAR1\x15\x04": "a Parquet file", "version https://git-lfs.github.com/spec/v1\n": "a pointer of Git LFS instead of the file", "\x01\x02": "other bytes"} {
+		_, err := Read(strings.NewReader(content))
+		if want = "not a model file, but " + want + ":"; !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, expected %s", content, err, want)
+		}
 	}
 	full := errors.New("full")
 	if _, err := Read(io.MultiReader(bytes.NewReader(written[:8]), failing{full})); !errors.Is(err, full) {

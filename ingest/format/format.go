@@ -23,9 +23,6 @@ type Format struct {
 	// Patterns match file names, as in path.Match. Names are compared in lower case, without directory and without .gz, .bz2
 	// or .zst.
 	Patterns []string
-	// Recognise reports whether a file of this format starts with these bytes: peekBytes of them, or all if the file is
-	// shorter. nil: the first bytes are not distinctive.
-	Recognise func(first []byte) bool
 	// IsText reports whether the files are text, which may have an encoding other than UTF-8.
 	IsText bool
 
@@ -97,6 +94,3 @@ func (f Format) Claims(name string) bool {
 		return ok
 	})
 }
-
-// PeekBytes is the number of bytes needed for all magic numbers: that of tar has the highest offset.
-const PeekBytes = 262

@@ -44,7 +44,7 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 	raw := &fileBytes{ReadCloser: file, ctx: ctx, sum: sha256.New()}
 	packed := bufio.NewReaderSize(raw, readSize)
 	plain := &decompressed{name: name, file: raw, packed: packed, from: packed}
-	magic, err := packed.Peek(max(len(bzip2First), containerBytes))
+	magic, err := packed.Peek(len(bzip2First))
 	if err != nil && err != io.EOF {
 		return nil, WholeFile(name, err)
 	}
@@ -68,10 +68,6 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 		}
 		plain.from = unzip
 		return &Content{Reader: bufio.NewReaderSize(plain, readSize), Name: name, Kind: plain.kind, File: raw, unzip: unzip}, nil
-	default:
-		if err := contained(magic); err != nil {
-			return nil, WholeFile(name, err)
-		}
 	}
 	return &Content{Reader: bufio.NewReaderSize(plain, readSize), Name: name, Kind: plain.kind, File: raw}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -27,17 +26,14 @@ import (
 // file format.
 func Format() format.Format {
 	return tabular.Format(format.Format{
-		Name:      "arrow",
-		Meaning:   "columns as in `parquet`, in an Arrow file (Feather) or stream",
-		Patterns:  []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
-		Recognise: func(first []byte) bool { return isArrowFile(first) || strings.HasPrefix(string(first), arrowStream) },
+		Name:     "arrow",
+		Meaning:  "columns as in `parquet`, in an Arrow file (Feather) or stream",
+		Patterns: []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 	}, openArrow)
 }
 
-const (
-	arrowMagic  = "ARROW1\x00\x00"   // of a file: a stream follows, then a footer, which is not read
-	arrowStream = "\xff\xff\xff\xff" // start of each message of a stream
-)
+// arrowMagic begins a file: a stream follows, then a footer, which is not read.
+const arrowMagic = "ARROW1\x00\x00"
 
 func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrowMagic)) }
 

@@ -134,7 +134,7 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 		r.err = fmt.Errorf("%d bytes behind the value", len(r.rest))
 	}
 	if r.err != nil {
-		return nil, r.explain(r.err, p.name, m)
+		return nil, fmt.Errorf("%w: is it written with %s?", r.err, p.name)
 	}
 	if p.within {
 		for _, row := range r.rows {
@@ -146,14 +146,4 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 		}
 	}
 	return r.rows, nil
-}
-
-// explain adds the schema to a decoding error. Without a registry, the value may have a registry's framing.
-func (r *messages) explain(err error, schema string, m message.Payload) error {
-	err = fmt.Errorf("%w: is it written with %s?", err, schema)
-	if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
-		return fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set "+
-			"examples.registry.url", err, id)
-	}
-	return err
 }

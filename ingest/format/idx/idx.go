@@ -24,7 +24,6 @@ func Format() format.Format {
 		Name:         "idx",
 		Meaning:      "the format of MNIST: a file of images and a file of their labels",
 		Patterns:     []string{"*ubyte", "*.idx", "*idx[0-9]"}, // train-images-idx3-ubyte, train-images.idx3-ubyte, train-images.idx
-		Recognise:    isIDX,
 		Files:        2,
 		WantFiles:    "files in pairs, images first, then their labels",
 		Open:         openIDX,

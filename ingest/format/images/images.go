@@ -31,7 +31,6 @@ func Format() format.Format {
 		Name:         "images",
 		Meaning:      "a folder, or a tar of one, with a folder of PNG and JPEG files for each class",
 		Patterns:     []string{"*.tar", "*.tgz", "*.png", "*.jpg", "*.jpeg"},
-		Recognise:    isImages,
 		Files:        1,
 		ReadsFolders: true,
 		Open:         openImages,
@@ -101,7 +100,7 @@ func openImageFeatures(c *input.Content, o layout.Options, want layout.Features)
 // newImageReader reads the first image, whose shape all others must have.
 func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageReader, error) {
 	r := &imageReader{content: c, options: o, labels: labels}
-	first, err := c.Peek(format.PeekBytes)
+	first, err := c.Peek(tarOffset + len(tarMagic))
 	if err != nil && err != io.EOF {
 		return nil, err
 	}

@@ -22,9 +22,6 @@ func Format() format.Format {
 		Meaning:  "JSON Lines: one object per line, with its members as columns, as in `parquet`",
 		Patterns: []string{"*.jsonl", "*.ndjson"},
 		IsText:   true,
-		Recognise: func(first []byte) bool {
-			return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(first, []byte("\ufeff")), " \t\r\n"), []byte("{"))
-		},
 	}, openJSONLines)
 }
 

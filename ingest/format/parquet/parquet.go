@@ -37,12 +37,9 @@ func Format() format.Format {
 		Name: "parquet",
 		Meaning: "columns of numbers and words, or one list of numbers, or sparse rows: lists of index and value, or maps; and " +
 			"a column of labels",
-		Patterns:  []string{"*.parquet", "*.pq"},
-		Recognise: func(first []byte) bool { return strings.HasPrefix(string(first), parquetMagic) },
+		Patterns: []string{"*.parquet", "*.pq"},
 	}, openParquet)
 }
-
-const parquetMagic = "PAR1"
 
 // parquetTable reads all columns in parallel, one page each. So memory holds a page of each column.
 type parquetTable struct {

@@ -114,12 +114,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 	read := p.read
 	if err := unmarshal(m.Value, read); err != nil {
 		p.read = dynamicpb.NewMessage(p.of) // its state after an error is undefined
-		err = fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
-		if id, _, framed := message.Framed(m.Value); framed && m.Schema == nil {
-			err = fmt.Errorf("%w It begins with the prefix of schema registry serializers and the schema ID %s: set "+
-				"examples.registry.url", err, id)
-		}
-		return nil, err
+		return nil, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
 	}
 	r.all, r.err = r.all[:0], nil
 	if p.within {

@@ -1,0 +1,148 @@
+package signature
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"unicode/utf16"
+)
+
+func zipped(t *testing.T, name string) string {
+	t.Helper()
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	w, err := z.Create(name)
+	if err == nil {
+		_, err = w.Write([]byte("content"))
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed.String()
+}
+
+func zlibbed(text string) string {
+	var packed bytes.Buffer
+	w := zlib.NewWriter(&packed)
+	w.Write([]byte(text))
+	w.Close()
+	return packed.String()
+}
+
+// wide returns a text in UTF-16; low is the index of the low byte: 0 for little-endian.
+func wide(text string, low int) string {
+	var b []byte
+	for _, c := range utf16.Encode([]rune(text)) {
+		pair := [2]byte{byte(c >> 8), byte(c >> 8)}
+		pair[low] = byte(c)
+		b = append(b, pair[:]...)
+	}
+	return string(b)
+}
+
+// Bytes have the name of what wrote them; other tables and texts have none.
+func TestForms(t *testing.T) {
+	object := `{"a": 1.5, "kind": "iris"}`
+	for content, want := range map[string]string{
+		"\x93NUMPY\x01\x00v\x00{'descr': '<f8'":        "an array of numpy (.npy)",
+		"\x80\x04\x95\x1a\x00\x00\x00":                 "a pickle of Python",
+		"\x80\x02}q\x00":                               "a pickle of Python",
+		zipped(t, "x.npy"):                             "arrays of numpy (.npz)",
+		zipped(t, "archive/data.pkl"):                  "a file of PyTorch",
+		zipped(t, "[Content_Types].xml"):               "a zip archive, or a spreadsheet workbook",
+		"\xac\xed\x00\x05sr\x00\x0ecom.shop.Event":     "an object serialized by Java",
+		"\x1f\x8b\x08\x00\x00\x00":                     "compressed with gzip",
+		"\x28\xb5\x2f\xfd\x04\x58":                     "compressed with zstd",
+		zlibbed(object):                                "compressed with zlib",
+		"Obj\x01\x04\x16avro.schema":                   "an Avro file",
+		"\xc3\x01\x12\x34\x56\x78\x9a\xbc\xde\xf0\x02": "Avro's single-object encoding",
+		"\x83\xa1a\xcb\x3f\xf8":                        "MessagePack",
+		"\x16\x00\x00\x00\x02k\x00\x05\x00\x00\x00iris\x00\x10a\x00\x01\x00": "",
+		"\x0c\x00\x00\x00\x10a\x00\x01\x00\x00\x00\x00":                      "BSON",
+		"\xd9\xd9\xf7\xa1aa\x01":                                             "CBOR",
+		"\x03\x00" + strings.Repeat("u", 16) + "\x02":                        "the framing of the AWS Glue Schema Registry",
+		"PAR1\x15\x04":                     "a Parquet file",
+		"\xff\xff\xff\xff\x78\x00\x00\x00": "an Arrow stream",
+		"\x00\x00\x08\x03\x00\x00":         "an idx file",
+		"\xff\xfe" + wide(object, 0):       "text in UTF-16",
+		wide(object, 0):                    "text in UTF-16",
+		wide("a,b,kind\n1,2,iris\n", 1):    "text in UTF-16",
+		"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n": "a pointer of Git LFS instead of the file",
+		"/annex/objects/SHA256E-s12--4d.csv\n":                                      "a pointer of git-annex instead of the file",
+		"outs:\n- md5: a1\n  path: f.csv\n":                                         "a pointer of DVC instead of the file",
+		"\n <!DOCTYPE HTML PUBLIC>":                                                 "an HTML page",
+		"\ufeff<html lang=en>":                                                      "an HTML page",
+		"<?xml version=\"1.0\"?><Error>":                                            "an XML document",
+		"@RELATION iris":                                                            "an ARFF file of Weka",
+		"[" + object + "," + object + "]":                                           "a JSON array",
+		"[\n  {\n \"a\": 1":                                                         "a JSON array",
+		"[[1, 2], [3":                                                               "a JSON array without objects",
+		"[1, 2, 3]\n":                                                               "a JSON array without objects",
+		"{\n  \"a\": 1\n}\n{\n  \"a\": 2\n}\n":                                      "JSON with objects over several lines",
+		"{\"rows\": [\n" + object:                                                   "JSON with objects over several lines",
+		object + "\n" + object:                                                      "JSON",
+		"{\"a\": 1,\n" + object:                                                     "JSON", // a damaged line: its reader says where
+		`"{\"a\": 1}"`:                                                              "JSON within a JSON text",
+		"{'a': 1, 'kind': None}":                                                    "a dictionary of Python as text",
+		base64.StdEncoding.EncodeToString([]byte(object)):                           "JSON in Base64",
+
+		"":                          "",
+		"a,b,kind\n1,2,iris\n":      "",
+		"ORC,PK\n1,2\n":             "",
+		"BZh9,x\n":                  "",
+		"Obj,x\n1,2\n":              "",
+		"[1 2 3],iris\n":            "",
+		"[1] Smith, spam\n":         "",
+		"[LAUGHS] hello,spam\n":     "",
+		"<b>sale</b>,spam\n":        "",
+		"version,kind\n1,iris\n":    "",
+		"eyJ,1\n":                   "",
+		"x^,1\n":                    "",
+		"{curly} text,spam\n":       "",
+		"\"a\",1\n":                 "",
+		"größe;thé\n":               "",
+		"gr\xf6\xdfe;th\xe9\n":      "",
+		"1 3:0.5 7:1\n":             "",
+		"\x0212\x1a\x00\x00":        "",
+		"\x00\x00\x00\x00\x07\x02a": "",
+	} {
+		got, ok := Of([]byte(content))
+		if got.Name != want || ok != (want != "") {
+			t.Errorf("%.40q is %q, expected %q", content, got.Name, want)
+		}
+		for n := range content { // none panics
+			Of([]byte(content[:n]))
+		}
+	}
+}
+
+// Each form says what to do with a file and with a value, unless a format reads it without a key.
+func TestEveryFormHasAdvice(t *testing.T) {
+	key := func(name string) string { return "examples." + name }
+	for _, f := range forms {
+		file, value := f.OfFile(key), f.OfValue(key)
+		if f.Name == "" || file == "" || value == "" {
+			t.Errorf("%+v", f.Form)
+		}
+		for _, said := range []string{file, value} {
+			if strings.HasSuffix(said, ".") || strings.Contains(said, "  ") {
+				t.Errorf("%s: %q", f.Name, said)
+			}
+		}
+	}
+}
+
+func TestBinary(t *testing.T) {
+	for content, want := range map[string]bool{"": false, "a,1\n": false, "größe": false, "gr\xf6\xdfe": false, "a\x00b": true,
+		"\x06abc\x0212": true, "\xf6\x01\xff": true, "{\"a\": \"x\x01\"}": false} {
+		if IsBinary([]byte(content)) != want {
+			t.Errorf("%q: %v", content, !want)
+		}
+	}
+}
