@@ -69,7 +69,7 @@ func viewJobOf(t *testing.T, log *kafkalog.Log, prefix string, rowPartitions, ou
 	o.Columns.Use = []string{"x", "n"}
 	o.Outcome = ingest.Defaults().Outcome
 	o.Outcome.Topic, o.Outcome.Label, o.Outcome.Absent = prefix+buys, "kind", []string{"none"}
-	o.Outcome.Within, o.Outcome.Early = time.Minute, 5*time.Second
+	o.Outcome.Within, o.Outcome.Early, o.Outcome.Grace = time.Minute, 5*time.Second, 10*time.Second
 	if problems := o.Check(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -186,7 +186,7 @@ func TestLabelsThatComeLater(t *testing.T) {
 	job := viewJob(t, log, 2, 2)
 	send(t, log,
 		view(0, "a", 1, 1000), view(0, "b", 2, 2000), view(1, "c", 3, 3000), view(1, "d", 4, 90_000),
-		buy(0, "a", "book", 9000), buy(0, "a", "film", 9500), buy(1, "c", "film", 64_000), buy(0, "x", "film", 70_000), buy(1, "y", "film", 70_000))
+		buy(0, "a", "book", 9000), buy(0, "a", "film", 9500), buy(1, "c", "film", 64_000), buy(0, "x", "film", 80_000), buy(1, "y", "film", 80_000))
 	rec := followToEnd(t, log, job)
 	want := map[int]string{1: "book", 2: "none", 3: "none"}
 	if got := labelled(t, log, job); !maps.Equal(got, want) {
@@ -239,27 +239,26 @@ func TestLaterLabelsBesideASilentPartition(t *testing.T) {
 	log := openEmbedded(t)
 	job := viewJob(t, log, 1, 3)
 	job.Examples.Outcome.Idle = 30 * time.Second
-	send(t, log, view(0, "a", 1, 1000), view(0, "b", 2, 20_000), view(0, "c", 3, 22_000), buy(0, "b", "book", 30_000), buy(2, "z", "book", 111_500))
+	send(t, log, view(0, "a", 1, 1000), view(0, "b", 2, 20_000), view(0, "c", 3, 22_000), buy(0, "b", "book", 30_000), buy(2, "z", "book", 121_500))
 	followToEnd(t, log, job)
-	want := map[int]string{1: "none", 2: "book"} // outcomes up to 81.5 s are taken to be there
+	want := map[int]string{1: "none", 2: "book"} // outcomes up to 91.5 s are taken to be there
 	if got := labelled(t, log, job); !maps.Equal(got, want) {
 		t.Errorf("the examples are %v, expected %v", got, want)
 	}
 }
 
-// naively returns the labels that rows of a job have by the definition; no label for those that wait. All times are in order within a
-// partition, or count as that of the message before.
+// naively returns the labels that rows of a job have by the definition, if the outcomes are past all rows.
 func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
 	t.Helper()
 	type row struct {
-		key string
-		n   int
-		at  int64
+		key        string
+		n          int
+		at, latest int64
 	}
 	type outcome struct {
-		key, kind string
-		p, offset int
-		at        int64
+		key, kind  string
+		p, offset  int
+		at, latest int64
 	}
 	o := job.Examples.Outcome
 	var rows []row
@@ -286,16 +285,16 @@ func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
 			if job.Examples.JoinKey != "" {
 				key = value.ID
 			}
-			rows = append(rows, row{key, value.N, latest[place]})
+			rows = append(rows, row{key, value.N, m.time, latest[place]})
 		case m.value != "":
 			if o.Key != "" {
 				key = value.View
 			}
-			outcomes = append(outcomes, outcome{key, value.Kind, m.partition, offsets[place], latest[place]})
+			outcomes = append(outcomes, outcome{key, value.Kind, m.partition, offsets[place], m.time, latest[place]})
 		}
 	}
 	slices.SortFunc(outcomes, func(a, b outcome) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.p, b.p), cmp.Compare(a.offset, b.offset))
+		return cmp.Or(cmp.Compare(a.latest, b.latest), cmp.Compare(a.p, b.p), cmp.Compare(a.offset, b.offset))
 	})
 	labels, byKey := map[int]string{}, map[string][]outcome{}
 	for _, out := range outcomes {
@@ -306,7 +305,8 @@ func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
 			labels[r.n] = says(job, o.Absent[0])
 		}
 		for _, out := range byKey[r.key] {
-			if out.at >= r.at-o.Early.Milliseconds() && out.at <= r.at+o.Within.Milliseconds() {
+			within, early, grace := o.Within.Milliseconds(), o.Early.Milliseconds(), o.Grace.Milliseconds()
+			if out.at >= r.at-early && out.at <= r.at+within && out.latest <= r.at+within+grace && out.latest >= r.latest-early-grace {
 				labels[r.n] = says(job, out.kind)
 				break
 			}
@@ -363,7 +363,7 @@ func (r *mortalReader) Next(ctx context.Context) (protocol.Message, error) {
 }
 
 // storm draws rows and outcomes: keys recur now and then, outcomes come several times, early, late or never, and some messages move the
-// time on alone. Times are in order within a partition. At the end each partition of the outcomes is past all rows.
+// time on alone. Some messages come later than their times. At the end each partition of the outcomes is past all rows.
 func storm(random *rand.Rand, rows, rowPartitions, outcomePartitions int, byKey bool) (messages []timed) {
 	type due struct {
 		at int64
@@ -398,6 +398,9 @@ func storm(random *rand.Rand, rows, rowPartitions, outcomePartitions int, byKey 
 	}
 	slices.SortStableFunc(later, func(a, b due) int { return cmp.Compare(a.at, b.at) })
 	for _, d := range later {
+		if random.IntN(6) == 0 {
+			d.m.time = max(0, d.m.time-random.Int64N(30_000))
+		}
 		messages = append(messages, d.m)
 	}
 	for p := range outcomePartitions {

@@ -76,7 +76,7 @@ func joinByStreams(t *testing.T, log *kafkalog.Log, name, joined string, rows in
 	folder := t.TempDir()
 	file := filepath.Join(folder, "join.properties")
 	// A later key stands in place of an earlier one. The group waits for the process before until its session is over.
-	text := string(configuration) + fmt.Sprintf("join.rows=%s\njoin.outcomes=%s\njoin.joined=%s\njoin.within=PT1M\njoin.early=PT5S\n"+
+	text := string(configuration) + fmt.Sprintf("join.rows=%s\njoin.outcomes=%s\njoin.joined=%s\njoin.within=PT1M\njoin.early=PT5S\njoin.grace=PT10S\n"+
 		"application.id=%s\nbootstrap.servers=%s\nstate.dir=%s\nsession.timeout.ms=6000\n", name+"."+views, name+"."+buys, joined,
 		name+".join", strings.Join(log.Addr(), ","), folder)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

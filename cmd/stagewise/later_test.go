@@ -82,7 +82,7 @@ func TestLaterLabels(t *testing.T) {
 		at(0, "views", 0, "user-1", `{"price": 3, "age": 1}`))
 	writeTimed(t, map[string]int{"views": 3, "buys": 1}, records...)
 	stdout, _ := typed(t, exitDone, "check", "-c", "shop.yaml")
-	for _, want := range []string{"rows of views wait for 1h0m0s at most for an outcome on buys", "3,600,000 rows wait, and take 4.3 GB"} {
+	for _, want := range []string{"rows of views wait for 1h0m0s at most for an outcome on buys", "3,900,000 rows wait, and take 4.7 GB"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("check does not say %q:\n%s", want, stdout)
 		}

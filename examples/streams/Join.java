@@ -39,10 +39,12 @@ import org.apache.kafka.streams.state.Stores;
  */
 public final class Join {
   /** The keys of a configuration that begin with "join."; the others are those of Kafka Streams. */
-  record Rule(String rows, String outcomes, String joined, String label, String absent, long within, long early) {
+  record Rule(String rows, String outcomes, String joined, String label, String absent, long within, long early,
+      long grace) {
     static Rule of(Properties p) {
       return new Rule(get(p, "rows"), get(p, "outcomes"), get(p, "joined"), get(p, "label"), get(p, "absent"),
-          Duration.parse(get(p, "within")).toMillis(), Duration.parse(get(p, "early")).toMillis());
+          Duration.parse(get(p, "within")).toMillis(), Duration.parse(get(p, "early")).toMillis(),
+          Duration.parse(get(p, "grace")).toMillis());
     }
 
     private static String get(Properties p, String key) {
@@ -131,12 +133,13 @@ public final class Join {
     @Override
     public void process(Record<String, byte[]> r) {
       var from = context.recordMetadata().orElseThrow();
-      long time = Math.max(r.timestamp(), timeOf(from.topic()));
-      clock.put(from.topic(), time);
+      long latest = Math.max(r.timestamp(), timeOf(from.topic()));
+      clock.put(from.topic(), latest);
+      long behind = r.timestamp() < 0 ? 0 : latest - r.timestamp();
       if (from.topic().equals(rule.outcomes)) {
-        outcome(r.key(), r.value(), time, from.offset());
+        outcome(r.key(), r.value(), new Entry(latest, behind, from.offset()));
       } else if (r.key() != null && r.value() != null) {
-        row(r.key(), r.value(), time, from.offset());
+        row(r.key(), r.value(), new Entry(latest - behind + rule.within + rule.grace, behind, from.offset()));
       }
     }
 
@@ -145,41 +148,47 @@ public final class Join {
       return time == null ? 0 : time;
     }
 
-    private boolean counts(long outcome, long row) {
-      return outcome >= row - rule.early && outcome <= row + rule.within;
+    private long timeOf(Entry row) {
+      return row.due - rule.within - rule.grace;
     }
 
-    private void row(String key, byte[] row, long time, long offset) {
+    private boolean counts(Entry outcome, Entry row) {
+      long time = timeOf(row), of = outcome.due - outcome.behind; // the messages' own times
+      return of >= time - rule.early && of <= time + rule.within && outcome.due <= row.due
+          && outcome.due >= time + row.behind - rule.early - rule.grace;
+    }
+
+    private void row(String key, byte[] value, Entry row) {
       String label = null;
-      for (Entry o : outcomes.of(key)) { // in the order of their offsets: the first counts
-        if (label == null && counts(o.time, time)) {
+      for (var o : outcomes.of(key)) { // in the order of their offsets: the first counts
+        if (label == null && counts(o.entry, row)) {
           label = new String(o.value, UTF_8);
         }
       }
       if (label != null) {
-        write(key, row, time, label);
-      } else if (timeOf(rule.outcomes) > time + rule.within) {
-        write(key, row, time, rule.absent);
+        write(key, value, timeOf(row), label);
+      } else if (timeOf(rule.outcomes) > row.due) {
+        write(key, value, timeOf(row), rule.absent);
       } else {
-        rows.add(key, row, time, offset);
+        rows.add(key, value, row);
       }
-      outcomes.takeBefore(time - rule.early, (k, o) -> {}); // later rows are too late for them
+      outcomes.takeBefore(timeOf(rule.rows) - rule.early - rule.grace, (k, o) -> {}); // later rows are too late for them
     }
 
-    private void outcome(String key, byte[] value, long time, long offset) {
+    private void outcome(String key, byte[] value, Entry outcome) {
       String label = key == null || value == null ? null : labelOf(value);
       if (label != null) {
-        for (Entry row : rows.of(key)) {
-          if (counts(time, row.time)) {
+        for (var row : rows.of(key)) {
+          if (counts(outcome, row.entry)) {
             rows.remove(row);
-            write(key, row.value, row.time, label);
+            write(key, row.value, timeOf(row.entry), label);
           }
         }
-        if (time >= timeOf(rule.rows) - rule.early) { // else no row comes that it counts for
-          outcomes.add(key, label.getBytes(UTF_8), time, offset);
+        if (outcome.due >= timeOf(rule.rows) - rule.early - rule.grace) { // else no row comes that it counts for
+          outcomes.add(key, label.getBytes(UTF_8), outcome);
         }
       }
-      rows.takeBefore(time - rule.within, (k, row) -> write(k, row.value, row.time, rule.absent)); // their time is over
+      rows.takeBefore(outcome.due, (k, row) -> write(k, row.value, timeOf(row.entry), rule.absent)); // their time is over
     }
 
     private String labelOf(byte[] outcome) {
@@ -203,12 +212,19 @@ public final class Join {
     }
   }
 
-  /** A message that is kept, and where: in the store of its key, and in that of its time. */
-  record Entry(String at, String due, long time, byte[] value) {}
+  /** Until when a row waits, or the latest time of the topic at an outcome; how far the message is behind; and its offset. */
+  record Entry(long due, long behind, long offset) {
+    String place() {
+      return Kept.hex(due) + Kept.hex(offset);
+    }
+  }
+
+  /** A message that is kept, and its place in the store of its key. */
+  record Message(String at, Entry entry, byte[] value) {}
 
   /** Messages by key and by time. */
   static final class Kept {
-    private final KeyValueStore<String, byte[]> byKey; // key, 0, offset: time and value
+    private final KeyValueStore<String, byte[]> byKey; // key, 0, offset: times and value
     private final KeyValueStore<String, String> byTime; // time and offset: the place in byKey
     private long taken; // what is earlier was taken out, so a search need not pass it
 
@@ -221,36 +237,36 @@ public final class Join {
       return HexFormat.of().toHexDigits(v);
     }
 
-    void add(String key, byte[] value, long time, long offset) {
-      String at = key + "\0" + hex(offset);
-      byKey.put(at, ByteBuffer.allocate(8 + value.length).putLong(time).put(value).array());
-      byTime.put(hex(time) + hex(offset), at);
+    void add(String key, byte[] value, Entry e) {
+      String at = key + "\0" + hex(e.offset);
+      byKey.put(at, ByteBuffer.allocate(16 + value.length).putLong(e.due).putLong(e.behind).put(value).array());
+      byTime.put(e.place(), at);
     }
 
-    void remove(Entry e) {
-      byKey.delete(e.at);
-      byTime.delete(e.due);
+    void remove(Message m) {
+      byKey.delete(m.at);
+      byTime.delete(m.entry.place());
     }
 
-    private static Entry entry(String at, byte[] kept) {
+    private static Message message(String at, byte[] kept) {
       ByteBuffer b = ByteBuffer.wrap(kept);
-      long time = b.getLong();
+      Entry e = new Entry(b.getLong(), b.getLong(), HexFormat.fromHexDigitsToLong(at.substring(at.length() - 16)));
       byte[] value = new byte[b.remaining()];
       b.get(value);
-      return new Entry(at, hex(time) + at.substring(at.length() - 16), time, value);
+      return new Message(at, e, value);
     }
 
     /** Returns what is kept of a key, in the order of the offsets. */
-    List<Entry> of(String key) {
-      List<Entry> found = new ArrayList<>();
+    List<Message> of(String key) {
+      List<Message> found = new ArrayList<>();
       try (var all = byKey.prefixScan(key + "\0", new StringSerializer())) {
-        all.forEachRemaining(kv -> found.add(entry(kv.key, kv.value)));
+        all.forEachRemaining(kv -> found.add(message(kv.key, kv.value)));
       }
       return found;
     }
 
     /** Takes out what is earlier than a time, and gives it to a function with its key, the oldest first. */
-    void takeBefore(long time, BiConsumer<String, Entry> to) {
+    void takeBefore(long time, BiConsumer<String, Message> to) {
       if (time <= taken) {
         return;
       }
@@ -260,9 +276,9 @@ public final class Join {
       }
       taken = time;
       for (String at : places) {
-        Entry e = entry(at, byKey.get(at));
-        remove(e);
-        to.accept(at.substring(0, at.length() - 17), e);
+        Message m = message(at, byKey.get(at));
+        remove(m);
+        to.accept(at.substring(0, at.length() - 17), m);
       }
     }
   }

@@ -142,6 +142,7 @@ func placeOf(b []byte) examples.JoinPlace {
 // appendEntry encodes an entry of a key.
 func appendEntry(b []byte, e entry) []byte {
 	b = appendPlace(b, e.place)
+	b = binary.AppendUvarint(b, uint64(e.behind)<<1|uint64(map[bool]int{true: 1}[e.settled]))
 	b = binary.AppendUvarint(b, uint64(len(e.value)))
 	return append(b, e.value...)
 }
@@ -177,13 +178,36 @@ func (d *Disk) get(prefix byte, key string) (entries []entry, err error) {
 	}
 	for rest := stored; len(rest) > 0; {
 		e := entry{key: key, place: placeOf(rest)}
-		size, n := binary.Uvarint(rest[placeBytes:])
-		rest = rest[placeBytes+n:]
+		rest = rest[placeBytes:]
+		behind, n := binary.Uvarint(rest)
+		e.behind, e.settled = int64(behind>>1), behind&1 > 0
+		rest = rest[n:]
+		size, n := binary.Uvarint(rest)
+		rest = rest[n:]
 		e.value = append([]byte(nil), rest[:size]...)
 		entries = append(entries, e)
 		rest = rest[size:]
 	}
 	return entries, done.Close()
+}
+
+// settle replaces an entry by a settled one.
+func (d *Disk) settle(prefix byte, e entry) error {
+	entries, err := d.get(prefix, e.key)
+	if err != nil {
+		return err
+	}
+	var all []byte
+	for _, other := range entries {
+		if other.place == e.place {
+			other = e
+		}
+		all = appendEntry(all, other)
+	}
+	if err := d.db.Set(keyed(prefix, e.key), all, pebble.NoSync); err != nil {
+		return fmt.Errorf("write waiting rows in %s: %w", d.folder, err)
+	}
+	return nil
 }
 
 // remove removes an entry. Its position is skipped later.

@@ -7,13 +7,15 @@
 // The set of examples and their labels is a function of both topics. It depends only on message timestamps, offsets and
 // keys:
 //
-//   - The time of a message is the maximum timestamp in its partition up to it. So it never decreases within a partition, and also bounds
-//     all later messages. A message without a timestamp has the time of the previous one.
-//   - The outcome of a row at time t is the first outcome with its key and a time from t − early to t + within. First means the earliest
-//     time, then the lowest partition, then the lowest offset. Within a partition that is the order of the offsets, so of several
-//     outcomes of a row the first one counts.
-//   - Otherwise the row is decided as absent once each partition of the outcomes is past t + within, that is, has a message with a later
-//     time. No later message can be the row's outcome.
+//   - The time of a message is its timestamp. One without a timestamp has the latest time of its partition up to it.
+//   - An outcome belongs to a row at time t if it has its key and a time from t − early to t + within: the difference of the messages'
+//     own times decides, in whatever order they arrive.
+//   - The position of an outcome in the topic is the latest time of its partition up to it, then the partition, then the offset. Of
+//     several outcomes of a row the first by position counts. Within a partition that is the order of the offsets.
+//   - A row is decided once each partition of the outcomes is past t + within + grace, that is, has a message with a later time. An
+//     outcome at a later position does not count. Without an earlier one, the row is absent.
+//   - An outcome is kept until all partitions of the rows are past its position + early + grace. So a row that is farther behind its
+//     partition has only those outcomes whose position is at most early + grace before the latest time of its own partition.
 //
 // Each message is a separate row. Two rows with the same key both get the outcome. An outcome is not consumed.
 //
@@ -42,6 +44,9 @@
 // state of its own: the waiting entries are a cache.
 //
 // # Storage
+//
+// A row waits until its deadline, t + within + grace. Once it has its outcome only its key is kept, so that further outcomes of it are
+// not counted as outcomes without a row.
 //
 // Rows and outcomes wait in memory up to a limit. Beyond it the oldest are moved to a Pebble store on disk. Each row is
 // written and removed once, with keys in random order: a log-structured merge tree writes these sequentially, unlike a B+

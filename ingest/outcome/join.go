@@ -17,6 +17,7 @@ const Never = math.MinInt64
 type Rule struct {
 	Within time.Duration // maximum delay of an outcome after its row
 	Early  time.Duration // how far an outcome may precede its row
+	Grace  time.Duration // how far a message may be behind the latest time of its partition
 }
 
 // Message is a row message: its position, and its join key.
@@ -52,9 +53,12 @@ type Decided struct {
 // methods, from decide or from the disk, it must not be used.
 type Join struct {
 	within, early  int64
+	grace          int64
 	rows, outcomes map[int]*input
-	waiting        *table // rows by deadline
-	kept           *table // outcomes by time, which later rows may have
+	waiting        *table  // rows by deadline; settled ones have been decided
+	kept           *table  // outcomes by time, which later rows may have; settled ones have had a row
+	decided        *memory // rows after their deadlines
+	counts         examples.JoinCounts
 	unsettled      pending
 	due, applied   examples.JoinPlace
 	labelled, skip int // number of messages joined with the first unsettled outcome, and of those joined by an earlier process
@@ -78,14 +82,14 @@ const marksOfWait = 64
 // New returns an empty join. It reads rows and outcomes from the given positions. disk stores data in excess of memory
 // bytes; nil: none, and memory is unlimited.
 func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, disk *Disk) *Join {
-	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), rows: map[int]*input{}, outcomes: map[int]*input{},
-		due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
+	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), grace: rule.Grace.Milliseconds(),
+		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory), counts: cursor.Counts, due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
 	for _, of := range []struct {
 		inputs map[int]*input
 		begin  []examples.JoinInput
 	}{{j.rows, rows}, {j.outcomes, outcomes}} {
 		for _, b := range of.begin {
-			of.inputs[b.Partition] = &input{time: b.Since, until: b.Time, passed: Never, grain: max(1, (j.within+j.early)/marksOfWait),
+			of.inputs[b.Partition] = &input{time: b.Since, until: b.Time, passed: Never, grain: max(1, (j.within+j.early+j.grace)/marksOfWait),
 				marks: []mark{{b.From, b.Since}}}
 		}
 	}
@@ -101,15 +105,18 @@ func Begin(partition int) examples.JoinCursor {
 	return examples.JoinCursor{Partition: partition, Due: none, Applied: none}
 }
 
-// see records a message, and returns its time.
-func (in *input) see(offset, time int64) int64 {
+// see records a message, and returns its place, partition and offset excluded, and how far its time is behind.
+func (in *input) see(offset, time int64) (latest, behind int64) {
 	if time > in.time {
 		if last := in.marks[len(in.marks)-1]; last.time == Never || in.time-last.time >= in.grain {
 			in.marks = append(in.marks, mark{offset, in.time})
 		}
 		in.time = time
 	}
-	return in.time
+	if time == Never {
+		return in.time, 0
+	}
+	return in.time, in.time - time
 }
 
 // before returns the last mark before which all messages have times before the given one.
@@ -124,39 +131,43 @@ func (in *input) past() int64 { return max(in.time, in.passed) }
 
 // AddRow adds a row before the cursor of New, when the join is resumed: it waits, or it was decided.
 func (j *Join) AddRow(m Message) error {
-	t := j.rows[m.Partition].see(m.Offset, m.Time)
-	place := j.deadline(t, m)
-	if compare(place, j.due) >= 0 {
-		_, found, err := j.match(m.Key, t)
-		if err == nil && !found {
-			err = j.waiting.add(entry{place, m.Key, m.Value})
-		}
-		if err != nil {
-			return err
-		}
+	row := j.rowOf(m)
+	_, found, err := j.match(row, false)
+	if err != nil {
+		return err
+	}
+	if row.settled = found || compare(row.place, j.due) < 0; row.settled {
+		row.value = nil
+	}
+	if err := j.waiting.add(row); err != nil {
+		return err
 	}
 	return j.expire()
 }
 
 // AddOutcome adds an outcome before the cursor of New.
 func (j *Join) AddOutcome(o Outcome) error {
-	place := j.placeOf(o)
-	if compare(place, j.applied) >= 0 {
-		heap.Push(&j.unsettled, waitingOutcome{place, o.Labels})
+	w := j.waitingOf(o)
+	if compare(w.place, j.applied) >= 0 {
+		heap.Push(&j.unsettled, w)
 		return nil
 	}
-	for _, l := range o.Labels {
-		rows, err := j.matched(l.Key, place.Time)
+	for _, e := range w.entries() {
+		rows, err := j.matched(e)
 		if err != nil {
 			return err
 		}
 		for _, row := range rows {
-			if err := j.waiting.remove(row); err != nil {
+			if err := j.waiting.settle(row, nil); err != nil {
 				return err
 			}
 		}
+		e.settled = len(rows) > 0
+		if err := j.keep(e); err != nil {
+			return err
+		}
 	}
-	return j.keep(place, o.Labels)
+	return nil
 }
 
 // Resume completes AddRow and AddOutcome: the last examples may have only some of the rows of an outcome.
@@ -183,46 +194,73 @@ func (j *Join) RowTime(partition int) int64 { return j.rows[partition].time }
 // OutcomeTime is RowTime for the outcomes.
 func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].time }
 
-// FirstDeadline returns the earliest deadline of undecided rows; false if no row waits.
+// FirstDeadline returns a lower bound of the deadlines of undecided rows; false if no row waits.
 func (j *Join) FirstDeadline() (time int64, ok bool, err error) {
 	row, ok, err := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
-	return row.place.Time, ok, err
+	return row.place.Time, ok && j.Waiting() > 0, err
 }
 
-// deadline returns the position of a row at time t among the waiting ones.
-func (j *Join) deadline(t int64, m Message) examples.JoinPlace {
-	return examples.JoinPlace{Time: plus(t, j.within), Partition: m.Partition, Offset: m.Offset}
+// rowOf records a row, whose place is its deadline.
+func (j *Join) rowOf(m Message) entry {
+	latest, behind := j.rows[m.Partition].see(m.Offset, m.Time)
+	place := examples.JoinPlace{Time: plus(latest-behind, j.within+j.grace), Partition: m.Partition, Offset: m.Offset}
+	return entry{place: place, behind: behind, key: m.Key, value: m.Value}
 }
 
-func (j *Join) placeOf(o Outcome) examples.JoinPlace {
-	return examples.JoinPlace{Time: j.outcomes[o.Partition].see(o.Offset, o.Time), Partition: o.Partition, Offset: o.Offset}
+// waitingOf records an outcome.
+func (j *Join) waitingOf(o Outcome) waitingOutcome {
+	latest, behind := j.outcomes[o.Partition].see(o.Offset, o.Time)
+	return waitingOutcome{examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}, behind, o.Labels}
+}
+
+// joins reports whether a row has an outcome with its key. All times are those of the messages. An outcome that is farther
+// behind than the grace period comes in time if the row still waits; one for a row that is farther behind, if it is still kept.
+func (j *Join) joins(row, o entry) bool {
+	t, latest := minus(row.place.Time, j.within+j.grace), o.place.Time
+	return j.near(t, latest-o.behind) && latest <= row.place.Time && latest >= minus(t+row.behind, j.early+j.grace)
+}
+
+// near reports whether the difference between the times of a row and an outcome is as configured.
+func (j *Join) near(row, outcome int64) bool {
+	return outcome >= minus(row, j.early) && outcome <= plus(row, j.within)
 }
 
 // Row adds a row. It calls decide if the row need not wait.
 func (j *Join) Row(m Message, decide func(Decided) error) error {
-	t := j.rows[m.Partition].see(m.Offset, m.Time)
-	label, found, err := j.match(m.Key, t)
+	row := j.rowOf(m)
+	label, found, err := j.match(row, true)
 	if err != nil {
 		return err
 	}
-	place := j.deadline(t, m)
-	switch {
-	case found:
-		err = decide(Decided{m.Partition, m.Offset, m.Value, label, false})
-	case compare(place, j.due) < 0:
-		err = decide(Decided{m.Partition, m.Offset, m.Value, "", true})
-	default:
-		err = j.waiting.add(entry{place, m.Key, m.Value})
+	past := compare(row.place, j.due) < 0
+	if row.settled = found || past; row.settled {
+		if err := j.decide(row, label, !found, decide); err != nil {
+			return err
+		}
+		row.value = nil
 	}
-	if err != nil {
+	if past {
+		j.decided.add(row, minus(row.place.Time, j.within+j.grace), !found)
+	} else if err := j.waiting.add(row); err != nil {
 		return err
 	}
 	return j.expire()
 }
 
+// decide decides a row.
+func (j *Join) decide(row entry, label string, absent bool, decide func(Decided) error) error {
+	if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, label, absent}); err != nil {
+		return err
+	}
+	if j.counts.Rows++; absent {
+		j.counts.Absent++
+	}
+	return nil
+}
+
 // Outcome adds an outcome, and decides the rows that it allows. One without labels only advances the time.
 func (j *Join) Outcome(o Outcome, decide func(Decided) error) error {
-	heap.Push(&j.unsettled, waitingOutcome{j.placeOf(o), o.Labels})
+	heap.Push(&j.unsettled, j.waitingOf(o))
 	return j.Advance(decide)
 }
 
@@ -253,13 +291,18 @@ func (j *Join) Advance(decide func(Decided) error) error {
 		if !ok {
 			break
 		}
-		if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, "", true}); err != nil {
-			return err
+		if !row.settled {
+			if err := j.decide(row, "", true, decide); err != nil {
+				return err
+			}
 		}
 		if err := j.waiting.remove(row); err != nil {
 			return err
 		}
-		j.due = next(row.place)
+		j.decided.add(row, minus(row.place.Time, j.within+j.grace), !row.settled)
+		if compare(j.due, next(row.place)) < 0 {
+			j.due = next(row.place)
+		}
 	}
 	if compare(j.due, frontier) < 0 {
 		j.due = frontier
@@ -280,21 +323,27 @@ func (j *Join) settled(p examples.JoinPlace) bool {
 // apply joins the first unsettled outcome with the rows that wait for it, and keeps it for later rows.
 func (j *Join) apply(decide func(Decided) error) error {
 	o := j.unsettled[0]
-	for _, l := range o.labels {
-		rows, err := j.matched(l.Key, o.place.Time)
+	entries := o.entries()
+	had := make([]bool, len(entries)) // a row has it
+	for i, e := range entries {
+		rows, err := j.matched(e)
 		if err != nil {
 			return err
 		}
+		had[i] = len(rows) > 0
 		for _, row := range rows {
-			if j.skip > 0 {
+			switch {
+			case row.settled:
+				continue
+			case j.skip > 0:
 				j.skip--
-			} else {
-				if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, l.Label, false}); err != nil {
+			default:
+				if err := j.decide(row, string(e.value), false, decide); err != nil {
 					return err
 				}
 				j.labelled++
 			}
-			if err := j.waiting.remove(row); err != nil {
+			if err := j.waiting.settle(row, nil); err != nil {
 				return err
 			}
 		}
@@ -303,48 +352,71 @@ func (j *Join) apply(decide func(Decided) error) error {
 	if j.labelled, j.skip = 0, 0; compare(j.applied, next(o.place)) < 0 {
 		j.applied = next(o.place)
 	}
-	return j.keep(o.place, o.labels)
-}
-
-// matched returns the rows that wait for an outcome with a key and a time, in order.
-func (j *Join) matched(key string, time int64) ([]entry, error) {
-	rows, err := j.waiting.get(key)
-	return slices.DeleteFunc(rows, func(row entry) bool {
-		return time > row.place.Time || time < minus(row.place.Time, j.within+j.early)
-	}), err
-}
-
-// match returns the outcome of a row at time t among the kept ones.
-func (j *Join) match(key string, t int64) (label string, found bool, err error) {
-	outcomes, err := j.kept.get(key)
-	for _, o := range outcomes {
-		if o.place.Time >= minus(t, j.early) && o.place.Time <= plus(t, j.within) {
-			return string(o.value), true, err
-		}
-	}
-	return "", false, err
-}
-
-// keep keeps an outcome for later rows.
-func (j *Join) keep(place examples.JoinPlace, labels []Labelled) error {
-	if place.Time < j.floor() {
-		return nil
-	}
-	known := map[string]bool{}
-	for _, l := range labels {
-		if known[l.Key] { // the first counts
-			continue
-		}
-		known[l.Key] = true
-		if err := j.kept.add(entry{place, l.Key, []byte(l.Label)}); err != nil {
+	for i, e := range entries {
+		e.settled = j.count(e, had[i])
+		if err := j.keep(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// count counts an outcome, and reports whether it belongs to a row, which may have been decided before.
+func (j *Join) count(o entry, had bool) bool {
+	j.counts.Outcomes++
+	if !had {
+		var absent bool
+		if had, absent = j.decided.has(o.key, func(row int64) bool { return j.near(row, o.place.Time-o.behind) }); absent {
+			j.counts.Late++
+			j.counts.Disorder = max(j.counts.Disorder, o.behind)
+			return true
+		}
+	}
+	if had {
+		j.counts.Matched++
+	}
+	return had
+}
+
+// matched returns the rows of an outcome, in order. Settled ones have been decided.
+func (j *Join) matched(o entry) ([]entry, error) {
+	rows, err := j.waiting.get(o.key)
+	return slices.DeleteFunc(rows, func(row entry) bool { return !j.joins(row, o) }), err
+}
+
+// match returns the outcome of a row among the kept ones.
+func (j *Join) match(row entry, counts bool) (label string, found bool, err error) {
+	outcomes, err := j.kept.get(row.key)
+	for _, o := range outcomes {
+		if !j.joins(row, o) {
+			continue
+		}
+		if !found {
+			label, found = string(o.value), true
+		}
+		if o.settled {
+			continue
+		}
+		if err := j.kept.settle(o, o.value); err != nil {
+			return "", false, err
+		}
+		if counts {
+			j.counts.Matched++
+		}
+	}
+	return label, found, err
+}
+
+// keep keeps an outcome for later rows.
+func (j *Join) keep(o entry) error {
+	if o.place.Time < j.floor() {
+		return nil
+	}
+	return j.kept.add(o)
+}
+
 // floor is the time before which no outcome can belong to a later row.
-func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early) }
+func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early+j.grace) }
 
 // expire drops outcomes that no later row can have.
 func (j *Join) expire() error {
@@ -362,29 +434,32 @@ func (j *Join) expire() error {
 
 // Cursor returns which rows and outcomes are processed.
 func (j *Join) Cursor(partition int) examples.JoinCursor {
-	return examples.JoinCursor{Partition: partition, Due: j.due, Applied: j.applied, Labelled: j.labelled}
+	return examples.JoinCursor{Partition: partition, Due: j.due, Applied: j.applied, Labelled: j.labelled, Counts: j.counts}
 }
 
 // RowsFrom returns the position in a rows partition from which to resume the join at the cursor.
 func (j *Join) RowsFrom(partition int) examples.JoinInput {
 	in := j.rows[partition]
-	m := in.before(minus(j.due.Time, j.within))
+	m := in.before(minus(min(j.due.Time, j.floor()), j.within+j.grace)) // of a row that may be waiting, or has had a kept outcome
 	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
 }
 
 // OutcomesFrom is RowsFrom for an outcomes partition.
 func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
 	in := j.outcomes[partition]
-	earliest := minus(j.due.Time, j.within) // of a row that may be waiting, or of a later one
+	earliest := minus(j.due.Time, j.within+j.grace) // of a row that may be waiting
 	for _, rows := range j.rows {
-		earliest = min(earliest, rows.time)
+		earliest = min(earliest, minus(rows.time, j.grace)) // of a later one
 	}
 	m := in.before(min(minus(earliest, j.early), j.applied.Time))
 	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
 }
 
 // Waiting returns the number of waiting rows.
-func (j *Join) Waiting() int { return j.waiting.count }
+func (j *Join) Waiting() int { return j.waiting.open }
+
+// Counts returns the numbers of rows and outcomes so far.
+func (j *Join) Counts() examples.JoinCounts { return j.counts }
 
 // Close removes the join's data on disk.
 func (j *Join) Close() error { return j.waiting.budget.disk.close() }
@@ -426,7 +501,19 @@ func next(p examples.JoinPlace) examples.JoinPlace {
 // waitingOutcome is an unsettled outcome.
 type waitingOutcome struct {
 	place  examples.JoinPlace
+	behind int64
 	labels []Labelled
+}
+
+// entries returns the outcome's entry for each key, with the first label of the key.
+func (o waitingOutcome) entries() []entry {
+	entries := make([]entry, 0, len(o.labels))
+	for _, l := range o.labels {
+		if !slices.ContainsFunc(entries, func(e entry) bool { return e.key == l.Key }) {
+			entries = append(entries, entry{place: o.place, behind: o.behind, key: l.Key, value: []byte(l.Label)})
+		}
+	}
+	return entries
 }
 
 // pending is a heap of outcomes.

@@ -23,8 +23,10 @@ type world struct {
 // draw draws topics: timestamps are mostly in order, some messages have none, keys recur, and outcomes are early, late,
 // repeated or missing. Outcomes of a key are in one partition, or in any.
 func draw(r *rand.Rand, rows, outcomes, messages int) *world {
-	w := &world{rule: Rule{Within: time.Duration(1+r.IntN(60)) * time.Millisecond, Early: time.Duration(r.IntN(10)) * time.Millisecond},
+	w := &world{rule: Rule{Within: time.Duration(1+r.IntN(60)) * time.Millisecond, Early: time.Duration(r.IntN(10)) * time.Millisecond,
+		Grace: time.Duration(r.IntN(2)*r.IntN(60)) * time.Millisecond},
 		rows: make([][]Message, rows), outcomes: make([][]Outcome, outcomes)}
+	disorder := 1 + r.Int64N(50)
 	keys, keyed, equal := 1+r.IntN(messages), r.IntN(2) == 0, rows == outcomes && r.IntN(2) == 0
 	now := int64(0)
 	timeOf := func(first bool) int64 {
@@ -35,10 +37,14 @@ func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 			}
 		case 1:
 			return now - r.Int64N(20)
+		case 2, 3, 4:
+			return now - r.Int64N(disorder)
+		case 5:
+			return now - r.Int64N(4*disorder)
 		}
 		return now
 	}
-	last := []string{"none"}
+	last, times := []string{"none"}, []int64{0}
 	for range messages {
 		now += r.Int64N(4) * r.Int64N(4)
 		key := fmt.Sprint("key ", r.IntN(keys))
@@ -48,7 +54,7 @@ func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 		}
 		if r.IntN(5) < 3 {
 			w.rows[p] = append(w.rows[p], Message{p, int64(len(w.rows[p])), timeOf(len(w.rows[p]) == 0), key, []byte(fmt.Sprint("row ", p, "@", len(w.rows[p])))})
-			last = append(last, key)
+			last, times = append(last, key), append(times, now)
 			continue
 		}
 		if r.IntN(3) > 0 {
@@ -59,6 +65,10 @@ func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 			q = len(key) * int(key[len(key)-1]) % outcomes
 		}
 		o := Outcome{Partition: q, Offset: int64(len(w.outcomes[q])), Time: timeOf(len(w.outcomes[q]) == 0)}
+		if r.IntN(6) == 0 { // it arrives late
+			i := max(0, len(last)-1-r.IntN(60))
+			key, o.Time = last[i], times[i]+r.Int64N(10)
+		}
 		for range []int{1, 1, 1, 0, 2}[r.IntN(5)] {
 			o.Labels = append(o.Labels, Labelled{key, fmt.Sprint("label ", r.IntN(5))})
 		}
@@ -67,59 +77,99 @@ func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 	return w
 }
 
-// naive returns the label of each row by definition; "absent" for none, and no entry for a row that still waits.
-func (w *world) naive() map[string]string {
-	type timed struct {
-		time int64
-		p    int
-		o    Outcome
+// timed is a message with its time, and the latest time of its partition up to it.
+type timed struct {
+	time, latest int64
+	p            int
+	m            Message
+	o            Outcome
+}
+
+func (a *timed) see(time int64) {
+	if a.latest = max(a.latest, time); time == Never {
+		time = a.latest
 	}
+	a.time = time
+}
+
+// naive returns the label of each row by definition, "absent" for none, and no entry for a row that still waits; and the counts.
+func (w *world) naive() (map[string]string, examples.JoinCounts) {
+	within, early, grace := w.rule.Within.Milliseconds(), w.rule.Early.Milliseconds(), w.rule.Grace.Milliseconds()
 	var all []timed
 	frontier, ends := int64(1<<62), make([]int64, len(w.outcomes))
 	for p, outcomes := range w.outcomes {
-		latest := int64(Never)
-		for _, o := range outcomes {
-			latest = max(latest, o.Time)
-			all = append(all, timed{latest, p, o})
+		at := timed{latest: Never, p: p}
+		for _, at.o = range outcomes {
+			at.see(at.o.Time)
+			all = append(all, at)
 		}
-		ends[p] = latest
-		frontier = min(frontier, latest)
+		ends[p] = at.latest
+		frontier = min(frontier, at.latest)
 	}
 	known := func(o timed) bool { // no earlier outcome can arrive
 		for p, end := range ends {
-			if end < o.time || end == o.time && p < o.p {
+			if end < o.latest || end == o.latest && p < o.p {
 				return false
 			}
 		}
 		return true
 	}
 	slices.SortFunc(all, func(a, b timed) int {
-		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.p, b.p), cmp.Compare(a.o.Offset, b.o.Offset))
+		return cmp.Or(cmp.Compare(a.latest, b.latest), cmp.Compare(a.p, b.p), cmp.Compare(a.o.Offset, b.o.Offset))
 	})
-	decided := map[string]string{}
-	for _, rows := range w.rows {
-		t := int64(Never)
-		for _, row := range rows {
-			t = max(t, row.Time)
-			within, early := w.rule.Within.Milliseconds(), w.rule.Early.Milliseconds()
+	var counts examples.JoinCounts
+	decided, late, had := map[string]string{}, map[[3]any]bool{}, map[[3]any]bool{}
+	for p, rows := range w.rows {
+		row := timed{latest: Never, p: p}
+		for _, row.m = range rows {
+			row.see(row.m.Time)
 			label, found := "", false
 			for _, o := range all {
 				for _, l := range o.o.Labels {
-					if o.time >= t-early && o.time <= t+within && l.Key == row.Key && !found {
-						if found = true; known(o) {
-							label = l.Label
+					outcome := [3]any{o.p, o.o.Offset, l.Key}
+					switch {
+					case l.Key != row.m.Key || o.time < row.time-early || o.time > row.time+within || !known(o) && found:
+					case o.latest < row.latest-grace-early: // no longer kept
+					case o.latest > row.time+within+grace && found:
+						had[outcome] = had[outcome] || known(o)
+					case o.latest > row.time+within+grace:
+						late[outcome] = true
+					default:
+						had[outcome] = had[outcome] || known(o)
+						if !found {
+							if found = true; known(o) {
+								label = l.Label
+							}
 						}
 					}
 				}
 			}
 			if label != "" {
-				decided[string(row.Value)] = label
-			} else if !found && t+within < frontier {
-				decided[string(row.Value)] = "absent"
+				decided[string(row.m.Value)] = label
+				counts.Rows++
+			} else if !found && row.time+within+grace < frontier {
+				decided[string(row.m.Value)] = "absent"
+				counts.Rows++
+				counts.Absent++
 			}
 		}
 	}
-	return decided
+	for _, o := range all {
+		for i, l := range o.o.Labels {
+			outcome := [3]any{o.p, o.o.Offset, l.Key}
+			switch {
+			case !known(o) || slices.IndexFunc(o.o.Labels, func(first Labelled) bool { return first.Key == l.Key }) < i:
+				continue
+			case had[outcome]:
+				counts.Matched++
+			case late[outcome]:
+				counts.Late++
+				counts.Disorder = max(counts.Disorder, o.latest-o.time)
+			}
+			counts.Outcomes++
+		}
+	}
+	return decided, counts
 }
 
 // saved is the state in the examples: rows, and positions.
@@ -239,17 +289,18 @@ func (p *process) step() bool {
 // A row becomes an example as defined, exactly once, for any interleaving of partitions and any restarts, with waiting
 // entries in memory or on disk.
 func TestJoinIsTheNaiveJoin(t *testing.T) {
-	labels, absent, waits := 0, 0, 0
+	labels, absent, waits, late, of := 0, 0, 0, int64(0), int64(0)
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := draw(random, 1+random.IntN(3), 1+random.IntN(3), 1+random.IntN(200))
 		s := &saved{rows: make([]int64, len(w.rows)), outcomes: make([]int64, len(w.outcomes))}
-		p := begin(t, w, s, random)
+		p, restarts := begin(t, w, s, random), 0
 		for p.step() {
 			if random.IntN(10) == 0 {
 				p.save()
 			}
-			if random.IntN(30) == 0 { // the process ends
+			if seed%2 == 0 && random.IntN(30) == 0 { // the process ends
+				restarts++
 				p.check(p.join.Close())
 				p = begin(t, w, s, random)
 			}
@@ -274,7 +325,8 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 			got[string(d.Value)] = label
 		}
 		waits += p.join.Waiting()
-		if want := w.naive(); !maps.Equal(got, want) {
+		want, counts := w.naive()
+		if !maps.Equal(got, want) {
 			for row := range w.rows {
 				for _, m := range w.rows[row] {
 					if v := string(m.Value); got[v] != want[v] {
@@ -284,9 +336,19 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 			}
 			t.Fatalf("seed %d: %d rows are decided, expected %d", seed, len(got), len(want))
 		}
+		has := p.join.Counts()
+		if restarts == 0 {
+			late, of = late+has.Late, of+counts.Late
+		}
+		// Only the newest decided rows of a key are known, and none after a restart.
+		known := restarts > 0 || has.Matched <= counts.Matched && has.Late <= counts.Late && has.Disorder <= counts.Disorder
+		counts.Matched, counts.Late, counts.Disorder = has.Matched, has.Late, has.Disorder
+		if !known || has != counts {
+			t.Errorf("seed %d: %d restarts, counts %+v, expected %+v", seed, restarts, has, counts)
+		}
 	}
-	if labels < 1000 || absent < 1000 || waits < 500 {
-		t.Errorf("%d rows with outcomes, %d without, %d that wait: expected more of each", labels, absent, waits)
+	if labels < 1000 || absent < 1000 || waits < 500 || late < 100 || float64(late) < 0.8*float64(of) {
+		t.Errorf("%d rows with outcomes, %d without, %d that wait, %d of %d late outcomes: expected more of each", labels, absent, waits, late, of)
 	}
 }
 

@@ -24,6 +24,8 @@ type Options struct {
 	Within time.Duration `mapstructure:"within" yaml:"within"`
 	// Early is how far an outcome may precede its row.
 	Early time.Duration `mapstructure:"early" yaml:"early"`
+	// Grace is how far messages may be out of order: by how much their time may be behind the latest one of their partition.
+	Grace time.Duration `mapstructure:"grace" yaml:"grace"`
 	// Idle is the maximum lag of a silent partition of the topic, after which it no longer blocks rows; at most Within.
 	Idle time.Duration `mapstructure:"idle" yaml:"idle"`
 	// Absent is the label, the labels or the targets of a row without an outcome, one value for all targets or one each; or
@@ -46,6 +48,7 @@ const AbsentSkip = "skip"
 
 const (
 	defaultEarly  = time.Minute
+	defaultGrace  = 5 * time.Minute
 	defaultIdle   = time.Hour
 	defaultMemory = 256 << 20
 	minMemory     = 1 << 20
@@ -54,11 +57,11 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Early: defaultEarly, Idle: defaultIdle, Memory: defaultMemory}
+	return Options{Early: defaultEarly, Grace: defaultGrace, Idle: defaultIdle, Memory: defaultMemory}
 }
 
 // Rule returns the rule of the join.
-func (o Options) Rule() Rule { return Rule{Within: o.Within, Early: o.Early} }
+func (o Options) Rule() Rule { return Rule{Within: o.Within, Early: o.Early, Grace: o.Grace} }
 
 // IdleAfter returns the maximum lag of a silent partition after which it no longer blocks rows.
 func (o Options) IdleAfter() time.Duration { return min(o.Idle, o.Within) }
@@ -89,6 +92,9 @@ func (o Options) Check() (problems []option.Problem) {
 	if o.Early < 0 || o.Early > maxWithin {
 		wrong("early", o.Early.String(), "a time of at least 0")
 	}
+	if o.Grace < 0 || o.Grace > maxWithin {
+		wrong("grace", o.Grace.String(), "a time of at least 0")
+	}
 	if o.Idle < 0 {
 		wrong("idle", o.Idle.String(), "a time of at least 0")
 	}
@@ -101,7 +107,7 @@ func (o Options) Check() (problems []option.Problem) {
 // Waiting returns the maximum number of waiting rows and their size, at the given number of rows per second and message
 // size.
 func (o Options) Waiting(rate, size int64) (rows, bytes int64) {
-	rows = int64(float64(rate) * o.Within.Seconds())
+	rows = int64(float64(rate) * (o.Within + o.Grace).Seconds())
 	return rows, rows * (size + overhead)
 }
 
@@ -126,6 +132,8 @@ func Keys() []option.Key {
 		{Name: "within", Meaning: "maximum time from a row to its outcome, by message timestamps, such as `24h`"},
 		{Name: "early", Meaning: "maximum time by which an outcome may precede its row, by message timestamps: clocks differ, and " +
 			"partitions are read at different speeds. Use `0s` if successive rows share a key"},
+		{Name: "grace", Meaning: "how far messages may be out of order, such as those of devices that upload late: a row is decided when the " +
+			"outcomes are later than its time plus `outcome.within` and this"},
 		{Name: "idle", Meaning: "maximum lag of the newest message of a partition of the topic behind its other partitions. Beyond " +
 			"it, the partition no longer holds back rows without an outcome; at most `outcome.within`"},
 		{Name: "absent", Meaning: "label of rows without an outcome, such as `none`; with `labels: several`, a list of labels, such " +

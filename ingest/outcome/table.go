@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"container/heap"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -8,9 +9,11 @@ import (
 
 // entry is a waiting row or outcome.
 type entry struct {
-	place examples.JoinPlace
-	key   string
-	value []byte
+	place   examples.JoinPlace
+	behind  int64 // how far the time of the message is behind the latest one of its partition
+	settled bool  // it is kept only for its key
+	key     string
+	value   []byte
 }
 
 // overhead is the approximate memory of an entry besides its key and its value: itself, its positions in the queue and
@@ -26,7 +29,7 @@ type table struct {
 	prefix byte
 	byKey  map[string][]entry // each list in order
 	queues map[int]*queue     // by partition; removed entries are still included
-	count  int                // number of entries, including those on disk
+	open   int                // number of entries that are not settled, including those on disk
 	bytes  int64              // size of the entries in memory
 }
 
@@ -34,6 +37,7 @@ type table struct {
 type queue struct {
 	from  int
 	items []queued
+	late  lateItems // those that were not at the end
 }
 
 type queued struct {
@@ -54,7 +58,9 @@ func (t *table) add(e entry) error {
 		t.queues[e.place.Partition] = q
 	}
 	q.push(queued{e.place, e.key})
-	t.count++
+	if !e.settled {
+		t.open++
+	}
 	t.bytes += e.size()
 	return t.budget.keep()
 }
@@ -65,23 +71,50 @@ func insert(entries []entry, e entry) []entry {
 	return slices.Insert(entries, at, e)
 }
 
-// push adds a position. Late outcomes are not at the end: a silent partition was considered to be past them.
+// push adds a position.
 func (q *queue) push(item queued) {
 	if n := len(q.items); n == q.from || compare(q.items[n-1].place, item.place) < 0 {
 		q.items = append(q.items, item)
-		return
+	} else {
+		heap.Push(&q.late, item)
 	}
-	at, _ := slices.BinarySearchFunc(q.items[q.from:], item.place, func(i queued, p examples.JoinPlace) int { return compare(i.place, p) })
-	q.items = slices.Insert(q.items, q.from+at, item)
+}
+
+// head returns the first position; nil if there is none.
+func (q *queue) head() *queued {
+	switch {
+	case len(q.late) > 0 && (q.from == len(q.items) || compare(q.late[0].place, q.items[q.from].place) < 0):
+		return &q.late[0]
+	case q.from < len(q.items):
+		return &q.items[q.from]
+	}
+	return nil
 }
 
 // pop removes the first position.
 func (q *queue) pop() {
+	if len(q.late) > 0 && q.head() == &q.late[0] {
+		heap.Pop(&q.late)
+		return
+	}
 	q.items[q.from] = queued{}
 	if q.from++; q.from > 1024 && q.from > len(q.items)/2 {
 		q.items = append(q.items[:0:0], q.items[q.from:]...)
 		q.from = 0
 	}
+}
+
+// lateItems is a heap of positions.
+type lateItems []queued
+
+func (l lateItems) Len() int           { return len(l) }
+func (l lateItems) Less(a, b int) bool { return compare(l[a].place, l[b].place) < 0 }
+func (l lateItems) Swap(a, b int)      { l[a], l[b] = l[b], l[a] }
+func (l *lateItems) Push(x any)        { *l = append(*l, x.(queued)) }
+func (l *lateItems) Pop() any {
+	last := (*l)[len(*l)-1]
+	*l = (*l)[:len(*l)-1]
+	return last
 }
 
 // get returns the entries of a key in order. The caller may modify the list.
@@ -102,8 +135,7 @@ func (t *table) onDisk() int { return t.budget.disk.entries(t.prefix) }
 // first returns the first entry, if its position is before a limit.
 func (t *table) first(before examples.JoinPlace) (e entry, ok bool, err error) {
 	for _, q := range t.queues {
-		for ; q.from < len(q.items); q.pop() {
-			head := q.items[q.from]
+		for head := q.head(); head != nil; head = q.head() {
 			if ok && compare(e.place, head.place) <= 0 || compare(head.place, before) >= 0 {
 				break
 			}
@@ -111,6 +143,7 @@ func (t *table) first(before examples.JoinPlace) (e entry, ok bool, err error) {
 				e, ok = t.byKey[head.key][at], true
 				break
 			}
+			q.pop()
 		}
 	}
 	if t.onDisk() == 0 {
@@ -127,9 +160,28 @@ func find(entries []entry, place examples.JoinPlace) (int, bool) {
 	return slices.BinarySearchFunc(entries, place, func(e entry, p examples.JoinPlace) int { return compare(e.place, p) })
 }
 
+// settle records that an entry is settled, and replaces its value by a shorter one or nil.
+func (t *table) settle(e entry, value []byte) error {
+	if e.settled {
+		return nil
+	}
+	t.open--
+	e.settled, e.value = true, value
+	entries := t.byKey[e.key]
+	at, has := find(entries, e.place)
+	if !has {
+		return t.budget.disk.settle(t.prefix, e)
+	}
+	t.bytes -= int64(len(entries[at].value) - len(value))
+	entries[at] = e
+	return nil
+}
+
 // remove removes an entry.
 func (t *table) remove(e entry) error {
-	t.count--
+	if !e.settled {
+		t.open--
+	}
 	entries := t.byKey[e.key]
 	at, has := find(entries, e.place)
 	if !has {
@@ -172,10 +224,10 @@ const spilled = 1000
 func (t *table) popFirst() (e entry, ok bool) {
 	var from *queue
 	for _, q := range t.queues {
-		for ; q.from < len(q.items); q.pop() {
-			head := q.items[q.from]
+		for head := q.head(); head != nil; head = q.head() {
 			at, has := find(t.byKey[head.key], head.place)
 			if !has {
+				q.pop()
 				continue
 			}
 			if !ok || compare(head.place, e.place) < 0 {

@@ -37,6 +37,18 @@ type JoinCursor struct {
 	Due       JoinPlace `json:"due"`       // rows with an earlier deadline no longer wait
 	Applied   JoinPlace `json:"applied"`   // outcomes before it have been applied to the waiting rows
 	Labelled  int       `json:"labelled"`  // messages that the first outcome from Applied on has been applied to already
+	// Counts are of what has been joined.
+	Counts JoinCounts `json:"counts"`
+}
+
+// JoinCounts are numbers of rows and outcomes since the topics were first read.
+type JoinCounts struct {
+	Rows     int64 `json:"rows"`     // decided messages of rows
+	Absent   int64 `json:"absent"`   // those without an outcome
+	Outcomes int64 `json:"outcomes"` // labels of outcomes
+	Matched  int64 `json:"matched"`  // those whose key a row has, at its time
+	Late     int64 `json:"late"`     // those that came after their row was decided as absent
+	Disorder int64 `json:"disorder"` // of the late ones: maximum milliseconds that one was behind its partition
 }
 
 // JoinPlace orders messages of a topic: by time, then partition, then offset.

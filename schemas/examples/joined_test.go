@@ -11,10 +11,12 @@ import (
 func joined() (j *Joined, text string) {
 	return &Joined{Rule: "4e1f", Rows: []JoinInput{{Partition: 2, Time: 900, From: 4, Since: 100}},
 			Outcomes: []JoinInput{{Partition: 1, Next: 7, Last: "0123456789ab", Time: 800, From: 5, Since: -9223372036854775808}},
-			Joins:    []JoinCursor{{Partition: -1, Due: JoinPlace{700, 2, 3}, Applied: JoinPlace{600, 1, 6}, Labelled: 8}}},
+			Joins: []JoinCursor{{Partition: -1, Due: JoinPlace{700, 2, 3}, Applied: JoinPlace{600, 1, 6}, Labelled: 8,
+				Counts: JoinCounts{Rows: 9, Absent: 4, Outcomes: 7, Matched: 5, Late: 1, Disorder: 60}}}},
 		`{"rule":"4e1f","rows":[{"partition":2,"next":0,"time":900,"from":4,"since":100}],` +
 			`"outcomes":[{"partition":1,"next":7,"last":"0123456789ab","time":800,"from":5,"since":-9223372036854775808}],` +
-			`"joins":[{"partition":-1,"due":{"time":700,"partition":2,"offset":3},"applied":{"time":600,"partition":1,"offset":6},"labelled":8}]}`
+			`"joins":[{"partition":-1,"due":{"time":700,"partition":2,"offset":3},"applied":{"time":600,"partition":1,"offset":6},"labelled":8,` +
+			`"counts":{"rows":9,"absent":4,"outcomes":7,"matched":5,"late":1,"disorder":60}}]}`
 }
 
 // How far rows were joined is read as it was written, and damage is an error.
