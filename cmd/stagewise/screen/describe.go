@@ -74,14 +74,47 @@ func taskMetrics(s schemas.SplitReport) string {
 	return strings.Join(parts, "; ")
 }
 
-// noBetter reports whether the error of rows is not less than that of predicting one class always by more than chance does: two standard
-// errors.
-func noBetter(s schemas.SplitReport) bool {
-	if s.MajorityError == nil || s.Rows == 0 {
-		return false
+// againstMajority compares the error of rows with that of always predicting the most common class; "" if it is clearly lower: by more than
+// two standard deviations of McNemar's test, of the rows in which exactly one of the two is right.
+func againstMajority(split string, s schemas.SplitReport, labels []string, majority string) string {
+	class := slices.Index(labels, majority)
+	if s.MajorityError == nil || s.Rows == 0 || class < 0 || class >= len(s.Confusion) {
+		return ""
 	}
-	p := *s.MajorityError / 100
-	return s.Error > *s.MajorityError-200*math.Sqrt(p*(1-p)/float64(s.Rows))
+	var common, better, worse float64 // rows of the class, and those in which the model is right and the class wrong, and the other way round
+	for i, row := range s.Confusion {
+		for j, n := range row {
+			switch {
+			case i == class && j == class:
+				common += float64(n)
+			case i == class:
+				common, worse = common+float64(n), worse+float64(n)
+			case i == j:
+				better += float64(n)
+			}
+		}
+	}
+	share, rows := *s.MajorityError/100, float64(s.Rows)
+	// Rows of a class have the mean of their weights, and all rows that of 1.
+	heavy, light := (1-share)*rows/max(common, 1), share*rows/max(rows-common, 1)
+	lower := (*s.MajorityError - s.Error) / 100 * rows
+	if lower > 2*math.Sqrt(better*light*light+worse*heavy*heavy) {
+		return ""
+	}
+	text := fmt.Sprintf("%s error %s is no better than that of always predicting %q: %s", split, Percent(&s.Error), majority,
+		Percent(s.MajorityError))
+	if lower > 0 {
+		text = fmt.Sprintf("%s error %s is not clearly better than that of always predicting %q, %s: %s rows are too few to tell", split,
+			Percent(&s.Error), majority, Percent(s.MajorityError), humanize.Comma(s.Rows))
+	}
+	// The standard deviation of the area of ranks at random is that of the Mann-Whitney U test.
+	if few := common * (rows - common); s.AUC != nil && len(labels) == 2 && few > 0 && *s.AUC-0.5 > 2*math.Sqrt((rows+1)/(12*few)) {
+		text += "; the AUC is clearly better than chance"
+		if lower <= 0 && s.Decided == nil {
+			text += ": set threshold, for example to best_f1"
+		}
+	}
+	return text + "\n"
 }
 
 // mostTargets is how many numbers the last lines of a run have. The report has all.
@@ -106,10 +139,7 @@ func Conclude(w io.Writer, r *schemas.Report, report, model string) {
 		if text != "" {
 			fmt.Fprintf(w, "%s: %s\n", split, text)
 		}
-		if noBetter(s) {
-			fmt.Fprintf(w, "%s error %s is no better than that of always predicting %q: %s\n", split, Percent(&s.Error), r.Majority,
-				Percent(s.MajorityError))
-		}
+		fmt.Fprint(w, againstMajority(split.String(), s, r.Labels, r.Majority))
 		break
 	}
 	fmt.Fprintf(w, "model: version %d on the topic %s.versions", r.Version, r.Name)
