@@ -17,6 +17,8 @@ type quarantine struct {
 	recent  []BadMessage             // the newest first
 	reasons map[string]*Reason       // by kind
 	read    map[topicPartition]int64 // the offset after the last message of a partition that is there
+	count   int64                    // messages that were read
+	came    map[string]int64         // by topic, those that have come since they are read
 }
 
 // topicPartition is a partition of a topic.
@@ -47,7 +49,12 @@ func (r *reader) followQuarantine(ctx context.Context) error {
 			continue
 		}
 		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // others may write there
-			r.change(func() { r.quarantine.add(q, delivery.Time) })
+			r.change(func() {
+				r.quarantine.add(q, delivery.Time)
+				if delivery.Offset >= end {
+					r.quarantine.came[q.Topic]++
+				}
+			})
 		}
 	}
 }
@@ -59,8 +66,9 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 		q.recent = q.recent[:maxBad]
 	}
 	if q.reasons == nil {
-		q.reasons, q.read = map[string]*Reason{}, map[topicPartition]int64{}
+		q.reasons, q.read, q.came = map[string]*Reason{}, map[topicPartition]int64{}, map[string]int64{}
 	}
+	q.count++
 	from := topicPartition{m.Topic, m.Partition}
 	q.read[from] = max(q.read[from], m.Offset+1)
 	kind := reasonKind(m.Reason)
@@ -96,7 +104,7 @@ func reasonKind(reason string) string {
 
 // state returns the quarantine for the page, given how many messages the topic has.
 func (q *quarantine) state(held int64) Quarantine {
-	s := Quarantine{Held: held, Reasons: []Reason{}, Recent: slices.Clone(q.recent)}
+	s := Quarantine{Held: held, Read: q.count, Reasons: []Reason{}, Recent: slices.Clone(q.recent)}
 	for _, reason := range q.reasons {
 		s.Reasons = append(s.Reasons, *reason)
 	}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -120,13 +121,14 @@ func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) 
 		if err == nil && exists {
 			err = do(ctx)
 		}
+		denied := errors.As(err, new(*kafkalog.AccessError)) // the brokers have answered
 		r.change(func() {
 			r.errors[part] = err
-			if r.absent = err == nil && !exists; r.absent {
+			if r.absent = err == nil && !exists; r.absent || denied {
 				r.heard = r.now()
 			}
 		})
-		if err != nil {
+		if err != nil && !denied {
 			wait = min(2*wait, time.Minute)
 		} else {
 			wait = r.options.every()
@@ -161,6 +163,11 @@ func (r *reader) state() *State {
 	defer r.mutex.Unlock()
 	s := &State{Topics: r.topics.list(), Run: r.follows.state(), Quarantine: r.quarantine.state(r.topics.held(r.client.Topics.Quarantine))}
 	s.Versions, s.Quality = r.versions()
+	for _, p := range r.places {
+		if s.Run != nil && p.Run == s.Run.ID {
+			s.Run.Version = p.Version
+		}
+	}
 	r.lags(s)
 	s.Staff = r.working(s.Run)
 	r.waits(s)

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -163,8 +164,9 @@ func TestRunIsShown(t *testing.T) {
 
 // While a run goes on, what its visits measure is what the report says later, pass by pass.
 func TestVisitsAreSummed(t *testing.T) {
-	log := openLog(t)
-	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
+	log, job := openLog(t), digits()
+	job.Examples.BatchRows = 64 // so that each partition has some
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,9 +180,13 @@ func TestVisitsAreSummed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	merged := 0
 	for range 2 { // messages may come twice
 		for _, s := range spans {
 			err := client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64, func(m protocol.Message) error {
+				if id, err := wire.IdentityOf(m.Message); err == nil {
+					merged = max(merged, id.Merged)
+				}
 				f.add(false, m)
 				return nil
 			})
@@ -188,6 +194,10 @@ func TestVisitsAreSummed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	// One worker has them all, so a record has several.
+	if len(f.of) != 4 || merged != 4 || !maps.Equal(f.survey, f.of) || !maps.Equal(f.seals[0], f.of) {
+		t.Errorf("of the partitions %v, %v are surveyed, and %v sealed; a record has up to %d", f.of, f.survey, f.seals[0], merged)
 	}
 	for i, stage := range f.state().Stages {
 		passes := report.Stages[i].ByPass
@@ -227,6 +237,9 @@ func TestChainIsShown(t *testing.T) {
 			t.Errorf("version %d goes on from %q, expected %s", v.Version, v.Parent, parent)
 		}
 	}
+	if s.Run.Version != n {
+		t.Errorf("the last run %+v, expected that of version %d", s.Run, n)
+	}
 	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
 		t.Errorf("quality %+v", s.Quality)
 	}
@@ -265,6 +278,22 @@ func TestNeedsAreShown(t *testing.T) {
 	if lag := s.Topics[0].Lag; lag == nil || *lag == 0 {
 		t.Error("nothing is behind, before any version is made")
 	}
+	var more []wire.Message
+	for bad.Offset = range 2*maxBad + 9 {
+		more = append(more, bad.Message())
+	}
+	if _, err := protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, more...); err != nil {
+		t.Fatal(err)
+	}
+	const all = 2*maxBad + 10
+	for _, board := range []*Board{board, reading(t, log, "digits")} { // one has seen them come
+		s = await(t, board, "all bad messages", func(s *State) bool {
+			return s.Quarantine.Held == all && len(s.Quarantine.Recent) == maxBad && need(s, fmt.Sprint(all, " messages could not be used in the last hour"))
+		})
+		if sum := s.Quarantine.Reasons[0].Messages; s.Quarantine.Read != int64(sum) {
+			t.Errorf("quarantine %+v", s.Quarantine)
+		}
+	}
 }
 
 // A state of a thousand versions is read within bounds: of reports, that of the version that subscribers get is kept.
@@ -291,7 +320,8 @@ func TestManyVersionsAreRead(t *testing.T) {
 		report := &schemas.Report{
 			Name: "many", Version: n, Run: plan.Run(), Splits: map[string]schemas.SplitReport{"train": {Rows: 3, Confusion: [][]int64{{1, 2},
 				{0, 0}}}}, Labels: []string{"no", "yes"},
-			Retrain: &schemas.RetrainReport{Version: n, Kind: schemas.RunUpdate, PrequentialError: &rate, Offered: true},
+			Retrain: &schemas.RetrainReport{Version: n, Kind: schemas.RunUpdate, PrequentialError: &rate, Offered: true,
+				Served: []schemas.ServedReport{{Version: n - 1, Rows: 4, Error: 50}, {Version: n - 2, Rows: 12, Error: 10}}},
 		}
 		manifest := &schemas.Manifest{Name: "many", Version: n, Run: plan.Run(), Plan: plan, Metrics: map[string]float64{"train_error": rate}}
 		place, err := client.PublishVersion(t.Context(), manifest, nil, func() *schemas.Report { return report })
@@ -327,6 +357,9 @@ func TestManyVersionsAreRead(t *testing.T) {
 	list, quality := r.versions()
 	if len(list) != versions || reports != 1 || quality == nil || quality.Version != versions || *list[9].PrequentialError != 10 {
 		t.Errorf("%d versions, %d reports, quality %+v", len(list), reports, quality)
+	}
+	if v := list[9]; v.ServedRows != 16 || v.ServedError == nil || *v.ServedError != 20 {
+		t.Errorf("version 10, for which the two after it say what it served: %+v", v)
 	}
 	if r.topics.learnt[0] != versions {
 		t.Errorf("the versions have learnt to offset %d, expected %d", r.topics.learnt[0], versions)

@@ -259,7 +259,9 @@ func (f *followed) add(weights bool, m protocol.Message) {
 			if f.seals[id.Stage] == nil {
 				f.seals[id.Stage] = map[int]bool{}
 			}
-			f.seals[id.Stage][id.Partition] = f.of[id.Partition]
+			for _, number := range coverage.Merged(f.numbers, id.Partition, id.Merged) {
+				f.seals[id.Stage][number] = true
+			}
 		}
 	case kind == schemas.KindFailure:
 		if failure, err := schemas.DecodeJSON[schemas.Failure](m.Message); err == nil {
@@ -276,7 +278,9 @@ func (f *followed) addVisit(m wire.Message) {
 		return
 	}
 	if id.Stage == wire.Survey {
-		f.survey[id.Partition] = true
+		for _, number := range of {
+			f.survey[number] = true
+		}
 		return
 	}
 	if id.Stage < 0 || id.Stage >= len(f.plan.Stages) || f.reports[id.Stage] != nil {
@@ -374,9 +378,6 @@ func (f *followed) state() *Run {
 		ID: f.chain.Run, Kind: kindOf(f.plan), State: stateWaiting, Stage: due.Stage, Visit: due.Number, Of: len(f.of),
 		News:    milliseconds(f.news),
 		Sealing: seal != protocol.NoStage && f.end == nil, Missing: []int{},
-	}
-	if f.plan.Chain != nil {
-		s.Number = f.plan.Chain.Number
 	}
 	if f.end != nil {
 		s.State, s.Reason, s.Stage = f.end.State, f.end.Reason, len(f.plan.Stages)

@@ -16,7 +16,7 @@ func simulated(versions, workers, number int) *State {
 	now := time.Now()
 	ago := func(seconds int) int64 { return now.Add(-time.Duration(seconds) * time.Second).UnixMilli() }
 	value := func(v float64) *float64 { return &v }
-	s := &State{Topics: []Topic{}, Quarantine: Quarantine{Held: 3,
+	s := &State{Topics: []Topic{}, Quarantine: Quarantine{Held: 3, Read: 3,
 		Reasons: []Reason{{"decode label: \"seven\" is no class: expected one of 10", 2, ago(400)},
 			{"decode features: 49 columns, expected 50", 1, ago(2000)}}}}
 	for i, topic := range []struct {
@@ -64,7 +64,7 @@ func simulated(versions, workers, number int) *State {
 		s.Versions = append(s.Versions, v)
 	}
 	s.Versions[len(s.Versions)-1].Latest, s.Versions[len(s.Versions)-1].Offered = true, true
-	run := &Run{ID: "3d202c815183", Kind: schemas.RunFull, Number: versions + 1, State: stateRunning,
+	run := &Run{ID: "3d202c815183", Kind: schemas.RunFull, State: stateRunning,
 		Waits: fmt.Sprintf("for workers to visit 12 of %d partitions", 10*workers), News: ago(1), Stage: 3, Visit: number,
 		Of: 10 * workers, Have: 10*workers - 12, Missing: []int{3, 7, 12}, Queue: []string{}}
 	loss := 2.3

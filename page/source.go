@@ -30,7 +30,7 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 		// One message says it but for those that a process writes that others have overtaken, and then the next one says it.
 		state, err := progress.Read(ctx, r.client, r.options.Source, span, 1)
 		if err != nil {
-			return 0, err
+			return 0, lacks("Read", r.client.Topics.Examples, err)
 		}
 		s.ends[n], s.states[n] = span.To, state
 	}
@@ -38,7 +38,7 @@ func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int6
 	messages, _, err := s.waiting.Count(ctx, func(partition int) int64 {
 		return max(read.Position(partition).Next, r.quarantinedBefore(partition))
 	})
-	return messages, err
+	return messages, lacks("Read", r.options.Source, err)
 }
 
 // quarantinedBefore returns the offset after the last message of a partition of the source topic that is in quarantine,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
@@ -18,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
@@ -162,21 +164,100 @@ func TestErrorAlongRows(t *testing.T) {
 	}
 }
 
-// That a tenth of what arrives goes to quarantine needs somebody, whichever topic it comes from.
+// That a tenth of the messages that are used or refused goes to quarantine needs somebody: those of one topic, in the same time.
 func TestPartThatIsBad(t *testing.T) {
-	topic := func(role string, rate float64) Topic { return Topic{Role: role, Rate: rate} }
-	for _, c := range []struct {
-		topics []Topic
-		want   float64
+	type poll struct{ at, messages, waits, bad int64 } // since the beginning, at a second
+	for name, c := range map[string]struct {
+		polls []poll
+		want  float64
 	}{
-		{nil, 0},
-		{[]Topic{topic("examples", 0), topic("quarantine", 3)}, 0}, // of a backlog that is read
-		{[]Topic{topic("examples", 8), topic("quarantine", 2)}, 0.25},
-		{[]Topic{topic("source", 100), topic("examples", 1), topic("quarantine", 50)}, 0.5},
-		{[]Topic{topic("source", 10), topic("examples", 1), topic("quarantine", 50)}, 1},
+		"nothing":                {nil, 0},
+		"a burst that ends well": {[]poll{{0, 0, 0, 0}, {2, 2500, 2500, 0}, {4, 2500, 300, 7}, {5, 2500, 0, 7}}, 0},
+		"a burst":                {[]poll{{0, 0, 0, 0}, {2, 2500, 0, 7}, {20, 2500, 0, 7}}, 7. / 2500},
+		"refused before the rest of a burst is read": {[]poll{{0, 0, 0, 0}, {2, 2500, 2493, 7}}, 0},
+		"a backlog":                            {[]poll{{0, 90000, 90000, 0}, {2, 90000, 80000, 5000}}, 0.5},
+		"a format that has changed":            {[]poll{{0, 5000, 0, 0}, {2, 5200, 0, 0}, {4, 5400, 0, 200}}, 1},
+		"one that has changed back":            {[]poll{{0, 5000, 0, 0}, {2, 5200, 0, 200}, {4, 5400, 0, 200}}, 0},
+		"few messages":                         {[]poll{{0, 100, 0, 0}, {300, 101, 0, 1}}, 0},
+		"few a minute":                         {[]poll{{0, 100, 0, 0}, {300, 120, 0, 5}}, 0.25},
+		"long ago":                             {[]poll{{0, 100, 0, 0}, {60, 120, 0, 20}, {900, 121, 0, 20}}, 0},
+		"a topic made anew":                    {[]poll{{0, 5000, 0, 0}, {2, 10, 0, 0}, {4, 30, 0, 2}}, 0.1},
+		"messages that come between two looks": {[]poll{{0, 1000, 0, 0}, {2, 1000, 5, 0}, {4, 1200, 0, 50}}, 0.25},
 	} {
-		if got := badPart(&State{Topics: c.topics}); got != c.want {
-			t.Errorf("%+v: %g, expected %g", c.topics, got, c.want)
+		r := &reader{client: &protocol.Client{}}
+		r.quarantine.came = map[string]int64{"other": 1000}
+		for _, p := range c.polls {
+			now := time.UnixMilli(1000 * p.at)
+			r.topics.waits, r.quarantine.came["events"] = p.waits, p.bad
+			r.topics.poll(now, []polled{{role: roleSource, name: "events", partitions: []coverage.Span{{To: p.messages}}}})
+			r.handle(now)
+		}
+		if got := r.topics.badPart(); got != c.want {
+			t.Errorf("%s: %g, expected %g", name, got, c.want)
+		}
+	}
+}
+
+// The page says which right it lacks, shows the rest, and does not take that for brokers that do not answer.
+func TestMissingRightIsNamed(t *testing.T) {
+	const password = "p4ssword"
+	may := func(operation kmsg.ACLOperation, pattern kmsg.ACLResourcePatternType, name string) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: name, Pattern: pattern, Operation: operation, Allow: true}
+	}
+	events := may(kmsg.ACLOperationDescribe, kmsg.ACLResourcePatternTypeLiteral, "events")
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", password),
+		kfake.User("PLAIN", "no-events", password, may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.")),
+		kfake.User("PLAIN", "no-examples", password, may(kmsg.ACLOperationDescribe, kmsg.ACLResourcePatternTypePrefixed, "clicks."), events),
+		kfake.User("PLAIN", "no-weights", password, may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.p"),
+			may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.examples"), events),
+		kfake.User("PLAIN", "nothing", password))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	as := func(user string) *kafkalog.Log {
+		o := kafkalog.Options{Brokers: cluster.ListenAddrs()}
+		o.Security.SASL.Mechanism, o.Security.SASL.Username, o.Security.SASL.Password = "PLAIN", user, kafkalog.NewSecret(password)
+		return openOn(t, o)
+	}
+	admin := as("admin")
+	if err := admin.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, admin, 60, 0)
+	if err := source.Follow(t.Context(), admin, clicks(), true, event.Ignore{}); err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[string][]string{
+		"no-events":   {"Part of this page is empty: the right Describe on the topic events is missing: check the ACLs of User:no-events"},
+		"no-examples": {"Part of this page is empty: the right Read on the topic clicks.examples is missing: check the ACLs of User:no-examples"},
+		"no-weights": {"Part of this page is empty: the right Describe on the topic clicks.weights is missing: check the ACLs of User:no-weights",
+			"the right Describe on the topic clicks.quarantine is missing"},
+		"nothing": {"find clicks.plans"},
+	} {
+		r := newReader(as(user), Options{Name: "clicks", Source: "events"}, NewBoard())
+		now := time.Now()
+		r.now = func() time.Time { return now }
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			<-r.changed // it has asked once
+			stop()
+		}()
+		now = now.Add(time.Hour)
+		r.repeat(ctx, partTopics, func(ctx context.Context) error { return r.pollTopics(ctx) })
+		stop()
+		s := r.state()
+		for _, want := range want {
+			if !need(s, want) {
+				t.Errorf("%s: %+v", user, s.Summary.Needs)
+			}
+		}
+		level := Notice
+		if user == "nothing" {
+			level = Trouble
+		}
+		if need(s, "have not answered") || s.Summary.Level != level || user == "no-events" && (lagOf(s, roleExamples) <= 0 || lagOf(s, roleSource) != -1) {
+			t.Errorf("%s: summary %+v, topics %+v", user, s.Summary, s.Topics)
 		}
 	}
 }

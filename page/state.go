@@ -66,18 +66,18 @@ type Topic struct {
 // Run is a run that goes on, or has ended.
 type Run struct {
 	ID      string `json:"id"`
-	Kind    string `json:"kind"`             // full or update, of a chain; train
-	Number  int    `json:"number,omitempty"` // in its chain
-	State   string `json:"state"`            // waiting, running, or how it ended
-	Reason  string `json:"reason,omitempty"` // why it failed or was cancelled
-	Waits   string `json:"waits"`            // what it waits for
-	News    int64  `json:"news"`             // when the last message of it was written, or it ended
-	Stage   int    `json:"stage"`            // that is due; schemas.Survey; the number of stages if none is left
-	Visit   int    `json:"visit"`            // that is due
-	Sealing bool   `json:"sealing"`          // the residuals of the stage before are due first
-	Of      int    `json:"of"`               // partitions that the visit has
-	Have    int    `json:"have"`             // partitions whose part of it is published
-	Missing []int  `json:"missing"`          // the first of the others
+	Kind    string `json:"kind"`              // full or update, of a chain; train
+	Version int    `json:"version,omitempty"` // that it has made
+	State   string `json:"state"`             // waiting, running, or how it ended
+	Reason  string `json:"reason,omitempty"`  // why it failed or was cancelled
+	Waits   string `json:"waits"`             // what it waits for
+	News    int64  `json:"news"`              // when the last message of it was written, or it ended
+	Stage   int    `json:"stage"`             // that is due; schemas.Survey; the number of stages if none is left
+	Visit   int    `json:"visit"`             // that is due
+	Sealing bool   `json:"sealing"`           // the residuals of the stage before are due first
+	Of      int    `json:"of"`                // partitions that the visit has
+	Have    int    `json:"have"`              // partitions whose part of it is published
+	Missing []int  `json:"missing"`           // the first of the others
 	Stages  []Step `json:"stages"`
 	// Queue are the runs that wait behind it, the first few. Queued is their number.
 	Queue  []string `json:"queue"`
@@ -183,6 +183,7 @@ type Worker struct {
 // Quarantine is the messages that could not be used.
 type Quarantine struct {
 	Held    int64        `json:"held"`    // messages on the topic
+	Read    int64        `json:"read"`    // of them, the newest, whose reasons are counted
 	Reasons []Reason     `json:"reasons"` // one for each kind of those that were read, the most frequent first
 	Recent  []BadMessage `json:"recent"`  // the newest first
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,9 +41,20 @@ func (r *reader) summary(s *State) Summary {
 		need(Trouble, aboutFlow, "The brokers have not answered for %s. The page may be older than that.", words(quiet))
 	}
 	told := map[string]bool{}
-	for _, err := range r.errors {
-		if err != nil && !told[err.Error()] {
-			need(Trouble, aboutFlow, "Part of this page may be old: %v.", err)
+	for _, all := range r.errors {
+		list := []error{all}
+		if several, ok := all.(interface{ Unwrap() []error }); ok {
+			list = several.Unwrap()
+		}
+		for _, err := range list {
+			switch {
+			case err == nil || told[err.Error()]:
+				continue
+			case errors.As(err, new(*missingRight)):
+				need(Notice, aboutFlow, "Part of this page is empty: %v.", err)
+			default:
+				need(Trouble, aboutFlow, "Part of this page may be old: %v.", err)
+			}
 			told[err.Error()] = true
 		}
 	}
@@ -55,16 +67,16 @@ func (r *reader) summary(s *State) Summary {
 	if r.topics.grows() {
 		need(Trouble, aboutFlow, "Examples arrive faster than they are learnt: the backlog has grown for ten minutes.")
 	}
-	if part := badPart(s); part > mostBad {
+	if part := r.topics.badPart(); part > mostBad {
 		need(Trouble, aboutQuarantine, "%.0f %% of new messages are unusable. Has a producer changed its format?", 100*part)
 	}
-	if recent := r.recentlyBad(s); recent > 0 {
-		some := fmt.Sprint(recent)
-		if recent == maxBad {
-			some = fmt.Sprintf("At least %d", recent)
+	if recent := r.topics.bad; recent > 0 {
+		common := ""
+		if len(s.Quarantine.Reasons) > 0 {
+			common = fmt.Sprintf(" Most common reason: %s.", s.Quarantine.Reasons[0].Reason)
 		}
-		need(Notice, aboutQuarantine, "%s could not be used in the last hour. Most common reason: %s.",
-			english.PluralWord(recent, some+" message", some+" messages"), s.Quarantine.Reasons[0].Reason)
+		need(Notice, aboutQuarantine, "%s %s could not be used in the last hour.%s", humanize.Comma(recent),
+			english.PluralWord(int(recent), "message", ""), common)
 	}
 	slices.SortStableFunc(m.Needs, func(a, b Need) int {
 		switch {
@@ -148,7 +160,7 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	if !r.polled || staff.Unknown != "" {
 		return
 	}
-	lag, _ := r.topics.behind()
+	lag, _ := r.topics.behind(nil)
 	var waits []string
 	if r.topics.waits > 0 {
 		waits = append(waits, waiting(r.topics.waits, r.options.Source))
@@ -252,35 +264,8 @@ func needsOfVersions(s *State, need func(level Level, about, format string, valu
 	}
 }
 
-// mostBad is which part of the messages that arrive may go to quarantine.
+// mostBad is which part of the messages that are handled may go to quarantine.
 const mostBad = 0.1
-
-// badPart returns which part of the messages that arrive goes to quarantine now; 0 if none arrive.
-func badPart(s *State) float64 {
-	arriving, bad := 0.0, 0.0
-	for _, t := range s.Topics {
-		switch {
-		case t.Role == roleSource, t.Role == roleExamples && arriving == 0: // the source topic comes first, if there is one
-			arriving = t.Rate
-		case t.Role == "quarantine":
-			bad = t.Rate
-		}
-	}
-	if arriving == 0 {
-		return 0
-	}
-	return min(bad/arriving, 1)
-}
-
-// recentlyBad returns how many messages have come to quarantine lately.
-func (r *reader) recentlyBad(s *State) (n int) {
-	for _, m := range s.Quarantine.Recent {
-		if r.now().Sub(time.UnixMilli(m.At)) < fresh {
-			n++
-		}
-	}
-	return n
-}
 
 // behind says how far the versions are behind the examples. Messages of the source topic and those of the examples, which are batches of
 // rows, are not added: each has its topic.

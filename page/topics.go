@@ -2,8 +2,12 @@ package page
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -14,6 +18,8 @@ type topicNames struct {
 	unknown bool    // it is not known how many
 	learnt  []int64 // by partition of the examples: before which offset the versions have looked at all; −1: not known
 	lags    []lagAt // of the examples, a minute apart
+	bad     int64   // messages that came to quarantine within the time that is fresh
+	handled []handled
 }
 
 // polled is what was found out about a topic.
@@ -35,6 +41,32 @@ type lagAt struct {
 	lag int64
 }
 
+// handled is how many messages of the topic that is followed had been used or refused at some time: the source topic, or the examples.
+type handled struct {
+	at            time.Time
+	messages, bad int64
+}
+
+// missingRight is a right that the page lacks. It can show the rest.
+type missingRight struct {
+	right, topic string
+	err          *kafkalog.AccessError
+}
+
+func (e *missingRight) Error() string {
+	return fmt.Sprintf("the right %s on the topic %s is missing: check %s", e.right, e.topic, e.err.Check)
+}
+
+func (e *missingRight) Unwrap() error { return e.err }
+
+// lacks returns err as a *missingRight if the brokers denied access.
+func lacks(right, topic string, err error) error {
+	if denied, ok := errors.AsType[*kafkalog.AccessError](err); ok {
+		return &missingRight{right, topic, denied}
+	}
+	return err
+}
+
 // The roles of topics that others than the flow's picture ask for.
 const (
 	roleSource   = "source"
@@ -48,6 +80,8 @@ const rateOver = 5
 func (r *reader) pollTopics(ctx context.Context) error {
 	t := r.client.Topics
 	var found []polled
+	var missing []error // rights
+	bad := int64(0)
 	for _, topic := range []struct{ role, name string }{
 		{roleSource, r.options.Source}, {roleExamples, t.Examples}, {"residuals", t.Residuals}, {"statistics", t.Statistics},
 		{"weights", t.Weights}, {"versions", t.Versions},
@@ -61,22 +95,105 @@ func (r *reader) pollTopics(ctx context.Context) error {
 		if err == nil && exists {
 			p.partitions, err = r.client.Log.Spans(ctx, topic.name)
 		}
+		if err == nil && topic.role == aboutQuarantine {
+			bad, err = r.recent(ctx, p.partitions)
+		}
+		if err = lacks("Describe", topic.name, err); errors.As(err, new(*missingRight)) {
+			missing, err = append(missing, err), nil
+		}
 		if err != nil {
 			return err
 		}
 		found = append(found, p)
 	}
-	waits, unknown := int64(0), error(nil) // who may not read the examples sees the rest
-	if found[0].role == roleSource && len(found[0].partitions) > 0 {
-		waits, unknown = r.pollSource(ctx, found[1].partitions)
+	waits, unknown := int64(0), false
+	if found[0].role == roleSource {
+		if unknown = len(missing) > 0; !unknown && len(found[0].partitions) > 0 {
+			var err error
+			if waits, err = r.pollSource(ctx, found[1].partitions); err != nil {
+				missing, unknown = append(missing, err), true
+			}
+		}
 	}
 	now := r.now()
 	r.change(func() {
-		r.topics.waits, r.topics.unknown = waits, unknown != nil
+		r.topics.waits, r.topics.unknown, r.topics.bad = waits, unknown, bad
 		r.topics.poll(now, found)
+		r.handle(now)
 		r.heard = now
 	})
-	return unknown
+	return errors.Join(missing...)
+}
+
+// recent returns how many messages have come to the quarantine topic, which has these partitions, lately.
+func (r *reader) recent(ctx context.Context, partitions []coverage.Span) (n int64, err error) {
+	if !slices.ContainsFunc(partitions, func(s coverage.Span) bool { return s.Len() > 0 }) {
+		return 0, nil
+	}
+	before, err := r.client.Log.Before(ctx, r.client.Topics.Quarantine, fresh)
+	if err != nil {
+		return 0, err
+	}
+	for p, s := range partitions {
+		if p < len(before) {
+			s.From = max(s.From, before[p])
+		}
+		n += max(s.To-s.From, 0)
+	}
+	return n, nil
+}
+
+// handle notes how many messages of the topic that is followed are used or refused by now.
+func (r *reader) handle(now time.Time) {
+	t := &r.topics
+	topic, left := t.of(roleSource), t.waits
+	switch {
+	case topic == nil:
+		if topic = t.of(roleExamples); topic == nil {
+			return
+		}
+		left, _ = t.behind(func(partition int) int64 {
+			return r.quarantine.read[topicPartition{topic.name, partition}]
+		})
+	case t.unknown:
+		return
+	}
+	total := topic.ends[len(topic.ends)-1].total
+	next := handled{now, total - left, r.quarantine.came[topic.name]}
+	if n := len(t.handled); n > 0 {
+		if last := t.handled[n-1]; total < last.messages || next.bad < last.bad { // the topic was made anew, or the quarantine is read anew
+			t.handled = nil
+		} else {
+			next.messages = max(next.messages, last.messages) // messages may come between the two looks
+		}
+	}
+	t.handled = append(t.handled, next)
+	for now.Sub(t.handled[0].at) > handledFor {
+		t.handled = t.handled[1:]
+	}
+}
+
+const (
+	handledFor = 10 * time.Minute // how long the page remembers how many messages were handled
+	enough     = 100              // messages that say which part of them is bad
+	someOf     = 10               // that say so if no more came for handledFor
+)
+
+// badPart returns which part of the messages that were handled last could not be used; 0 if they are few.
+func (t *topicNames) badPart() float64 {
+	if len(t.handled) == 0 {
+		return 0
+	}
+	last, since := t.handled[len(t.handled)-1], handled{}
+	for _, since = range slices.Backward(t.handled) {
+		if last.messages-since.messages >= enough {
+			break
+		}
+	}
+	if messages := last.messages - since.messages; messages >= someOf {
+		return min(float64(last.bad-since.bad)/float64(messages), 1)
+	}
+	return 0
 }
 
 // poll takes what was found out at some time, in the order of the flow.
@@ -171,12 +288,13 @@ func (t *topicNames) of(role string) *polled {
 
 // allBehind is behind with the messages that are not ingested.
 func (t *topicNames) allBehind() (lag int64, known bool) {
-	lag, known = t.behind()
+	lag, known = t.behind(nil)
 	return lag + t.waits, known
 }
 
-// behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled.
-func (t *topicNames) behind() (lag int64, known bool) {
+// behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled. Messages before
+// the offsets that also returns, by partition, count as looked at; it may be nil.
+func (t *topicNames) behind(also func(partition int) int64) (lag int64, known bool) {
 	examples := t.of(roleExamples)
 	if examples == nil {
 		return 0, false
@@ -185,6 +303,9 @@ func (t *topicNames) behind() (lag int64, known bool) {
 		from := s.From
 		if p < len(t.learnt) {
 			from = max(from, t.learnt[p])
+		}
+		if also != nil {
+			from = max(from, also(p))
 		}
 		lag += max(s.To-from, 0)
 	}
@@ -216,7 +337,7 @@ func (r *reader) lags(s *State) {
 	if s := r.topics.of(roleSource); s != nil && len(s.partitions) > 0 && !r.topics.unknown {
 		lag(roleSource, r.topics.waits, "messages that are not ingested")
 	}
-	if n, known := r.topics.behind(); known {
+	if n, known := r.topics.behind(nil); known {
 		lag(roleExamples, n, "messages that no version has learnt")
 	}
 	if len(r.places) > 0 {

@@ -22,7 +22,8 @@ type described struct {
 	ends   []int64 // by partition: before which offset its run has looked at messages; −1: it says nothing
 	// report is that of the version that subscribers get; nil for others, and if there is none.
 	report   *schemas.Report
-	reported bool // there is one
+	reported bool                   // there is one
+	served   []schemas.ServedReport // how often versions answered wrongly, of the new rows of an update
 }
 
 // describeVersions describes the versions that are not described yet, the newest first, and those that come.
@@ -154,6 +155,7 @@ func describe(f protocol.Finished, report *schemas.Report) *described {
 	if u := report.Retrain; u != nil {
 		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows, d.AtLeast = u.Kind, u.Rows, u.PrequentialError, u.Drift,
 			u.MostlyBad != nil, u.UnknownRows, u.AtLeast
+		d.served = u.Served
 	}
 	return d
 }
@@ -192,10 +194,10 @@ func (r *reader) served() map[int]schemas.ServedReport {
 	all := map[int]schemas.ServedReport{}
 	for _, p := range r.listed() {
 		d := r.catalogue[p.Run]
-		if d == nil || d.report == nil || d.report.Retrain == nil {
+		if d == nil {
 			continue
 		}
-		for _, s := range d.report.Retrain.Served {
+		for _, s := range d.served {
 			sum := all[s.Version]
 			rows := sum.Rows + s.Rows
 			all[s.Version] = schemas.ServedReport{Version: s.Version, Rows: rows,

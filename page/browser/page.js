@@ -137,7 +137,7 @@ const draw = {
     }
     const kind = { full: "full run", update: "update", train: "run" }[r.kind] || r.kind;
     const going = r.state === "waiting" || r.state === "running";
-    words.replaceChildren(`The ${kind} `, h("code", {}, r.id), r.number ? `, number ${r.number} of its chain,` : "", " is ",
+    words.replaceChildren(`The ${kind} `, h("code", {}, r.id), r.version ? `, version ${r.version},` : "", " is ",
       h("span", { class: r.state === "failed" ? "trouble" : r.state === "cancelled" ? "notice" : going ? "" : "good" }, r.state), r.reason ? ": " + r.reason : "",
       going && r.waits ? ", and waits " + r.waits : "", ". ", r.queued ? plural(r.queued, "run") + " wait behind it: " + r.queue.join(", ") + (r.queued > r.queue.length ? " …" : "") + "." : "");
     const visit = byId("visit"), stages = r.stages.length;
@@ -158,7 +158,7 @@ const draw = {
   quality(q) { drawQuality(q); },
   staff(s) { drawStaff(s); },
   quarantine(q) {
-    byId("quarantine-words").textContent = q.held ? `${plural(q.held, "message")} could not be used, and ${q.held === 1 ? "is" : "are"} kept with the reason.` : "Nothing is in quarantine.";
+    byId("quarantine-words").textContent = q.held ? `${plural(q.held, "message")} could not be used, and ${q.held === 1 ? "is" : "are"} kept with the reason${q.read && q.read < q.held ? `; the table has the reasons of the newest ${count(q.read)}` : ""}.` : "Nothing is in quarantine.";
     byId("quarantine-tables").hidden = !q.recent.length;
     fill("reasons", q.reasons.map((r) => h("tr", {}, cell(count(r.messages)), h("td", {}, time(r.last)), h("td", { class: "wraps" }, r.reason))));
     fill("bad", q.recent.map((m) => h("tr", {}, h("th", { scope: "row" }, `${m.topic}[${m.partition}]@${m.offset}`), h("td", {}, time(m.at)), cell(count(m.bytes)), h("td", { class: "wraps" }, m.reason))));
