@@ -84,7 +84,7 @@ func (c *Config) problems() []option.Problem {
 		wrong("fsync", c.Fsync, "no value, because brokers is set: Kafka brokers have their own setting")
 	}
 	switch {
-	case c.Listen == "":
+	case c.Listen == "", slices.Equal(c.Brokers, []string{c.Listen}): // another process has the embedded broker
 	case len(c.Brokers) > 0:
 		wrong("listen", c.Listen, "no value, because brokers is set: only the embedded broker listens")
 	case !isBrokerAddress(c.Listen) || !kafkalog.IsLoopback(c.Listen):

@@ -224,7 +224,7 @@ func TestChainIsShown(t *testing.T) {
 	}
 	n := len(result.Updates)
 	s := await(t, board, "all versions", func(s *State) bool {
-		return len(s.Versions) == n && s.Quality != nil && s.Quality.Version == n && *s.Topics[0].Lag == 0 && s.Run != nil && !s.Run.underWay()
+		return len(s.Versions) == n && s.Quality != nil && s.Quality.Version == n && *s.Topics[0].Lag == 0 && s.Run != nil && s.Run.Version == n
 	})
 	for i, v := range s.Versions {
 		u := result.Updates[i]

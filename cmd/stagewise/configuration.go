@@ -115,6 +115,9 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	}
 	options.Repeated = func(topic string) { rec.Record(event.Rewritten{Topic: topic}) }
 	log, err := kafkalog.Open(ctx, options)
+	if locked, ok := errors.AsType[*kafkalog.LockedError](err); ok {
+		return fmt.Errorf("%w: %s", err, besideEmbedded(locked))
+	}
 	if err != nil {
 		return err
 	}
@@ -123,6 +126,19 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	}
 	return log.Close()
 }
+
+// besideEmbedded says what to type so that a process can work beside one that has the embedded broker.
+func besideEmbedded(by *kafkalog.LockedError) string {
+	if by.Listen != "" {
+		return "its broker listens; connect to it with --set brokers=" + by.Listen
+	}
+	return "the embedded broker serves a single process. Restart that process with --set listen=" + embeddedListen + ", and connect this one to it " +
+		"with --set brokers=" + embeddedListen + "; or use Kafka for both (key brokers; make kafka-up starts one). The page needs neither: train and " +
+		"run have the flag --page"
+}
+
+// embeddedListen is an address at which the embedded broker may listen.
+const embeddedListen = "127.0.0.1:9092"
 
 // withPipeline is withLog for commands that need a pipeline that is there. If it has no topics, the error says what to do.
 func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) error {

@@ -77,6 +77,11 @@ func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, e
 	if cleaned, err = b.start(now); err != nil {
 		return nil, nil, errors.Join(err, b.listener.close(), b.release())
 	}
+	if o.Listen != "" {
+		if err := sign(lock, o.Listen); err != nil {
+			return nil, nil, errors.Join(err, b.Stop())
+		}
+	}
 	b.discard = false
 	return b, cleaned, nil
 }

@@ -30,6 +30,8 @@ type LockedError struct {
 	Dir string
 	// PID is the id of the process that uses it, or 0 if it is unknown.
 	PID int
+	// Listen is the address at which its broker listens for other programs; empty: it does not.
+	Listen string
 }
 
 func (e *LockedError) Error() string {

@@ -61,16 +61,29 @@ func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
 	}
 	if !locked {
 		owner, _ := os.ReadFile(lock.Path())
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(owner)))
-		return nil, nil, errors.Join(&LockedError{Dir: dir, PID: pid}, lock.Close())
+		first, address, _ := strings.Cut(string(owner), "\n")
+		pid, _ := strconv.Atoi(first)
+		return nil, nil, errors.Join(&LockedError{Dir: dir, PID: pid, Listen: address}, lock.Close())
 	}
 	if !isThere(lock) { // the previous process has removed the directory
 		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Unlock())
 	}
-	if err := os.WriteFile(lock.Path(), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("lock data directory %s: %w", dir, err), unlock(lock))
+	if err := sign(lock, ""); err != nil {
+		return nil, nil, errors.Join(err, unlock(lock))
 	}
 	return lock, made, nil
+}
+
+// sign writes the process id into a locked file, and in a second line the address at which its broker listens, if any.
+func sign(lock *flock.Flock, address string) error {
+	text := strconv.Itoa(os.Getpid())
+	if address != "" {
+		text += "\n" + address
+	}
+	if err := os.WriteFile(lock.Path(), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("lock data directory %s: %w", filepath.Dir(lock.Path()), err)
+	}
+	return nil
 }
 
 // makeDir creates a data directory that is readable only by its owner, because it contains examples. It keeps the mode of
