@@ -31,7 +31,7 @@ func TestValuesWithColumnsAfterRows(t *testing.T) {
 		want          [][]float32
 	}{
 		{`["size", "member", "age", "shoes"]`, many, wants},
-		{`["size", "age", "member"]`, `[1.0, true, false], ["1e0", false, true]`, [][]float32{{1, 1, 0, 0, 1, 0, 0}, {0, 0, 1, 0, 1, 0, 0}}},
+		{`["size", "age", "member"]`, `[1.0, true, false], ["1.0", false, true]`, [][]float32{{1, 1, 0, 0, 1, 0, 0}, {0, 0, 1, 0, 1, 0, 0}}},
 		{`["member", "size", "age"]`, `["true", 2.5, "TRUE"], ["red", null, 30]`, [][]float32{{1, 0, 1, 0, 0, 1, 0}, {30, 0, 0, 1, nan, nan, nan}}}, // "red" is no age
 		{`["age"]`, `[true]`, [][]float32{{1, nan, nan, nan, nan, nan, nan}}},
 	} {

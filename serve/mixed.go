@@ -59,7 +59,10 @@ func (r *sparseRows) scalar() (string, error) {
 		}
 	case c == '-', c >= '0' && c <= '9':
 		text, err := r.Number()
-		return string(text), err
+		if err != nil {
+			return "", err
+		}
+		return value.WordOfLiteral(string(text)), nil
 	}
 	return "", r.Expected("a number, a text, a boolean or null")
 }

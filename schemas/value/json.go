@@ -157,13 +157,12 @@ func (c Cell) Text() (string, error) {
 
 // WordOfLiteral returns the word of a JSON number.
 func WordOfLiteral(number string) string {
-	word := Word(number)
-	if !strings.ContainsAny(word, ".eE") {
-		return word // an integer of any length
+	if whole, fraction, _ := strings.Cut(number, "."); strings.Trim(fraction, "0") == "" && !strings.ContainsAny(whole, "eE") {
+		return withoutSign(whole) // an integer of any length
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return word
+		return number
 	}
 	return WordOf(v)
 }

@@ -6,21 +6,16 @@ import (
 	"strings"
 )
 
-// Word returns the word of a text in a categorical column. Surrounding white space is ignored. A boolean is the word true
-// or false. An integer is the word of its shortest form: 1, 1.0 and 1e0 are the word 1. Any other text is its own word,
-// so 007, +1 and 3.10 are unchanged.
+// Word returns the word of a text in a categorical column: the text as spelt, without surrounding white space, because codes
+// such as 1E2, 007, +1 and 3.10 are no numbers. Two spellings change: a boolean is the word true or false, and an integer that
+// a program has written as a float, such as 1.0 of pandas, is the word 1.
 func Word(text string) string {
 	text = Label(text)
-	if !strings.ContainsAny(text, ".eE") && text != "-0" || !isJSON(text) {
+	number, isFloat := strings.CutSuffix(text, ".0")
+	if text != "-0" && !isFloat || strings.ContainsAny(number, ".eE") || !isJSON(number) {
 		return text
 	}
-	if number, fraction, point := strings.Cut(text, "."); point && strings.Trim(fraction, "0") == "" { // of any length
-		return withoutSign(number)
-	}
-	if v, err := strconv.ParseFloat(text, 64); err == nil && v == math.Trunc(v) && math.Abs(v) <= maxWhole {
-		return WordOf(v)
-	}
-	return text
+	return withoutSign(number)
 }
 
 // maxWhole is the largest integer up to which float64 represents all integers.

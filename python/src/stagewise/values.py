@@ -1,7 +1,7 @@
 """How values are read, as the program reads them: numbers, and the words of columns of words.
 
-A number in a column of words is the word of its shortest form: 1, 1.0 and the text "1.0" are the word 1. Booleans are the words true and false. Any
-other text is its own word, so 007 stays as it is.
+A number in a column of words is the word of its shortest form: 1 and 1.0 are the word 1. Booleans are the words true and false. A text is its own
+word, so 007 and 1E2 stay as they are; only "1.0", as pandas writes the whole number 1, is the word 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # also as other programs than JSON's write them
-_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0)?")  # also as pandas writes it
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _MOST_WHOLE = 1 << 53  # the largest whole number up to which float64 has all
 
@@ -57,16 +57,10 @@ def _word_of_text(text: str) -> str:
     text = text.strip()
     if text in _BOOLEANS:
         return "true" if _BOOLEANS[text] else "false"
-    match = _JSON_NUMBER.fullmatch(text)
+    match = _WHOLE.fullmatch(text)
     if not match:
         return text
-    whole, _, fraction = text.partition(".")
-    if match[3] is None and not fraction.strip("0"):  # of any length
-        return "0" if whole == "-0" else whole
-    number = float(text)
-    if math.isfinite(number) and number == math.trunc(number) and abs(number) <= _MOST_WHOLE:
-        return _word_of_number(number)
-    return text
+    return "0" if match[1] == "-0" else match[1]
 
 
 def _word_of_number(number: float) -> str:
