@@ -72,7 +72,10 @@ func TestFormatsHaveTheSameRows(t *testing.T) {
 		},
 		"texts":          func(o *Options) { o.Label, o.Text = "colour", "said" },
 		"lists of words": func(o *Options) { o.Label, o.Text = "p", "kinds" },
-		"whole labels":   func(o *Options) { o.Label, o.Columns.Use = "n", []string{"w"} },
+		"numbers that are missing": func(o *Options) {
+			o.Label, o.Columns.Use, o.MissingValues = "colour", []string{"n", "w", "at.x", "yes"}, []string{"-7.0", "0", "5e-1"}
+		},
+		"whole labels": func(o *Options) { o.Label, o.Columns.Use = "n", []string{"w"} },
 	} {
 		var want string
 		for _, format := range []string{"json", "avro", "protobuf", "arrow"} {

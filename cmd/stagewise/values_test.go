@@ -214,6 +214,9 @@ func parquetRow(t *testing.T, row []namedValue) []byte {
 	return content.Bytes()
 }
 
+// withMissing are the keys of the missing values of rows: words, numbers and a date.
+const withMissing = "missing: mean, missing_values: [NA, NaN, '-999', 1900-01-01, '0.7'], partitions: 1"
+
 // orders is a configuration and its file, and configurations of its numbers alone, of these with times, with and without a header, and of
 // the numbers as sparse rows: numbers, booleans, columns of numbers, booleans and texts that are words, and times. Some values are missing.
 func orders(rows int) map[string]string {
@@ -232,22 +235,22 @@ func orders(rows int) map[string]string {
 		fmt.Fprintf(&sparse, "%s 1:%d 2:%d\n", kind, i%7, 1-i/3%2)
 	}
 	return map[string]string{"orders.csv": text.String(), "bare.csv": bare.String(), "orders.libsvm": sparse.String(), "numbers.yaml": `name: numbers
-examples: {train: [orders.csv], label: kind, columns: {use: [size, paid]}, missing: mean, partitions: 1}
+examples: {train: [orders.csv], label: kind, columns: {use: [size, paid]}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "dated.yaml": `name: dated
-examples: {train: [orders.csv], label: kind, columns: {use: [size, paid, day]}, times: {day: [hour, weekday]}, missing: mean, partitions: 1}
+examples: {train: [orders.csv], label: kind, columns: {use: [size, paid, day]}, times: {day: [hour, weekday]}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "bare.yaml": `name: bare
-examples: {train: [bare.csv], header: false, label: 0, columns: {use: [1, 2, 3]}, times: {3: [hour, weekday]}, missing: mean, partitions: 1}
+examples: {train: [bare.csv], header: false, label: 0, columns: {use: [1, 2, 3]}, times: {3: [hour, weekday]}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "sparse.yaml": `name: sparse
 examples: {train: [orders.libsvm], partitions: 1}
 stages: [{features: {kind: columns}, passes: 5, ridge: 0.1}]
 `, "orders.yaml": `name: orders
-examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: [hour, weekday]}, missing: mean, partitions: 1}
+examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: [hour, weekday]}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `}
@@ -359,8 +362,8 @@ func throughTopic(t *testing.T, pipeline, format, keys string, rows [][]namedVal
 	}
 	name := "from" + format
 	onTopic(t, name+".rows", values...)
-	config := fmt.Sprintf("name: %s\nexamples: {from_topic: %s.rows, format: %s, %s, missing: mean, partitions: 1, batch_rows: "+
-		"1}\nstages: [{features: {kind: columns}}]\n", name, name, format, keys)
+	config := fmt.Sprintf("name: %s\nexamples: {from_topic: %s.rows, format: %s, %s, %s, batch_rows: "+
+		"1}\nstages: [{features: {kind: columns}}]\n", name, name, format, keys, withMissing)
 	if err := os.WriteFile(name+".yaml", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 
 // numberOf returns a target.
 func numberOf(c *tabular.Cell) (float64, error) {
-	v, err := c.Number(nil)
+	v, err := c.Number(value.Missing{})
 	if err == nil {
 		err = layout.CheckTarget(v)
 	}

@@ -34,8 +34,8 @@ func TestNumbersKeepTheirBits(t *testing.T) {
 				return false
 			}
 			for i, got := range p.cells(said) {
-				want, _ := c[i].Number(nil)
-				if v, err := got.Number(nil); v != want || err != nil {
+				want, _ := c[i].Number(value.Missing{})
+				if v, err := got.Number(value.Missing{}); v != want || err != nil {
 					t.Errorf("%v is %v in %s: %v", want, v, said, err)
 					return false
 				}

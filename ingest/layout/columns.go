@@ -71,8 +71,8 @@ type Layout struct {
 	LabelOf      func(text string) string // converts a text to a label
 	NoLabels     value.Missing            // texts that are not labels
 	Indicated    map[int]string           // labels of 0/1 columns
-	missing      value.Missing            // missing-value texts
-	mixed        *mixed                   // nil: rows are not mixed
+	missing      value.Missing
+	mixed        *mixed // nil: rows are not mixed
 	// Locate returns a *input.Error at a column; -1: none.
 	Locate func(column int, err error) error
 }
@@ -83,7 +83,7 @@ func New(o Options, defaultLabel Column, columns int, locate func(int, error) er
 		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, columns), Label: -1, Weight: -1, Text: -1, Sparse: -1,
 		Words:  vocabulary.NewCounter(o.Words),
 		Labels: map[string]string{}, LabelOf: value.Label, NoLabels: o.MissingLabels(), Indicated: map[int]string{},
-		missing: o.MissingValues, Locate: locate,
+		missing: value.MissingOf(o.MissingValues), Locate: locate,
 	}
 	l.KeepClasses()
 	return l
@@ -249,7 +249,7 @@ func (l *Layout) Reading() (how Reading) {
 		how.Labels, how.LabelSeparator = l.Options.Labels, l.Options.LabelSeparator
 	}
 	for _, class := range l.Options.Classes {
-		if slices.Contains(l.missing, class) {
+		if l.missing.Has(class) {
 			how.LabelWords = append(how.LabelWords, class)
 		}
 	}
@@ -294,6 +294,9 @@ func (l *Layout) Reading() (how Reading) {
 	how.Order = l.placed()
 	return how
 }
+
+// Missing returns the missing values of the rows.
+func (l *Layout) Missing() value.Missing { return l.missing }
 
 // CheckNumber returns an error for an invalid feature value.
 func (l *Layout) CheckNumber(v float64) error {

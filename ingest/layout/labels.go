@@ -11,7 +11,7 @@ import (
 
 // MissingLabels returns the texts for a missing label: the missing-value texts, except classes named in the options.
 func (o Options) MissingLabels() value.Missing {
-	return value.Missing(o.MissingValues).Without(o.Classes)
+	return value.MissingOf(o.MissingValues).Without(o.Classes)
 }
 
 // MissingLabels is Options.MissingLabels for the examples of a run.

@@ -49,8 +49,8 @@ type Options struct {
 	// Missing configures the handling of missing values, empty fields in a file or nulls in a message: MissingError or
 	// MissingMean.
 	Missing string `mapstructure:"missing" yaml:"missing"`
-	// MissingValues are texts for a missing value, in addition to an empty field. In a file with types they only apply to
-	// categorical columns.
+	// MissingValues are texts for a missing value, in addition to an empty field. In a column of numbers, those that are
+	// numbers are compared as numbers.
 	MissingValues []string `mapstructure:"missing_values" yaml:"missing_values"`
 	// Image is the shape of image examples: height, width and channels; 2 numbers mean one channel. None: the file includes
 	// it, or the examples are not images.

@@ -76,10 +76,10 @@ func (p *Places) Find(name []byte) (column int, ok bool) {
 func (p *Places) Within(name []byte) bool { return p.within[string(name)] }
 
 // Numbers returns the feature position of a numeric column. ok is false for a categorical or time column, and for one with
-// an offset, for which PutText needs the text.
+// an offset, for which PutText needs the text, or if some numbers are missing values.
 func (p *Places) Numbers(column int) (at int, ok bool) {
 	c := p.layout.Cells[column]
-	return c.At, c.Role == Feature && c.Offset == 0
+	return c.At, c.Role == Feature && c.Offset == 0 && !p.layout.missing.HasNumbers()
 }
 
 // PutMissing sets the features of a row for a missing value of a column. It is an error if the model was trained without

@@ -78,7 +78,7 @@ func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field s
 			if len(b.Targets) < (b.Rows+1)*len(l.Options.Targets) {
 				b.Targets = slices.Grow(b.Targets, len(l.Options.Targets))[:(b.Rows+1)*len(l.Options.Targets)]
 			}
-			v, err := parseTarget(field)
+			v, err := l.parseTarget(field)
 			if err != nil {
 				return l.Locate(i, err)
 			}
@@ -103,10 +103,10 @@ func (l *Layout) AppendRow(b *examples.Rows, fields []string, parse func(field s
 
 // Parse parses a feature; NaN if it is missing.
 func (l *Layout) Parse(field string) (float32, error) {
-	if l.IsMissing(field) {
+	v, err := value.Single(field)
+	if (err != nil || l.missing.HasNumbers()) && l.missing.HasNumberText(field) {
 		return float32(math.NaN()), l.CheckMissing(missingText(field))
 	}
-	v, err := value.Single(field)
 	if err != nil && DecimalComma.MatchString(field) {
 		err = fmt.Errorf("%w: write decimals with a point", err)
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // assignTargets assigns the role of target columns.
@@ -35,8 +33,8 @@ func CheckTarget(v float64) error {
 }
 
 // parseTarget parses a target.
-func parseTarget(field string) (float64, error) {
-	v, err := value.Number(field)
+func (l *Layout) parseTarget(field string) (float64, error) {
+	v, err := l.missing.Number(field)
 	if err != nil {
 		return 0, fmt.Errorf("%w: expected a number to predict", err)
 	}

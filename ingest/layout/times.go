@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -55,15 +56,20 @@ func (c *Cell) placeTime(at int, column examples.Column) {
 // PutTime sets the features of a row for the parts of a time.
 func (l *Layout) PutTime(c Cell, features []float32, text string) error {
 	text = strings.TrimSpace(text)
-	if l.IsMissing(text) {
+	missing := l.missing.HasNumberText(text)
+	var t time.Time
+	if !missing {
+		var err error
+		if t, err = value.Time(text); err != nil {
+			return err
+		}
+		missing = l.missing.HasTime(t)
+	}
+	if missing {
 		for _, p := range c.parts {
 			features[p.at] = float32(math.NaN())
 		}
 		return l.CheckMissing(missingText(text))
-	}
-	t, err := value.Time(text)
-	if err != nil {
-		return err
 	}
 	for _, p := range c.parts {
 		features[p.at] = p.of(value.PartOfTime(t, p.column.Time))

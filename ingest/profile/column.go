@@ -93,7 +93,7 @@ func (c *Column) IsNumeric() bool {
 // add adds a cell.
 func (c *Column) add(text string, missing value.Missing) {
 	c.Rows++
-	if text = strings.TrimSpace(text); missing.Has(text) {
+	if text = strings.TrimSpace(text); missing.HasNumberText(text) {
 		c.Missing++
 		c.counts = false
 		return

@@ -13,7 +13,7 @@ type Table struct {
 }
 
 // NewTable returns an empty table. missing are missing-value texts, in addition to the empty cell.
-func NewTable(missing []string) *Table { return &Table{missing: missing} }
+func NewTable(missing []string) *Table { return &Table{missing: value.MissingOf(missing)} }
 
 // Columns sets the columns, from the first file.
 func (t *Table) Columns(columns []format.Column) {

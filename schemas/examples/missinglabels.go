@@ -20,7 +20,7 @@ func (e *Batch) isMissing(i int) bool {
 	case e.labels.words != nil:
 		return e.missingLabels.Has(e.labels.words(i))
 	}
-	return len(e.missingLabels) > 0 && e.missingLabels.Has(strconv.FormatInt(e.labels.numbers(i), 10))
+	return e.missingLabels.HasNumbers() && e.missingLabels.Has(strconv.FormatInt(e.labels.numbers(i), 10))
 }
 
 // label returns an entry of the column of labels, or of its lists. It does not share memory with e.

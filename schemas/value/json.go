@@ -120,15 +120,12 @@ func (c Cell) Number(missing Missing) (float64, error) {
 	case ok:
 		return ofBoolean(v), nil
 	case c.isText():
-		text := c.text()
-		if missing.Has(text) {
-			return math.NaN(), nil
-		}
-		return Number(text)
+		return missing.Number(c.text())
 	case c[0] == '{' || c[0] == '[':
 		return 0, fmt.Errorf("%s: expected a number", c)
 	}
-	return Number(string(c))
+	v, err := Number(string(c))
+	return missing.OrNaN(v), err
 }
 
 // Whole returns a number that is written as an integer and fits int64.

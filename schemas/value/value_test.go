@@ -69,14 +69,28 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// A text is missing as a word if it is one of the words, and as a number if it is one of the numbers, however it is written.
 func TestMissing(t *testing.T) {
-	for text, want := range map[string]bool{"": true, " ": true, "NA": true, " nan ": true, "Na": false, "0": false} {
-		if got := Usual().Has(text); got != want {
-			t.Errorf("%q: %v, expected %v", text, got, want)
+	m := MissingOf(append(Usual(), "-999", "1.50", "1E2", "0.1", "-inf", "1900-01-01", "12:00"))
+	for text, want := range map[string]struct{ word, number bool }{"": {true, true}, " ": {true, true}, "NA": {true, true}, " nan ": {true, true},
+		"Na": {}, "0": {}, "-999": {true, true}, "-999.0": {true, true}, "-9.99e2": {false, true}, "-999.00": {false, true}, "999": {},
+		"1.50": {true, true}, "1.5": {false, true}, "100": {false, true}, "1E2": {true, true}, "-Infinity": {false, true}, "inf": {},
+		"1900-01-01": {true, true}, "0x64": {}, "12:00": {true, true}} {
+		if word, number := m.Has(text), m.HasNumberText(text); word != want.word || number != want.number {
+			t.Errorf("%q: as a word %v, as a number %v, expected %v", text, word, number, want)
 		}
 	}
-	if m := Usual().Without([]string{"NA", "EU"}); m.Has("NA") || !m.Has("nan") || !Usual().Has("NA") {
-		t.Errorf("%q without a class", m)
+	if !m.HasNumber(float64(float32(0.1))) || !m.HasNumber(0.1) || m.HasNumber(0.2) || m.HasNumber(math.NaN()) {
+		t.Error("a float32 is not the number, or another one is")
+	}
+	if one := MissingOf([]string{"0", "1"}); one.HasNumberText("false") || one.HasNumberText("TRUE") {
+		t.Error("a boolean is missing as a number")
+	}
+	if at, _ := Time("1900-01-01T01:00:00+01:00"); !m.HasTime(at) || m.HasTime(at.Add(1)) {
+		t.Error("the same time is not missing, or another is")
+	}
+	if m := MissingOf(Usual()).Without([]string{"NA", "EU"}); m.Has("NA") || !m.Has("nan") {
+		t.Errorf("%v without a class", m)
 	}
 }
 
@@ -90,7 +104,7 @@ func TestCells(t *testing.T) {
 		`false`: {0, "false", "false"}, `null`: {math.NaN(), "", ""}, ``: {math.NaN(), "", ""},
 		`"1.5"`: {1.5, "1.5", "1.5"}, `"NA"`: {math.NaN(), "NA", "NA"}, `"\u0031"`: {1, "1", "1"},
 	} {
-		number, err := Cell(cell).Number(Usual())
+		number, err := Cell(cell).Number(MissingOf(Usual()))
 		if err != nil || number != want.number && !(number != number && want.number != want.number) {
 			t.Errorf("%s: %v, %v, expected %v", cell, number, err, want.number)
 		}
@@ -104,7 +118,7 @@ func TestCells(t *testing.T) {
 		}
 	}
 	for _, cell := range []Cell{Cell(`[1]`), Cell(`{"a":1}`)} {
-		_, number := cell.Number(nil)
+		_, number := cell.Number(Missing{})
 		_, text := cell.Text()
 		_, field := cell.Field()
 		if number == nil || text == nil || field == nil {
@@ -192,7 +206,7 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("%q has another character than it says: %s", text, again)
 		}
 		cell := Cell(text)
-		_, _ = cell.Number(Usual())
+		_, _ = cell.Number(MissingOf(Usual()))
 		_, _ = cell.Text()
 		_, _ = cell.Field()
 		names := map[string]bool{}

@@ -137,7 +137,7 @@ func csvSpread(c *input.Content, o layout.Options, found layout.Spreads) error {
 			if cell.Role != layout.Feature {
 				continue
 			}
-			if v, err := strconv.ParseFloat(r.record[at], 64); err == nil {
+			if v, err := strconv.ParseFloat(r.record[at], 64); err == nil && !r.Missing().HasNumber(v) {
 				found.Add(r.NameOf(at), v)
 			}
 		}

@@ -51,7 +51,7 @@ type jsonRow struct {
 
 func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
 	t := &jsonTable{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
-	t.Missing, t.Fail = o.MissingValues, t.fail
+	t.Missing, t.Fail = value.MissingOf(o.MissingValues), t.fail
 	for _, c := range o.NamedColumns() {
 		if within := pathsOf([]string{string(c)}); !slices.Contains(t.within, string(c)) {
 			t.within = append(t.within, within...)

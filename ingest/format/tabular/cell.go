@@ -138,14 +138,13 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 	case cellNull:
 		return math.NaN(), nil
 	case cellFloat:
-		return c.float(), nil
-	case cellWhole, cellBoolean:
+		return missing.OrNaN(c.float()), nil
+	case cellWhole:
+		return missing.OrNaN(float64(c.whole())), nil
+	case cellBoolean:
 		return float64(c.whole()), nil
 	case cellText:
-		if missing.Has(c.text) {
-			return math.NaN(), nil
-		}
-		return value.Number(c.text)
+		return missing.Number(c.text)
 	}
 	if c.isObject() {
 		return 0, fmt.Errorf("%s: expected a number: name one of its members, as in user.age", c)
@@ -255,7 +254,7 @@ func entryOf(index, number value.Cell) (e Entry, err error) {
 	if e.Index, err = strconv.ParseInt(string(index), 10, 64); err != nil {
 		return e, fmt.Errorf("index %s: expected a whole number from 0 to %d", index, examples.MaxColumns-1)
 	}
-	e.Value, err = number.Number(nil)
+	e.Value, err = number.Number(value.Missing{})
 	return e, err
 }
 

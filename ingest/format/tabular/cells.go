@@ -13,7 +13,7 @@ import (
 type Rows struct {
 	Columns []Field
 	Current [][]Cell      // current rows
-	Missing value.Missing // texts that mean a missing number
+	Missing value.Missing // values that mean a missing number
 	// Fail returns an error at a current row.
 	Fail func(row int, err error) error
 }

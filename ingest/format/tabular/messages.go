@@ -47,7 +47,7 @@ func NewMessages(o layout.Options, label layout.Column, names []string) *Message
 
 // begin resets the layout to n columns without roles.
 func (m *Messages) begin(o layout.Options, n int) {
-	m.rows = Rows{Columns: make([]Field, n), Missing: o.MissingValues, Fail: m.failAt}
+	m.rows = Rows{Columns: make([]Field, n), Missing: value.MissingOf(o.MissingValues), Fail: m.failAt}
 	m.table, m.fields = noFile{&m.rows}, m.rows.Columns
 	m.Layout = layout.New(o, m.defaultLabel, n, m.fail)
 	m.Names, m.ByName, m.Encoded = m.names, m.names != nil, true

@@ -154,7 +154,7 @@ func (r *tableReader) readFeatures(column int, c layout.Cell) error {
 			return err
 		}
 	}
-	return r.table.Numbers(column, func(i int, v float64) error {
+	return r.numbers(column, func(i int, v float64) error {
 		row := i / length
 		if err := r.CheckNumber(v); err != nil {
 			return r.failAt(row, err)
@@ -162,6 +162,15 @@ func (r *tableReader) readFeatures(column int, c layout.Cell) error {
 		r.block.Floats[row*r.Features+c.At+i%length] = float32(v - c.Offset)
 		return nil
 	})
+}
+
+// numbers calls put for each value of a column of numbers or lists in the current rows; NaN for a missing one.
+func (r *tableReader) numbers(column int, put func(i int, v float64) error) error {
+	missing := r.Missing()
+	if !missing.HasNumbers() || r.fields[column].Kind == Boolean {
+		return r.table.Numbers(column, put)
+	}
+	return r.table.Numbers(column, func(i int, v float64) error { return put(i, missing.OrNaN(v)) })
 }
 
 // readCells is readFeatures for a number column of messages: a message has few rows, and closures for each column would
@@ -182,7 +191,7 @@ func (r *tableReader) readCells(rows *Rows, column int, c layout.Cell) error {
 
 // readOffsetLists is readFeatures for a list with offsets.
 func (r *tableReader) readOffsetLists(column int, c layout.Cell) error {
-	return r.table.Numbers(column, func(i int, v float64) error {
+	return r.numbers(column, func(i int, v float64) error {
 		row := i / c.Length
 		if err := r.CheckNumber(v); err != nil {
 			return r.failAt(row, err)
@@ -195,7 +204,7 @@ func (r *tableReader) readOffsetLists(column int, c layout.Cell) error {
 // copyLists copies a column of lists of float32, or returns false if the table does not store it in this form.
 func (r *tableReader) copyLists(column int, c layout.Cell) (ok bool, err error) {
 	t, ok := r.table.(singleLists)
-	if !ok {
+	if !ok || r.Missing().HasNumbers() {
 		return false, nil
 	}
 	return t.Singles(column, func(row int, values []float32) error {
@@ -238,7 +247,7 @@ func (r *tableReader) readTargets(column int, c layout.Cell) error {
 	if n := r.block.Rows * k; len(r.block.Targets) < n {
 		r.block.Targets = slices.Grow(r.block.Targets, n)[:n]
 	}
-	return r.table.Numbers(column, func(row int, v float64) error {
+	return r.numbers(column, func(row int, v float64) error {
 		if err := layout.CheckTarget(v); err != nil {
 			return r.failAt(row, err)
 		}
@@ -486,7 +495,7 @@ func (r *tableReader) addSpread(found layout.Spreads) (err error) {
 				found.Add(r.NameOf(at), v)
 				return nil
 			}
-			if err := r.table.Numbers(at, add); err != nil {
+			if err := r.numbers(at, add); err != nil {
 				return nil
 			}
 		}

@@ -283,14 +283,11 @@ func (r *tableReader) fail(column int, err error) error {
 	return e
 }
 
-// Reading has the missing-value texts only if there are categorical or label columns. In earlier releases, boolean labels
-// were 0 and 1.
+// Reading describes how the columns were read.
 func (r *tableReader) Reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.BooleanLabels = r.Label >= 0 && r.fields[r.Label].Kind == Boolean
-	if how.Categories != nil || r.Label >= 0 {
-		how.MissingValues = r.MissingValues()
-	}
+	how.MissingValues = r.MissingValues()
 	return how
 }
 

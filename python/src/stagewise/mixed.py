@@ -10,7 +10,7 @@ import numpy as np
 from .rows import refuse, table_of
 from .sparse import SparseLayout, SparseRows, from_csr
 from .table import Layout
-from .values import word_of
+from .values import Missing, word_of
 from .words import hash_of
 
 _EXPECTED = "expected a table with the columns of the training"
@@ -33,7 +33,7 @@ class MixedLayout:
         self._first_word = width
         self._first_hashed = width + (options["word_columns"] if self._text else 0)
         self._may_miss = manifest["plan"]["missing"] != "error"
-        self._missing = set(options.get("missing_values") or ("NA", "N/A", "NaN", "nan", "null", "NULL"))
+        self._missing = Missing(options.get("missing_values"))
         of_numbers = self._numbers.sources if self._numbers else []
         self.sources = [*of_numbers, *self._names, *([self._text] if self._text else [])]
 
@@ -68,7 +68,7 @@ class MixedLayout:
     def _words(self, name: str, values: list[Any]) -> list[str]:
         words = []
         for row, value in enumerate(values):
-            missing = value is None or value != value or isinstance(value, str) and value.strip() in {"", *self._missing}
+            missing = self._missing.has(value)
             if missing and not self._may_miss:
                 raise ValueError(f"row {row}, column {name!r}: a missing value, but the model was trained with examples.missing: error")
             words.append("" if missing else word_of(value))

@@ -13,10 +13,7 @@ import pyarrow.compute as pc
 from .rows import Table, array_of, columns_of, is_list, lists_of, table_of
 from .tensors import Matrix
 from .times import PARTS, Times, times_of
-from .values import number_of, spellings
-
-# The words that data frames and spreadsheets write for a missing value, if the plan names no others.
-_MISSING = ("NA", "N/A", "NaN", "nan", "null", "NULL")
+from .values import Missing, number_of, spellings
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Layout:
         offsets = [offset for c in self.columns for offset in [c.offset, *[0.0] * (c.features - 1)]]
         self._offsets = np.array(offsets) if any(offsets) else None
         self._may_miss = plan["missing"] != "error"
-        self._missing = {"", *(plan["input"].get("missing_values") or _MISSING)}
+        self._missing = Missing(plan["input"].get("missing_values"))
 
     def features(self, rows: Any) -> Matrix:
         """Returns the features of rows (n × d). A missing value is NaN."""
@@ -63,7 +60,9 @@ class Layout:
         if array.shape[1] != self._width:
             raise ValueError(f"rows of {array.shape[1]} values, expected {self._expected()}")
         if array.dtype.kind in "OU":
-            array = _numbers_of(array)
+            array = _numbers_of(array, self._number, bool(self._missing.numbers.size))
+        elif table is None and array.dtype.kind != "b" and not any(c.features > 1 or c.time for c in self.columns):
+            array = self._missing.leave_out(array)
         if self._offsets is not None:
             array = array.astype(np.float64) - self._offsets
         return self._checked(array, table is not None or given)
@@ -126,7 +125,8 @@ class Layout:
         if _is_text(kind) or pa.types.is_dictionary(column.type):
             return _each(name, column, self._number)
         try:
-            return column.cast(pa.float64(), safe=False).to_numpy()
+            numbers = column.cast(pa.float64(), safe=False).to_numpy()
+            return numbers if pa.types.is_boolean(kind) else self._missing.leave_out(numbers)
         except pa.ArrowException as reason:
             seconds = ", such as seconds" if pa.types.is_temporal(kind) else ""
             raise ValueError(f"column {name!r} of type {kind}: expected numbers{seconds}") from reason
@@ -136,12 +136,12 @@ class Layout:
         numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
         if not numeric and not _is_text(kind) and not pa.types.is_null(kind) and not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
             raise ValueError(f"column {name!r} of type {kind}: expected dates, times, text or numbers of seconds since 1970")
-        return times_of(column, lambda number: _each(name, column, number), lambda text: text.strip() in self._missing)
+        return times_of(column, lambda number: _each(name, column, number), self._missing)
 
     def _number(self, value: Any) -> float:
-        if isinstance(value, str):
-            return np.nan if value.strip() in self._missing else number_of(value)
-        return float(value)
+        if value is None or self._missing.has_number(value):
+            return np.nan
+        return number_of(value) if isinstance(value, str) else float(value)
 
     def _categories(self, column: Column, values: pa.ChunkedArray, features: Any) -> None:
         """Writes 1 at the feature of a word, 0 at the others, and NaN at all of them if it is missing."""
@@ -152,7 +152,7 @@ class Layout:
         places = {word: place for place, word in enumerate(column.categories)}
 
         def place_of(value: Any) -> float:
-            if isinstance(value, str) and value.strip() in self._missing or value != value:
+            if self._missing.has(value):
                 return np.nan
             return next((places[word] for word in spellings(value) if word in places), len(column.categories))
 
@@ -185,9 +185,9 @@ def _each(name: str, column: pa.ChunkedArray, number: Callable[[Any], float]) ->
     return numbers[places]
 
 
-def _numbers_of(array: Any) -> Any:
+def _numbers_of(array: Any, number: Callable[[Any], float], one_by_one: bool) -> Any:
     """Returns an array of objects or texts as numbers."""
-    if array.dtype.kind == "O" and not np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(array).any():
+    if not one_by_one and array.dtype.kind == "O" and not np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(array).any():
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError):
@@ -196,7 +196,7 @@ def _numbers_of(array: Any) -> Any:
     for row, column in np.ndindex(array.shape):
         value = array[row, column]
         try:
-            numbers[row, column] = np.nan if value is None else number_of(value) if isinstance(value, str) else float(value)
+            numbers[row, column] = number(value)
         except (TypeError, ValueError) as reason:
             raise ValueError(f"row {row}, feature {column}: {reason}") from reason
     return numbers

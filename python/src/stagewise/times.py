@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .values import number_of
+from .values import Missing, number_of
 
 _TEXT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -45,27 +45,31 @@ class Times:
         return np.where(self._missing, np.nan, part)
 
 
-def times_of(column: pa.ChunkedArray, each: Callable[[Callable[[Any], float]], Any], is_missing: Callable[[str], bool]) -> Times:
+def times_of(column: pa.ChunkedArray, each: Callable[[Callable[[Any], float]], Any], absent: Missing) -> Times:
     """Returns the times of a column. each returns a number for each value, which the given function makes of it.
 
     The error is a ValueError that names no place, or that of each.
     """
+    moments = [_of_text(text, match)[::2] for text in absent.texts if (match := _TEXT.fullmatch(text))]
     kind = column.type
     if pa.types.is_date(kind):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(kind) else "ms"))
         kind = column.type
     if pa.types.is_timestamp(kind):
         local = pc.local_timestamp(column) if kind.tz else column
-        missing = column.is_null().to_numpy()
         per = _PER_SECOND[kind.unit]
         utc, rest = np.divmod(_whole(column), per)
-        return Times(utc, np.floor_divide(_whole(local), per), rest * (1_000_000_000 // per), missing)
+        nanoseconds = rest * (1_000_000_000 // per)
+        missing = column.is_null().to_numpy()
+        for seconds, fraction in moments:
+            missing = missing | (utc == seconds) & (nanoseconds == fraction)
+        return Times(utc, np.floor_divide(_whole(local), per), nanoseconds, missing)
     found: list[tuple[int, int, int]] = []
 
     def place_of(value: Any) -> float:
-        if isinstance(value, str) and is_missing(value) or value != value:
+        if absent.has_number(value) or (time := time_of(value))[::2] in moments:
             return math.nan
-        found.append(time_of(value))
+        found.append(time)
         return len(found) - 1
 
     places = each(place_of)

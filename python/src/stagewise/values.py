@@ -8,14 +8,41 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # also as other programs than JSON's write them
+_INFINITY = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0)?")  # also as pandas writes it
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _MOST_WHOLE = 1 << 53  # the largest whole number up to which float64 has all
+
+
+class Missing:
+    """The values that mean a missing one: empty text, and those that a configuration lists, else those of data frames and spreadsheets."""
+
+    def __init__(self, spellings: Iterable[str] | None) -> None:
+        texts = [text.strip() for text in spellings or ("NA", "N/A", "NaN", "nan", "null", "NULL")]
+        self.texts = texts
+        self._words = {"", *map(word_of, texts)}
+        numbers = [float(text) for text in texts if _NUMBER.fullmatch(text) or _INFINITY.fullmatch(text)]
+        self.numbers = np.array([v for number in numbers for v in (number, float(np.float32(number)))])  # also as float32 rounds them
+
+    def has(self, value: Any) -> bool:
+        """Says whether a value of a column of words is missing."""
+        return value is None or value != value or isinstance(value, str) and value.strip() in self._words or word_of(value) in self._words
+
+    def has_number(self, value: Any) -> bool:
+        """Says whether a value of a column of numbers or times is missing: "-999.0" and -999 are if -999 is. A boolean is not 0 or 1 here."""
+        if isinstance(value, str):
+            return self.has(value) or bool(_NUMBER.fullmatch(value.strip())) and float(value) in self.numbers
+        return value != value or not isinstance(value, bool | np.bool_) and value in self.numbers
+
+    def leave_out(self, numbers: Any) -> Any:
+        """Returns numbers with NaN in place of missing ones."""
+        return np.where(np.isin(numbers, self.numbers), np.nan, numbers) if self.numbers.size else numbers
 
 
 def number_of(text: str) -> float:
