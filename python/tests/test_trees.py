@@ -20,9 +20,9 @@ FEATURES = [1, 4, 1, 300]  # of each column: the last has more words than codes
 EDGES = [[-1, 0, 0.5], [0, 1], [], list(range(253))]
 
 
-def _forest(random: np.random.Generator) -> dict[str, Tensor]:
-    """Returns trees with 0 to 4 nodes, as STRUCTURE names them."""
-    sizes = [0, 1, 3, LEAVES - 1]
+def _forest(random: np.random.Generator, leaves: int) -> dict[str, Tensor]:
+    """Returns trees without nodes, with 1, 3, and as many as fit, as STRUCTURE names them."""
+    sizes = [0, 1, 3, leaves - 1]
     compared, cuts, lefts = [], [], []
 
     def grow(nodes: int) -> None:
@@ -41,13 +41,13 @@ def _forest(random: np.random.Generator) -> dict[str, Tensor]:
     return {name: np.array(v, dtype=np.float32) for name, v in zip(STRUCTURE, values, strict=True)}
 
 
-def _parts(random: np.random.Generator) -> dict[str, Any]:
+def _parts(random: np.random.Generator, leaves: int = LEAVES) -> dict[str, Any]:
     """Returns what a model of two stages of trees is made of."""
     width = sum(FEATURES)
     plan = plan_of(["softmax", "softmax"])
     plan["intercept"] = True
     for stage in plan["stages"]:
-        stage["features"] = {"kind": "trees", "size": LEAVES * TREES, "leaves": LEAVES}
+        stage["features"] = {"kind": "trees", "size": leaves * TREES, "leaves": leaves}
     preparation: dict[str, Tensor] = {
         "center": np.zeros(width, dtype=np.float32),
         "scale": np.ones(width, dtype=np.float32),
@@ -56,8 +56,8 @@ def _parts(random: np.random.Generator) -> dict[str, Any]:
         "edges": np.array(sum(EDGES, []), dtype=np.float32),
         "labels": LABELS,
     }
-    weights = [random.normal(size=(LEAVES * TREES + one, 3)).astype(np.float32) for one in (1, 0)]
-    return {"plan": plan, "preparation": preparation, "weights": weights, "structures": [_forest(random), _forest(random)]}
+    weights = [random.normal(size=(leaves * TREES + one, 3)).astype(np.float32) for one in (1, 0)]
+    return {"plan": plan, "preparation": preparation, "weights": weights, "structures": [_forest(random, leaves), _forest(random, leaves)]}
 
 
 def _model(parts: dict[str, Any], before: Model | None = None) -> Model:
@@ -82,7 +82,7 @@ def _code(column: int, values: np.ndarray) -> int:
     return next((1 + place for place, v in enumerate(values[: min(FEATURES[column] - 1, 254)]) if v > 0), 0)
 
 
-def _score(structure: dict[str, np.ndarray], weights: np.ndarray, codes: list[int]) -> np.ndarray:
+def _score(structure: dict[str, np.ndarray], weights: np.ndarray, codes: list[int], leaves: int) -> np.ndarray:
     """Returns the sum of the weights of the leaves of a row, node by node."""
     score, first = np.zeros(3), 0
     orders, ranks = structure["tree_orders"].astype(int), structure["tree_ranks"].astype(int)
@@ -97,7 +97,7 @@ def _score(structure: dict[str, np.ndarray], weights: np.ndarray, codes: list[in
                 node, nodes = node + 1, left
             else:
                 node, nodes, leaf = node + 1 + left, nodes - 1 - left, leaf + left + 1
-        score += weights[tree * LEAVES + leaf]
+        score += weights[tree * leaves + leaf]
         first += size
     return score
 
@@ -105,16 +105,19 @@ def _score(structure: dict[str, np.ndarray], weights: np.ndarray, codes: list[in
 class Trees(unittest.TestCase):
     def test_predictions_are_those_of_a_descent(self) -> None:
         random = np.random.default_rng(1)
-        for _ in range(20):
-            parts = _parts(random)
+        for leaves in (4, 5, 8, 9, 16, 31, 32, 33, 63, 64):
+            parts = _parts(random, leaves)
             rows = _rows(random, 60)
             ends = np.cumsum([0, *FEATURES])
             scores = []
             for row in rows:
                 codes = [_code(j, row[ends[j] : ends[j + 1]]) for j in range(len(FEATURES))]
-                scores.append(sum(_score(s, w, codes) for s, w in zip(parts["structures"], parts["weights"], strict=True)) + parts["weights"][0][-1])
+                scores.append(sum(_score(s, w, codes, leaves) for s, w in zip(parts["structures"], parts["weights"], strict=True)) + parts["weights"][0][-1])
             powers = np.exp(np.array(scores) - np.max(scores, axis=1, keepdims=True))
-            np.testing.assert_allclose(_model(parts).predict_proba(rows), powers / powers.sum(axis=1, keepdims=True), atol=1e-5)
+            want = powers / powers.sum(axis=1, keepdims=True)
+            for times in (1, 100):  # nodes are compared all at once, or a few at a time
+                got = _model(parts).predict_proba(np.tile(rows, (times, 1)))
+                np.testing.assert_allclose(got, np.tile(want, (times, 1)), atol=1e-5)
 
     def test_a_version_shares_trees_only_if_they_are_the_same(self) -> None:
         random = np.random.default_rng(2)
@@ -123,7 +126,7 @@ class Trees(unittest.TestCase):
         same = _model({**parts, "weights": [2 * w for w in parts["weights"]]}, before)
         self.assertIs(same._stages[0].block, before._stages[0].block)
         np.testing.assert_array_equal(_model(parts, before).predict_proba(rows), before.predict_proba(rows))
-        other = {**parts, "structures": [_forest(random), _forest(random)]}
+        other = {**parts, "structures": [_forest(random, LEAVES), _forest(random, LEAVES)]}
         np.testing.assert_array_equal(_model(other, before).predict_proba(rows), _model(other).predict_proba(rows))
 
     def test_impossible_numbers_are_damage(self) -> None:

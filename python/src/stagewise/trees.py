@@ -23,6 +23,7 @@ STRUCTURE = ("tree_sizes", "tree_orders", "tree_ranks", "tree_compared", "tree_c
 _CODES = 256
 _MOST_WORDS = 254  # of a column that have codes
 _MOST_LEAVES = 64
+_AT_ONCE = 1 << 14  # pairs of a row and a node: their bits fit into the cache of a core
 
 Codes = npt.NDArray[np.uint8]
 Integers = npt.NDArray[np.int64]
@@ -65,11 +66,11 @@ class Coder:
 class Leaves:
     """A block of indicators of leaves, and perhaps a column of ones: which column of each tree is 1."""
 
-    columns: Integers  # n × T
+    columns: Integers  # T × n
     ones: bool
 
     def __matmul__(self, weights: Matrix) -> Matrix:
-        product: Matrix = weights[self.columns].sum(axis=1, dtype=np.float32)
+        product: Matrix = weights[self.columns].sum(axis=0, dtype=np.float32)
         return product + weights[-1] if self.ones else product
 
 
@@ -104,16 +105,16 @@ class TreeBlock:
         if words[: self._numbers].any() or not words[self._numbers :].all():
             raise DamagedError("orders with ranks must be of columns of words, and others of numbers")
         nodes = int(sizes.sum())
-        self._compared = _whole(structure, "tree_compared", len(self._orders), nodes)
-        self._cuts = _whole(structure, "tree_cuts", _CODES, nodes)
+        compared = _whole(structure, "tree_compared", len(self._orders), nodes)
+        cuts = _whole(structure, "tree_cuts", _CODES, nodes)
         lefts = _whole(structure, "tree_lefts", leaves, nodes).tolist()
-        # A child is a node, or a leaf: the number of all nodes and that of the leaf's column.
-        self._roots = np.empty(trees, dtype=np.int64)
-        self._left, self._right = np.empty(nodes, dtype=np.int64), np.empty(nodes, dtype=np.int64)
+        # As in QuickScorer (Lucchese et al., SIGIR 2015): the leaves of a tree are the bits of a number, from the left. A row whose rank exceeds the cut
+        # of a node leaves those on the left side of it; of the leaves that remain, the first is the row's.
+        sides = np.empty(nodes, dtype=_bits_for(leaves))
         first = 0
-        for tree, count in enumerate(sizes.tolist()):
-            parts = [(first, tree * leaves, count)]  # a node, its leftmost leaf, and how many nodes there are
-            self._roots[tree] = first if count else nodes + tree * leaves
+        for count in sizes.tolist():
+            parts = [(first, 0, count)]  # a node, its leftmost leaf, and how many nodes there are
+            first += count
             while parts:
                 node, leaf, count = parts.pop()
                 if not count:
@@ -122,22 +123,37 @@ class TreeBlock:
                 right = count - 1 - left
                 if right < 0:
                     raise DamagedError(f"node {node} has {left} nodes on its left side, and there are {count} with it")
-                self._left[node] = node + 1 if left else nodes + leaf
-                self._right[node] = node + 1 + left if right else nodes + leaf + left + 1
+                sides[node] = (1 << left + 1) - 1 << leaf
                 parts += [(node + 1, leaf, left), (node + 1 + left, leaf + left + 1, right)]
-            first += int(sizes[tree])
+        # The first node of each tree, then the second …; a tree without so many has one that leaves nothing.
+        at = np.concatenate([np.arange(count) for count in sizes]), np.repeat(np.arange(trees), sizes)
+        self._compared, self._cuts, self._sides = (
+            np.zeros((int(sizes.max()), trees, *last), dtype) for last, dtype in (((), np.int64), ((1,), np.uint8), ((1,), sides.dtype))
+        )
+        self._compared[at], self._cuts[at], self._sides[at] = compared, cuts[:, None], sides[:, None]
+        self._leftmost = leaves * np.arange(trees)[:, None]  # the column of each tree's first leaf
 
     def expand(self, codes: Codes, _: Matrix) -> Leaves:
         """Returns the block of rows, given their codes."""
-        ranks = codes[:, self._orders]
+        ranks = codes.T[self._orders]
         for order, table in enumerate(self._ranks, self._numbers):
-            ranks[:, order] = table[ranks[:, order]]
-        at, nodes = np.tile(self._roots, (len(codes), 1)), len(self._cuts)
-        while (inner := at < nodes).any():
-            row = np.nonzero(inner)[0]
-            node = at[inner]
-            at[inner] = np.where(ranks[row, self._compared[node]] <= self._cuts[node], self._left[node], self._right[node])
-        return Leaves(at - nodes, self._intercept)
+            ranks[order] = table[ranks[order]]
+        kind = self._sides.dtype.type
+        left = np.zeros((len(self._leftmost), len(codes)), dtype=kind)
+        step = max(1, _AT_ONCE // max(1, left.size))
+        for first in range(0, len(self._sides), step):
+            some = slice(first, first + step)
+            right = (ranks[self._compared[some]] > self._cuts[some]).astype(kind)
+            np.negative(right, out=right)
+            right &= self._sides[some]
+            left |= right[0] if step == 1 else np.bitwise_or.reduce(right)
+        bit = ~left & (left + kind(1))  # the first that remains
+        return Leaves(np.frexp(bit.astype(np.float64))[1] - 1 + self._leftmost, self._intercept)
+
+
+def _bits_for(leaves: int) -> Any:
+    """Returns the smallest type that has a bit for each leaf."""
+    return next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if leaves <= np.iinfo(kind).bits)
 
 
 def _whole(structure: Mapping[str, Tensor], name: str, below: int, count: int = -1) -> Integers:
