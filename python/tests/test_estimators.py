@@ -10,6 +10,8 @@ import threading
 import time
 import unittest
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +110,62 @@ class Inputs(unittest.TestCase):
         booleans = y == 0
         self.assertEqual(StagewiseClassifier().fit(X, booleans).predict(X[:1]).tolist(), [True])
 
+    def test_types_that_arrow_lacks(self) -> None:
+        """Numbers are numbers in every order of bytes and width."""
+        X, y = load_iris(return_X_y=True)
+        frame = pandas.DataFrame(np.rint(10 * X), columns=list("abcd"))
+        model = StagewiseClassifier(stages=STAGES, prepare={"scale": "standard"})
+        want = model.fit(frame, y).predict_proba(frame)
+        for dtype in (">f8", ">f4", ">i4", ">u2", "<i8", "longdouble", np.dtype("longdouble").newbyteorder(">")):
+            given = frame.astype(dtype) if np.dtype(dtype).itemsize <= 8 else pandas.DataFrame({name: frame[name].to_numpy().astype(dtype) for name in frame})
+            labels = y.astype(dtype)
+            self.assertEqual(model.fit(given, labels).model_.manifest["columns"], list("abcd"), dtype)
+            np.testing.assert_allclose(model.predict_proba(given), want, atol=1e-5)
+            np.testing.assert_allclose(model.predict_proba(frame), want, atol=1e-5)
+            self.assertEqual(model.classes_.tolist(), [0, 1, 2])
+            np.testing.assert_allclose(model.fit(given.to_numpy().astype(dtype), labels).predict_proba(np.rint(10 * X)), want, atol=1e-5)
+        objects = pandas.DataFrame({"a": [Fraction(1, 2), 1] * 75, "b": [Decimal("1.5"), 2.5] * 75, "c": [2**63, -1] * 75, "d": X[:, 2].astype(object)})
+        self.assertEqual(model.fit(objects, y).model_.manifest["columns"], list("abcd"))
+
+    def test_intervals(self) -> None:
+        frame, labels = flowers()
+        for column in (pandas.cut(frame.petals, 3), pandas.cut(frame.petals, 3).array.astype("interval"), pandas.qcut(frame.width, 3)):
+            rows = frame.assign(part=column)
+            model = StagewiseClassifier(stages=STAGES).fit(rows, labels)
+            words = {c["name"]: c.get("categories") for c in model.model_.manifest["columns"] if not isinstance(c, str)}["part"]
+            self.assertEqual(sorted(words), sorted(str(part) for part in pandas.Series(column).dropna().unique()))
+            self.assertEqual(model.predict(rows).shape, labels.shape)
+
+    def test_labels_of_any_character(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        for word in ("\U0001f600", "\U00020bb7\u91ce", "\U0001f469\u200d\U0001f4bb", "a\u2028b", "\\ud83d\\ude00", '"', "\uffff"):
+            labels = np.array([word, "b", "c"])[y]
+            frame = pandas.DataFrame(X, columns=["a", word, "c", "d"])
+            model = StagewiseClassifier(stages=STAGES, prepare={"scale": "standard"}, class_weight={word: 2})
+            self.assertGreater(model.fit(frame, labels).score(frame, labels), 0.9)
+            self.assertGreater(clone(model).partial_fit(frame, labels).score(frame, labels), 0.9)
+            self.assertEqual((set(model.classes_), list(model.feature_names_in_)), ({word, "b", "c"}, list(frame.columns)))
+        lists = [["\U0001f600"] if label else ["a", "b"] for label in y]
+        several = StagewiseMultiLabelClassifier(stages=[{"features": {"size": 64}, "link": "logistic"}]).fit(X, lists)
+        self.assertEqual(several.classes_.tolist(), ["a", "b", "\U0001f600"])
+
+    def test_class_weight(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        plain = StagewiseClassifier(stages=STAGES)
+        for labels, given in (
+            (y, {1: 20}), (y, {1.0: 20.0}), (y, {np.float64(1): 20}), (y, {np.int8(1): np.int8(20)}), (y, {"1": 20}), (y.astype(float), {1: 20}),
+            (y.astype("float32"), {1.0: 20}), (np.array([" a", "b ", ""])[y], {"b ": 20}), (np.array(["0", "1", "x"])[y], {"1": 20}),
+            (y == 1, {True: 20}), (y == 1, {1: 20}), ((y == 1).astype(int), {True: 20, False: 1}),
+        ):
+            weighted = clone(plain).set_params(class_weight=given)
+            place = np.unique(labels).tolist().index(labels[50])
+            rise = weighted.fit(X, labels).predict_proba(X)[:, place].mean() - plain.fit(X, labels).predict_proba(X)[:, place].mean()
+            self.assertGreater(rise, 0.01, given)
+            self.assertEqual(clone(weighted).partial_fit(X, labels).classes_.tolist(), np.unique(labels).tolist()) if labels[0] != " a" else None
+        for given in ({7: 2}, {"x": 2}, {True: 2, 3: 1}):
+            with self.assertRaisesRegex(ValueError, "class_weight: .*: expected one of the labels 0, 1, 2$"):
+                StagewiseClassifier(stages=STAGES, class_weight=given).fit(X, y)
+
     def test_several_labels(self) -> None:
         frame, labels = flowers()
         given = np.column_stack([labels == "yes", frame.wild, frame.petals > 2]).astype(int)
@@ -161,6 +219,28 @@ class Refusals(unittest.TestCase):
         dates = pandas.DataFrame({"t": pandas.date_range("2020-01-01", periods=50)})
         with self.assertRaisesRegex(ValueError, 'column 0 \\("t"\\): type timestamp'):
             StagewiseClassifier().fit(dates, [0, 1] * 25)
+
+    def test_values_that_need_a_decision(self) -> None:
+        """The error says what the values are, and what to type."""
+        frame, labels = flowers()
+        long, codes = [10**25 + i for i in range(len(frame))], np.arange(len(frame)) % 3
+        as_text, beyond, series = r"astype\(str\)", "int64 does not hold.*astype", r"rows are a Series: .* rows.to_frame\(\).T is a table of one row"
+        fitted = StagewiseClassifier(stages=STAGES).fit(frame, labels)
+        for do, sentence in (
+            (lambda: fitted.fit(frame.assign(id=long), labels), r"'id' has integers of more than 64 bits: astype\(float\) .* astype\(str\)"),
+            (lambda: fitted.fit(frame.assign(part=pandas.cut(frame.petals, 3).astype(object)), labels), f"Interval, expected .*{as_text}"),
+            (lambda: fitted.fit(frame.assign(z=1j * frame.petals), labels), f"complex, expected .*{as_text}"),
+            (lambda: fitted.fit(frame, pandas.cut(frame.petals, 3)), f"labels of type Interval: y.{as_text}"),
+            (lambda: fitted.fit(frame, [10**25 + int(code) for code in codes]), beyond),
+            (lambda: fitted.fit(frame, codes.astype(np.uint64) + 2**63), beyond),
+            (lambda: fitted.fit(frame, np.where(codes, "a", None)), "missing labels"),
+            (lambda: fitted.fit(frame, np.array([1, "a"] * 150, dtype=object)), f"labels of type int, str: y.{as_text}"),
+            (lambda: fitted.fit(frame.petals, labels), series),
+            (lambda: fitted.predict(frame.iloc[0]), series),
+            (lambda: fitted.predict(polars.Series([1.0, 2.0])), r"rows.to_frame\(\).transpose\(\) is a table of one row"),
+        ):
+            with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
+                do()
 
     def test_no_program(self) -> None:
         X, y = load_iris(return_X_y=True)

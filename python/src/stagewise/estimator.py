@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -32,9 +33,10 @@ from . import handover, program
 from .file import read
 from .model import Model
 from .report import Report
+from .rows import refuse
 
 # Parameters that are keys of the section examples, and those that are keys of their own.
-_OF_EXAMPLES = ("holdout", "class_weight", "missing", "words", "image", "augment", "partitions", "batch_rows")
+_OF_EXAMPLES = ("holdout", "missing", "words", "image", "augment", "partitions", "batch_rows")
 _OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "memory", "arithmetic", "retrain", "brokers", "security")
 
 _NAME = "model"  # of the pipeline, if the caller gives none
@@ -134,6 +136,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
         """Checks y, keeps what predictions need of it, and returns what to hand over. taken are the names of other columns."""
 
+    def _of_classes(self, chain: bool) -> dict[str, Any]:
+        """Returns keys of the section examples that name labels."""
+        return {}
+
     def _learnt(self) -> None:
         """Reads from the model what a chain may have changed."""
 
@@ -226,7 +232,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         for key in _OF_EXAMPLES:
             if getattr(self, key, None) is not None:
                 examples[key] = _plain(getattr(self, key))
-        return rows, columns, examples
+        return rows, columns, {**examples, **self._of_classes(chain)}
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or texts."""
@@ -235,6 +241,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = 1
             return X
         if handover.is_table(X):
+            refuse(X)
             _check_feature_names(self, X, reset=reset)
             if reset:
                 self._same_kind("table", reset)
@@ -314,7 +321,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         for key, value in (self.settings or {}).items():
             _put(configuration, key, _plain(value))
         file, report, model = (str(Path(folder, name)) for name in (_CONFIGURATION, "report.json", "model"))
-        Path(file).write_text(json.dumps(configuration, indent=1))
+        _write_configuration(file, configuration)
         shown = bool(self.verbose)
         quiet = [] if shown else ["--quiet"]
         if command == "train":
@@ -402,7 +409,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                     explained = self._explained(folder, path, 5)
                 elif self._log is not None:
                     file = Path(folder, _CONFIGURATION)
-                    file.write_text(json.dumps(self._log))
+                    _write_configuration(file, self._log)
                     explained = _explain(folder, ["-c", str(file), "--version", str(self.version_), "--rows", str(_ROWS_TO_EXPLAIN)])
                 else:
                     raise AttributeError(f"feature_importances_ needs rows that the model has not learnt: {_HELD_OUT}")
@@ -507,6 +514,15 @@ def _first_rows(path: Path, n: int) -> bytes:
 
 def _has_texts(array: Any) -> bool:
     return bool(np.frompyfunc(lambda value: isinstance(value, str), 1, 1)(np.asarray(array)).any())
+
+
+def _write_configuration(path: str | Path, configuration: Mapping[str, Any]) -> None:
+    """Writes a configuration as JSON that is YAML too: of a character beyond U+FFFF, YAML has no two surrogates but one escape."""
+    text = json.dumps(configuration, indent=1)
+    text = re.sub(
+        r"\\u(d[89ab]..)\\u(d[c-f]..)", lambda pair: f"\\U{0x10000 + (int(pair[1], 16) - 0xD800 << 10) + int(pair[2], 16) - 0xDC00:08x}", text
+    )
+    Path(path).write_text(text, encoding="ascii")
 
 
 def _put(configuration: dict[str, Any], key: str, value: Any) -> None:

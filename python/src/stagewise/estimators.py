@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, column_or_1d
 
 from . import handover
-from .estimator import Estimator, Target
+from .estimator import Estimator, Target, _plain
+from .rows import native
 from .values import word_of
 
 # Probabilities of several labels are at least this, as scikit-learn expects them to be between 0 and 1: links that project make some 0.
@@ -92,6 +94,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         y = column_or_1d(_plain_array(y), warn=True)
         if y.dtype.kind in "fc" or y.dtype == object:
             check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=True, input_name="y")
+        y = _of_one_type(y)
         check_classification_targets(y)
         labels, codes = np.unique(y, return_inverse=True)
         if len(labels) < 2 and not chain:
@@ -129,6 +132,20 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             {"label": name, "labels": "several", "classes": words},
         )
 
+    def _of_classes(self, chain: bool) -> dict[str, Any]:
+        """Returns class_weight with labels as the program spells them. A chain may meet others later."""
+        if not isinstance(self.class_weight, Mapping):
+            return {} if self.class_weight is None else {"class_weight": self.class_weight}
+        known = dict(zip(self.classes_.tolist(), self._words, strict=True)) if hasattr(self, "classes_") else {}
+        spelt = {word_of(label): word for label, word in known.items()}
+        weights = {}
+        for label, weight in self.class_weight.items():
+            word = known.get(label, spelt.get(word_of(label), word_of(label) if chain else None))
+            if word is None:
+                raise ValueError(f"class_weight: {label!r}: expected one of the labels {', '.join(map(repr, known))}")
+            weights[word] = _plain(weight)
+        return {"class_weight": weights}
+
     def _learnt(self) -> None:
         labels = [str(label) for label in self.model_.labels]
         kind = getattr(self, "_label_type", np.dtype(object))
@@ -136,7 +153,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if kind.kind == "b":
             self.classes_ = np.array([label == "true" for label in labels])
         elif kind.kind in "iuf" and not self._indicator:
-            self.classes_ = np.array([float(label) for label in labels]).astype(kind)
+            self.classes_ = np.array([int(label) for label in labels]).astype(kind)
         elif not self._indicator:
             self.classes_ = np.array(labels, dtype=object if kind.kind == "O" else None)
 
@@ -289,6 +306,20 @@ def _plain_array(y: Any) -> Any:
     return y if hasattr(y, "__array__") else np.asarray(y)
 
 
+def _of_one_type(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns labels as an array of texts, or of numbers that int64 has."""
+    if y.dtype == object and not all(isinstance(label, str) for label in y):
+        kinds = sorted({type(label).__name__ for label in y})
+        if any(kind in ("NAType", "NoneType") for kind in kinds):
+            raise ValueError("y has missing labels: leave their rows out")
+        if len(kinds) > 1 or not isinstance(y[0], bool | int | float | np.bool_ | np.number):
+            raise ValueError(f"y has labels of type {', '.join(kinds)}: y.astype(str) makes texts of them")
+        y = np.array(y.tolist())
+    if y.dtype.kind in "Ou" and any(not isinstance(label, str) and label > np.iinfo(np.int64).max for label in np.unique(y)):
+        raise ValueError("y has labels that int64 does not hold: y.astype(str) makes texts of them")
+    return y
+
+
 def _is_lists(y: Any) -> bool:
     """Reports whether y has a list of labels for each row. Lists that are the rows of a matrix of 0 and 1 are none."""
     if not isinstance(y, Iterable) or isinstance(y, str | bytes) or hasattr(y, "tocsr") or hasattr(y, "columns"):
@@ -318,7 +349,7 @@ def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
     words: list[str] = []
     for label in labels.tolist():
         if isinstance(label, str):
-            if label != label.strip() or not label or not label.isprintable():
+            if label != label.strip() or not label or any(unicodedata.category(c) in ("Cc", "Cs") for c in label):
                 return None
             words.append(label)
         elif isinstance(label, bool | int) or isinstance(label, float) and label.is_integer():
@@ -332,5 +363,5 @@ def _column_of(labels: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Any:
     """Returns the labels of rows as a column."""
     if labels.dtype.kind == "f":
         labels = labels.astype(np.int64)
-    values = pa.array(labels.tolist()) if labels.dtype.kind in "OU" else pa.array(labels)
+    values = pa.array(labels.tolist()) if labels.dtype.kind in "OU" else pa.array(native(labels))
     return values.take(pa.array(codes))

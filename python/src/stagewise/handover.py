@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .rows import Table, is_list, table_of
+from .rows import Table, is_list, native, table_of
 
 # Up to so many columns, rows without names are a table, with a column for each number: trees and scales are by column. Wider rows are vectors,
 # such as images.
@@ -44,6 +44,7 @@ class Rows:
 
 def _array_rows(array: npt.NDArray[Any], categorical: Categorical) -> Rows:
     """Numbers without names."""
+    array = native(array)
     n, width = array.shape
     step = max(1, _AT_ONCE // max(1, width))
     if width > MOST_COLUMNS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def refuse(rows: Any) -> None:
         raise ValueError("rows are a LazyFrame: rows.collect() is a table")
     if hasattr(rows, "name") and hasattr(rows, "to_frame"):  # a Series of pandas or polars
         one = "rows.to_frame().T" if hasattr(rows, "iloc") else "rows.to_frame().transpose()"
-        raise ValueError(f"rows are a Series: {_EXPECTED}. {one} is a table of one row")
+        raise ValueError(f"rows are a Series: {_EXPECTED}. {one} is a table of one row, and rows.to_frame() of one column")
     if hasattr(rows, "tocsr"):
         raise ValueError("rows are a sparse matrix, but the model was trained on dense rows: rows.toarray() has them")
     if not hasattr(rows, "__array__") and not isinstance(rows, Sequence) and not hasattr(rows, "__arrow_c_stream__"):
@@ -140,16 +141,47 @@ def columns_of(array: Any, names: Sequence[str]) -> Table:
 
 def _column(name: str, values: Any) -> Any:
     """Returns a column of whatever objects, in which numbers and words may be mixed."""
+    values = _known(values)
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, UnicodeError):
+    except (OverflowError, pa.ArrowException, UnicodeError):
         pass
+    there = [value for value in values if not _is_missing(value)]
+    if all(isinstance(value, Number) and not isinstance(value, bool | complex) for value in there):
+        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 64 for value in there):
+            raise ValueError(f"column {name!r} has integers of more than 64 bits: astype(float) makes them numbers, astype(str) makes them words")
+        return pa.array([None if _is_missing(value) else float(value) for value in values], pa.float64())
     texts: list[str | None] = []
     for row, value in enumerate(values):
         try:
-            text = None if value is None or value != value else value if isinstance(value, str) else word_of(value)
+            text = None if _is_missing(value) else value if isinstance(value, str) else word_of(value)
             (text or "").encode()
         except (TypeError, ValueError) as reason:
-            raise ValueError(f"row {row}, column {name!r}: {reason}") from reason
+            raise ValueError(f"row {row}, column {name!r}: {reason}; astype(str) makes words of a column") from reason
         texts.append(text)
     return pa.array(texts, pa.utf8())
+
+
+def _known(values: Any) -> Any:
+    """Returns a column of pandas or numpy as one of types that Arrow has. Of intervals, and of categories that are no words or numbers, the words are
+    their texts."""
+    if isinstance(getattr(values, "dtype", None), np.dtype):
+        return native(np.asarray(values)) if values.dtype.kind in "iufmM" else values
+    if hasattr(values, "cat") and values.cat.categories.dtype.name.startswith(("datetime", "interval", "period", "timedelta")):
+        return values.cat.rename_categories(str)
+    if str(getattr(values, "dtype", "")).startswith("interval"):
+        return values.astype(object).map(str, na_action="ignore")
+    return values
+
+
+def native(array: Any) -> Any:
+    """Returns an array of numbers as Arrow and the program read them: in the order of bytes of this machine, and at most 64 bits wide."""
+    wide = array.dtype.kind == "f" and array.dtype.itemsize > 8
+    return array.astype(np.float64 if wide else array.dtype.newbyteorder("="), copy=False)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"  # of pandas, whose comparisons are neither true nor false
