@@ -9,7 +9,7 @@ import (
 
 // Rows describes the n rows of a message, or of a part of it.
 type Rows struct {
-	link.Truth                  // what each row should be predicted as; not known of a row whose class is schemas.Unlabelled
+	link.Truth                  // what each row should be predicted as; not known of a row whose class is negative
 	Task       examples.Task    // what is predicted
 	Weights    []float32        // weight of each row, whatever its split
 	Splits     []examples.Split // split of each row
@@ -43,7 +43,7 @@ func (s *Sum) AddRows(rows Rows) {
 func (s *Sum) AddLosses(rows Rows, loss []float32, predicted []int32, prediction kernel.Dense) {
 	splits := s.Field(statistics.FieldSplits, examples.Splits, statistics.LossFields)
 	for i, class := range rows.Classes {
-		if class == examples.Unlabelled {
+		if class < 0 {
 			continue
 		}
 		at := splits[int(rows.Splits[i])*statistics.LossFields:]

@@ -17,7 +17,7 @@ func (s *Sum) AddDistances(rows Rows, prediction kernel.Dense) {
 	sums := s.Field(statistics.FieldDistances, examples.Splits, k, distanceFields)
 	for i, class := range rows.Classes {
 		w := float64(rows.Weights[i])
-		if class == examples.Unlabelled || w == 0 {
+		if class < 0 || w == 0 {
 			continue
 		}
 		at := sums[int(rows.Splits[i])*k*distanceFields:]

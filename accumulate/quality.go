@@ -39,7 +39,7 @@ func (s *Sum) AddQuality(rows Rows, probabilities kernel.Dense, predicted []int3
 		confusion = s.Field(statistics.FieldConfusion, examples.Splits, k, k)
 	}
 	for i, class := range rows.Classes {
-		if class == examples.Unlabelled {
+		if class < 0 {
 			continue
 		}
 		split, w, row := int(rows.Splits[i]), float64(rows.Weights[i]), probabilities.Row(i)

@@ -68,7 +68,7 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 		decided = s.Field(statistics.FieldDecided, examples.Splits, 2, 2)
 	}
 	for i, class := range rows.Classes {
-		if class == examples.Unlabelled {
+		if class < 0 {
 			continue
 		}
 		split, w, row := int(rows.Splits[i]), float64(rows.Weights[i]), probabilities.Row(i)

@@ -36,7 +36,7 @@ func (s *Sum) AddLabels(rows Rows, probabilities kernel.Dense) {
 	order := make([]int, k)
 	for i, class := range rows.Classes {
 		w := float64(rows.Weights[i])
-		if class == examples.Unlabelled || w == 0 {
+		if class < 0 || w == 0 {
 			continue
 		}
 		split, target, row := int(rows.Splits[i]), rows.Targets.Row(i), probabilities.Row(i)

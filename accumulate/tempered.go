@@ -48,7 +48,7 @@ func (t *Tempered) take(rows Rows, scores kernel.Dense) {
 	t.weights, t.scores.Data = t.weights[:0], t.scores.Data[:0]
 	t.truth.Classes, t.truth.Targets.Data = t.truth.Classes[:0], t.truth.Targets.Data[:0]
 	for i, class := range rows.Classes {
-		if rows.Splits[i] != examples.Holdout || class == examples.Unlabelled || rows.Weights[i] == 0 {
+		if rows.Splits[i] != examples.Holdout || class < 0 || rows.Weights[i] == 0 {
 			continue
 		}
 		t.weights, t.truth.Classes = append(t.weights, float64(rows.Weights[i])), append(t.truth.Classes, class)

@@ -122,7 +122,7 @@ func Keys() []option.Key {
 			"has at most %d bytes", wire.MaxMessage)},
 		{Name: "class_weight", Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
 			"each class: n/(k·c) for a class with c of n rows, of k classes), or `{label: number, …}`, with 1 for other labels. " +
-			"Errors and losses of training rows are also weighted, those of other rows are not"},
+			"Errors and losses of training rows are also weighted, those of other rows are not, except in `retrain.gate`"},
 		{Name: "augment.mirror", Meaning: "also train on the mirror image of each training image; not for `run`"},
 		{Name: "augment.shift", Meaning: "also train on each training image moved by 1 to this many pixels to the left, to the right, " +
 			"up and down, with edge pixels repeated. An image and its copies share its weight. The copies are only on the " +

@@ -160,7 +160,7 @@ func (p *Predictor) compare(truth link.Truth, loss []float32, predicted []int32)
 	last := p.model.stages[len(p.model.stages)-1].Link
 	if p.model.Manifest.Plan.Members() > 1 {
 		p.predict()
-		last.MeasurePredictions(p.score, truth, loss, predicted, p.workspace.Link())
+		last.MeasurePredictions(p.score, truth, loss, predicted)
 		return p.score
 	}
 	temperature := p.model.Manifest.Plan.Temperature(len(p.model.stages) - 1)

@@ -25,7 +25,7 @@ func (c *Chain) Margin() float64 {
 
 // GateReport compares a version with the previously offered version on the gate rows.
 type GateReport struct {
-	Weight        float64  `json:"weight"`                   // Σw of the rows
+	Weight        float64  `json:"weight"`                   // Σw of the rows, with the weights of their classes
 	Revisited     float64  `json:"revisited,omitempty"`      // Σw of the rows in increments that the update revisited
 	Loss          float64  `json:"loss"`                     // mean loss of the version
 	OfferedLoss   float64  `json:"offered_loss"`             // mean loss of the offered version
@@ -43,7 +43,8 @@ func GateGroup(offset int64, row int) int {
 
 // Names of the tensors that a gate compares.
 const (
-	// FieldOfferedGroups has the losses of the offered version.
+	// FieldOfferedGroups has the losses of the offered version. With class weights, which the survey determines, "offered_groups/LABEL" has
+	// those on the rows of each label.
 	FieldOfferedGroups = "offered_groups" // [64, 2], survey of a chain: offered, for each group
 	// FieldJudgedGroups has the losses of the version that a run makes.
 	FieldJudgedGroups = "judged_groups" // [64, 2], last stage: for each group Σw and Σw·loss

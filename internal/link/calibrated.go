@@ -14,5 +14,6 @@ func calibrated() Link {
 		unit:       predictions,
 		project:    true,
 		measure:    squaredLosses,
+		lossOf:     squaredLoss,
 	}
 }

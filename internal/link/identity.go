@@ -17,6 +17,7 @@ func identity() Link {
 		unit:       predictions,
 		project:    true,
 		measure:    squaredLosses,
+		lossOf:     squaredLoss,
 	}
 }
 

@@ -43,10 +43,9 @@ type Link struct {
 	project bool      // predictions may lie outside of their region
 	region  Region
 	measure func(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch)
-	// lossOf is the loss of a labelled row's prediction; nil: measure takes predictions, as scores are their own.
 	// curvature is the mean second derivative of the loss in the scores of a row, given its prediction; nil: 1.
 	curvature func(prediction []float32) float64
-	lossOf    func(prediction []float32, class int32, target []float32) float64
+	lossOf    func(prediction []float32, class int32, target []float32) float64 // the loss of a labelled row's prediction
 }
 
 // A transform is a function of each row of a matrix. The zero value is none: it changes nothing.
@@ -210,15 +209,22 @@ func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx
 const leastProbability = 1e-6
 
 // MeasurePredictions is Measure for predictions (n × k) that are of no score, such as a mean of several. They stay as they are.
-func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
-	if l.lossOf == nil {
-		l.measure(prediction, truth, loss, predicted, s)
-		return
-	}
+func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32) {
 	measureRows(prediction, truth, loss, predicted, l.lossOf)
+	l.measureUnknown(prediction, truth, loss)
 }
 
-// measureRows writes the loss of each row, 0 if its class is not known, and the class that it predicts.
+// measureUnknown writes the losses of the rows of [Unknown] classes, given the predictions.
+func (l Link) measureUnknown(prediction kernel.Dense, truth Truth, loss []float32) {
+	for i, class := range truth.Classes {
+		if class == Unknown {
+			row := append(slices.Clone(prediction.Row(i)), leastProbability)
+			loss[i] = float32(l.lossOf(row, int32(prediction.Cols), nil))
+		}
+	}
+}
+
+// measureRows writes the loss of each row, 0 if its class is negative, and the class that it predicts.
 func measureRows(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32,
 	lossOf func(row []float32, class int32, target []float32) float64) {
 	for i, class := range truth.Classes {
@@ -235,9 +241,11 @@ func measureRows(prediction kernel.Dense, truth Truth, loss []float32, predicted
 }
 
 // Measure turns scores (n × k) into predictions in place, with the bits of Predict. It writes the loss of each row, 0
-// if y is not known, and the class that the row predicts. loss and predicted have n values.
+// if y is not known, the loss of the smallest probability if its class is [Unknown], and the class that the row predicts.
+// loss and predicted have n values.
 func (l Link) Measure(score kernel.Dense, truth Truth, loss []float32, predicted []int32, s *Scratch) {
 	l.measure(score, truth, loss, predicted, s)
+	l.measureUnknown(score, truth, loss)
 }
 
 // Largest returns the index of the largest value of a row, the first of equal ones.

@@ -240,6 +240,29 @@ func TestSmoothnessBoundsTheCurvature(t *testing.T) {
 	}
 }
 
+// A row of a class that the model does not have loses what it would lose if the model had the class, and predicted it with the smallest
+// probability. It is no such row to sums of losses: its residual is 0.
+func TestUnknownClassesLoseTheSmallestProbability(t *testing.T) {
+	prediction := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 0, 0.25, 0.75, 0.5, 0.5}}
+	with := kernel.Dense{Rows: 3, Cols: 3, Data: []float32{1, 0, leastProbability, 0.25, 0.75, leastProbability, 0.5, 0.5, leastProbability}}
+	for _, l := range All() {
+		loss, want, predicted := make([]float32, 3), make([]float32, 3), make([]int32, 3)
+		l.MeasurePredictions(prediction, Truth{Classes: []int32{Unknown, 1, -1}}, loss, predicted)
+		l.MeasurePredictions(with, Truth{Classes: []int32{2, 1, -1}}, want, predicted)
+		oracle.MustNear(t, l.Name, float64(loss[0]), float64(want[0]), 1e-6)
+		if loss[0] < 0.9 || loss[2] != 0 {
+			t.Errorf("%s: losses of an unknown class, a class and no label are %v", l.Name, loss)
+		}
+		score := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{2, -1, 0.5, 0.5}}
+		of, predicted := make([]float32, 2), predicted[:2]
+		l.Measure(score, Truth{Classes: []int32{Unknown, Unknown}}, of, predicted, new(Scratch))
+		l.MeasurePredictions(score, Truth{Classes: []int32{Unknown, Unknown}}, loss[:2], predicted)
+		if !slices.Equal(of, loss[:2]) {
+			t.Errorf("%s: scores lose %v, their predictions %v", l.Name, of, loss[:2])
+		}
+	}
+}
+
 // What predictions lose is what the scores lose that they are of, for rows of one label and for targets. Predictions stay as they are.
 func TestMeasurePredictions(t *testing.T) {
 	const n, k = 65, 3
@@ -256,7 +279,7 @@ func TestMeasurePredictions(t *testing.T) {
 			losses, measured, of, predicted := make([]float32, n), make([]float32, n), make([]int32, n), make([]int32, n)
 			l.Measure(prediction, truth, losses, of, s)
 			before := clone(prediction)
-			l.MeasurePredictions(prediction, truth, measured, predicted, s)
+			l.MeasurePredictions(prediction, truth, measured, predicted)
 			if !slices.Equal(predicted, of) || !slices.Equal(prediction.Data, before.Data) {
 				t.Errorf("%s: other classes, or other predictions", l.Name)
 			}
@@ -268,7 +291,7 @@ func TestMeasurePredictions(t *testing.T) {
 	certain := kernel.Dense{Rows: 1, Cols: 2, Data: []float32{0, 1}}
 	for _, l := range []Link{softmax(), logistic()} {
 		loss := make([]float32, 1)
-		l.MeasurePredictions(certain, Truth{Classes: []int32{0}}, loss, make([]int32, 1), new(Scratch))
+		l.MeasurePredictions(certain, Truth{Classes: []int32{0}}, loss, make([]int32, 1))
 		if !(loss[0] > 13) || math.IsInf(float64(loss[0]), 0) {
 			t.Errorf("%s: a certain mistake loses %v", l.Name, loss[0])
 		}

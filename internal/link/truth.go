@@ -4,12 +4,17 @@ import "github.com/stagewise/stagewise/internal/kernel"
 
 // Truth is the truth of n rows, y.
 type Truth struct {
-	// Classes are the classes of rows that have one each (n). A negative one says that y is not known.
+	// Classes are the classes of rows that have one each (n). A negative one says that y is not known, or that it is none of the
+	// classes: see [Unknown].
 	Classes []int32
 	// Targets is y (n × k) of rows that have numbers, or 1 for each of their labels and 0 for the others. Without rows y is the indicator of
 	// the class.
 	Targets kernel.Dense
 }
+
+// Unknown is the class of a row whose class is known, but is none of the k classes. [Link.Measure] measures such a row as though its class
+// were predicted with the smallest probability. Otherwise it is a row whose class is not known.
+const Unknown = -2
 
 // addTo adds y to x, n × k, and clears the rows whose y is not known.
 func (t Truth) addTo(x kernel.Dense) {

@@ -31,7 +31,7 @@ const facts = 5
 
 // silent reports whether a row has no effect: its label is unknown, or it has no weight.
 func (b *Batch) silent(row int) bool {
-	return b.Rows.Classes[row] == examples.Unlabelled || b.Rows.Weights[row] == 0 && b.Fitted[row] == 0
+	return b.Rows.Classes[row] < 0 || b.Rows.Weights[row] == 0 && b.Fitted[row] == 0
 }
 
 // Write adds the rows of a segment to a sum, as fields that are not sums. It clears the values of silent rows. scored

@@ -20,5 +20,5 @@ func (s *Solver) compare(sum *accumulate.Sum) {
 	if s.chained.compared = nil; s.plan.Chain == nil || !s.hasGateRows() {
 		return
 	}
-	s.chained.compared = gate.CompareSums(s.chained.found.Sum.Tensors(), sum.Tensors(), s.chain.Prepared.TargetScale)
+	s.chained.compared = gate.CompareSums(s.chained.found.Sum.Tensors(), sum.Tensors(), s.chain.Prepared)
 }

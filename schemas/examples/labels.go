@@ -108,8 +108,11 @@ func (e *UnknownLabelError) Error() string {
 // Unwrap returns ErrDamaged.
 func (e *UnknownLabelError) Unwrap() error { return wire.ErrDamaged }
 
-// Unlabelled is the class of a row without a label.
-const Unlabelled = -1
+// Classes of rows that are of no class. All of them are negative.
+const (
+	Unlabelled = -1 // a row without a label
+	Unknown    = -2 // a row with a label that is not a class
+)
 
 // Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It returns an
 // *[UnknownLabelError] for a label that l does not have. dst has an element for each row.
@@ -121,12 +124,12 @@ func (e *Batch) Classes(dst []int32, l *Labels) (err error) {
 	return err
 }
 
-// KnownClasses is Classes for rows that may have labels that l does not have: these rows are [Unlabelled]. It calls unknown with each such
+// KnownClasses is Classes for rows that may have labels that l does not have: these rows are [Unknown]. It calls unknown with each such
 // label.
 func (e *Batch) KnownClasses(dst []int32, l *Labels, unknown func(label string)) {
 	e.classes(dst, l, func(row int) bool {
 		unknown(e.Label(row))
-		dst[row] = Unlabelled
+		dst[row] = Unknown
 		return true
 	})
 }

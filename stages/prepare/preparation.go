@@ -140,6 +140,14 @@ func (p *Preparation) readClassWeights(t wire.Tensors[float32]) (err error) {
 	return err
 }
 
+// ClassWeight returns the weight factor of a class; 1 for rows of no class.
+func (p *Preparation) ClassWeight(class int32) float64 {
+	if class < 0 || p.ClassWeights == nil {
+		return 1
+	}
+	return float64(p.ClassWeights[class])
+}
+
 // newSparse reads the survey's result of sparse rows.
 func newSparse(p schemas.Prepare, found statistics.Factors, all wire.Tensors[float32]) (*Preparation, error) {
 	labels, err := labelsOf(all)

@@ -3,11 +3,14 @@ package gate
 import (
 	"math"
 	"slices"
+	"strings"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // chance is the significance level of the gate: how often it withholds a version that is worse than the offered one by
@@ -25,8 +28,7 @@ const disagreement = 0.5
 type group struct{ weight, offered, made float64 }
 
 // NewestGroups returns the groups of the newest increment's rows, from each group's Σw and Σw·loss as measured with either
-// version. It omits groups for which the versions were measured on different rows, because only one version has a row's
-// class.
+// version. It omits groups for which the versions were measured on different rows, because a row overflows in only one.
 func NewestGroups(offered, made []float64) (groups []group) {
 	for ; len(offered) > 0; offered, made = offered[2:], made[2:] {
 		if w := offered[0]; w > 0 && math.Abs(w-made[0]) <= 1e-9*w {
@@ -128,12 +130,13 @@ func (c *Comparison) Report() *schemas.GateReport {
 	return r
 }
 
-// CompareSums compares two versions, from a survey's sums with the offered one and a visit's sums with the run's. scale is
-// the scale of the targets; nil for classification. Without sums it returns nil.
-func CompareSums(survey, visit wire.Tensors[float64], scale []float32) *Comparison {
+// CompareSums compares two versions, from a survey's sums with the offered one and a visit's sums with the run's. prepared is the
+// preparation of the run. Without sums it returns nil.
+func CompareSums(survey, visit wire.Tensors[float64], prepared *prepare.Preparation) *Comparison {
+	scale := prepared.TargetScale // nil for classification
 	fields := 1 + max(len(scale), 1)
-	offered, err := survey.Shaped(schemas.FieldOfferedGroups, schemas.GateGroups, fields)
-	if err != nil {
+	offered := offeredGroups(survey, fields, prepared)
+	if offered == nil {
 		return nil
 	}
 	made, err := visit.Shaped(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
@@ -157,4 +160,24 @@ func CompareSums(survey, visit wire.Tensors[float64], scale []float32) *Comparis
 		again = nil // no such rows
 	}
 	return Compare(NewestGroups(losses, made), RevisitedGroups(again))
+}
+
+// offeredGroups returns the losses of the offered version by group, with the weights of classes; nil if there are none.
+func offeredGroups(survey wire.Tensors[float64], fields int, prepared *prepare.Preparation) (groups []float64) {
+	for _, t := range survey {
+		label, byLabel := strings.CutPrefix(t.Name, schemas.FieldOfferedGroups+"/")
+		sums, err := survey.Shaped(t.Name, schemas.GateGroups, fields)
+		if err != nil || !byLabel && t.Name != schemas.FieldOfferedGroups {
+			continue
+		}
+		weight := 1.0
+		if byLabel {
+			weight = prepared.ClassWeight(int32(slices.Index(prepared.Labels.Text(), prepared.Labels.Spelt(label))))
+		}
+		if groups == nil {
+			groups = make([]float64, len(sums))
+		}
+		floats.AddScaled(groups, weight, sums)
+	}
+	return groups
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
+// A label that a version does not have is a class of the link of its last stage too.
+const _ = uint(examples.Unknown-link.Unknown) + uint(link.Unknown-examples.Unknown)
+
 // Split returns the split that the run's gate uses; false if the run has no gate.
 func Split(plan *schemas.Plan) (examples.Split, bool) {
 	if plan.Chain == nil || plan.Chain.Gate == nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// judge adds the losses of the version for subscribers on the rows of a message that the gate uses. It skips rows of
-// classes that the version does not have. numbers are the targets in regression; their losses are added separately, each
-// in its own unit, because the version may have standardised them differently. A version with another task or loss, or
-// with other labels in a multi-label task, is not evaluated: its losses are not comparable.
+// judge adds the losses of the version for subscribers on the rows of a message that the gate uses. numbers are
+// the targets in regression; their losses are added separately, each in its own unit, because the version may have
+// standardised them differently. A version with another task or loss, or with other labels in a multi-label task, is not
+// evaluated: its losses are not comparable.
 func (p *processor) judge(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows, numbers []float64) {
 	split, _ := judge.Split(p.Plan)
 	m := p.offered.Model()
@@ -64,7 +64,6 @@ func (p *processor) judge(found *Findings, offset int64, batch *examples.Batch, 
 	}
 	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
 	offered := found.sum.Field(statistics.FieldOffered, fields)
-	groups := found.sum.Field(schemas.FieldOfferedGroups, schemas.GateGroups, fields)
 	losses := make([]float64, fields)
 	for j, i := range p.judged.Places {
 		w := float64(rows.Weights[i])
@@ -77,6 +76,11 @@ func (p *processor) judge(found *Findings, offset int64, batch *examples.Batch, 
 			}
 		}
 		floats.Add(offered, losses)
+		name := schemas.FieldOfferedGroups
+		if !p.Plan.ClassWeight.IsZero() {
+			name += "/" + batch.Label(i)
+		}
+		groups := found.sum.Field(name, schemas.GateGroups, fields)
 		floats.Add(groups[fields*schemas.GateGroup(offset, i):][:fields], losses)
 	}
 }

@@ -30,7 +30,7 @@ func (p *processor) score(found *Findings, offset int64, batch *examples.Batch, 
 	found.sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
 	message := statistics.MessageLosses{Offset: offset}
 	for i, class := range rows.Classes {
-		if class == examples.Unlabelled || rows.Splits[i] != examples.Train {
+		if class < 0 || rows.Splits[i] != examples.Train {
 			continue
 		}
 		w := float64(rows.Weights[i])

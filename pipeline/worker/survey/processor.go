@@ -161,7 +161,7 @@ func (p *processor) message(found *Findings, number int, m partition.Message) (c
 			}
 			continue
 		}
-		if !batch.Labelled(i) || p.labels != nil && rows.Classes[i] == examples.Unlabelled {
+		if !batch.Labelled(i) || p.labels != nil && rows.Classes[i] < 0 {
 			rows.Classes[i], fitted[i] = examples.Unlabelled, 0
 		} else if p.labels == nil || p.Plan.ClassWeight.Balanced && p.Plan.Prepares() { // a version keeps its class weights
 			rows := int64(0)

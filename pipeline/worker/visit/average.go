@@ -32,7 +32,7 @@ func (p *Processor) vote(average *accumulate.Sum, rows accumulate.Rows, examples
 	copy(votes.Data, before.Data)
 	sink.Vote(votes, p.score)
 	sink.Average(p.score, votes, p.Plan.Member(p.visit.Stage)+1)
-	p.visit.Of.Link.MeasurePredictions(p.score, rows.Truth, p.loss, p.predicted, p.workspace.Link())
+	p.visit.Of.Link.MeasurePredictions(p.score, rows.Truth, p.loss, p.predicted)
 	measured, prediction := rows.Slice(0, examples), p.score.Slice(0, examples)
 	average.AddLosses(measured, p.loss[:examples], p.predicted[:examples], prediction)
 	p.measureQuality(average, measured, prediction)

@@ -22,12 +22,17 @@ func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset i
 	}
 	groups := sum.Field(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
 	for i, class := range rows.Classes {
-		if w := float64(rows.Weights[i]); class != examples.Unlabelled && rows.Splits[i] == split && w > 0 {
+		if w := p.judgedWeight(rows, i); class != examples.Unlabelled && rows.Splits[i] == split && w > 0 {
 			at := groups[2*schemas.GateGroup(offset, first+i):]
 			at[0] += w
 			at[1] += w * float64(p.loss[i])
 		}
 	}
+}
+
+// judgedWeight returns the weight of a row that the gate uses: errors cost in the gate what they cost in training.
+func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
+	return float64(rows.Weights[row]) * p.Prepared.ClassWeight(rows.Classes[row])
 }
 
 // judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the
@@ -47,7 +52,7 @@ func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs
 	})
 	groups := sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
 	for j, i := range p.judged.Places {
-		w, at := float64(rows.Weights[i]), groups[3*schemas.GateGroup(offset, first+i):]
+		w, at := p.judgedWeight(rows, i), groups[3*schemas.GateGroup(offset, first+i):]
 		at[0] += w
 		at[1] += w * float64(p.judged.Loss[j])
 		at[2] += w * float64(p.loss[i])

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/bayes"
@@ -173,7 +172,7 @@ func (p *Processor) leaveSelfOut(b *partition.Batch, counts []float32, totals []
 	shape := bayes.Shape{Columns: stage.Features.Size(), Inputs: stage.Features.Penalised(), Classes: stage.Classes}
 	weight := float64(solve.ChainWeight(p.Plan.Stages[p.visit.Stage].Features.Weight))
 	for i, class := range b.Rows.Classes {
-		if b.Fitted[i] == 0 || class == examples.Unlabelled {
+		if b.Fitted[i] == 0 || class < 0 {
 			continue
 		}
 		columns, values := b.Sparse.Row(i)

@@ -173,7 +173,7 @@ func (p *Processor) prepare(number int, m partition.Message, weight float64, for
 	}
 	for i, class := range b.Rows.Classes {
 		switch {
-		case class == examples.Unlabelled:
+		case class < 0:
 			b.Fitted[i] = 0
 		case prepared.ClassWeights != nil && b.Rows.Splits[i] == examples.Train:
 			b.Rows.Weights[i] *= prepared.ClassWeights[class]
@@ -407,7 +407,7 @@ func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *
 func heldOut(rows accumulate.Rows) []float32 {
 	weights := make([]float32, len(rows.Weights))
 	for i, w := range rows.Weights {
-		if rows.Splits[i] == examples.Holdout && rows.Classes[i] != examples.Unlabelled {
+		if rows.Splits[i] == examples.Holdout && rows.Classes[i] >= 0 {
 			weights[i] = w
 		}
 	}
