@@ -7,25 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// endpointTime is the timeout of a request to the token endpoint. A connection has 5 s for the whole login.
-const endpointTime = 4 * time.Second
-
 // grants returns the tokens that the endpoint grants to the client.
-func (o Options) grants(wrong func(key, value, want string)) *grants {
+func (o Options) grants(wrong func(key, value, want string)) *renewed {
 	client, secret := o.user(wrong)
 	switch u, err := url.Parse(o.TokenURL); {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
 		wrong("token_url", o.TokenURL, "the URL of a token endpoint, as in https://login.example/oauth2/token")
 	case u.User != nil:
 		wrong("token_url", u.Redacted(), "no user and no password in it: set security.sasl.username and security.sasl.password_file")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		wrong("token_url", o.TokenURL, "https, because the secret is sent there; http is for loopback addresses")
 	}
 	parameters := url.Values{}
 	list, ok := pairs(o.TokenParameters)
@@ -48,52 +47,27 @@ func (o Options) grants(wrong func(key, value, want string)) *grants {
 			wrong("token_ca", o.TokenCA, "a PEM file with a certificate")
 		}
 	}
-	return &grants{
-		now: time.Now, turn: make(chan struct{}, 1),
-		http: &http.Client{Transport: transport, Timeout: endpointTime, CheckRedirect: func(*http.Request, []*http.Request) error {
+	g := &grants{
+		http: &http.Client{Transport: transport, Timeout: fetchTime, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
 		secret: NewSecret(secret),
 		config: &clientcredentials.Config{ClientID: client, TokenURL: o.TokenURL, Scopes: o.TokenScopes, EndpointParams: parameters},
 	}
+	return newRenewed(g.fetch)
 }
 
-// grants are the tokens of an endpoint. All connections share the current token.
+// grants requests tokens at an endpoint.
 type grants struct {
 	config *clientcredentials.Config // without the secret, so that it can't be printed; only its form of authentication is remembered
 	secret Secret
 	http   *http.Client
-	now    func() time.Time
-
-	turn    chan struct{} // a lock for the fields below
-	current *oauth2.Token
-	renew   time.Time // expiry of current for renewal; zero: never
 }
 
-// token returns the current token, or requests another one after four fifths of its lifetime: during the rest, the current
-// token covers logins and outages of the endpoint.
-func (g *grants) token(ctx context.Context) (string, error) {
-	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	began := g.now()
-	if g.current != nil && (g.renew.IsZero() || began.Before(g.renew)) {
-		return g.current.AccessToken, nil
-	}
-	token, err := g.fetch(ctx)
-	switch {
-	case err == nil:
-		g.current, g.renew = token, time.Time{}
-		if !token.Expiry.IsZero() {
-			g.renew = began.Add(token.Expiry.Sub(began) * 4 / 5)
-		}
-	case g.current == nil || !g.current.Expiry.After(began) || errors.As(err, new(*RefusedError)):
-		return "", err
-	}
-	return g.current.AccessToken, nil
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // fetch requests a token.

@@ -6,7 +6,6 @@
 package login
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,10 +36,10 @@ type Options struct {
 	TokenParameters []string `mapstructure:"token_parameters" single:"true"`
 	// TokenFile is a file with a token, which is renewed externally.
 	TokenFile string `mapstructure:"token_file" path:"file"`
+	// TokenCommand is a program and its arguments. It prints a token and its expiry.
+	TokenCommand []string `mapstructure:"token_command"`
 	// Extensions are sent to brokers with a token (RFC 7628, section 3.1), each NAME=VALUE.
 	Extensions []string `single:"true"`
-	// Region is the AWS region of the brokers.
-	Region string
 }
 
 // Key documents one key under security.sasl.
@@ -62,10 +61,10 @@ func Keys() []Key {
 		{"token_ca", "PEM file with the CA certificates that sign the endpoint's certificate. None: the CAs of the system"},
 		{"token_scopes", "scopes to request at the endpoint"},
 		{"token_parameters", "additional parameters of the token request, each `NAME=VALUE`, such as `audience=kafka`"},
-		{"token_file", "file with a token, read at each login. Set this or `security.sasl.token_url`"},
+		{"token_file", "file with a token, read at each login. Set one of this, `security.sasl.token_url` and `security.sasl.token_command`"},
+		{"token_command", "program and arguments, each an element of the list, that print a token and its expiry, as credential plugins of " +
+			"kubectl do. It runs again after four fifths of the token's lifetime"},
 		{"extensions", "SASL extensions sent with the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
-		{"region", "AWS region of the brokers. None: the region in the broker's name, or else " +
-			"that of the AWS configuration"},
 	}
 }
 
@@ -111,7 +110,7 @@ type mechanism struct {
 
 // mechanisms returns all mechanisms.
 func mechanisms() []mechanism {
-	return []mechanism{plainText(), scramSHA256(), scramSHA512(), oauthBearer(), awsIAM()}
+	return []mechanism{plainText(), scramSHA256(), scramSHA512(), oauthBearer()}
 }
 
 func names() (names []string) {
@@ -140,7 +139,7 @@ func (o Options) set() (keys []Problem) {
 	for _, k := range [...]struct{ key, value string }{
 		{"username", o.Username}, {"password_file", o.PasswordFile}, {"token_url", o.TokenURL}, {"token_ca", o.TokenCA},
 		{"token_scopes", strings.Join(o.TokenScopes, ", ")}, {"token_parameters", strings.Join(o.TokenParameters, ", ")},
-		{"token_file", o.TokenFile}, {"extensions", strings.Join(o.Extensions, ", ")}, {"region", o.Region},
+		{"token_file", o.TokenFile}, {"token_command", strings.Join(o.TokenCommand, " ")}, {"extensions", strings.Join(o.Extensions, ", ")},
 	} {
 		if k.value != "" {
 			keys = append(keys, Problem{Key: k.key, Value: k.value})
@@ -155,7 +154,11 @@ func (o Options) Login() (Login, []Problem) {
 	bad := func(key, value, want string) { wrong = append(wrong, Problem{key, value, want}) }
 	at := slices.IndexFunc(mechanisms(), func(m mechanism) bool { return m.name == o.Mechanism })
 	if o.Mechanism != "" && at < 0 {
-		bad("mechanism", o.Mechanism, among(names(), ""))
+		want := among(names(), "")
+		if o.Mechanism == "AWS_MSK_IAM" { // as Kafka's Java clients call it
+			want = OAuthBearer + " with security.sasl.token_command, which prints a token for MSK"
+		}
+		bad("mechanism", o.Mechanism, want)
 		return Login{}, wrong
 	}
 	for _, k := range o.set() {
@@ -240,12 +243,6 @@ func pairs(list []string) (pairs [][2]string, ok bool) {
 	}
 	return pairs, true
 }
-
-// once is a login with a single message.
-type once struct{}
-
-// Next ends the login: a broker that rejects it responds with an error.
-func (once) Next(context.Context, []byte) (bool, []byte, error) { return true, nil, nil }
 
 // attempt adds the attempted operation to an error.
 func attempt(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }

@@ -75,22 +75,27 @@ func TestOptions(t *testing.T) {
 		"a URL without a host": {granted(func(o *Options) { o.TokenURL = "login.example/token" }), []string{"token_url: the URL of"}},
 		"a password in the URL": {granted(func(o *Options) { o.TokenURL = "https://a:" + "hunter2@login.example/token" }), []string{
 			"token_url: no user and no password in it"}},
-		"no such CA":                {granted(func(o *Options) { o.TokenCA = none }), []string{"token_ca: a PEM file that can be read: no such file"}},
-		"a CA that is none":         {granted(func(o *Options) { o.TokenCA = words }), []string{"token_ca: a PEM file with a certificate"}},
-		"a parameter":               {granted(func(o *Options) { o.TokenParameters = []string{"audience"} }), []string{"token_parameters: NAME=VALUE"}},
-		"the grant as a parameter":  {granted(func(o *Options) { o.TokenParameters = []string{"grant_type=x"} }), []string{"token_parameters: NAME=VALUE"}},
-		"an extension auth":         {granted(func(o *Options) { o.Extensions = []string{"auth=x"} }), []string{"extensions: NAME=VALUE"}},
-		"an extension twice":        {granted(func(o *Options) { o.Extensions = []string{"a=x", "a=y"} }), []string{"extensions: NAME=VALUE"}},
-		"a separator":               {granted(func(o *Options) { o.Extensions = []string{"a=x\x01auth=y"} }), []string{"extensions: NAME=VALUE"}},
-		"no such token file":        {Options{Mechanism: OAuthBearer, TokenFile: none}, []string{"token_file: a file that can be read: no such file"}},
-		"a token file without one":  {Options{Mechanism: OAuthBearer, TokenFile: words}, []string{"token_file: a file with a token in its first line"}},
-		"AWS":                       {Options{Mechanism: AWSIAM}, nil},
-		"AWS in a region":           {Options{Mechanism: AWSIAM, Region: "us-gov-west-1"}, nil},
-		"AWS in a zone":             {Options{Mechanism: AWSIAM, Region: "eu-central-1a"}, []string{"region: the name of an AWS region"}},
-		"AWS and a user":            {Options{Mechanism: AWSIAM, Username: "a"}, []string{"username: security.sasl.mechanism to be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, or no value here"}},
-		"PLAIN and a token":         {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenFile: token}, []string{"token_file: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
-		"a region and no mechanism": {Options{Region: "eu-central-1"}, []string{"region: security.sasl.mechanism to be AWS_MSK_IAM"}},
-		"an unknown mechanism":      {Options{Mechanism: "GSSAPI", Region: "x"}, []string{"mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM"}},
+		"no such CA":                 {granted(func(o *Options) { o.TokenCA = none }), []string{"token_ca: a PEM file that can be read: no such file"}},
+		"a CA that is none":          {granted(func(o *Options) { o.TokenCA = words }), []string{"token_ca: a PEM file with a certificate"}},
+		"a parameter":                {granted(func(o *Options) { o.TokenParameters = []string{"audience"} }), []string{"token_parameters: NAME=VALUE"}},
+		"the grant as a parameter":   {granted(func(o *Options) { o.TokenParameters = []string{"grant_type=x"} }), []string{"token_parameters: NAME=VALUE"}},
+		"an extension auth":          {granted(func(o *Options) { o.Extensions = []string{"auth=x"} }), []string{"extensions: NAME=VALUE"}},
+		"an extension twice":         {granted(func(o *Options) { o.Extensions = []string{"a=x", "a=y"} }), []string{"extensions: NAME=VALUE"}},
+		"a separator":                {granted(func(o *Options) { o.Extensions = []string{"a=x\x01auth=y"} }), []string{"extensions: NAME=VALUE"}},
+		"no such token file":         {Options{Mechanism: OAuthBearer, TokenFile: none}, []string{"token_file: a file that can be read: no such file"}},
+		"a token file without one":   {Options{Mechanism: OAuthBearer, TokenFile: words}, []string{"token_file: a file with a token in its first line"}},
+		"a token command":            {Options{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", "exit 1"}}, nil},
+		"no such command":            {Options{Mechanism: OAuthBearer, TokenCommand: []string{none}}, []string{"token_command: a program that can be executed"}},
+		"a command that is a file":   {Options{Mechanism: OAuthBearer, TokenCommand: []string{words}}, []string{"token_command: a program that can be executed"}},
+		"a file and a command":       {Options{Mechanism: OAuthBearer, TokenFile: token, TokenCommand: []string{"sh"}}, []string{"token_command: no value here, because security.sasl.token_file is set"}},
+		"PLAIN and a command":        {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenCommand: []string{"sh"}}, []string{"token_command: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
+		"a scope and PLAIN":          {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenScopes: []string{"x"}}, []string{"token_scopes: security.sasl.mechanism to be OAUTHBEARER"}},
+		"a secret by http":           {granted(func(o *Options) { o.TokenURL = "http://login.example/token" }), []string{"token_url: https, because"}},
+		"http on this machine":       {granted(func(o *Options) { o.TokenURL = "http://[::1]:8080/token" }), nil},
+		"PLAIN and a token":          {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenFile: token}, []string{"token_file: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
+		"a command and no mechanism": {Options{TokenCommand: []string{"sh"}}, []string{"token_command: security.sasl.mechanism to be OAUTHBEARER"}},
+		"an unknown mechanism":       {Options{Mechanism: "GSSAPI", TokenFile: "x"}, []string{"mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"}},
+		"the mechanism of MSK":       {Options{Mechanism: "AWS_MSK_IAM"}, []string{"mechanism: OAUTHBEARER with security.sasl.token_command"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, wrong := c.options.Login()
@@ -108,7 +113,7 @@ func TestOptions(t *testing.T) {
 
 // The documented keys, the fields of the options, and the keys of mechanisms match.
 func TestKeys(t *testing.T) {
-	every := Options{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, "x"}
+	every := Options{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, []string{"x"}}
 	var documented, taken []string
 	for _, k := range Keys() {
 		if k.Name != "mechanism" && k.Name != "password" {
@@ -200,7 +205,7 @@ func TestGrant(t *testing.T) {
 }
 
 // grantsOf returns the tokens of an endpoint with a test clock.
-func grantsOf(t *testing.T, o Options) (*grants, *time.Duration) {
+func grantsOf(t *testing.T, o Options) (*renewed, *time.Duration) {
 	t.Helper()
 	g := o.grants(func(key, value, want string) { t.Fatal(key, value, want) })
 	after := new(time.Duration)
@@ -256,7 +261,7 @@ func TestGrantsAreShared(t *testing.T) {
 		t.Errorf("%d tokens were granted", e.granted)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		g := &grants{turn: make(chan struct{}, 1)}
+		g := newRenewed(nil)
 		g.turn <- struct{}{}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -329,46 +334,62 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// A login at MSK is signed for the region in the broker's name, with credentials from the environment.
-func TestAWS(t *testing.T) {
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": password, "AWS_REGION": "us-east-1",
-		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true"} {
-		t.Setenv(name, value)
+// A program prints the token. It runs again after four fifths of the token's lifetime; while it fails, the token is used until it expires,
+// and then logins fail temporarily, with what the program says, but never with what it prints.
+func TestTokenCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "printed")
+	o := Options{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", `[ "$2" = "it's" ] && cat "$1" && [ ! -e "$1.fails" ] || { echo no role >&2; exit 3; }`,
+		"sh", file, "it's"}}
+	r := o.command(func(key, value, want string) { t.Fatal(key, value, want) })
+	began, after := time.Now(), time.Duration(0)
+	r.now = func() time.Time { return began.Add(after) }
+	printed := func(token string, life time.Duration) string {
+		return fmt.Sprintf(`{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": %q, "expirationTimestamp": %q}}`,
+			token, began.Add(life).Format(time.RFC3339))
 	}
-	for _, c := range []struct{ region, host, want string }{
-		{"", "b-1.demo.x1.c2.kafka.eu-central-1.amazonaws.com", "eu-central-1"},
-		{"", "boot-1.kafka-serverless.eu-west-1.amazonaws.com", "eu-west-1"},
-		{"", "kafka.example", "us-east-1"},
-		{"ap-south-1", "b-1.demo.x1.c2.kafka.eu-central-1.amazonaws.com", "ap-south-1"},
+	for _, c := range []struct {
+		at      time.Duration
+		printed string
+		fails   bool
+		want    string // the token, or a part of the error
+	}{
+		{0, printed("secret-1", time.Hour), true, "exit status 3: no role"},
+		{0, printed("a b", time.Hour), false, "expected an ExecCredential"},
+		{0, "secret-1", false, "expected an ExecCredential"},
+		{0, printed("secret-1", -time.Hour), false, "the token expired at"},
+		{0, printed("secret-1", time.Hour), false, "secret-1"},
+		{40 * time.Minute, printed("secret-2", 2*time.Hour), false, "secret-1"},
+		{50 * time.Minute, printed("secret-2", 2*time.Hour), true, "secret-1"},
+		{50 * time.Minute, printed("secret-2", 2*time.Hour), false, "secret-2"},
+		{3 * time.Hour, printed("secret-3", 4*time.Hour), true, "exit status 3: no role"},
+		{3 * time.Hour, `{"status": {"token": "forever=="}}`, false, "forever=="},
+		{999 * time.Hour, "", true, "forever=="},
 	} {
-		m := login(t, Options{Mechanism: AWSIAM, Region: c.region})
-		session, message, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: c.host, Port: 9098}))
-		var signed map[string]string
-		if err == nil {
-			err = json.Unmarshal(message, &signed)
+		after = c.at
+		write(t, file, c.printed)
+		if os.Remove(file + ".fails"); c.fails {
+			write(t, file+".fails", "")
 		}
-		credential := strings.Split(signed["x-amz-credential"], "/")
-		if err != nil || signed["host"] != c.host || signed["action"] != "kafka-cluster:Connect" || len(credential) != 5 ||
-			credential[0] != "AKIDEXAMPLE" || credential[2] != c.want || len(signed["x-amz-signature"]) != 64 {
-			t.Fatalf("%s, %v, expected region %s", message, err, c.want)
-		}
-		if done, _, err := session.Next(t.Context(), []byte(`{"version": "2020_10_22"}`)); !done || err != nil {
-			t.Error(done, err)
-		}
-		if text := string(message) + fmt.Sprintf("%+v %#v", m, m); strings.Contains(text, "hunter2") {
-			t.Errorf("the secret is in %s", text)
+		token, err := r.token(t.Context())
+		switch {
+		case err == nil && token != c.want:
+			t.Errorf("after %v: token %s, expected %s", c.at, token, c.want)
+		case err != nil && (!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "security.sasl.token_command") ||
+			strings.Contains(err.Error(), "secret-") || !errors.As(err, new(passingError))):
+			t.Errorf("after %v: %v, expected %s", c.at, err, c.want)
 		}
 	}
-	t.Setenv("AWS_REGION", "")
-	m := login(t, Options{Mechanism: AWSIAM})
-	if _, _, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: "kafka.example"})); !errors.As(err, new(*RefusedError)) {
-		t.Errorf("without a region: %v", err)
-	}
-	t.Setenv("AWS_ACCESS_KEY_ID", "")
-	m = login(t, Options{Mechanism: AWSIAM, Region: "eu-central-1"})
-	if _, _, err := m.Start(sasl.WithMetadata(t.Context(), &sasl.Metadata{Host: "kafka.example"})); !errors.As(err, new(passingError)) ||
-		!strings.Contains(err.Error(), "AWS_MSK_IAM") {
-		t.Errorf("without credentials: %v", err)
+}
+
+// A program that hangs, or that prints without an end, ends with the login that waits for it.
+func TestTokenCommandEnds(t *testing.T) {
+	for _, script := range []string{"sleep 100 & sleep 100", "yes", "yes >&2"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		r := Options{TokenCommand: []string{"sh", "-c", script}}.command(func(key, value, want string) { t.Fatal(key, value, want) })
+		if _, err := r.token(ctx); !errors.As(err, new(passingError)) || len(err.Error()) > 2<<10 {
+			t.Errorf("%s: %v", script, err)
+		}
 	}
 }
 

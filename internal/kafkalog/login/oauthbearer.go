@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -12,21 +13,28 @@ import (
 // OAuthBearer is the name of the mechanism.
 const OAuthBearer = "OAUTHBEARER"
 
-// oauthBearer authenticates with a token (RFC 7628) from an endpoint or a file.
+// oauthBearer authenticates with a token (RFC 7628) from an endpoint, a file or a program.
 func oauthBearer() mechanism {
 	return mechanism{name: OAuthBearer,
-		keys: []string{"username", "password_file", "token_url", "token_ca", "token_scopes", "token_parameters", "token_file", "extensions"},
+		keys: []string{"username", "password_file", "token_url", "token_ca", "token_scopes", "token_parameters", "token_file", "token_command",
+			"extensions"},
 		open: func(o Options, wrong func(key, value, want string)) Login {
 			b := bearer{extensions: o.extensions(wrong)}
-			switch {
-			case o.TokenURL != "" && o.TokenFile != "":
-				wrong("token_file", o.TokenFile, "no value here, because security.sasl.token_url is set")
-			case o.TokenURL != "":
-				b.token = o.grants(wrong).token
-			case o.TokenFile != "":
-				b.token = o.file(wrong)
-			default:
-				wrong("token_url", "not set", "the URL of a token endpoint, or a token in security.sasl.token_file")
+			first := "" // the key that says where the token comes from
+			from := func(key, value string, open func() tokens) {
+				switch {
+				case value == "":
+					return
+				case first != "":
+					wrong(key, value, "no value here, because security.sasl."+first+" is set")
+				}
+				first, b.token = cmp.Or(first, key), open()
+			}
+			from("token_url", o.TokenURL, func() tokens { return o.grants(wrong).token })
+			from("token_file", o.TokenFile, func() tokens { return o.file(wrong) })
+			from("token_command", strings.Join(o.TokenCommand, " "), func() tokens { return o.command(wrong).token })
+			if first == "" {
+				wrong("token_url", "not set", "the URL of a token endpoint, or a token in security.sasl.token_file or by security.sasl.token_command")
 			}
 			return Login{b, "the user in the token"}
 		}}
