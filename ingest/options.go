@@ -91,6 +91,9 @@ func Defaults() Options {
 
 const wantCount = "a whole number ≥ 1"
 
+// ReadsRows reports whether there are files, or a topic of values, whose rows become examples.
+func (o Options) ReadsRows() bool { return len(o.Train)+len(o.Test) > 0 || o.FromTopic != "" }
+
 // Check returns a Problem for each value that is invalid for any file content. It does not open the files.
 func (o Options) Check() []option.Problem { return o.check(slices.Concat(o.Train, o.Test)) }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -92,7 +93,8 @@ type Values struct {
 	spreads layout.Spreads // of the columns without an offset
 }
 
-// NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option.
+// NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
+// the columns can't follow those of the chain.
 func NewValues(o Options) (*Values, error) {
 	var says later.Predicted
 	if o.Outcome.Topic != "" {
@@ -107,7 +109,38 @@ func NewValues(o Options) (*Values, error) {
 	if r.format.Width == nil {
 		names = message.Columns(o.Options)
 	}
-	return &Values{opened: r, says: says, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}, nil
+	v := &Values{opened: r, says: says, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}
+	return v, v.checkColumns(len(names))
+}
+
+// checkColumns returns an error if the columns of the options can't follow those of the chain, as far as this is known
+// before the first row: the only column may be a list, and without columns.use a row of CSV has any number. n is the
+// number of columns with names.
+func (v *Values) checkColumns(n int) error {
+	learnt, use := v.whole.Learnt(), len(v.whole.Columns.Use)
+	if learnt == nil || use == 0 && !v.whole.Mixed() || use == 1 && learnt.Columns == nil {
+		return nil
+	}
+	if v.format.Width != nil {
+		var err error
+		if n, _, err = v.format.Width(v.whole.Options, math.MaxInt); err != nil {
+			return err
+		}
+	}
+	defer v.forget()
+	if v.Lay(n, nil) != nil { // its words are not known yet
+		return nil
+	}
+	return v.follows()
+}
+
+// follows returns an error if the columns can't follow those of the chain.
+func (v *Values) follows() error {
+	width := v.Features
+	if v.IsSparse() {
+		width = 0
+	}
+	return v.whole.Learnt().Check(width, v.Table)
 }
 
 // TopicMessage is a message of a topic of values, with its position.
@@ -141,6 +174,9 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 		n, err := v.width(cells[0])
 		if err == nil {
 			err = v.Lay(n, cells[0])
+		}
+		if err == nil {
+			err = v.follows()
 		}
 		if err != nil {
 			v.forget()

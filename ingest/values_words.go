@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // TopicWords finds the words of the categorical columns of a topic of values, as Sources does for files. Create it with
@@ -70,10 +69,4 @@ func (w *TopicWords) Options() (Options, error) {
 		}
 	}
 	return o, nil
-}
-
-// WithColumns returns the options with the words of these columns, from existing examples of a topic.
-func (o Options) WithColumns(columns examples.Columns) Options {
-	o.Options = o.Options.WithColumns(columns)
-	return o
 }

@@ -245,8 +245,8 @@ func needsOfVersions(s *State, need func(level Level, about, format string, valu
 		}
 		what, why := english.PluralWord(withheld, "version", fmt.Sprintf("%d versions", withheld)), ""
 		if newest.AtLeast > 0 {
-			why = fmt.Sprintf(" They have learnt from fewer than %s rows, as the log has lost others: set retrain.accept_loss, or pin a version, if "+
-				"you want them.", humanize.Comma(newest.AtLeast))
+			why = fmt.Sprintf(" They have learnt from fewer than %s rows, as the log has lost others: set retrain.accept_loss, or pin a "+
+				"version, if you want them.", humanize.Comma(newest.AtLeast))
 		}
 		need(level, aboutVersions, "The gate withholds the newest %s. Subscribers keep %s.%s", what, keeps, why)
 	case out != nil && out.Pinned && out.Version != newest.Version:

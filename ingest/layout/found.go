@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/vocabulary"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // FoundWords are the words in the training files. They are collected before the rows are read, because they define the
@@ -49,17 +48,6 @@ func (o Options) WithWords(found *FoundWords) (Options, error) {
 	}
 	o.Words = o.Words.Counting(phrases)
 	return o, nil
-}
-
-// WithColumns returns the options with the words of these columns.
-func (o Options) WithColumns(columns examples.Columns) Options {
-	o.categories = map[string][]string{}
-	for _, c := range columns {
-		if len(c.Categories) > 0 {
-			o.categories[c.Name] = c.Categories
-		}
-	}
-	return o
 }
 
 // WordsOf returns the words found in a categorical column.

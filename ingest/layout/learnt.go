@@ -15,6 +15,7 @@ type Learnt struct {
 	Sparse  bool             // the rows are sparse
 	Width   int              // number of features of dense rows
 	Columns examples.Columns // of the features; nil: unknown
+	Topic   string           // topic whose messages have the rows that follow; "": they are in files
 	First   *int64           // index of the first column of sparse rows that were converted to dense ones; nil: not converted, or unknown
 }
 
@@ -70,7 +71,10 @@ func (f *FoundExtent) Follows(l *Learnt) error {
 
 // rows names the rows in errors.
 func (l *Learnt) rows() string {
-	if l.Version == 0 {
+	switch {
+	case l.Version == 0 && l.Topic != "":
+		return "the rows of " + l.Topic + " that were ingested before"
+	case l.Version == 0:
 		return "the rows that were ingested before"
 	}
 	return fmt.Sprintf("the rows that version %d of the chain has learnt", l.Version)
@@ -79,10 +83,21 @@ func (l *Learnt) rows() string {
 // advice returns the advice if rows can't follow those of the chain.
 func (l *Learnt) advice() string {
 	const anotherName = "give the pipeline another name to start a chain with these rows"
-	if l.Version == 0 {
+	switch {
+	case l.Topic != "":
+		return "restore the columns under examples, or " + anotherName
+	case l.Version == 0:
 		return anotherName + ", or exclude those before with `stagewise sources remove`"
 	}
 	return anotherName
+}
+
+// source names the source of the rows that follow in errors.
+func (l *Learnt) source() string {
+	if l.Topic != "" {
+		return "examples.columns.use"
+	}
+	return "the file"
 }
 
 // Check returns an error if rows of that width and with those columns can't follow those of a chain. Rows are sparse if
@@ -104,9 +119,11 @@ func (l *Learnt) Check(width int, columns examples.Columns) error {
 		lacks, more := columnsWithout(l.Columns, columns), columnsWithout(columns, l.Columns)
 		switch {
 		case len(lacks) > 0 && len(more) > 0:
-			return but(fmt.Sprintf("the file lacks %s and has %s", columnsNamed(lacks), SomeNames(more)))
+			return but(fmt.Sprintf("%s lacks %s and has %s", l.source(), columnsNamed(lacks), SomeNames(more)))
 		case len(lacks) > 0:
-			return but("the file lacks " + columnsNamed(lacks))
+			return but(l.source() + " lacks " + columnsNamed(lacks))
+		case len(more) > 0 && l.Topic != "":
+			return but(l.source() + " also has " + columnsNamed(more))
 		case len(more) > 0:
 			return fmt.Errorf("%w, or list the columns to use under examples.columns.use", but("the file also has "+columnsNamed(more)))
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// AfterChain returns the options for files whose rows extend a chain of versions: with the layout of the earlier rows.
-// Without a chain or without files, it returns the options unchanged. No row of a chain may be on the topic twice, because
-// a chain trains on all of it.
+// AfterChain returns the options for files or a topic whose rows extend a chain of versions: with the layout of the earlier
+// rows. Without a chain, or without files and a topic, it returns the options unchanged. No row of a chain may be on the
+// topic twice, because a chain trains on all of it.
 func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
-	if len(o.Train)+len(o.Test) == 0 {
+	if !o.ReadsRows() {
 		return o, nil
 	}
 	m, err := p.Model(ctx, protocol.Latest)
@@ -33,32 +33,40 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 	p.Remember(m) // the next run continues from it, if it is the newest of the chain
 	o = o.CountingOnce()
 	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
-		First: m.Manifest.Plan.Input.FirstIndex})
+		Topic: o.FromTopic, First: m.Manifest.Plan.Input.FirstIndex})
 	return o, nil
 }
 
-// AfterIngested returns the options for files from which the first version of a chain is trained together with earlier
+// AfterIngested returns the options for files or a topic from which the first version of a chain is trained together with earlier
 // sources, such as those of `ingest`: with the layout of these. If the options already have the layout of a version, or
 // there are no such sources, it returns the options unchanged.
 func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
-	if len(o.Train)+len(o.Test) == 0 || o.Learnt() != nil {
+	if !o.ReadsRows() || o.Learnt() != nil {
 		return o, nil
 	}
 	first, err := firstIngested(ctx, p)
 	if err != nil || first == nil {
 		return o, err
 	}
-	batch, err := examples.Decode(first.Value, memory.DefaultAllocator)
+	if learnt := rowsOf(*first, o.FromTopic); learnt != nil {
+		o.Options = o.After(learnt)
+	}
+	return o, nil
+}
+
+// rowsOf describes the rows of an examples message for rows that follow from a topic, or from files; nil if they can't be
+// decoded, which their reader reports with their position.
+func rowsOf(m protocol.Message, topic string) *layout.Learnt {
+	batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
 	if err != nil {
-		return o, nil // the run reports the error, with its position
+		return nil
 	}
 	defer batch.Release()
 	columns, err := examples.ParseColumns(batch.Columns())
 	if err != nil {
-		return o, nil
+		return nil
 	}
-	o.Options = o.After(&layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns})
-	return o, nil
+	return &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic}
 }
 
 // firstIngested returns the first message of a source ingested from files; nil: there is none on the topic.

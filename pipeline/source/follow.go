@@ -220,7 +220,7 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	for q := range f.next {
 		f.next[q].Store(attempt.Position(q).Next)
 	}
-	options, err := f.withWords(ctx, examples)
+	options, err := f.withLayout(ctx, examples)
 	if err != nil {
 		return nil, err
 	}

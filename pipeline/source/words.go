@@ -1,31 +1,32 @@
 package source
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// withWords returns the options of the job with the words of the categorical columns: those of the topic's existing
-// examples, or else those that the topic has now. Processes that start following a topic before it has any examples may
-// find different words: then the rows of one of them have other columns, and are quarantined. So one process should start
-// before the others.
-func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (ingest.Options, error) {
-	o := f.Job.Examples
+// withLayout returns the options of the job for rows that follow those on the examples topic: columns with names have the
+// same positions, whatever their order in the options, and the same words and offsets. Without such rows, the words of
+// categorical columns are those that the topic has now. Processes that start following a topic before it has any examples
+// may find different words: then the rows of one of them have other columns, and are quarantined. So one process should
+// start before the others.
+func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o ingest.Options, err error) {
+	if o, err = f.after(ctx, spans); err != nil {
+		return o, fmt.Errorf("find the columns of rows of %s: %w", f.Topic, err)
+	}
 	if len(o.Categorical) == 0 || o.Mixed() {
 		return o, nil
 	}
-	if f.earlier {
-		columns, err := f.lastColumns(ctx, spans)
-		if err != nil {
-			return o, fmt.Errorf("find the words in rows of %s: %w", f.Topic, err)
-		}
-		o = o.WithColumns(columns)
+	if o.Learnt() != nil {
 		for _, c := range o.Categorical {
 			if len(o.WordsOf(c)) == 0 {
 				return o, fmt.Errorf("examples.categorical: rows of %s on %s have no words in the column %s: expected the columns "+
@@ -54,22 +55,40 @@ func (f *Following) withWords(ctx context.Context, spans []coverage.Span) (inges
 	return o, nil
 }
 
-// lastColumns returns the columns of a message with rows of the topic, one of the last in an examples partition.
-func (f *Following) lastColumns(ctx context.Context, spans []coverage.Span) (columns examples.Columns, err error) {
+// after returns the options for rows after those of the topic on the examples topic, or else after those of the chain, or of
+// ingested files.
+func (f *Following) after(ctx context.Context, spans []coverage.Span) (o ingest.Options, err error) {
+	o = f.Job.Examples
+	if f.earlier {
+		err = f.checkNumbers(ctx, o)
+	}
+	if err != nil || o.Learnt() != nil { // as run has found
+		return o, err
+	}
+	if f.earlier {
+		learnt, err := f.lastRows(ctx, spans)
+		if err != nil {
+			return o, err
+		}
+		o.Options = o.After(learnt)
+		return o, nil
+	}
+	if o, err = AfterChain(ctx, f.Pipeline, o); err == nil {
+		o, err = AfterIngested(ctx, f.Pipeline, o)
+	}
+	return o, err
+}
+
+// lastRows describes the rows in one of the last messages of the topic in an examples partition; nil: there are none.
+func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *layout.Learnt, err error) {
 	for _, span := range spans {
-		for count := int64(lookBack); columns == nil; count *= 2 {
+		for count := int64(lookBack); last == nil; count *= 2 {
 			from := max(span.From, span.To-count)
 			err := f.Between(ctx, f.Topics.Examples, span.Partition, from, span.To, func(m protocol.Message) error {
-				if origin, ok := schemas.OriginOf(m.Message); !ok || origin.Source != schemas.TopicSource(f.Topic) {
-					return nil
+				if origin, ok := schemas.OriginOf(m.Message); ok && origin.Source == schemas.TopicSource(f.Topic) {
+					last = cmp.Or(rowsOf(m, f.Topic), last)
 				}
-				batch, err := examples.Decode(m.Value, f.Memory)
-				if err != nil {
-					return nil // the reader of the rows reports it
-				}
-				defer batch.Release()
-				columns, err = examples.ParseColumns(batch.Columns())
-				return err
+				return nil
 			})
 			if err != nil {
 				return nil, err
@@ -79,5 +98,30 @@ func (f *Following) lastColumns(ctx context.Context, spans []coverage.Span) (col
 			}
 		}
 	}
-	return columns, nil
+	return last, nil
+}
+
+// checkNumbers returns an error if the newest version of the chain was trained on other columns, by their numbers. Rows of
+// CSV do not have the numbers of their columns.
+func (f *Following) checkNumbers(ctx context.Context, o ingest.Options) error {
+	m, err := f.Version(ctx, protocol.Latest)
+	switch {
+	case errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err):
+		return nil
+	case err != nil:
+		return err
+	case m.Plan.Chain == nil || len(m.Columns) > 0:
+		return nil
+	}
+	key, was, now := "use", m.Plan.Input.Use, o.Columns.Use
+	if len(was)+len(now) == 0 {
+		key, was, now = "drop", m.Plan.Input.Drop, o.Columns.Drop
+	} else if len(was) == 0 {
+		return nil // all columns: their number is compared
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(was)), slices.Sorted(slices.Values(now))) {
+		return fmt.Errorf("examples.columns.%s: %q, but version %d of the chain has learnt rows with %q: restore the columns, or give the "+
+			"pipeline another name to start a chain with these rows", key, now, m.Version, was)
+	}
+	return nil
 }
