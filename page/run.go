@@ -148,12 +148,16 @@ func (r *reader) apply(ctx context.Context, l *protocol.Ledger) error {
 	r.mutex.Lock()
 	now := r.follows.now
 	r.mutex.Unlock()
-	if now == nil && first == nil {
+	if first == nil { // the last run, which may have come and gone since the last look
+		var last *schemas.Plan
 		for id, plan := range l.Runs() {
-			if end := l.End(id); end != nil {
-				first = newFollowed(plan, r.client)
-				first.end = end
+			if l.End(id) != nil {
+				last = plan
 			}
+		}
+		if last != nil && (now == nil || last.Run() != now.chain.Run) {
+			first = newFollowed(last, r.client)
+			first.end = l.End(first.chain.Run)
 		}
 	}
 	if first != nil && (now == nil || now.chain.Run != first.chain.Run) {
