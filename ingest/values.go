@@ -148,6 +148,7 @@ type TopicMessage struct {
 	Partition int
 	Offset    int64
 	Key       string // "": none
+	Time      int64  // timestamp in milliseconds since 1970; 0: none
 	SchemaID  string // from the header SchemaHeader; "": none
 	Value     []byte
 }

@@ -26,6 +26,8 @@ const (
 	// headerPartitions and headerAfter are Partitions and After of an [Origin].
 	headerPartitions = "stagewise-partitions"
 	headerAfter      = "stagewise-after"
+	// headerTime is the latest timestamp of the messages of the topic with the rows of an examples message.
+	headerTime = "stagewise-time"
 )
 
 // Turn identifies the messages that an attempt to read a topic wrote to a partition of the examples, up to a sequence; 0, 0: none.
@@ -97,6 +99,21 @@ func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem
 		m.Headers = append(m.Headers, wire.Header{Key: headerAfter, Value: o.After})
 	}
 	return m, nil
+}
+
+// TimeHeader returns the header with the latest timestamp of a topic's messages that an examples message was made from, in
+// milliseconds since 1970. The examples message's own timestamp is the time of its ingest, on which retention depends.
+func TimeHeader(time int64) wire.Header {
+	return wire.Header{Key: headerTime, Value: strconv.FormatInt(time, 10)}
+}
+
+// TimeOf returns the time of the rows of an examples message in milliseconds since 1970: that of the messages that ingest made it from,
+// otherwise that of its own timestamp.
+func TimeOf(m wire.Message, written int64) int64 {
+	if time, err := strconv.ParseInt(m.Get(headerTime), 10, 64); err == nil {
+		return time
+	}
+	return written
 }
 
 // TopicPositionsOf decodes the positions up to which ingest had read a topic when it wrote a message. An error wraps [wire.ErrDamaged].

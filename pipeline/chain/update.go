@@ -20,6 +20,10 @@ type Leaving struct {
 // Leave adds to an update the increments that leave the window when found rows are added, and returns the remaining ones.
 func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64) (stays []schemas.WindowIncrement) {
 	o, rows, u := l.Retrain.Window, window.Rows()+found, chain.Update
+	newest := chain.Until // of the window: the found rows may all be late
+	for i := range window.Increments {
+		newest = max(newest, window.Increments[i].Until)
+	}
 	list := *window // remaining window
 	left := 0       // number of increments with rows
 	for i := range window.Increments {
@@ -41,7 +45,7 @@ func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64
 		case first && o.Increments > 0 && left+1 > o.Increments:
 		case first && o.Rows > 0 && rows-has >= o.Rows:
 		case first && l.Retrain.LeavesByDecay(&list, l.Most, l.Bytes):
-		case o.Time > 0 && oldest < chain.Until-o.Time.Milliseconds():
+		case o.Time > 0 && oldest < newest-o.Time.Milliseconds():
 		case gone: // also a later one, of a source that was sealed late
 		default:
 			for _, i := range group {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/progress"
@@ -31,6 +32,7 @@ type Feed struct {
 	read      map[int]protocol.Message // by partition of the topic: last message read since the state
 	bad       []schemas.Quarantined
 	since     time.Time // time of the first message read and not yet written
+	times     [2]int64  // timestamps of the first message in the batch, and the latest; 0: none
 	joining   *joining  // nil: the rows have labels
 }
 
@@ -47,6 +49,9 @@ const waitForRows = time.Second
 
 // maxBad is the maximum number of messages that are quarantined in one batch.
 const maxBad = 100
+
+// partsOfWindow is the number of messages at least that the rows of a window of time are in, if a topic has rows of all of it.
+const partsOfWindow = 24
 
 // Run feeds the examples until the context ends, or until the end of the topic if one is set.
 func (f *Feed) Run(ctx context.Context) error {
@@ -73,6 +78,7 @@ func (f *Feed) Run(ctx context.Context) error {
 // feed reads from the position in the state. It returns errOvertaken if that position is outdated.
 func (f *Feed) feed(ctx context.Context) error {
 	f.values.Take()
+	f.times = [2]int64{}
 	f.read, f.bad, f.since = map[int]protocol.Message{}, nil, time.Time{}
 	var follow []protocol.Position
 	if f.joining != nil {
@@ -183,7 +189,11 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 
 // messageOf converts a message of the topic for ingest.
 func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
-	return ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, SchemaID: m.Get(ingest.SchemaHeader), Value: m.Value}
+	value := ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, SchemaID: m.Get(ingest.SchemaHeader), Value: m.Value}
+	if t := timeOf(m); t != outcome.Never {
+		value.Time = t
+	}
+	return value
 }
 
 // add adds a message of the topic to the batch.
@@ -207,6 +217,13 @@ func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (f
 		full, err = add()
 		return err
 	}
+	// A window of time drops whole messages, so the rows of one are not of times that are far apart.
+	apart := f.Job.Retrain.Window.Time.Milliseconds() / partsOfWindow
+	if apart > 0 && f.times[0] > 0 && value.Time > f.times[0]+apart {
+		if err := flush(); err != nil {
+			return err
+		}
+	}
 	err := f.whileAway(ctx, flush, again)
 	if full {
 		if err := flush(); err != nil {
@@ -221,6 +238,11 @@ func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (f
 		if err := f.refuse(ctx, f.Topic, value, err); err != nil {
 			return err
 		}
+	} else if value.Time > 0 {
+		if f.times[0] == 0 {
+			f.times[0] = value.Time
+		}
+		f.times[1] = max(f.times[1], value.Time)
 	}
 	if f.since.IsZero() {
 		f.since = f.Clock.Now()
@@ -249,7 +271,8 @@ func (f *Feed) flush(ctx context.Context) error {
 		return err
 	}
 	f.since = time.Time{}
-	rows := f.values.Take()
+	rows, latest := f.values.Take(), f.times[1]
+	f.times = [2]int64{}
 	if rows == nil {
 		f.done()
 		return nil // the messages have no examples, and are read again if this process ends before the next ones
@@ -271,6 +294,9 @@ func (f *Feed) flush(ctx context.Context) error {
 	m, err := origin.TopicMessage(after.Positions, rows, f.Memory)
 	if err != nil {
 		return err
+	}
+	if latest > 0 {
+		m.Headers = append(m.Headers, schemas.TimeHeader(latest))
 	}
 	if f.joining != nil {
 		m.Headers = append(m.Headers, after.Joined.Header())

@@ -428,7 +428,8 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 
 // pack encodes a waiting message.
 func pack(m ingest.TopicMessage) []byte {
-	packed := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Value)+2*binary.MaxVarintLen32)
+	packed := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Value)+2*binary.MaxVarintLen32+binary.MaxVarintLen64)
+	packed = binary.AppendUvarint(packed, uint64(m.Time))
 	for _, text := range []string{m.Key, m.SchemaID} {
 		packed = append(binary.AppendUvarint(packed, uint64(len(text))), text...)
 	}
@@ -437,7 +438,8 @@ func pack(m ingest.TopicMessage) []byte {
 
 // unpack decodes a packed message.
 func unpack(d outcome.Decided) ingest.TopicMessage {
-	m, rest := ingest.TopicMessage{Partition: d.Partition, Offset: d.Offset}, d.Value
+	time, n := binary.Uvarint(d.Value)
+	m, rest := ingest.TopicMessage{Partition: d.Partition, Offset: d.Offset, Time: int64(time)}, d.Value[n:]
 	for _, text := range []*string{&m.Key, &m.SchemaID} {
 		size, n := binary.Uvarint(rest)
 		*text, rest = string(rest[n:n+int(size)]), rest[n+int(size):]
