@@ -26,7 +26,19 @@ import (
 
 // allFree acquires all memory for requests, and returns false if some is held.
 func allFree(s *Server) bool {
-	return s.reserve(context.Background(), s.options.capacity())
+	for _, part := range []*budget{s.memory.small, s.memory.bodies, s.memory.unpacked, s.memory.answers} {
+		if !s.reserve(context.Background(), part, part.size) {
+			return false
+		}
+	}
+	return true
+}
+
+// freeAll releases what allFree has acquired.
+func freeAll(s *Server) {
+	for _, part := range []*budget{s.memory.small, s.memory.bodies, s.memory.unpacked, s.memory.answers} {
+		part.Release(part.size)
+	}
 }
 
 // manyClasses returns n class names.
@@ -63,12 +75,11 @@ func askWith(s http.Handler, contentType string, body []byte, headers ...string)
 	return w
 }
 
-// A long answer, which is chunked, equals the short answers of its rows, in JSON and in Arrow, and releases all of its
-// memory.
+// A long answer equals the short answers of its rows, in JSON and in Arrow, and releases all of its memory.
 func TestLongAnswers(t *testing.T) {
 	const classes = 700
 	m := newModelOf(t, manyClasses(classes), 3, 2, nil, layout.MissingError)
-	for _, n := range []int{1, 50, 64, 65, 400} { // 50 rows are a short answer
+	for _, n := range []int{1, 50, 64, 65, 400} {
 		rows, body := someRows(t, n)
 		want := make([]float32, n*classes)
 		m.Probabilities(want, slices.Concat(rows...))
@@ -273,7 +284,7 @@ func TestHandlerThatPanics(t *testing.T) {
 	if !allFree(s) || len(s.cores) != cap(s.cores) {
 		t.Error("memory or a workspace is still held")
 	}
-	s.memory.Release(s.options.capacity())
+	freeAll(s)
 	if len(notices) != 3*cap(s.cores) {
 		t.Fatalf("%d notices", len(notices))
 	}
@@ -303,7 +314,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		}()
 		s.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), left: 3}, r)
 	}()
-	if !allFree(s) || len(s.cores) != cap(s.cores) || len(s.senders.all) != 0 {
+	if !allFree(s) || len(s.cores) != cap(s.cores) || len(s.memory.answers.clients.all) != 0 {
 		t.Error("memory, a workspace or a sender is still held")
 	}
 }

@@ -71,7 +71,10 @@ func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 
 func (a *arrowAnswer) kept() int { return a.rows * a.rowBytes }
 
-// add adds rows to the builder, and appends a batch once it has as many values as a chunk.
+// batchBytes is the approximate size of a batch.
+const batchBytes = 512 << 10
+
+// add adds rows to the builder, and appends a batch once it is large enough.
 func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
 	k := len(a.Labels())
 	last := a.builder.Field(len(a.schema.Fields()) - 1)
@@ -92,7 +95,7 @@ func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
 		lists.Append(true)
 		lists.ValueBuilder().(*array.Float32Builder).AppendValues(row, nil)
 	}
-	if a.rows += n; a.kept() < keptAnswer {
+	if a.rows += n; a.kept() < batchBytes {
 		return dst, nil
 	}
 	return a.batch(dst)
@@ -163,17 +166,7 @@ func (a *arrowAnswer) end(dst []byte) ([]byte, error) {
 	return a.flush(dst), err
 }
 
-func (a *arrowAnswer) whole(rows []byte) (pieces [][]byte, err error) {
-	rows, err = a.end(rows)
-	return [][]byte{rows}, err
-}
-
-func (a *arrowAnswer) opening() []byte { return nil }
-
-func (a *arrowAnswer) closing(send func([]byte) error) error {
+func (a *arrowAnswer) whole(rows [][]byte) (pieces [][]byte, err error) {
 	rest, err := a.end(nil)
-	if err != nil {
-		return err
-	}
-	return send(rest)
+	return append(rows, rest), err
 }

@@ -65,17 +65,3 @@ func TestCompressedBodies(t *testing.T) {
 		t.Error("memory is still held")
 	}
 }
-
-// Buffers grow to the size of the largest body, and each fits into memory together with the previous one.
-func TestLargerBuffer(t *testing.T) {
-	for _, limit := range []int64{1, firstRead - 1, firstRead, 2 * firstRead, 1 << 20, 5 << 20, 16 << 20, 1<<30 - 7} {
-		o := Options{MaxBody: limit}
-		for size := int64(0); size <= limit; {
-			next := largerBuffer(size, limit)
-			if next <= size || next > limit+1 || size+next+spareMemory > o.capacity() {
-				t.Fatalf("at most %d: a buffer of %d bytes after one of %d", limit, next, size)
-			}
-			size = next
-		}
-	}
-}

@@ -1,7 +1,7 @@
 package serve
 
 // given is the predicted classes of rows: one each, or in a multi-label task those whose probability is above a threshold.
-// It takes four bytes per row, or a bit per class, so that a chunked answer can list the labels at its end.
+// It takes four bytes per row, or a bit per class.
 type given struct {
 	classes   int                                 // number of classes of the model; 0: regression
 	several   bool                                // multi-label
@@ -26,16 +26,8 @@ func newGiven(v *version) *given {
 // words is the number of words for the bits of a row.
 func (g *given) words() int { return (g.classes + 63) / 64 }
 
-// bytes returns the memory for a number of rows.
-func (g *given) bytes(rows int) int64 {
-	switch {
-	case g.classes == 0:
-		return 0
-	case g.several:
-		return 8 * int64(g.words()) * int64(rows)
-	}
-	return 4 * int64(rows)
-}
+// bytes returns the memory of the rows.
+func (g *given) bytes() int { return 4*len(g.one) + 8*len(g.bits) }
 
 // add adds a row with these probabilities (k).
 func (g *given) add(probabilities []float32) {

@@ -155,17 +155,17 @@ func TestRequestsForOtherMachines(t *testing.T) {
 // Bodies do not exceed the total memory limit; at the limit even small ones are rejected, with advice to retry.
 func TestManyBodies(t *testing.T) {
 	o := Defaults()
-	o.MaxBody, o.Memory, o.Timeout = 1<<20, 1<<20, 20*time.Second
+	o.MaxBody, o.Memory, o.Timeout = 1<<20, 1<<20, time.Second
 	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	if !allFree(s) {
 		t.Fatal("the memory is taken")
 	}
 	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`+
-		strings.Repeat(" ", firstRead))); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		strings.Repeat(" ", smallBytes))); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
-	s.memory.Release(o.capacity())
-	for range 3 * int(o.capacity()) / firstRead { // rejected and answered requests release their memory
+	freeAll(s)
+	for range 3 * int(o.Memory) / smallBytes { // rejected and answered requests release their memory
 		if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)); w.Code != http.StatusOK {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}

@@ -2,20 +2,20 @@ package serve
 
 import (
 	"math"
+	"slices"
 	"strconv"
 )
 
-// jsonAnswer is an answer in JSON: {"version", "labels", "probabilities"}. In a chunked answer the labels come last, after
-// all rows are predicted.
+// jsonAnswer is an answer in JSON: {"version", "labels", "probabilities"}.
 type jsonAnswer struct {
 	*version
 	asked
 	given *given
 	order []int32
-	bytes int // of the labels
+	bytes int // of the labels of all rows
 }
 
-func (a *jsonAnswer) kept() int { return a.bytes }
+func (a *jsonAnswer) kept() int { return a.bytes + a.given.bytes() }
 
 // add appends the values of rows.
 func (a *jsonAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
@@ -117,33 +117,15 @@ func (a *jsonAnswer) appendLabel(dst []byte, row int) []byte {
 	return append(dst, ']')
 }
 
-func (a *jsonAnswer) whole(rows []byte) (pieces [][]byte, err error) {
+func (a *jsonAnswer) whole(rows [][]byte) (pieces [][]byte, err error) {
 	head := a.head()
 	if !a.predictsNumbers() {
-		head = append(head, `,"labels":[`...)
+		head = append(slices.Grow(head, a.bytes+64), `,"labels":[`...)
 		for i := range a.given.rows {
 			head = a.appendLabel(head, i)
 		}
 		head = append(head, ']')
 	}
-	return [][]byte{a.appendValues(head), rows, []byte("]}\n")}, nil
-}
-
-func (a *jsonAnswer) opening() []byte { return a.appendValues(a.head()) }
-
-func (a *jsonAnswer) closing(send func([]byte) error) error {
-	piece := []byte{']'}
-	if !a.predictsNumbers() {
-		piece = append(piece, `,"labels":[`...)
-		for i := range a.given.rows {
-			if piece = a.appendLabel(piece, i); len(piece) >= keptAnswer/2 {
-				if err := send(piece); err != nil {
-					return err
-				}
-				piece = piece[:0]
-			}
-		}
-		piece = append(piece, ']')
-	}
-	return send(append(piece, "}\n"...))
+	a.bytes = 0 // they are in the head
+	return append(append([][]byte{a.appendValues(head)}, rows...), []byte("]}\n")), nil
 }

@@ -50,9 +50,9 @@ func (s *Server) record(w http.ResponseWriter, r *http.Request) (*answers.Reques
 }
 
 // note records the predictions of a tile.
-func (p *prediction) note(n int) {
+func (p *prediction) note(n int) error {
 	if p.record == nil {
-		return
+		return nil
 	}
 	k, given := len(p.quoted), newGiven(p.version)
 	for i := range n {
@@ -68,5 +68,10 @@ func (p *prediction) note(n int) {
 			of.Top = p.order
 		}
 		p.record.Add(func(dst []byte) []byte { return p.rows.features(dst, i) }, of)
+		if int64(p.record.Bytes()) > p.memory.maxAnswer() { // also of columns that the model does not have
+			return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
+				"needs: send fewer rows at a time", p.memory.maxAnswer())
+		}
 	}
+	return nil
 }

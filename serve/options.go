@@ -26,9 +26,9 @@ type Options struct {
 	Open        bool          // whether it may listen on other than loopback addresses without TLS and a token
 	MaxBody     int64         `mapstructure:"max_body"`        // bytes of a request
 	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
-	Memory      int64         `mapstructure:"memory"`          // total bytes of the bodies of all requests and of their answers
+	Memory      int64         `mapstructure:"memory"`          // total bytes of the bodies of all requests, of their rows and of their answers
 	Connections int           `mapstructure:"max_connections"` // maximum number of connections
-	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be sent
+	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be computed and sent
 	MaxAge      time.Duration `mapstructure:"max_age"`     // maximum age of a version that counts as ready; 0: unlimited
 	MaxSilence  time.Duration `mapstructure:"max_silence"` // maximum time without contact to the brokers while ready
 	Answers     answers.Options
@@ -52,10 +52,11 @@ func Keys() []option.Key {
 			"provides them"},
 		{Name: "max_body", Meaning: "maximum size of a request in bytes"},
 		{Name: "max_rows", Meaning: "maximum number of rows in a request"},
-		{Name: "memory", Meaning: "maximum total bytes of all request bodies and of the answers being sent"},
+		{Name: "memory", Meaning: "maximum total bytes of all request bodies, of their rows when unpacked, and of answers"},
 		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the connection that has been idle " +
 			"for longest is closed; those that have shown the token come last"},
-		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, and for its answer to be sent"},
+		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, for its answer to be computed, and " +
+			"for the answer to be sent"},
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
 	}, option.Under("answers", answers.Keys())...)

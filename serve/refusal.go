@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -17,5 +19,16 @@ func refuse(status int, format string, values ...any) error {
 	return &refusal{status, fmt.Sprintf(format, values...)}
 }
 
-// unusable rejects a body with a reason.
-func unusable(err error) error { return refuse(http.StatusBadRequest, "%s", err) }
+// unusable rejects a body with the reason why its rows can't be read, unless that is not a fault of the body.
+func unusable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if short, ok := errors.AsType[*shortageError](err); ok {
+		return short
+	}
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		return refused
+	}
+	return refuse(http.StatusBadRequest, "%s", err)
+}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"net/http"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
+	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve/answers"
@@ -17,9 +17,6 @@ type rows interface {
 	// next reads up to most rows, and writes their predictions to the workspace. n is 0 after the last row. The error may be
 	// errAgain.
 	next(work *workspace, most int) (n int, err error)
-	// rest reads the remaining rows, and the members after them, without predicting them, and returns their number: next
-	// continues as before. again and errAgain are as for finish.
-	rest(work *workspace) (n int, again bool, err error)
 	// finish reads the members after the last row. again reports whether they change the meaning of rows, or the answer: next
 	// starts again with the first row.
 	finish() (again bool, err error)
@@ -29,29 +26,31 @@ type rows interface {
 	close()
 }
 
-// newRows returns the rows of a body with a content type. It records the requested contents in asks. log means that
-// features will be called.
-func (s *Server) newRows(ctx context.Context, v *version, body []byte, sent string, log bool, asks *asked) (rows, error) {
-	switch {
-	case sent == typeArrow:
-		read := func() iter.Seq2[*examples.Rows, error] {
-			want := layout.Features{Width: v.Width(), Columns: v.Columns(), Sparse: v.Sparse()}
-			return arrow.Stream(ctx, "the request", body, int(s.options.MaxBody), v.options, want)
+// newRows returns the rows of a body with a content type, and reserves the memory for them.
+func (p *prediction) newRows(ctx context.Context, body []byte, sent string) (rows, error) {
+	v := p.version
+	if sent == typeArrow {
+		reserve := func(add input.Unpacked) error { return p.unpacking.ofArrow(v, add) }
+		want := layout.Features{Width: v.Width(), Columns: v.Columns(), Sparse: v.Sparse()}
+		r := &arrowRows{version: v}
+		if p.record != nil {
+			r.text, r.endText = iter.Pull(answers.ArrowRows(body, func(bytes int) error { return reserve(input.Unpacked{Buffers: bytes}) }))
 		}
-		r := &arrowRows{version: v, read: read}
-		if log {
-			r.text, r.endText = iter.Pull(answers.ArrowRows(body, int(s.options.MaxBody)))
-		}
-		r.pull, r.stop = iter.Pull2(read())
+		r.pull, r.stop = iter.Pull2(arrow.Stream(ctx, "the request", body, reserve, v.options, want))
 		return r, nil
-	case v.Sparse():
-		r, err := newSparseRows(body, v.options, v.Columns(), asks)
+	}
+	need, values := ofJSON(v, body)
+	if err := p.unpacking.need(need); err != nil {
+		return nil, err
+	}
+	if v.Sparse() {
+		r, err := newSparseRows(body, v.options, v.Columns(), &p.asks)
 		if err != nil {
 			return nil, err
 		}
-		return newSparseTiles(v, r), nil
+		return newSparseTiles(v, r, values), nil
 	}
-	r, err := newJSONRows(body, v, asks)
+	r, err := newJSONRows(body, v, &p.asks)
 	if err != nil {
 		return nil, err
 	}
@@ -83,10 +82,14 @@ func newDenseTiles(v *version, r *jsonRows) *jsonTiles {
 	}
 }
 
-func newSparseTiles(v *version, r *sparseRows) *jsonTiles {
+// newSparseTiles returns the tiles of sparse rows, which have at most so many values in total; 0: unknown.
+func newSparseTiles(v *version, r *sparseRows, values int) *jsonTiles {
 	return &jsonTiles{
 		document: &r.document, sent: r.sent,
 		read: func(work *workspace, most int) (n int, err error) {
+			if valueBytes*values > workspaceBytes && cap(work.sparse.Values) < values { // so that nothing grows beyond what is reserved
+				work.sparse.Indices, work.sparse.Values = make([]int32, 0, values), make([]float32, 0, values)
+			}
 			for work.sparse.Reset(); n < most; n++ {
 				if more, err := r.next(&work.sparse); err != nil || !more {
 					return n, err
@@ -131,19 +134,6 @@ func (r *jsonTiles) late(wrong error) error {
 	return wrong
 }
 
-func (r *jsonTiles) rest(work *workspace) (n int, again bool, err error) {
-	at, count, ended := r.At, r.count, r.ended
-	for one := 1; one > 0; n += one {
-		if one, err = r.read(work, 1); err != nil {
-			return 0, false, r.late(err)
-		}
-	}
-	if again, err = r.finish(); !again && err == nil {
-		r.At, r.count, r.ended = at, count, ended
-	}
-	return n, again, err
-}
-
 func (r *jsonTiles) features(dst []byte, i int) []byte {
 	return r.sent(dst, r.Between(r.places[i][0], r.places[i][1]))
 }
@@ -153,12 +143,10 @@ func (r *jsonTiles) close() {}
 // arrowRows reads rows in an Arrow stream.
 type arrowRows struct {
 	*version
-	read  func() iter.Seq2[*examples.Rows, error]
 	pull  func() (*examples.Rows, error, bool)
 	stop  func()
 	batch *examples.Rows
 	at    int // number of rows of the batch returned by next
-	count int // number of rows returned by next
 
 	text    func() ([]byte, bool) // returns the next row as JSON; nil: not needed
 	endText func()
@@ -187,18 +175,8 @@ func (r *arrowRows) next(work *workspace, most int) (n int, err error) {
 		d := r.Width()
 		work.predicted.predict(r.version, r.batch.Floats[r.at*d:(r.at+n)*d])
 	}
-	r.at, r.count = r.at+n, r.count+n
+	r.at += n
 	return n, nil
-}
-
-func (r *arrowRows) rest(*workspace) (n int, again bool, err error) {
-	for batch, err := range r.read() {
-		if err != nil {
-			return 0, false, err
-		}
-		n += batch.Rows
-	}
-	return n - r.count, false, nil
 }
 
 func (r *arrowRows) finish() (again bool, err error) { return false, nil }
@@ -214,9 +192,4 @@ func (r *arrowRows) close() {
 	if r.stop(); r.endText != nil {
 		r.endText()
 	}
-}
-
-// tooMany rejects too many rows.
-func tooMany(limit int) error {
-	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", limit)
 }

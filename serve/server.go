@@ -14,14 +14,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sync/semaphore"
-
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/endpoint"
@@ -47,21 +44,18 @@ type Versions interface {
 
 // Server serves predictions. Create servers with [New].
 type Server struct {
-	options  Options
-	notice   func(text string)
-	versions Versions
-	registry *prometheus.Registry
-	metrics  *metrics
-	register prometheus.Registerer // for the metrics of the pipeline
-	last     atomic.Pointer[version]
-	cores    chan *workspace     // idle workspaces
-	memory   *semaphore.Weighted // for bodies, and answers being sent
-	senders  *senders
-	answers  *answers.Writer // nil: answers are not written
-	bodies   buffers
-	garbage  atomic.Int64 // bytes of large buffers not yet freed by the garbage collector
-	// collecting is locked while a request runs the garbage collector.
-	collecting  sync.Mutex
+	options     Options
+	notice      func(text string)
+	versions    Versions
+	registry    *prometheus.Registry
+	metrics     *metrics
+	register    prometheus.Registerer // for the metrics of the pipeline
+	last        atomic.Pointer[version]
+	cores       chan *workspace // idle workspaces
+	late        error           // of an answer that takes too long to compute
+	memory      memories        // for requests and answers
+	answers     *answers.Writer // nil: answers are not written
+	buffers     buffers
 	connections *endpoint.Connections         // nil: it does not serve yet
 	tls         *credential[*tls.Certificate] // nil: no TLS
 	token       *credential[digest]           // of the bearer token; nil: none is required
@@ -95,8 +89,8 @@ type version struct {
 func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
 	s := &Server{
 		options: o, notice: func(string) {}, versions: versions, registry: registry,
-		cores: make(chan *workspace, cores()), memory: semaphore.NewWeighted(o.capacity()),
-		senders: &senders{all: map[*sender]bool{}},
+		cores: make(chan *workspace, cores()), memory: newMemories(&o),
+		late: refuse(http.StatusServiceUnavailable, "the answer was not computed within %v: send fewer rows at a time", o.Timeout),
 	}
 	for range cap(s.cores) {
 		s.cores <- &workspace{}
@@ -204,12 +198,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
 	to, known := s.routes[r.URL.Path]
-	if err := endpoint.CheckHost(r); s.local && err != nil {
-		return refuse(http.StatusMisdirectedRequest, "%s; behind a proxy that passes other names on, set serve.open: true", err)
-	}
+	misdirected := endpoint.CheckHost(r)
 	switch {
 	case !known:
 		return refuse(http.StatusNotFound, "there is no %.80q: see /openapi.json", r.URL.Path)
+	case s.local && !to.public && misdirected != nil:
+		return refuse(http.StatusMisdirectedRequest, "%s; behind a proxy that passes other names on, set serve.open: true", misdirected)
 	case !to.public && !s.allowed(r):
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return refuse(http.StatusUnauthorized, "missing or wrong bearer token")

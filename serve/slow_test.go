@@ -52,12 +52,13 @@ func withHostileClients(t *testing.T, maxBody int64) {
 	o.Memory, o.MaxBody, o.Timeout = 64<<20, maxBody, 5*time.Second
 	m := newModelOf(t, manyClasses(classes), 3, 2, nil, layout.MissingError)
 	address := listening(t, o, Fixed(m))
-	_, long := someRows(t, 8000) // of 69 kB, with an answer of 16 million numbers
-	_, shorter := someRows(t, 500)
+	_, long := someRows(t, 130) // with an answer of 3 MB
+	_, shorter := someRows(t, 100)
+	_, tooLong := someRows(t, 8000)        // of 69 kB, with an answer of 16 million numbers
 	bomb := packed(t, make([]byte, 1<<30)) // of 1 MB
 	deadline := time.Now().Add(*hostileFor)
 	var others sync.WaitGroup
-	var whole, cut, refused, bombs, slow atomic.Int64
+	var whole, cut, refused, bombs, excessive, slow atomic.Int64
 	runtime.GC()
 	base, _ := heapBytes()
 	var live, all int64
@@ -104,8 +105,14 @@ func withHostileClients(t *testing.T, maxBody int64) {
 		}
 	})
 	each(20, func(conn net.Conn) { // never completes its request
-		_, _ = conn.Write(raw(long, "")[:20_000])
+		_, _ = conn.Write(raw(tooLong, "")[:20_000])
 		_, _ = io.Copy(io.Discard, conn) // until the server gives up
+	})
+	each(1, func(conn net.Conn) {
+		_, _ = conn.Write(raw(tooLong, "")) // as above
+		if response, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && response.StatusCode == http.StatusRequestEntityTooLarge {
+			excessive.Add(1)
+		}
 	})
 	asking := &http.Client{Timeout: 20 * time.Second}
 	defer asking.CloseIdleConnections()
@@ -128,9 +135,9 @@ func withHostileClients(t *testing.T, maxBody int64) {
 	others.Wait()
 	slices.Sort(took)
 	t.Logf("%v: somebody else had %d answers, median %v, p99 %v; the heap had at most %d MiB of %d, with garbage %d; %d "+
-		"answers were read whole, %d cut off, %d refused; %d bombs; %d times nothing was read",
+		"answers were read whole, %d cut off, %d refused; %d bombs, %d answers that were too long; %d times nothing was read",
 		*hostileFor, len(took), took[len(took)/2], took[len(took)*99/100], live>>20, o.Memory>>20, all>>20, whole.Load(), cut.Load(),
-		refused.Load(), bombs.Load(), slow.Load())
+		refused.Load(), bombs.Load(), excessive.Load(), slow.Load())
 	if most := o.Memory; live > most || all > 2*most { // garbage collection starts when the heap is twice the live size
 		t.Errorf("the heap had %d bytes more than before, with garbage %d, expected at most %d", live, all, most)
 	}

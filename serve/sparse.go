@@ -23,11 +23,9 @@ const (
 // column.
 type sparseRows struct {
 	document
-	text    string              // text column; "": the model was not trained on texts
-	words   *vocabulary.Counter // for texts, otherwise nil
-	mixed   *layout.MixedRow    // nil: rows are not mixed
-	indices []int64             // of the current row
-	values  []float32
+	text  string              // text column; "": the model was not trained on texts
+	words *vocabulary.Counter // for texts, otherwise nil
+	mixed *layout.MixedRow    // nil: rows are not mixed
 }
 
 // newSparseRows reads the members before the rows.
@@ -121,7 +119,7 @@ func (r *sparseRows) list(rows *examples.SparseRows) error {
 // object appends a row that is an object. Unknown keys are ignored.
 func (r *sparseRows) object(rows *examples.SparseRows) error {
 	var has jsonscan.Names
-	r.indices, r.values = r.indices[:0], r.values[:0]
+	from := len(rows.Values)
 	err := r.Members(func(name []byte) error {
 		key := string(name)
 		err := r.Once(&has, "key", name)
@@ -135,9 +133,9 @@ func (r *sparseRows) object(rows *examples.SparseRows) error {
 		case r.words != nil && key == r.text:
 			err = r.countWords(rows)
 		case r.words == nil && key == keyIndices:
-			err = r.each(r.index)
+			err = r.indices(rows, from)
 		case r.words == nil && key == keyValues:
-			err = r.each(r.value)
+			err = r.values(rows)
 		default:
 			err = r.Skip()
 		}
@@ -153,50 +151,49 @@ func (r *sparseRows) object(rows *examples.SparseRows) error {
 		return r.Errorf("no %.40q, the column of texts", r.text)
 	case r.words != nil:
 		return nil
-	case !has[keyIndices] || !has[keyValues] || len(r.indices) != len(r.values):
-		return r.Errorf(`%d "indices" and %d "values", expected as many of both`, len(r.indices), len(r.values))
+	case !has[keyIndices] || !has[keyValues] || len(rows.Indices) != len(rows.Values):
+		return r.Errorf(`%d "indices" and %d "values", expected as many of both`, len(rows.Indices)-from, len(rows.Values)-from)
 	}
-	for i, v := range r.values {
-		rows.Append(int32(r.indices[i]), v)
+	indices, values := rows.Indices[from:], rows.Values[from:]
+	rows.Indices, rows.Values = rows.Indices[:from], rows.Values[:from]
+	for i, v := range values {
+		rows.Append(indices[i], v) // without zeros
 	}
 	rows.End()
 	return nil
 }
 
-// each calls read at each element of a list.
-func (r *sparseRows) each(read func() error) error {
+// indices appends a list of indices, each of which must exceed the previous one. from is where those of the row start.
+func (r *sparseRows) indices(rows *examples.SparseRows, from int) error {
 	return r.Elements(func(i int) error {
-		if err := read(); err != nil {
+		text, err := r.Number()
+		if err != nil {
 			return fmt.Errorf("element %d: %w", i, err)
 		}
+		index, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil {
+			return fmt.Errorf("element %d: %w", i, r.Errorf("index %.40s: expected a whole number from 0 to %d", text, examples.MaxColumns-1))
+		}
+		before := int64(-1)
+		if n := len(rows.Indices); n > from {
+			before = int64(rows.Indices[n-1])
+		}
+		if err := examples.CheckIndex(index, before); err != nil {
+			return fmt.Errorf("element %d: %w", i, r.Errorf("%v", err))
+		}
+		rows.Indices = append(rows.Indices, int32(index))
 		return nil
 	})
 }
 
-// index reads an index, which must exceed the previous one.
-func (r *sparseRows) index() error {
-	text, err := r.Number()
-	if err != nil {
-		return err
-	}
-	index, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		return r.Errorf("index %.40s: expected a whole number from 0 to %d", text, examples.MaxColumns-1)
-	}
-	before := int64(-1)
-	if n := len(r.indices); n > 0 {
-		before = r.indices[n-1]
-	}
-	if err := examples.CheckIndex(index, before); err != nil {
-		return r.Errorf("%v", err)
-	}
-	r.indices = append(r.indices, index)
-	return nil
-}
-
-// value reads a value.
-func (r *sparseRows) value() error {
-	v, err := r.Float()
-	r.values = append(r.values, v)
-	return err
+// values appends a list of values.
+func (r *sparseRows) values(rows *examples.SparseRows) error {
+	return r.Elements(func(i int) error {
+		v, err := r.Float()
+		if err != nil {
+			return fmt.Errorf("element %d: %w", i, err)
+		}
+		rows.Values = append(rows.Values, v)
+		return nil
+	})
 }

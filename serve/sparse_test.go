@@ -130,7 +130,6 @@ func TestSparseRowsOfJSON(t *testing.T) {
 	s := newServer(t, Defaults(), Fixed(m))
 	checkSparse(t, s, m, `{"rows": [{"indices": [0, 3, 99], "values": [1, -2.5, 7]}, {"values": [], "id": [7], "indices": []}, [0, 4, 0.5], [], {"indices": [2], "values": [0]}]}`,
 		&examples.SparseRows{Ends: []int{3, 3, 5, 5, 5}, Indices: []int32{0, 3, 99, 1, 2}, Values: []float32{1, -2.5, 7, 4, 0.5}})
-	checkSparse(t, s, m, `{"rows": []}`, &examples.SparseRows{})
 	for _, n := range []int{63, 64, 65, 200} {
 		var rows examples.SparseRows
 		var parts []string

@@ -14,7 +14,7 @@ type workspace struct {
 	features  []float32 // rows in JSON requests
 	sparse    examples.SparseRows
 	predicted predicted
-	rows      []byte // of the answer
+	rows      []byte // of the answer, of the last tile
 }
 
 // predicted is the predictions of a model for rows.
@@ -23,8 +23,12 @@ type predicted struct {
 	numbers       []float64 // n × k: in regression, in place of probabilities
 }
 
-// keptValues is the maximum number of values that a workspace keeps between requests.
-const keptValues = 1 << 18
+// keptValues and keptRows are the maximum numbers of values, and of bytes of answers, that a workspace keeps between
+// requests.
+const (
+	keptValues = workspaceBytes / 4
+	keptRows   = 1 << 20
+)
 
 // predict predicts rows of features (n × d).
 func (p *predicted) predict(v *version, features []float32) {
@@ -63,14 +67,14 @@ func (s *Server) enter(ctx context.Context) (*workspace, error) {
 	case <-timer.C:
 		return nil, refuse(http.StatusServiceUnavailable, "no core was free for %v: send it again", s.options.Timeout)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 }
 
 // leave returns a workspace.
 func (s *Server) leave(work *workspace) {
 	if cap(work.features)+cap(work.predicted.probabilities)+2*cap(work.predicted.numbers)+2*cap(work.sparse.Values) > keptValues ||
-		cap(work.rows) > 2*keptAnswer {
+		cap(work.rows) > keptRows {
 		work = &workspace{}
 	}
 	s.cores <- work

@@ -103,7 +103,8 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 		return fmt.Sprintf("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s",
 			len(body), headers, body)
 	}
-	long := request(`{"rows":[`+strings.Repeat("[1,2],", 7999)+"[1,2]]}", "") // 48 kB, whose answer has 16 million numbers
+	long := request(`{"rows":[`+strings.Repeat("[1,2],", 129)+"[1,2]]}", "")       // whose answer has 3 MB
+	excessive := request(`{"rows":[`+strings.Repeat("[1,2],", 7999)+"[1,2]]}", "") // 48 kB, whose answer would have 16 million numbers
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	for chunk := make([]byte, 1<<20); packed.Len() < 1<<20; { // 1 GB
@@ -135,9 +136,10 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 			}
 		}},
 		"never end their requests": {clients: 20, do: func(conn net.Conn) {
-			_, _ = io.WriteString(conn, long[:20_000]) // the next line waits until the server gives up
+			_, _ = io.WriteString(conn, excessive[:20_000]) // the next line waits until the server gives up
 			_, _ = io.Copy(io.Discard, conn)
 		}},
+		"answers too long":       {clients: 1, do: func(conn net.Conn) { exchange(conn, excessive) }},
 		"bombs":                  {clients: 1, do: func(conn net.Conn) { exchange(conn, bomb) }},
 		"rows of many values":    {clients: 1, do: func(conn net.Conn) { exchange(conn, wide) }},
 		"numbers of many digits": {clients: 1, do: func(conn net.Conn) { exchange(conn, digits) }},

@@ -11,14 +11,15 @@ import (
 // the panic into an error. While live is not nil, it records every allocation, so that Decode can free them after an
 // error.
 type boundedAllocator struct {
-	mem  memory.Allocator
-	left int
-	live map[*byte][]byte
+	mem     memory.Allocator
+	left    int
+	reserve func(bytes int) error // see [Reader.Reserve]; nil: left is the limit
+	live    map[*byte][]byte
 }
 
 // Allocate implements memory.Allocator.
 func (a *boundedAllocator) Allocate(size int) []byte {
-	a.reserve(size)
+	a.claim(size)
 	b := a.mem.Allocate(size)
 	a.track(b)
 	return b
@@ -26,7 +27,7 @@ func (a *boundedAllocator) Allocate(size int) []byte {
 
 // Reallocate implements memory.Allocator.
 func (a *boundedAllocator) Reallocate(size int, b []byte) []byte {
-	a.reserve(size)
+	a.claim(size)
 	a.forget(b)
 	b = a.mem.Reallocate(size, b)
 	a.track(b)
@@ -39,7 +40,13 @@ func (a *boundedAllocator) Free(b []byte) {
 	a.mem.Free(b)
 }
 
-func (a *boundedAllocator) reserve(size int) {
+func (a *boundedAllocator) claim(size int) {
+	if a.reserve != nil && size >= 0 {
+		if err := a.reserve(size); err != nil {
+			panic(err)
+		}
+		return
+	}
 	if size < 0 || size > a.left {
 		panic(fmt.Sprintf("%d bytes claimed, at most %d expected", size, a.left))
 	}

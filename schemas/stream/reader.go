@@ -24,14 +24,13 @@ type Reader struct {
 	messages *frames
 	reader   *ipc.Reader
 	bounded  *boundedAllocator
-	unpacked int // see LimitUnpacked
 }
 
 // NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
 // before the reader is closed and the records are released. file is true for the stream in a file, after the file's
 // magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
-	r := &Reader{bounded: &boundedAllocator{mem: mem}, unpacked: maxUnpacked}
+	r := &Reader{bounded: &boundedAllocator{mem: mem}}
 	whole, _ := from.(*bytes.Buffer)
 	next := func(n int64) ([]byte, error) {
 		if n < 0 {
@@ -80,22 +79,25 @@ func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
 // Schema returns the schema.
 func (r *Reader) Schema() *arrow.Schema { return r.reader.Schema() }
 
-// LimitUnpacked sets the maximum total size of the compressed buffers of a batch after decompression. The default is 1
-// GiB.
-func (r *Reader) LimitUnpacked(bytes int) { r.unpacked = bytes }
+// Reserve sets the function that reserves memory for compressed buffers before they are decompressed. Its error is that of
+// Next. Without one, those of a batch may have 1 GiB.
+func (r *Reader) Reserve(reserve func(bytes int) error) { r.bounded.reserve = reserve }
 
 // Next returns the next record batch, or io.EOF after the end-of-stream marker. Only the columns for which read returns true are
 // validated, so the caller must not use other columns. The caller releases the record.
 func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("arrow: %v", cause)
+			var isError bool
+			if err, isError = cause.(error); !isError {
+				err = fmt.Errorf("arrow: %v", cause)
+			}
 		}
 		if err != nil && err != io.EOF {
 			record, err = nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}()
-	r.bounded.left = r.unpacked
+	r.bounded.left = maxUnpacked
 	switch next := r.reader.Next(); {
 	case !next && r.reader.Err() != nil:
 		return nil, r.reader.Err()

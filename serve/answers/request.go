@@ -83,6 +83,14 @@ func (r *Request) Add(features func(dst []byte) []byte, p Predicted) {
 	r.rows = append(r.rows, one)
 }
 
+// Bytes returns the size of the added rows.
+func (r *Request) Bytes() int {
+	if r == nil {
+		return 0
+	}
+	return len(r.text)
+}
+
 // Send passes the rows added since the last Send to the writer. rows is the number of rows of the request.
 func (r *Request) Send(rows int) {
 	if r == nil || len(r.rows) == 0 {

@@ -75,8 +75,9 @@ func AppendPairs(dst, indices, values []byte) []byte {
 	return append(dst, '}')
 }
 
-// ArrowRows returns the rows of an Arrow stream or file as JSON: objects of values by column name.
-func ArrowRows(value []byte, unpacked int) iter.Seq[[]byte] {
+// ArrowRows returns the rows of an Arrow stream or file as JSON: objects of values by column name. reserve reserves memory
+// for decompressed bytes.
+func ArrowRows(value []byte, reserve func(bytes int) error) iter.Seq[[]byte] {
 	const magic = "ARROW1\x00\x00" // of a file
 	return func(yield func([]byte) bool) {
 		from := bytes.NewBuffer(bytes.TrimPrefix(value, []byte(magic)))
@@ -85,7 +86,7 @@ func ArrowRows(value []byte, unpacked int) iter.Seq[[]byte] {
 			return // reported when the rows are predicted
 		}
 		defer r.Close()
-		r.LimitUnpacked(unpacked)
+		r.Reserve(reserve)
 		for {
 			record, err := r.Next(func(int) bool { return true })
 			if err != nil || !rowsOf(record, yield) {

@@ -40,6 +40,7 @@ func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrow
 // arrowTable reads record batches one by one. Memory holds one of them, and the rows of a block.
 type arrowTable struct {
 	stream  *stream.Reader
+	reserve func(input.Unpacked) error // nil: without limits
 	columns []tabular.Field
 	batches []arrow.Record // of the current rows and the next ones
 	from    int            // first current row in the first batch
@@ -53,10 +54,10 @@ func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Unpacked > 0 {
-		r.LimitUnpacked(c.Unpacked)
+	t := &arrowTable{stream: r, reserve: c.Reserve}
+	if c.Reserve != nil {
+		r.Reserve(func(bytes int) error { return c.Reserve(input.Unpacked{Buffers: bytes}) })
 	}
-	t := &arrowTable{stream: r}
 	for i, f := range r.Schema().Fields() {
 		column := tabular.Field{Name: f.Name, Kind: arrowKind(f.Type), Type: f.Type.String(), Advice: arrowAdvice(f.Type)}
 		t.columns = append(t.columns, column)
@@ -271,6 +272,21 @@ func (t *arrowTable) Wholes(column int, put func(row int, v int64, null bool) er
 }
 
 func (t *arrowTable) Texts(column int, put func(row int, v string, null bool) error) error {
+	if t.reserve != nil {
+		var all input.Unpacked
+		err := t.each(column, func(_ int, c arrowCells, at int) error {
+			if c.text != nil && !c.isNull(at) {
+				all.Texts += len(c.text(at))
+			}
+			return nil
+		})
+		if err == nil {
+			err = t.reserve(all)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return t.each(column, func(row int, c arrowCells, at int) error {
 		return put(row, c.wordAt(at), c.isNull(at))
 	})

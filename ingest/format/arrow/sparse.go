@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // arePairs reports whether the values of a type are sparse rows: lists of index and value, as in examples messages, or
@@ -30,6 +31,20 @@ func arePairs(t arrow.DataType) bool {
 
 // Sparse implements sparseLists.
 func (t *arrowTable) Sparse(column int, put func(row int, indices []int64, values []float64) error) error {
+	if t.reserve != nil {
+		var all input.Unpacked
+		rest, at := t.rows, t.from
+		for _, b := range t.batches {
+			if n := min(rest, int(b.NumRows())-at); n > 0 {
+				from, _ := b.Column(column).(array.ListLike).ValueOffsets(at)
+				_, to := b.Column(column).(array.ListLike).ValueOffsets(at + n - 1)
+				all.Values, rest, at = all.Values+int(to-from), rest-n, 0
+			}
+		}
+		if err := t.reserve(all); err != nil {
+			return err
+		}
+	}
 	var indices []int64
 	var values []float64
 	row, at := 0, t.from

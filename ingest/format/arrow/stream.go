@@ -12,12 +12,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Stream is Format for rows that are sent as an Arrow stream or file, without a copy. name is used in errors. unpacked
-// limits the decompressed buffers of a batch.
-func Stream(ctx context.Context, name string, value []byte, unpacked int, o layout.Options,
+// Stream is Format for rows that are sent as an Arrow stream or file, without a copy. name is used in errors. reserve
+// reserves memory for what the rows unpack to.
+func Stream(ctx context.Context, name string, value []byte, reserve func(input.Unpacked) error, o layout.Options,
 	want layout.Features) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
-		c := &input.Content{Reader: bufio.NewReader(bytes.NewReader(nil)), Name: name, Value: value, Unpacked: unpacked}
+		c := &input.Content{Reader: bufio.NewReader(bytes.NewReader(nil)), Name: name, Value: value, Reserve: reserve}
 		r, err := Format().OpenFeatures(c, o.ToPredict(), want)
 		if err != nil {
 			yield(nil, err)

@@ -1,0 +1,258 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// frame returns an HTTP/2 frame (RFC 9113).
+func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
+	return append(binary.BigEndian.AppendUint32(append(head, flags), stream), payload...)
+}
+
+// http2Requests returns a connection with requests whose client has a flow-control window of 0: it reads no answers.
+func http2Requests(n int, body []byte) []byte {
+	const headers, data, settings, endStream, endHeaders, initialWindow = 1, 0, 4, 1, 4, 4
+	out := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(settings, 0, 0, []byte{0, initialWindow, 0, 0, 0, 0})...)
+	var block []byte
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/predict"}, {":authority", "localhost"}, {"content-type", typeJSON}} {
+		block = append(append(append(append(block, 0, byte(len(h[0]))), h[0]...), byte(len(h[1]))), h[1]...)
+	}
+	for i := range n {
+		stream := uint32(2*i + 1)
+		out = append(append(out, frame(headers, endHeaders, stream, block)...), frame(data, endStream, stream, body)...)
+	}
+	return out
+}
+
+// Clients that do not read their answers hold nothing that others compute with: HTTP/2 streams without a window, and
+// pipelined requests.
+func TestClientsThatReadNothing(t *testing.T) {
+	o := Defaults()
+	o.Timeout = 3 * time.Second
+	m := newModelOf(t, manyClasses(20), 3, 2, nil, layout.MissingError)
+	_, body := someRows(t, 64) // with an answer of 15 kB
+	streams := 3 * cores()
+	for name, sent := range map[string][]byte{"HTTP/2": http2Requests(streams, body), "pipelined": bytes.Repeat(raw(body, ""), 1000)} {
+		s, address := serving(t, o, Fixed(m))
+		for range cores() + 1 {
+			conn := dial(t, address, "")
+			go func() { _, _ = conn.Write(sent) }() // until the test ends
+		}
+		waiting := func() (n int) {
+			of := &s.memory.small.clients
+			of.mutex.Lock()
+			defer of.mutex.Unlock()
+			for one := range of.all {
+				if !one.since.IsZero() {
+					n++
+				}
+			}
+			return n
+		}
+		for waiting() < cores() {
+			runtime.Gosched()
+		}
+		for range 20 {
+			served(t, address)
+		}
+		if t.Failed() {
+			t.Log(name)
+		}
+	}
+}
+
+// dictionaryOf returns an Arrow stream of batches of n rows that all have the same text of a dictionary.
+func dictionaryOf(t *testing.T, column, text string, n, batches int, o ...ipc.Option) []byte {
+	t.Helper()
+	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	values := array.NewStringBuilder(memory.DefaultAllocator)
+	values.Append(text)
+	texts := values.NewArray()
+	indices := array.NewInt8Builder(memory.DefaultAllocator)
+	indices.AppendValues(make([]int8, n), nil)
+	record := array.NewRecord(arrow.NewSchema([]arrow.Field{{Name: column, Type: kind}}, nil),
+		[]arrow.Array{array.NewDictionaryArray(kind, indices.NewArray(), texts)}, int64(n))
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, append(o, ipc.WithSchema(record.Schema()))...)
+	for range batches {
+		if err := w.Write(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stream.Bytes()
+}
+
+// What rows unpack to is bounded before it is computed: texts of a dictionary count for each row that has them, and
+// decompressed bytes for all batches.
+func TestRowsThatUnpackToMuch(t *testing.T) {
+	long := strings.Repeat("one two three ", 70_000)
+	words, city := sparseModel(t, 64, "message"), newModel(t, 4, 3, examples.Columns{{Name: "city", Categories: []string{"Oslo", "Rome"}}}, layout.MissingError)
+	list := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(1<<16, arrow.PrimitiveTypes.Float32)}}, nil)
+	wide := arrowStream(t, list, func(_ int, b *array.RecordBuilder) {
+		b.Field(0).(*array.FixedSizeListBuilder).Append(true)
+		b.Field(0).(*array.FixedSizeListBuilder).ValueBuilder().(*array.Float32Builder).AppendValues(make([]float32, 1<<16), nil)
+	}, 100, ipc.WithZstd())
+	for name, c := range map[string]struct {
+		s      *Server
+		body   []byte
+		status int
+	}{
+		"a text of a megabyte in each of many rows": {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 10_000, 1), http.StatusRequestEntityTooLarge},
+		"compressed":            {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 5000, 2, ipc.WithZstd()), http.StatusRequestEntityTooLarge},
+		"in batches of one row": {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 1, 100), http.StatusRequestEntityTooLarge},
+		"words of a category":   {newServer(t, Defaults(), Fixed(city)), dictionaryOf(t, "city", long, 100, 1), http.StatusRequestEntityTooLarge},
+		"a few texts":           {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 5, 2), http.StatusOK},
+		"short texts":           {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", "one two", 1000, 1, ipc.WithLZ4()), http.StatusOK},
+		"many compressed batches": {newServer(t, Defaults(), Fixed(newModel(t, 3, 1<<16, nil, layout.MissingError))), wide,
+			http.StatusRequestEntityTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ask(c.s, "POST", "/predict", typeArrow, c.body)
+			if w.Code != c.status || w.Code == http.StatusRequestEntityTooLarge && !strings.Contains(reason(t, w), "when unpacked: send fewer") {
+				t.Errorf("%d bytes: %d: %.200s", len(c.body), w.Code, w.Body)
+			}
+			if !allFree(c.s) || len(c.s.cores) != cap(c.s.cores) {
+				t.Error("memory or a workspace is still held")
+			}
+		})
+	}
+}
+
+// serve.timeout also ends the computation of an answer.
+func TestAnswersThatTakeTooLong(t *testing.T) {
+	o := Defaults()
+	o.Timeout = time.Millisecond
+	_, body := someRows(t, 10_000)
+	rows, _ := someRows(t, 10_000)
+	s := newServer(t, o, Fixed(newModelOf(t, manyClasses(100), 3, 2, nil, layout.MissingError)))
+	for kind, body := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
+		w := ask(s, "POST", "/predict", kind, body)
+		if got := reason(t, w); w.Code != http.StatusServiceUnavailable || got != "the answer was not computed within 1ms: send fewer rows at a time" {
+			t.Errorf("%s: %d: %s", kind, w.Code, got)
+		}
+	}
+	if !allFree(s) || len(s.cores) != cap(s.cores) {
+		t.Error("memory or a workspace is still held")
+	}
+}
+
+// An answer is bounded by serve.memory before it is computed.
+func TestAnswersThatAreTooLong(t *testing.T) {
+	o := Defaults()
+	o.Memory = 32 << 20
+	_, body := someRows(t, 10_000)
+	s := newServer(t, o, Fixed(newModelOf(t, manyClasses(100), 3, 2, nil, layout.MissingError)))
+	for _, accept := range []string{typeJSON, typeArrow} {
+		w := askWith(s, typeJSON, body, "Accept", accept)
+		if got := reason(t, w); w.Code != http.StatusRequestEntityTooLarge || !strings.HasPrefix(got, "the answer would have more than 2097152 bytes") {
+			t.Errorf("%s: %d: %s", accept, w.Code, got)
+		}
+		if w := askWith(s, typeJSON, body, "Accept", accept, headerTop, "1"); w.Code != http.StatusOK {
+			t.Errorf("%s: %d: %.200s", accept, w.Code, w.Body)
+		}
+	}
+	if !allFree(s) || len(s.cores) != cap(s.cores) {
+		t.Error("memory or a workspace is still held")
+	}
+}
+
+// However many cores there are, the rows of requests stay within serve.memory.
+func TestMemoryOfWideRows(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
+	defer debug.SetGCPercent(debug.SetGCPercent(10)) // the heap at its largest is nearly what is in use
+	o := Defaults()
+	o.Memory, o.MaxBody = 64<<20, 4<<20
+	var words strings.Builder
+	for i := 0; words.Len() < 2<<20; i++ {
+		fmt.Fprintf(&words, "%x ", i)
+	}
+	pairs := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)}}, nil)
+	ones := `{"rows":[[1` + strings.Repeat(",1", 1<<20) + "]]}"
+	for name, c := range map[string]struct {
+		s    *Server
+		kind string
+		body []byte
+	}{
+		"values":  {newServer(t, o, Fixed(sparseModel(t, 5, ""))), typeJSON, []byte(ones)},
+		"indices": {newServer(t, o, Fixed(sparseModel(t, 5, ""))), typeJSON, indexed(300_000)},
+		"words":   {newServer(t, o, Fixed(sparseModel(t, 1<<18, "message"))), typeJSON, []byte(`{"rows":["` + words.String() + `"]}`)},
+		"pairs": {newServer(t, o, Fixed(sparseModel(t, 5, ""))), typeArrow, arrowStream(t, pairs, func(_ int, b *array.RecordBuilder) {
+			for range 16 {
+				b.Field(0).(*array.MapBuilder).Append(true)
+				for i := range 20_000 {
+					b.Field(0).(*array.MapBuilder).KeyBuilder().(*array.Int32Builder).Append(int32(i))
+					b.Field(0).(*array.MapBuilder).ItemBuilder().(*array.Float32Builder).Append(1)
+				}
+			}
+		}, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runtime.GC()
+			before, _ := heapBytes()
+			var all, most, answered atomic.Int64
+			stop := make(chan struct{})
+			var sampling, asking sync.WaitGroup
+			sampling.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						_, now := heapBytes()
+						most.Store(max(most.Load(), now-before))
+						runtime.Gosched()
+					}
+				}
+			})
+			for range 16 {
+				asking.Go(func() {
+					w := ask(c.s, "POST", "/predict", c.kind, c.body)
+					if all.Add(1); w.Code == http.StatusOK {
+						answered.Add(1)
+					} else if w.Code != http.StatusServiceUnavailable {
+						t.Errorf("%d: %.200s", w.Code, w.Body)
+					}
+				})
+			}
+			asking.Wait()
+			close(stop)
+			sampling.Wait()
+			t.Logf("%d bytes, %d of %d answered, at most %d MiB of %d", len(c.body), answered.Load(), all.Load(), most.Load()>>20, o.Memory>>20)
+			if answered.Load() == 0 || most.Load() > o.Memory*5/4 {
+				t.Errorf("%d bytes more than before, with garbage, and %d answers", most.Load(), answered.Load())
+			}
+		})
+	}
+}
+
+// indexed returns a request with a sparse row of n values.
+func indexed(n int) []byte {
+	indices, values := make([]string, n), slices.Repeat([]string{"1"}, n)
+	for i := range indices {
+		indices[i] = fmt.Sprint(i)
+	}
+	return fmt.Appendf(nil, `{"rows":[{"indices":[%s],"values":[%s]}]}`, strings.Join(indices, ","), strings.Join(values, ","))
+}
