@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 		"the key of another certificate": {Options{TLS: TLS{Enabled: true, Certificate: client, Key: otherKey}}, []string{"tls.key: " +
 			otherKey + ": expected the private key, PEM and not encrypted, of " + client}},
 		"an unknown mechanism": {Options{SASL: as("GSSAPI", "alice", password)},
-			[]string{"sasl.mechanism: GSSAPI: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM"}},
+			[]string{"sasl.mechanism: GSSAPI: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"}},
 		"a user and no mechanism": {Options{SASL: SASL{Username: "alice", PasswordFile: none}},
 			[]string{"sasl.username: alice: expected security.sasl.mechanism", "sasl.password_file: " + none +
 				": expected security.sasl.mechanism"}},
