@@ -232,5 +232,6 @@ func (l *Log) Addr() []string {
 
 // metadata requests the metadata of the cluster and of topics; nil means all topics.
 func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	return l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+	found, err := l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
+	return found, withoutMethod(err)
 }

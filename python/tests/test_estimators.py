@@ -1,14 +1,19 @@
 """The estimators: what they take, what they predict, and what they say of wrong input. The program must be on the PATH."""
 
+import contextlib
 import os
 import pickle
+import pty
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -217,7 +222,7 @@ class Refusals(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "^" + sentence.replace(".", r"\.").replace("?", r"\?")):
                 StagewiseClassifier(**parameters).fit(X, y)
         dates = pandas.DataFrame({"t": pandas.date_range("2020-01-01", periods=50)})
-        with self.assertRaisesRegex(ValueError, 'column 0 \\("t"\\): type timestamp'):
+        with self.assertRaisesRegex(ValueError, r'^column "t": type timestamp.* with settings\["examples.columns.drop"\]'):
             StagewiseClassifier().fit(dates, [0, 1] * 25)
 
     def test_values_that_need_a_decision(self) -> None:
@@ -241,6 +246,23 @@ class Refusals(unittest.TestCase):
         ):
             with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
                 do()
+
+    def test_brokers_that_are_down(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = "127.0.0.1:%d" % free.getsockname()[1]
+        for brokers, cause in (([address], "connection refused"), ([address, "127.0.0.1:1"], "connection refused"), (["nowhere.invalid:9092"], "nowhere.invalid")):
+            model = StagewiseClassifier(stages=STAGES, name="flowers", brokers=brokers)
+            for learn in (model.fit, model.update):
+                with self.assertRaisesRegex(ConnectionError, f"^reach Kafka at {', '.join(brokers)}: dial tcp.*{cause}") as raised:
+                    learn(X, y)
+                self.assertIsInstance(raised.exception, stagewise.BrokersError)
+
+    def test_parameters_of_others(self) -> None:
+        for estimator in (StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor):
+            for name, sentence in (("random_state", "set seed"), ("n_jobs", "GOMAXPROCS"), ("n_estimators", "set repeat in stages"), ("learning_rate", "set rate")):
+                with self.assertRaisesRegex(TypeError, f"{estimator.__name__} has no parameter {name}: .*{sentence}"):
+                    estimator(**{name: 1})
 
     def test_no_program(self) -> None:
         X, y = load_iris(return_X_y=True)
@@ -374,6 +396,31 @@ class Reports(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "split 'holdout': the report has"):
             model.plot("confusion", "holdout")
 
+    def test_repr(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        model = StagewiseClassifier(stages=STAGES).fit(X[::2], y[::2], X_val=X[1::2], y_val=y[1::2])
+        head, names, *splits = repr(model.report_).splitlines()
+        self.assertRegex(head, "^report of model: 75 rows, 1 stages, [0-9.]+ s; keys: name, version, ")
+        self.assertEqual(names.split(), ["rows", "error", "loss", "auc"])
+        self.assertEqual([row.split()[:2] for row in splits], [["test", "75"], ["train", "75"]])
+        model = StagewiseRegressor(stages=STAGES)
+        self.assertIn("r2", repr(model.fit(X, y).report_))
+        self.assertRegex(repr(model.fit(X, np.stack([y, y], axis=1)).report_), "rmse +r2")
+        several = StagewiseMultiLabelClassifier().fit(X, np.stack([y == 1, y < 2], axis=1).astype(int))
+        self.assertIn("micro_f1", repr(several.report_))
+        chain = StagewiseClassifier(stages=STAGES).partial_fit(X[::2], y[::2]).partial_fit(X[1::2], y[1::2])
+        self.assertRegex(repr(chain.report_), "^report of model: 75 rows, prequential error [0-9.]+ %")
+        for report in (model.report_, several.report_, chain.report_):
+            self.assertLess(len(repr(report)), 600)
+
+    def test_what_is_no_dependency(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        model = StagewiseClassifier(stages=STAGES).fit(X, y)
+        with unittest.mock.patch.dict(sys.modules, {"pandas": None, "matplotlib": None, "matplotlib.pyplot": None}):
+            for do, name in ((lambda: model.report_.errors, "pandas"), (lambda: model.importances(X, y), "pandas"), (model.plot, "pandas|matplotlib")):
+                with self.assertRaisesRegex(ImportError, f"this needs ({name}): pip install 'stagewise\\[plots\\]'"):
+                    do()
+
     def test_staged(self) -> None:
         frame, labels = flowers()
         grown = {"features": {"kind": "trees", "size": 64, "leaves": 8}}
@@ -399,6 +446,32 @@ class Reports(unittest.TestCase):
         said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
         self.assertIn("150 train rows; 4 features; 3 classes", said)
 
+    def test_progress(self) -> None:
+        """Whoever watches sees what a long run does, in a line that goes when it ends; others see nothing."""
+        program = (
+            "import sys, io, stagewise.program; from stagewise import StagewiseClassifier; from sklearn.datasets import load_iris\n"
+            "stagewise.program._SECONDS_UNTIL_SHOWN = 0\n"
+            "class OutStream(io.StringIO): __module__ = 'ipykernel.iostream'\n"
+            "{}\n"
+            "StagewiseClassifier(verbose={}, stages=[{{'features': {{'size': 64}}}}]).fit(*load_iris(return_X_y=True))\n"
+            "sys.__stderr__.write(sys.stderr.getvalue() if isinstance(sys.stderr, io.StringIO) else '')"
+        )
+        shown = r"^\rstagewise: 0 s, .*\r *\r$"
+        for stream, verbose, terminal, want in (
+            ("sys.stderr = OutStream()", None, False, shown), ("sys.stderr = io.StringIO()", None, False, "^$"), ("", None, True, shown), ("", None, False, "^$"),
+            ("", 0, True, "^$"), ("", 1, True, "150 train rows"), ("import threading; threading.main_thread = threading.Thread", None, True, "^$"),
+        ):
+            with self.subTest(stream=stream, verbose=verbose, terminal=terminal):
+                ours, theirs = pty.openpty() if terminal else os.pipe()
+                with open(ours, "rb", 0) as said:
+                    subprocess.run([sys.executable, "-c", program.format(stream, verbose)], stderr=theirs, check=True)
+                    os.close(theirs)
+                    parts = []
+                    with contextlib.suppress(OSError):  # Linux's end of a terminal
+                        while part := said.read(4096):
+                            parts.append(part)
+                self.assertRegex(b"".join(parts).decode(), re.compile(want, re.DOTALL))
+
 
 class Chains(unittest.TestCase):
     def test_update(self) -> None:
@@ -411,8 +484,14 @@ class Chains(unittest.TestCase):
         self.assertGreater(min(scores[1:]), 0.8)
         self.assertEqual(model.model_.manifest["window_rows"], 900)
         self.assertEqual(model.classes_.tolist(), ["a", "b", "c"])
-        with self.assertRaisesRegex(ValueError, "set data_dir"):
-            pickle.loads(pickle.dumps(model)).update(X, y)
+        for without in (pickle.loads(pickle.dumps(model)), StagewiseClassifier(stages=STAGES).fit(X[:300], y[:300])):  # the rows are gone
+            for update in (without.update, without.partial_fit):
+                with self.assertWarnsRegex(UserWarning, "the chain begins with these rows, .* set data_dir before it") as warned:
+                    update(X[:600], y[:600])
+                self.assertEqual(warned.filename, __file__)
+                self.assertGreater(without.update(X[600:], y[600:]), 0.8)
+                self.assertEqual(without.model_.manifest["window_rows"], 900)
+                without.fit(X[:300], y[:300])
         with tempfile.TemporaryDirectory() as folder:
             kept = StagewiseClassifier(stages=STAGES, data_dir=f"{folder}/log").fit(X[:300], y[:300])
             kept.partial_fit(X[300:], y[300:])

@@ -1,5 +1,6 @@
 import socket
 import unittest
+import unittest.mock
 from collections.abc import Callable
 from typing import Any
 
@@ -311,5 +312,10 @@ class Following(unittest.TestCase):
             address = f"127.0.0.1:{closed.getsockname()[1]}"
             with self.assertRaisesRegex(TimeoutError, f"no version after 0.01 seconds: brokers {address} do not answer"):
                 follow(address, "p", timeout=0.01)
-            with self.assertRaisesRegex(TimeoutError, f"no version after 2 seconds: brokers {address} do not answer: .*refused"):
+            with (
+                self.assertRaisesRegex(TimeoutError, f"no version after 2 seconds: brokers {address} do not answer: .*refused"),
+                self.assertLogs("stagewise", "WARNING") as said,
+                unittest.mock.patch.dict(follow.__globals__, {"_SILENT": 0.5}),
+            ):
                 follow([address], "p", timeout=2)
+            self.assertRegex(said.output[0], f"no version to predict with yet: brokers {address} do not answer: .*; waiting up to 2 seconds")

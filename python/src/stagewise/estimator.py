@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import math
 import os
@@ -12,10 +13,10 @@ import tempfile
 import warnings
 import weakref
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +33,22 @@ from sklearn.utils.validation import (
 from . import handover, program
 from .file import read
 from .model import Model
-from .report import Report
+from .report import Report, needs
 from .rows import refuse
 
 # Parameters that are keys of the section examples, and those that are keys of their own.
 _OF_EXAMPLES = ("holdout", "missing", "words", "image", "augment", "partitions", "batch_rows")
 _OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "memory", "arithmetic", "retrain", "brokers", "security")
+
+# Parameters of scikit-learn's estimators that have another name here.
+_ELSEWHERE = {
+    **dict.fromkeys(("random_state", "random_seed"), "set seed"),
+    "n_jobs": "the program uses all cores; the environment variable GOMAXPROCS limits them",
+    **dict.fromkeys(("n_estimators", "max_iter"), 'set repeat in stages, as in stages=[{"features": {"kind": "trees"}, "repeat": 22}]'),
+    **dict.fromkeys(("max_leaf_nodes", "num_leaves"), 'set leaves in stages, as in stages=[{"features": {"kind": "trees", "leaves": 32}}]'),
+    "learning_rate": 'set rate in stages, as in stages=[{"features": {"kind": "trees"}, "rate": 0.5, "repeat": 22}]',
+    "categorical_features": "set categorical",
+}
 
 _NAME = "model"  # of the pipeline, if the caller gives none
 
@@ -54,7 +65,25 @@ _CONFIGURATION = "configuration.yaml"
 
 _HELD_OUT = "fit(X, y, X_val=…, y_val=…), or set holdout and data_dir; importances(X, y) takes any rows"
 
-_FORGOT = "a chain goes on with all of its rows, and fit has not kept those that this model has learnt"
+_FORGOT = (
+    "the chain begins with these rows, and without those that the model has learnt so far: they were not kept. To continue from the rows of fit, set "
+    "data_dir before it"
+)
+
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def names_elsewhere(init: _Init) -> _Init:
+    """Makes an __init__ say what to set for a parameter that only scikit-learn's estimators have."""
+
+    @functools.wraps(init)
+    def checked(self: Any, *others: Any, **given: Any) -> None:
+        for name in _ELSEWHERE.keys() & given:
+            raise TypeError(f"{type(self).__name__} has no parameter {name}: {_ELSEWHERE[name]}")
+        init(self, *others, **given)
+
+    return cast(_Init, checked)
 
 
 @dataclass
@@ -66,14 +95,40 @@ class Target:
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
-    """The parameters are keys of the configuration by their own names (docs/configuration.md); None is the default of the program.
+    """All parameters are keys of the configuration (docs/configuration.md), by their own names. None is the program's default.
 
-    stages: a list of mappings; None lets the program choose. prepare, words, image, augment, retrain and security are as in the configuration.
-    holdout, class_weight, missing, partitions and batch_rows are those of the section examples; missing is `mean` by default, so that rows may
-    lack values. categorical: names or numbers of columns of words; None: those whose dtype is a category, or text. settings: any other keys, by their full
-    names, such as {"examples.columns.drop": ["id"]}. name is that of the pipeline. brokers: the addresses of a Kafka cluster, on whose topic
-    the rows are put, so that a cluster serves the model. data_dir: the folder of the embedded broker's log, which stays; None: a folder that is
-    removed. verbose: 1 shows the progress of the program.
+    Parameters
+    ----------
+    stages : list of dict, optional
+        The blocks of the model, such as ``[{"features": {"kind": "trees"}, "repeat": 22}]``. None: the program tries several on held-out rows,
+        which takes 4 to 9 times as long as these.
+    prepare, words, image, augment, retrain, security : optional
+        As in the configuration.
+    holdout, partitions, batch_rows : optional
+        Those of the section ``examples``.
+    missing : str, optional
+        ``examples.missing``; None: "mean", so rows may lack values.
+    categorical : list of str, int or bool, optional
+        The columns of words: their names, their numbers, or a boolean for each. None: those whose dtype is a category or text.
+    average, intercept, seed, memory, arithmetic : optional
+        As in the configuration. seed is scikit-learn's random_state.
+    settings : dict, optional
+        Any other keys, by their full names, such as ``{"examples.columns.drop": ["id"]}``.
+    name : str, optional
+        The name of the pipeline.
+    brokers : list of str, optional
+        The addresses of a Kafka cluster. The rows go to its topics, so a cluster can serve the model.
+    data_dir : path, optional
+        The folder of the embedded broker's log, which is kept. None: a folder that is removed.
+    verbose : int, optional
+        1: show all that the program says; 0: nothing. None: on a terminal and in a notebook, show the current step if it takes more than two seconds.
+
+    Attributes
+    ----------
+    model_ : Model
+        The model, with its manifest and version.
+    report_ : Report
+        What the run reports, as a mapping and as data frames.
     """
 
     model_: Model
@@ -81,6 +136,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
     _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
 
+    @names_elsewhere
     def __init__(
         self,
         *,
@@ -105,7 +161,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         brokers: Sequence[str] | None = None,
         security: Mapping[str, Any] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
-        verbose: int = 0,
+        verbose: int | None = None,
     ) -> None:
         self.stages = stages
         self.prepare = prepare
@@ -148,11 +204,29 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None
     ) -> Self:
-        """Trains a model of rows.
+        """Trains a model.
 
-        X: a table (pandas, polars, pyarrow, or lists of dicts), an array, a sparse matrix of scipy, or a list of texts. y: a label or numbers for
-        each row. X_val and y_val: rows that are not learnt from: the report has their errors, and feature_importances_ is of them. What the program
-        refuses is a ValueError.
+        Parameters
+        ----------
+        X : data frame, array, sparse matrix, list of dict, or list of str
+            The rows. A list of texts is counted by words.
+        y : array-like
+            A label or numbers for each row.
+        sample_weight : array-like, optional
+            The weight of each row.
+        X_val, y_val, sample_weight_val : optional
+            Rows that are not learnt from: the report has their errors, and `feature_importances_` is of them.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            The program refuses the rows or a parameter.
+        BrokersError
+            The brokers do not answer. It is a ConnectionError.
         """
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val: expected both, or none")
@@ -181,26 +255,32 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Goes on with a chain of versions, or begins one: see update. classes is for scikit-learn's tools: a chain learns of classes as they come."""
-        if self._forgot():
-            warnings.warn(f"{_FORGOT}: the chain begins with these rows", stacklevel=2)
-            del self.model_
-        self.update(X, y, sample_weight)
+        """Continues a chain of versions, or begins one: see update. classes is for scikit-learn's tools: a chain learns classes as they come."""
+        self._update(X, y, sample_weight)
         return self
 
-    def _forgot(self) -> bool:
-        """Reports whether there is a model whose rows are gone."""
-        return hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers
-
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how the chain has predicted them before it learnt them.
+        """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how well the chain predicted them before it learnt them.
 
-        The score is that of `score`: the fraction of the rows predicted right, or R². It is NaN of the rows that the first version learns. A chain goes on
-        from the rows of `fit` if data_dir keeps them, otherwise it begins with the first update. Its rows stay in data_dir, or in a folder that is
-        removed with the estimator.
+        A chain continues from the rows of `fit` if data_dir keeps them; otherwise it begins with the first update. Its rows stay in data_dir, or in
+        a folder that is removed with the estimator.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As of `fit`.
+
+        Returns
+        -------
+        score : float
+            That of `score`: the fraction of the rows that were predicted right, or R². NaN for the rows of the first version.
         """
-        if self._forgot():
-            raise ValueError(f"{_FORGOT}: set data_dir")
+        return self._update(X, y, sample_weight)
+
+    def _update(self, X: Any, y: Any, sample_weight: Any) -> float:
+        if hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers:
+            warnings.warn(_FORGOT, stacklevel=3)
+            del self.model_
         rows, columns, examples = self._handed(X, y, sample_weight, chain=True)
         with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows.size)) as folder:
             path = Path(folder, "rows.arrow")
@@ -322,8 +402,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             _put(configuration, key, _plain(value))
         file, report, model = (str(Path(folder, name)) for name in (_CONFIGURATION, "report.json", "model"))
         _write_configuration(file, configuration)
-        shown = bool(self.verbose)
-        quiet = [] if shown else ["--quiet"]
+        shown = None if self.verbose is None else bool(self.verbose)
+        quiet = [] if shown or shown is None and program.is_watched() else ["--quiet"]
         if command == "train":
             program.run(["train", "-c", file, "--model", model, "--report", report, *quiet], shown=shown, folder=folder)
         else:
@@ -388,8 +468,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def importances(self, X: Any, y: Any, *, repeats: int = 5) -> Any:
         """Returns by how much error and loss rise if a column of rows that the model has not learnt is permuted, as `stagewise explain` measures it: a data
         frame with a row for each column, the most important first."""
-        import pandas
-
+        pandas = needs("pandas")
         check_is_fitted(self)
         rows = handover.rows_of(self._checked(X, reset=False), self.categorical)
         with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, column_or_1d
 
 from . import handover
-from .estimator import Estimator, Target, _plain
+from .estimator import Estimator, Target, _plain, names_elsewhere
 from .rows import native
 from .values import word_of
 
@@ -27,10 +27,18 @@ _LEAST = 1e-7
 class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """A classifier. y has a label for each row, or n × k of 0 and 1 for several labels a row."""
 
-    __doc__ += f"\n\n    {Estimator.__doc__}\n    class_weight and threshold are as in the configuration: `balanced`, or a factor for each label; a number, `best_f1` or costs."
+    __doc__ += "\n\n    " + str(Estimator.__doc__).replace(
+        "    average, intercept",
+        """    class_weight : "balanced" or dict, optional
+        The factor of the weights of each label's rows.
+    threshold : float, "best_f1" or dict, optional
+        With two classes, the minimum probability of the second one for a row to get it, or how to choose it.
+    average, intercept""",
+    )
 
     classes_: npt.NDArray[Any]
 
+    @names_elsewhere
     def __init__(
         self,
         *,
@@ -57,7 +65,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         brokers: Sequence[str] | None = None,
         security: Mapping[str, Any] | None = None,
         data_dir: Any = None,
-        verbose: int = 0,
+        verbose: int | None = None,
     ) -> None:
         super().__init__(
             stages=stages,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -23,6 +24,8 @@ from .record import Message
 from .task import Task
 from .versions import Versions
 
+_LOGGER = logging.getLogger("stagewise")
+_SILENT = 2.0  # seconds after which follow says what it waits for
 _FIRST_RETRY, _LAST_RETRY = 0.25, 10.0  # seconds between attempts to reach brokers
 _LAST_REREAD = 60.0  # seconds between attempts to read a version that is damaged: each may read the whole topic
 _LONGEST_CHECK = 10.0  # seconds between questions to the brokers which version is current
@@ -79,11 +82,15 @@ def follow(
         raise ValueError(f"name {name!r}: expected the name of a pipeline, of letters, digits, points, dashes and underscores")
     follower = Follower(Log(brokers, name, settings or {}), name, str(version), max_silence, max_age)
     if timeout > 0:
+        notice = threading.Timer(_SILENT, follower._tell, (timeout,))
+        notice.start()
         try:
             follower.wait(timeout=timeout)
         except BaseException:
             follower.close()
             raise
+        finally:
+            notice.cancel()
     return follower
 
 
@@ -166,6 +173,9 @@ class Follower(Classifier):
             if not self._changed.wait_for(lambda: self._model is not None and self._model.version != other_than, timeout):
                 raise TimeoutError(f"no version after {timeout:g} seconds: {self._why(self._error)}")
             return self.model.version
+
+    def _tell(self, timeout: float) -> None:
+        _LOGGER.warning("there is no version to predict with yet: %s; waiting up to %g seconds", self._why(self._error), timeout)
 
     def _why(self, error: Exception | None) -> str:
         """Returns why there is no version, or no other, given what went wrong last."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import multiprocessing
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+from .errors import BrokersError
 
 _CARRIED = Path(__file__).parent / "bin" / "stagewise"
 
@@ -22,8 +28,16 @@ _PASSED = ("STAGEWISE_BLAS", "STAGEWISE_VECTOR", "STAGEWISE_SECURITY_SASL_PASSWO
 # For so long a program may end its run after Ctrl-C.
 _SECONDS_TO_END = 10
 
+# So long a run says nothing, on a terminal and in a notebook too. Then its last line is shown, with the seconds so far.
+_SECONDS_UNTIL_SHOWN = 2.0
+
 # What begins a line about a key: where it is in the file that this package has written.
 _PLACE = re.compile(r"^configuration\.yaml(:\d+)?: ")
+# A column of the files that this package has written, and a key that is no parameter.
+_COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows|held-out)\.arrow, column \d+ \("([^"]*)"\)')
+_SETTING = re.compile(r"(?<=\s)examples\.(?!(holdout|class_weight|missing|words|image|augment|partitions|batch_rows|categorical)\b(?![._]))[a-z_.]*[a-z_]")
+_NO_BROKERS = "reach Kafka at "
+_STAGE = re.compile(r"\s*(\d+/\d+)\s")  # how a line about a stage begins
 
 # Exit codes: 1 is a run that failed, 2 is a wrong configuration.
 _REFUSED = (1, 2)
@@ -70,11 +84,12 @@ def environment(own: Mapping[str, str], only: bool) -> dict[str, str]:
     return kept
 
 
-def run(arguments: Sequence[str], *, shown: bool, folder: str) -> None:
+def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
     """Runs the program until it ends.
 
-    What the program says is written to sys.stderr line by line if it is shown, so that a notebook has it too. If the program refuses, its
-    sentence is that of a ValueError; in it, paths are relative to the folder. Ctrl-C ends the run, and is then raised.
+    What the program says is written to sys.stderr line by line if it is shown, so that a notebook has it too; with None, its last line is shown in
+    place if the run takes more than two seconds and somebody watches. If the program refuses, its sentence is that of a ValueError; in it, paths are
+    relative to the folder. Ctrl-C ends the run, and is then raised.
     """
     # In a session of its own, so that only this process gets Ctrl-C, in a terminal as in a notebook.
     process = subprocess.Popen(
@@ -90,11 +105,12 @@ def run(arguments: Sequence[str], *, shown: bool, folder: str) -> None:
     said: deque[str] = deque(maxlen=1000)
     try:
         assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line)
-            if shown and not line.startswith("stagewise: "):
-                print(line, end="", file=sys.stderr, flush=True)
-        code = process.wait()
+        with _Progress(said, shown is None and is_watched()):
+            for line in process.stderr:
+                said.append(line.replace(folder + os.sep, ""))
+                if shown and not line.startswith("stagewise: "):
+                    print(line, end="", file=sys.stderr, flush=True)
+            code = process.wait()
     except BaseException:
         _end(process)
         raise
@@ -103,6 +119,42 @@ def run(arguments: Sequence[str], *, shown: bool, folder: str) -> None:
             process.stderr.close()
     if code != 0:
         raise _error(code, said, folder)
+
+
+def is_watched() -> bool:
+    """Reports whether somebody reads sys.stderr while this process works: on a terminal, or in a notebook. Processes and threads that compute beside
+    each other would overwrite each other's line."""
+    if multiprocessing.current_process().name != "MainProcess" or threading.current_thread() is not threading.main_thread():
+        return False
+    return type(sys.stderr).__module__.startswith("ipykernel") or sys.stderr is not None and sys.stderr.isatty()
+
+
+class _Progress:
+    """A line on sys.stderr that shows, in place, what was said last."""
+
+    def __init__(self, said: Sequence[str], shown: bool) -> None:
+        self._said, self._ended = said, threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True) if shown else None
+
+    def __enter__(self) -> None:
+        if self._thread:
+            self._thread.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        if self._thread:
+            self._thread.join()
+
+    def _show(self) -> None:
+        began, wait, width = time.monotonic(), _SECONDS_UNTIL_SHOWN, 0
+        while not self._ended.wait(wait):
+            last = self._said[-1].strip().removeprefix("stages: ") if self._said else ""
+            stage = _STAGE.match(last)
+            text = f"stagewise: {time.monotonic() - began:.0f} s, {f'stage {stage[1]}' if stage else last}"[: shutil.get_terminal_size().columns - 1]
+            print("\r" + text.ljust(width), end="", file=sys.stderr, flush=True)
+            wait, width = 1.0, len(text)
+        if width:
+            print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
@@ -117,6 +169,9 @@ def _end(process: subprocess.Popen[Any]) -> None:
 
 def _error(code: int, said: Sequence[str], folder: str) -> Exception:
     lines = [line.removeprefix("stagewise: ").strip() for line in said if line.startswith("stagewise: ")]
-    if code in _REFUSED and lines:
-        return ValueError("\n".join(_PLACE.sub("", line.replace(folder + os.sep, "")) for line in lines))
-    return ProgramError(f"stagewise ended with code {code}: {''.join(said).strip() or 'it said nothing'}")
+    if code not in _REFUSED or not lines:
+        return ProgramError(f"stagewise ended with code {code}: {''.join(said).strip() or 'it said nothing'}")
+    text = "\n".join(_PLACE.sub("", line) for line in lines)
+    if text.startswith(_NO_BROKERS):
+        return BrokersError(text)
+    return ValueError(_SETTING.sub(lambda key: f'settings["{key[0]}"]', _COLUMN.sub(r'column "\3"', text)))

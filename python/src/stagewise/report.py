@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 # The measures of a split that are errors, and those that are scores.
@@ -9,11 +10,22 @@ _OF_ONE = (
     *("rows", "error", "loss", "log_loss", "brier", "ece", "auc", "average_precision", "balanced_error", "majority_error"),
     *("hamming", "micro_f1", "macro_f1", "subset_accuracy", "rmse", "mae", "r2"),
 )
+_SHOWN = ("rows", "error", "loss", "auc", "micro_f1", "rmse", "r2")  # by repr
 _BY_STAGE = tuple(f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("error", "loss"))
 
 
 class Report(dict[str, Any]):
     """What the program reports about a run (schemas/report.schema.json), a mapping. Its attributes are data frames of pandas."""
+
+    def __repr__(self) -> str:
+        splits = self.get("splits", {})
+        measures = [m for m in _SHOWN if any(of.get(m) is not None for of in splits.values())]
+        table = [["", *measures], *([split, *(_number(of.get(m)) for m in measures)] for split, of in splits.items())]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table if splits]
+        trained = f"{len(self['stages'])} stages" if "stages" in self else f"prequential error {_number(self.get('prequential_error'))} %"
+        head = f"report of {self.get('name')}: {self.get('rows', 0):,} rows, {trained}, {self.get('seconds', 0):.1f} s; keys: {', '.join(self)}"
+        return "\n".join([head, *lines])
 
     @property
     def errors(self) -> Any:
@@ -44,8 +56,7 @@ class Report(dict[str, Any]):
     @property
     def confusion(self) -> Any:
         """The confusion matrix of the rows that the model has not learnt, if there are any: a row for each true class."""
-        import pandas
-
+        pandas = needs("pandas")
         matrix = self["splits"][self._split(None)]["confusion"]
         return None if matrix is None else pandas.DataFrame(matrix, index=self["labels"], columns=self["labels"])
 
@@ -63,9 +74,7 @@ class Report(dict[str, Any]):
         if kind not in figures:
             raise ValueError(f"kind {kind!r}: expected {', '.join(figures)}")
         if ax is None:
-            import matplotlib.pyplot
-
-            _, ax = matplotlib.pyplot.subplots()
+            _, ax = needs("matplotlib.pyplot").subplots()
         figures[kind](self._split(split), ax)
         return ax
 
@@ -105,8 +114,18 @@ class Report(dict[str, Any]):
                     ax.text(p, t, n, ha="center", va="center")
 
 
-def _frame(rows: list[dict[str, Any]], index: str) -> Any:
-    import pandas
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
-    frame = pandas.DataFrame(rows)
+
+def needs(name: str) -> Any:
+    """Returns a module that is no dependency of the package."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as reason:
+        raise ImportError(f"this needs {name.partition('.')[0]}: pip install 'stagewise[plots]'") from reason
+
+
+def _frame(rows: list[dict[str, Any]], index: str) -> Any:
+    frame = needs("pandas").DataFrame(rows)
     return frame.set_index(index) if index in frame else frame
