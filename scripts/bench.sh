@@ -32,6 +32,6 @@ if ! cmp -s bench/requirements.txt .demo/bench/requirements.txt; then
   "$python" -m pip install -q --disable-pip-version-check -r bench/requirements.txt
   cp bench/requirements.txt .demo/bench/requirements.txt
 fi
-go build -o bin/stagewise ./cmd/stagewise
+scripts/build.sh
 go build -o .demo/bench/floor ./bench/floor
 exec "$python" "${PROGRAM:-bench/run.py}" "$@"

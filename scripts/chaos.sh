@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 command -v go >/dev/null || { echo "chaos: Go is missing: https://go.dev/dl" >&2; exit 1; }
 scripts/blas.sh
-go build -o bin/stagewise ./cmd/stagewise
+scripts/build.sh
 mkdir -p .demo
 go build -o .demo/chaos ./chaos
 exec .demo/chaos "$@"

@@ -22,8 +22,7 @@ case $data in
 esac
 "scripts/$data.sh" ".demo/$data" || { say "the line above says what is missing" >&2; exit 1; }
 
-say "building bin/stagewise"
-go build -o bin/stagewise ./cmd/stagewise
+scripts/build.sh
 
 train=(bin/stagewise train -c "examples/$data-patches.yaml" --report ".demo/$data-patches.json" --model ".demo/$data-patches.model" "$@")
 say "${train[*]}"

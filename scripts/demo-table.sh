@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 say() { echo "demo: $*"; }
 
 command -v go >/dev/null || { say "Go is missing: https://go.dev/dl" >&2; exit 1; }
-scripts/diamonds.sh .demo/diamonds || { say "the line above says what is missing" >&2; exit 1; }
-
-say "building bin/stagewise"
-go build -o bin/stagewise ./cmd/stagewise
+scripts/diamonds.sh .demo/diamonds & # while the program is compiled
+fetching=$!
+trap 'kill $fetching 2>/dev/null || true' EXIT
+scripts/build.sh
+wait $fetching || { say "a line above says what is missing" >&2; exit 1; }
 
 model=.demo/diamonds.model report=.demo/diamonds.json test=.demo/diamonds/diamonds-test.csv
 train=(bin/stagewise train -c examples/diamonds.yaml --report "$report" --model "$model" "$@")

@@ -7,11 +7,13 @@ cd "$(dirname "$0")/.."
 say() { echo "demo: $*"; }
 
 command -v go >/dev/null || { say "Go is missing: https://go.dev/dl" >&2; exit 1; }
-scripts/blas.sh
-
 data=mnist images=.demo/mnist/t10k-images-idx3-ubyte
+{ scripts/blas.sh && scripts/mnist.sh .demo/mnist; } & # packages and data come while the program is compiled
+fetching=$!
+trap 'kill $fetching 2>/dev/null || true' EXIT
+scripts/build.sh
 status=0
-scripts/mnist.sh .demo/mnist || status=$?
+wait $fetching || status=$?
 case $status in
   0) ;;
   3)
@@ -20,9 +22,6 @@ case $status in
     ;;
   *) exit $status ;;
 esac
-
-say "building bin/stagewise"
-go build -o bin/stagewise ./cmd/stagewise
 
 train=(bin/stagewise train -c "examples/$data.yaml" --report ".demo/$data.json" --model ".demo/$data.model" "$@")
 say "${train[*]}"

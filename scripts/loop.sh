@@ -17,7 +17,7 @@ fi
 command -v go >/dev/null || { say "Go is missing: https://go.dev/dl" >&2; exit 1; }
 scripts/blas.sh
 say "building bin/stagewise and bin/loop"
-go build -o bin/ ./cmd/stagewise ./examples/loop
+scripts/build.sh ./cmd/stagewise ./examples/loop
 mkdir -p .demo
 rm -rf .demo/loop .demo/loop-run .demo/loop-history.jsonl
 

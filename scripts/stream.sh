@@ -11,8 +11,7 @@ command -v go >/dev/null || { say "Go is missing: https://go.dev/dl" >&2; exit 1
 scripts/blas.sh
 scripts/mnist.sh .demo/mnist || { say "the stream needs MNIST; the line above says what is missing" >&2; exit 1; }
 
-say "building bin/stagewise"
-go build -o bin/stagewise ./cmd/stagewise
+scripts/build.sh
 go run ./examples/drift .demo/mnist/train-labels-idx1-ubyte >.demo/mnist/drifting-labels-idx1-ubyte
 rm -rf .demo/stream
 
