@@ -101,6 +101,8 @@ func Keys() []option.Key {
 		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
 		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
 			"`train`, or in `from_topic` when first read, and one for all other values"},
+		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. If most new rows lack " +
+			"another column that earlier rows had, as after a producer has renamed it, these rows go to quarantine"},
 		{Name: "times", Meaning: readBy("times") + ": `{column: [hour, weekday], …}`: date and time columns, such as `2026-11-01 " +
 			"09:30` or seconds since 1970, and the numeric features to derive from each: `hour` (0 to less than 24, with minutes as " +
 			"a fraction), `weekday` (1 is Monday), `month` and `age` (days before the newest time in the first rows of the training " +

@@ -51,6 +51,8 @@ type Options struct {
 	Outcome outcome.Options `mapstructure:"outcome" yaml:"outcome"`
 	// The roles of columns, and how rows are read.
 	layout.Options `mapstructure:",squash" yaml:",inline"`
+	// Optional are columns of FromTopic that rows may stop to have.
+	Optional []string `mapstructure:"optional" yaml:"optional"`
 	// ClassWeight has the factors of the weights of training examples, by label. It does not affect the published examples.
 	ClassWeight schemas.ClassWeight `mapstructure:"class_weight" yaml:"class_weight"`
 	// Augment configures the augmentation of image examples in training. It does not affect the published examples.
@@ -161,6 +163,14 @@ func (o Options) check(files []string) []option.Problem {
 	problems = append(problems, o.checkLabels(files)...)
 	if o.Encoding != "" && !charset.Known(o.Encoding) {
 		wrong("encoding", strconv.Quote(o.Encoding), "the name of an encoding, such as latin-1, windows-1252 or utf-16")
+	}
+	for _, c := range o.Optional {
+		switch {
+		case o.FromTopic == "" || o.Missing != layout.MissingMean:
+			wrong("optional", value.Quote(c), "no column without examples.from_topic and examples.missing: mean")
+		case len(o.Columns.Use) > 0 && !slices.Contains(o.Columns.Use, c):
+			wrong("optional", value.Quote(c), "columns that become features")
+		}
 	}
 	if o.Missing != layout.MissingError && o.Missing != layout.MissingMean {
 		wrong("missing", strconv.Quote(o.Missing), "error or mean")

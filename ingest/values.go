@@ -91,6 +91,8 @@ type Values struct {
 	size   int      // size of the batch in a message
 
 	spreads layout.Spreads // of the columns without an offset
+
+	presences map[string]*presence // by column; nil: not known yet
 }
 
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/backlog"
@@ -41,6 +42,7 @@ type runner struct {
 	forgotten *heed.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
+	reported  sync.Mutex // held by Record
 
 	chain    chain.State
 	proven   bool           // the examples topic has the messages processed by the chain
@@ -117,7 +119,7 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	case r.job.Examples.FromTopic == "":
 		return r.goOn(ctx, untilEnd)
 	case untilEnd:
-		if err := source.FollowTopic(ctx, r.Pipeline, r.job, true, r.rec); err != nil {
+		if err := source.FollowTopic(ctx, r.Pipeline, r.job, true, r); err != nil {
 			return err
 		}
 		return r.goOn(ctx, true)
@@ -125,13 +127,26 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	ingesting, stop := context.WithCancel(ctx)
 	group.Go(func() error {
-		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r.rec))
+		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r))
 	})
 	group.Go(func() error {
 		defer stop()
 		return r.goOn(ctx, false)
 	})
 	return group.Wait()
+}
+
+// Record implements [event.Recorder] for the ingest of the job's topic: it adds lost columns to the report.
+func (r *runner) Record(e event.Event) {
+	if lost, ok := e.(event.ColumnLost); ok {
+		r.reported.Lock()
+		if r.report.LostColumns == nil {
+			r.report.LostColumns = map[string]int64{}
+		}
+		r.report.LostColumns[lost.Column] += lost.Rows
+		r.reported.Unlock()
+	}
+	r.rec.Record(e)
 }
 
 // goOn makes one version after the other. The error is errNotActive if another process continues.

@@ -15,8 +15,24 @@ type Learnt struct {
 	Sparse  bool             // the rows are sparse
 	Width   int              // number of features of dense rows
 	Columns examples.Columns // of the features; nil: unknown
+	Rows    int              // number of rows that were looked at
+	Lacking map[string]int   // by column: how many of these have no value
 	Topic   string           // topic whose messages have the rows that follow; "": they are in files
 	First   *int64           // index of the first column of sparse rows that were converted to dense ones; nil: not converted, or unknown
+}
+
+// With returns the description of the same rows together with earlier ones. Either may be nil.
+func (l *Learnt) With(earlier *Learnt) *Learnt {
+	if l == nil {
+		return earlier
+	}
+	if earlier != nil && l.Lacking != nil {
+		l.Rows += earlier.Rows
+		for name, lacking := range earlier.Lacking {
+			l.Lacking[name] += lacking
+		}
+	}
+	return l
 }
 
 // After returns the options for rows that follow those of a chain.

@@ -162,6 +162,12 @@ type (
 		Proven    int64 // offset up to which they still exist
 		Rows      int64 // number of rows that leave the window
 	}
+	// ColumnLost reports new rows without a value in a column of a followed topic that earlier rows had. Their messages are
+	// quarantined.
+	ColumnLost struct {
+		Topic, Column string
+		Rows          int64
+	}
 	// Incomplete reports that a version is skipped because a part of it is not on the versions topic.
 	Incomplete struct {
 		Version int
@@ -220,6 +226,7 @@ func (Rewritten) event()   {}
 func (Behind) event()      {}
 func (SourceLag) event()   {}
 func (Replaced) event()    {}
+func (ColumnLost) event()  {}
 func (Incomplete) event()  {}
 func (Ended) event()       {}
 func (Waiting) event()     {}

@@ -66,7 +66,24 @@ func rowsOf(m protocol.Message, topic string) *layout.Learnt {
 	if err != nil {
 		return nil
 	}
-	return &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic}
+	l := &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic, Rows: batch.Rows}
+	if !batch.Sparse && columns != nil {
+		l.Lacking = map[string]int{}
+		features := make([]float32, batch.Rows*batch.Width)
+		batch.Features(features, batch.Width)
+		at := 0
+		for _, c := range columns {
+			lacking := 0
+			for row := range batch.Rows {
+				if x := features[row*batch.Width+at]; x != x {
+					lacking++
+				}
+			}
+			l.Lacking[c.Source()] = lacking
+			at += c.Features()
+		}
+	}
+	return l
 }
 
 // firstIngested returns the first message of a source ingested from files; nil: there is none on the topic.

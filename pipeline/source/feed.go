@@ -31,9 +31,16 @@ type Feed struct {
 	values    *ingest.Values
 	read      map[int]protocol.Message // by partition of the topic: last message read since the state
 	bad       []schemas.Quarantined
+	batch     []added   // messages whose rows are in the batch, if values watch their columns
 	since     time.Time // time of the first message read and not yet written
 	times     [2]int64  // timestamps of the first message in the batch, and the latest; 0: none
 	joining   *joining  // nil: the rows have labels
+}
+
+// added is a message whose rows are in the batch, and how they are added.
+type added struct {
+	value ingest.TopicMessage
+	add   func() (full bool, err error)
 }
 
 var (
@@ -79,7 +86,7 @@ func (f *Feed) Run(ctx context.Context) error {
 func (f *Feed) feed(ctx context.Context) error {
 	f.values.Take()
 	f.times = [2]int64{}
-	f.read, f.bad, f.since = map[int]protocol.Message{}, nil, time.Time{}
+	f.read, f.bad, f.since, f.batch = map[int]protocol.Message{}, nil, time.Time{}, nil
 	var follow []protocol.Position
 	if f.joining != nil {
 		defer f.joining.close()
@@ -238,7 +245,10 @@ func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (f
 		if err := f.refuse(ctx, f.Topic, value, err); err != nil {
 			return err
 		}
-	} else if value.Time > 0 {
+	} else if f.values.Watches() {
+		f.batch = append(f.batch, added{value, add})
+	}
+	if err == nil && value.Time > 0 {
 		if f.times[0] == 0 {
 			f.times[0] = value.Time
 		}
@@ -265,14 +275,43 @@ func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, 
 	return nil
 }
 
+// refuseLost refuses the messages of the batch without columns that most new rows lack, although earlier rows had them.
+func (f *Feed) refuseLost(ctx context.Context) error {
+	lost := f.values.Lost()
+	if lost == nil {
+		return nil
+	}
+	for i, column := range lost.Columns {
+		f.Recorder.Record(event.ColumnLost{Topic: f.Topic, Column: column, Rows: lost.Rows[i]})
+	}
+	batch := f.batch
+	f.values.Take()
+	f.batch, f.times = nil, [2]int64{}
+	for _, m := range batch {
+		var err error
+		if reason := lost.Of(m.value); reason != nil {
+			err = f.refuse(ctx, f.Topic, m.value, reason)
+		} else {
+			err = f.put(ctx, m.value, m.add)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // flush writes the batch. It quarantines unusable messages first: once the batch is written, they are not read again.
 func (f *Feed) flush(ctx context.Context) error {
+	if err := f.refuseLost(ctx); err != nil {
+		return err
+	}
 	if err := f.quarantine(ctx); err != nil {
 		return err
 	}
 	f.since = time.Time{}
 	rows, latest := f.values.Take(), f.times[1]
-	f.times = [2]int64{}
+	f.batch, f.times = f.batch[:0], [2]int64{}
 	if rows == nil {
 		f.done()
 		return nil // the messages have no examples, and are read again if this process ends before the next ones

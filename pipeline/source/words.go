@@ -1,7 +1,6 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,15 +61,18 @@ func (f *Following) after(ctx context.Context, spans []coverage.Span) (o ingest.
 	if f.earlier {
 		err = f.checkNumbers(ctx, o)
 	}
-	if err != nil || o.Learnt() != nil { // as run has found
+	if err != nil {
 		return o, err
 	}
 	if f.earlier {
-		learnt, err := f.lastRows(ctx, spans)
-		if err != nil {
+		last, err := f.lastRows(ctx, spans)
+		if err != nil || last == nil {
 			return o, err
 		}
-		o.Options = o.After(learnt)
+		if chain := o.Learnt(); chain != nil { // as run has found
+			last.Version = chain.Version
+		}
+		o.Options = o.After(last)
 		return o, nil
 	}
 	if o, err = AfterChain(ctx, f.Pipeline, o); err == nil {
@@ -79,14 +81,14 @@ func (f *Following) after(ctx context.Context, spans []coverage.Span) (o ingest.
 	return o, err
 }
 
-// lastRows describes the rows in one of the last messages of the topic in an examples partition; nil: there are none.
+// lastRows describes the rows in the last messages of the topic in an examples partition; nil: there are none.
 func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *layout.Learnt, err error) {
 	for _, span := range spans {
 		for count := int64(lookBack); last == nil; count *= 2 {
 			from := max(span.From, span.To-count)
 			err := f.Between(ctx, f.Topics.Examples, span.Partition, from, span.To, func(m protocol.Message) error {
 				if origin, ok := schemas.OriginOf(m.Message); ok && origin.Source == schemas.TopicSource(f.Topic) {
-					last = cmp.Or(rowsOf(m, f.Topic), last)
+					last = rowsOf(m, f.Topic).With(last)
 				}
 				return nil
 			})

@@ -28,6 +28,7 @@ type Progress struct {
 	member      int                // of the last row of the table
 	surveyed    bool               // the line about the survey is written
 	pending     []event.StageEnded // the stages that ended before that
+	lost        map[string]bool    // columns that were reported as lost
 	titled      bool               // the head of the table is written
 	lastPass    string             // number, loss and error of the last pass of the stage
 	fraction    float64            // the largest fraction of the run that was drawn
@@ -40,7 +41,7 @@ type Progress struct {
 
 // NewProgress returns a recorder that writes to w.
 func NewProgress(w io.Writer, now func() time.Time) *Progress {
-	return &Progress{w: w, bar: newBar(w, now)}
+	return &Progress{w: w, lost: map[string]bool{}, bar: newBar(w, now)}
 }
 
 // Finish writes the rows that are still pending and erases the bar.
@@ -105,6 +106,12 @@ func (p *Progress) Record(e event.Event) {
 		p.line("%s[%d] no longer has what the chain learnt before offset %d: it was truncated or recreated. The chain continues from "+
 			"offset %d, without %s",
 			e.Topic, e.Partition, e.Looked, e.Proven, english.Plural(int(e.Rows), "row", ""))
+	case event.ColumnLost:
+		if !p.lost[e.Column] {
+			p.lost[e.Column] = true
+			p.line("column %q of %s: earlier rows had a value, but most new rows have none. They are quarantined. Has a producer renamed "+
+				"or dropped it? List it in examples.optional if its mean is to replace it", e.Column, e.Topic)
+		}
 	case event.Incomplete:
 		p.line("skipped version %d: %v", e.Version, e.Why)
 	case event.Surveyed:

@@ -58,6 +58,8 @@ func (l *logs) Record(e event.Event) {
 		l.retrained(e)
 	case event.Replaced:
 		l.Warn("replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked, "proven_before", e.Proven, "rows", e.Rows)
+	case event.ColumnLost:
+		l.Warn("column lost", "topic", e.Topic, "column", e.Column, "rows", e.Rows)
 	case event.Incomplete:
 		l.Warn("incomplete version", "version", e.Version, "because", e.Why)
 	case event.Behind:

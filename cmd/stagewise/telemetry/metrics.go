@@ -86,11 +86,11 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	switch role {
 	case protocol.RoleScore:
 		m.scores = newScoreMetrics(counter, gauges)
-		m.ingested = newIngestMetrics(counter, gauges)
+		m.ingested = newIngestMetrics(counter, counters, gauges)
 		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest.")
 		return m
 	case protocol.RoleIngest:
-		m.ingested = newIngestMetrics(counter, gauges)
+		m.ingested = newIngestMetrics(counter, counters, gauges)
 		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest.")
 		return m
 	}
@@ -118,7 +118,7 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 		m.seconds = counters("seconds_total", phases, "phase", phaseGather, phaseSolve)
 	case protocol.RoleRun:
 		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest, or that its surveys could not use.")
-		m.ingested = newIngestMetrics(counter, gauges)
+		m.ingested = newIngestMetrics(counter, counters, gauges)
 		m.chain = newChainMetrics(counter, gauges, counters)
 	}
 	return m

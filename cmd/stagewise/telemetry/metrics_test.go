@@ -72,7 +72,7 @@ func runEvents() []event.Event {
 	return []event.Event{
 		event.Owned{Partitions: []int{0}},
 		event.Began{Run: "abc"},
-		event.Quarantined{}, event.Quarantined{},
+		event.Quarantined{}, event.Quarantined{}, event.ColumnLost{Column: "a", Rows: 3}, event.ColumnLost{Column: "a", Rows: 4},
 		event.Visited{Stage: wire.Survey, Partitions: []int{0}, Elapsed: time.Second},
 		event.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, event.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
 		event.Visited{Stage: 2, Visit: 1, Partitions: []int{0}, Elapsed: 2 * time.Second},
@@ -120,14 +120,16 @@ func TestMetricsOfRoles(t *testing.T) {
 			"stagewise_objective 0.25", "stagewise_pass 3",
 			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
 		},
-		protocol.RoleIngest: {"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2"},
+		protocol.RoleIngest: {"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2",
+			`stagewise_lost_column_rows_total{column="a"} 7`},
 		protocol.RoleScore: {
 			"stagewise_scored_messages_total 4", "stagewise_scored_rows_total 40", "stagewise_scored_bad_messages_total 1",
 			"stagewise_scoring_version 7",
 			"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2",
-			`stagewise_scoring_lag_messages{partition="1"} 4`,
+			`stagewise_lost_column_rows_total{column="a"} 7`, `stagewise_scoring_lag_messages{partition="1"} 4`,
 		},
 		protocol.RoleRun: {
+			`stagewise_lost_column_rows_total{column="a"} 7`,
 			`stagewise_versions_total{kind="full"} 0`, `stagewise_versions_total{kind="update"} 2`, "stagewise_learnt_rows_total 150",
 			"stagewise_forgotten_rows_total 3", "stagewise_drift_alarms_total 1", "stagewise_withheld_versions_total 1", "stagewise_version 8",
 			"stagewise_offered_version 7", "stagewise_offered_timestamp_seconds 1000.5", "stagewise_window_rows 1050",
