@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/backlog"
 	"github.com/stagewise/stagewise/pipeline/chain"
@@ -204,7 +205,8 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.I
 	o, window := r.job.Retrain, r.chain.Window.Without(increment.Spans)
 	if !topics.Updatable(plan.Stages) || plan.Holdout != r.chain.Head.Plan.Holdout ||
 		plan.Threshold != r.chain.Head.Plan.Threshold || !plan.Arithmetic.Admits(r.chain.Head.Plan.Arithmetic) ||
-		planning.CheckFeatures(plan, r.chain.Head.Plan) != nil || len(plan.Stages) != len(r.chain.Head.Plan.Stages) || len(r.only) > 0 {
+		planning.CheckFeatures(plan, r.chain.Head.Plan) != nil || len(plan.Stages) != len(r.chain.Head.Plan.Stages) || len(r.only) > 0 ||
+		len(plan.Classes) > 0 && !slices.Equal(plan.Classes, r.chain.Head.Labels) {
 		return r.fullWith(plan, s, window)
 	}
 	plan.Warm = plan.Chain.Parent

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/erase"
@@ -200,5 +201,54 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	}
 	if last := versions[len(versions)-1]; len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
 		t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
+	}
+}
+
+// A chain goes on with the classes that it has found as its classes in the configuration, and back: updates revisit the messages that
+// counted when they were added, whose rows may have labels that are not classes. With other classes the next version is full.
+func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
+	for _, name := range []string{"one label", "several labels"} {
+		t.Run(name, func(t *testing.T) {
+			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+			job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Logistic)}, topics.DefaultRetrain()
+			job.Retrain.Rows, job.Retrain.Full, job.Retrain.NewClassRows = 80, topics.FullOptions{}, 1000
+			if name == "several labels" {
+				job.Examples.Labels = layout.LabelsSeveral
+			}
+			log, made := openEmbedded(t), 0
+			for i, classes := range [][]string{nil, {"ring0", "ring1", "ring2"}, nil, {"ring2", "ring1", "ring0"}} {
+				fullFirst := i == 0 || i == 3
+				for range 4 {
+					rows := rings(40, 4, 3, uint64(made+1)).exampleRows()
+					if classes == nil && made > 1 {
+						rows.Words[7], rows.Words[9] = "other", "another"
+					}
+					if name == "several labels" {
+						for _, word := range rows.Words {
+							rows.LabelLists = append(rows.LabelLists, []string{word})
+						}
+						rows.Words = nil
+					}
+					produce(t, log, job, 0, exampleMessage(t, rows))
+					made++
+				}
+				job.Examples.Classes = classes
+				recorder := &eventRecorder{}
+				report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, u := range report.Updates {
+					if full := fullFirst && i == 0; full != (u.Kind == schemas.RunFull) {
+						t.Errorf("with classes %q version %d is by %s", classes, u.Version, u.Kind)
+					}
+				}
+				for _, e := range eventsOf[event.Ended](recorder) {
+					if e.State != schemas.Done {
+						t.Errorf("with classes %q: %+v", classes, e)
+					}
+				}
+			}
+		})
 	}
 }

@@ -129,6 +129,9 @@ type Hash struct {
 	Cross   [][]string `json:"cross,omitempty"` // lists of columns whose words are also hashed together
 }
 
+// Open reports whether rows may have labels that are not classes: see [Chain].
+func (p *Plan) Open() bool { return p.Chain != nil && p.Chain.Open }
+
 // Update returns what an update visits in addition to its new rows; nil for a full run.
 func (p *Plan) Update() *Update {
 	if p.Chain == nil {

@@ -35,10 +35,10 @@ func Standardized(by standardizer, targets []float64, k int) (dst kernel.Dense, 
 }
 
 // Sets finds the label sets of a message's rows (n × k). Unknown labels are handled as in Labels.
-func Sets(plan *schemas.Plan, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
+func Sets(open bool, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
 	rows.Targets = kernel.NewDense(batch.Rows, labels.Len())
 	return batch.LabelSets(rows.Targets.Data, rows.Classes, labels, func(row int, label string) error {
-		if plan.Chain == nil || !plan.Chain.Open {
+		if !open {
 			return &examples.UnknownLabelError{Row: row, Label: label}
 		}
 		unknown(label)
@@ -46,10 +46,10 @@ func Sets(plan *schemas.Plan, batch *examples.Batch, rows *accumulate.Rows, labe
 	})
 }
 
-// Labels finds the classes of a message's rows, or marks rows as unlabelled. In a chain, which may learn further labels,
-// unknown is called with each label that is not a class. Otherwise such a label is an error.
-func Labels(plan *schemas.Plan, examples *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
-	if plan.Chain != nil && plan.Chain.Open {
+// Labels finds the classes of a message's rows, or marks rows as unlabelled. If open, as in a chain that may learn further
+// labels, unknown is called with each label that is not a class. Otherwise such a label is an error.
+func Labels(open bool, examples *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
+	if open {
 		examples.KnownClasses(rows.Classes, labels, unknown)
 		return nil
 	}

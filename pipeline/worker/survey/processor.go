@@ -146,11 +146,11 @@ func (p *processor) message(found *Findings, number int, m partition.Message) (c
 			return 0, err
 		}
 	case p.Plan.Task() == examples.SeveralLabels && p.labels != nil:
-		if err := decode.Sets(p.Plan, batch, &rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+		if err := decode.Sets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	case p.labels != nil:
-		if err := decode.Labels(p.Plan, batch, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+		if err := decode.Labels(p.Plan.Open(), batch, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	}

@@ -110,7 +110,7 @@ func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Bat
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		b, err := p.prepare(l.Partition.Partition(), m, p.weightOf(segment), p.forgottenOf(segment))
+		b, err := p.prepare(l.Partition.Partition(), m, segment)
 		if err != nil {
 			continue // quarantined by the survey, and not counted
 		}
@@ -134,11 +134,12 @@ func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Bat
 	return batches, nil
 }
 
-// prepare decodes and prepares a message, and multiplies the rows' weights by weight. The error is the reason why the
-// message is unusable.
-func (p *Processor) prepare(number int, m partition.Message, weight float64, forgotten coverage.Forgotten) (*partition.Batch, error) {
-	prepared := p.Prepared
-	batch, err := p.Rows.Read(forgotten, number, m, &decode.Shape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
+// prepare decodes and prepares a message of a segment, and multiplies the rows' weights by that of the segment. The error
+// is the reason why the message is unusable. The run that added a past segment decided which of its messages count: it may
+// have accepted labels that are not classes, although this run does not.
+func (p *Processor) prepare(number int, m partition.Message, segment *partition.Segment) (*partition.Batch, error) {
+	prepared, weight, open := p.Prepared, p.weightOf(segment), p.Plan.Open() || segment.Past
+	batch, err := p.Rows.Read(p.forgottenOf(segment), number, m, &decode.Shape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
 		Columns: p.Columns})
 	if err != nil {
 		return nil, err
@@ -163,11 +164,11 @@ func (p *Processor) prepare(number int, m partition.Message, weight float64, for
 		b.Rows.Targets = targets
 		b.LeaveOut(overflowed)
 	case examples.SeveralLabels:
-		if err := decode.Sets(p.Plan, batch, &b.Rows, prepared.Labels, ignore); err != nil {
+		if err := decode.Sets(open, batch, &b.Rows, prepared.Labels, ignore); err != nil {
 			return nil, err
 		}
 	default:
-		if err := decode.Labels(p.Plan, batch, b.Rows, prepared.Labels, ignore); err != nil {
+		if err := decode.Labels(open, batch, b.Rows, prepared.Labels, ignore); err != nil {
 			return nil, err
 		}
 	}
