@@ -3,6 +3,7 @@ package pipeline
 import (
 	"testing"
 
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -40,13 +41,11 @@ func TestCheckFeatures(t *testing.T) {
 
 // An error about another arithmetic names only what differs.
 func TestStandAsideError(t *testing.T) {
-	err := &StandAsideError{
-		Run:   "73c9650f2e46",
-		There: schemas.Arithmetic{Numerics: "1", BLAS: "OpenBLAS", Vector: "avx512"},
-		Here:  schemas.Arithmetic{Numerics: "1", BLAS: "gonum", Vector: "avx512"},
-	}
-	const want = "run 73c9650f2e46 goes first and its arithmetic differs (blas OpenBLAS, this process has gonum): " +
-		"finish the run where it was planned, or cancel it with --supersede"
+	plan := &schemas.Plan{Arithmetic: schemas.Arithmetic{Numerics: "1", BLAS: "OpenBLAS", Vector: "avx512"}}
+	why := dispatch.Unable(nil, plan, schemas.Arithmetic{Numerics: "1", BLAS: "gonum", Vector: "avx512"})
+	err := &dispatch.StandAsideError{Run: "73c9650f2e46", Why: why}
+	const want = "run 73c9650f2e46 goes first, but this process can't execute it: its arithmetic differs: blas OpenBLAS, this process has " +
+		"gonum. Finish the run where it was planned, or cancel it with --supersede"
 	if err.Error() != want {
 		t.Error(err)
 	}

@@ -282,7 +282,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := planning.Plan(t.Context(), p, job, openBLAS(t), files.Seals, l, topics.ExamplesRetention{})
+	plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -272,3 +272,55 @@ func (l *leavingMember) Leave() error {
 	}
 	return nil
 }
+
+// A process that retrains finishes no run of another arithmetic, whether it is full or an update: it cancels the run, says so, and makes
+// it again. It joins no such run either: executing it is an error.
+func TestAnotherArithmeticIsNotFinished(t *testing.T) {
+	for name, versions := range map[string]int{"full": 0, "update": 2} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			if fill(t, log, job, 0, 4); versions > 0 {
+				if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+					t.Fatal(err)
+				}
+				fill(t, log, job, 4, 8)
+			}
+			p, here := topics.OpenForRuns(log, job, nil), planning.Arithmetic(openBLAS(t))
+			other, killed := here, errors.New("killed")
+			other.BLAS = "another"
+			var plan *schemas.Plan
+			dies := func(_ context.Context, of *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
+				plan = of
+				return nil, killed
+			}
+			join := func(context.Context) (execution, func(), error) { return dies, func() {}, nil }
+			if err := newRunner(p, job, ownership.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true); !errors.Is(err, killed) {
+				t.Fatal(err)
+			}
+			_, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p))
+			if aside, ok := errors.AsType[*dispatch.StandAsideError](err); !ok || aside.Run != plan.Run() {
+				t.Errorf("the run of another arithmetic is executed: %v", err)
+			}
+			recorder := &eventRecorder{}
+			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
+			if err != nil || len(report.Updates) == 0 {
+				t.Fatalf("%d versions, error %v", len(report.Updates), err)
+			}
+			if end := readLedger(t, p).End(plan.Run()); end == nil || end.State != schemas.Cancelled {
+				t.Errorf("the run of another arithmetic has the end %+v", end)
+			}
+			if want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"; !noticed(recorder, want) {
+				t.Errorf("there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
+			}
+			made, err := p.Versions(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range made {
+				if m.Plan.Arithmetic != here {
+					t.Errorf("version %d was made with %+v", m.Version, m.Plan.Arithmetic)
+				}
+			}
+		})
+	}
+}

@@ -244,12 +244,12 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 			return nil, "", err
 		}
 	}
-	plan, err := planning.Plan(ctx, p, job, s.blas, seals, l, topics.ExamplesRetention{})
+	plan, err := planning.Plan(ctx, p, job, simArithmetic, seals, l, topics.ExamplesRetention{})
 	if err != nil {
 		return nil, "", err
 	}
 	s.drawn[seed]++
-	plan.Arithmetic, plan.Submission = simArithmetic, strconv.Itoa(s.drawn[seed])
+	plan.Submission = strconv.Itoa(s.drawn[seed])
 	if _, known := s.begun[plan.Run()]; !known {
 		s.begun[plan.Run()] = began
 	}

@@ -40,7 +40,7 @@ func runWithStore(t *testing.T, log *kafkalog.Log, job topics.Job, store *partit
 		t.Fatal(err)
 	}
 	l := readLedger(t, p)
-	plan, err := planning.Plan(t.Context(), p, job, openBLAS(t), nil, l, topics.ExamplesRetention{})
+	plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{})
 	if err != nil {
 		t.Fatal(err)
 	}

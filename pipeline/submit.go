@@ -21,6 +21,9 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 		return false, err
 	}
 	for id, plan := range l.Unfinished() {
+		if why := dispatch.Unable(r.Pipeline, plan, r.here); why != "" {
+			return true, r.replace(ctx, plan, why, l)
+		}
 		event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for it", id)
 		if err := r.execute(ctx, plan, l); err != nil {
 			return false, err
@@ -30,15 +33,32 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 	return waited, nil
 }
 
+// replace cancels a run that this process can't execute, so that the chain makes it again. A run of `train`, which it does
+// not make, is left to other processes, except on the embedded broker, which has none.
+func (r *runner) replace(ctx context.Context, plan *schemas.Plan, why string, l *protocol.Ledger) error {
+	if plan.Chain != nil || r.Admin.Embedded() {
+		return r.cancel(ctx, schemas.End{Run: plan.Run(), State: schemas.Cancelled, Reason: why})
+	}
+	event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for other processes to finish it: %s", plan.Run(), why)
+	return dispatch.EndedOrGivenUp(ctx, r.Pipeline, l, plan, r.rec)
+}
+
+// cancel writes the end of a cancelled run.
+func (r *runner) cancel(ctx context.Context, end schemas.End) error {
+	end.Attempt = r.Fresh()
+	if err := dispatch.End(ctx, r.Pipeline, &end); err != nil {
+		return fmt.Errorf("cancel run %s: %w", end.Run, err)
+	}
+	event.Notice(r.rec, "run %s is cancelled: %s", end.Run, end.Reason)
+	return nil
+}
+
 // endOvertaken writes the ends of overtaken runs of the chain.
 func (r *runner) endOvertaken(ctx context.Context, l *protocol.Ledger) error {
 	for _, overtaken := range l.Overtaken() {
-		end := *overtaken
-		end.Attempt = r.Fresh()
-		if err := dispatch.End(ctx, r.Pipeline, &end); err != nil {
-			return fmt.Errorf("cancel run %s: %w", end.Run, err)
+		if err := r.cancel(ctx, *overtaken); err != nil {
+			return err
 		}
-		event.Notice(r.rec, "run %s is cancelled: %s", end.Run, end.Reason)
 	}
 	return nil
 }

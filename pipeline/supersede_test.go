@@ -78,7 +78,7 @@ func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)
 		l := readLedger(t, p)
-		plan, err := planning.Plan(t.Context(), p, job, openBLAS(t), files.Seals, l, files.Retention)
+		plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), files.Seals, l, files.Retention)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,28 +12,15 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// StandAsideError means that an earlier run was planned by a process with another arithmetic. This process can't continue
-// it, because its sums would have other bits.
-type StandAsideError struct {
-	Run         string             // the earlier run
-	There, Here schemas.Arithmetic // of the run's plan, and of this process
-}
-
-func (e *StandAsideError) Error() string {
-	return fmt.Sprintf("run %s goes first and its arithmetic differs (%s): finish the run where it was planned, or cancel it with --supersede",
-		e.Run, planning.Differences(e.There, e.Here, "this process"))
-}
-
 // Train ingests the job's files, or the current messages of its source topic, submits a run of the job, and executes it
 // with a worker and a solver in this process until the run has ended. It resumes an unfinished run with the same content.
 // With brokers, other processes may work on the run too. The error is a *[dispatch.RunError] if the run has ended without
-// a version, and a *[StandAsideError] if this process can't execute an earlier run.
+// a version, and a *[dispatch.StandAsideError] if this process can't execute an earlier run.
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
@@ -63,13 +50,9 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		return nil, nil, err
 	}
 	for _, earlier := range s.First {
-		if here := planning.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
-			return nil, nil, &StandAsideError{earlier.Run(), earlier.Arithmetic, here}
+		if dispatch.Unable(p, earlier, roles.Arithmetic) == "" {
+			event.Notice(rec, "run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
 		}
-		if err := topics.CheckExamples(p, earlier, "run "+earlier.Run()+", which goes first,"); err != nil {
-			return nil, nil, err
-		}
-		event.Notice(rec, "run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
 		if _, err := roles.Execute(ctx, earlier, s.Ledger); err != nil && !errors.As(err, new(*dispatch.RunError)) {
 			return nil, nil, err
 		}

@@ -177,7 +177,7 @@ func TestManySources(t *testing.T) {
 	client := *p.Client
 	client.Log = requestCounter{client.Log, &calls}
 	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}
-	plan, err := planning.Plan(t.Context(), counted, job, openBLAS(t), nil, l, topics.ExamplesRetention{})
+	plan, err := planning.Plan(t.Context(), counted, job, planning.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{})
 	if err != nil {
 		t.Fatal(err)
 	}

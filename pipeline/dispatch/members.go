@@ -112,10 +112,14 @@ func CheckStore(ctx context.Context, p *topics.Pipeline, store *partition.Store)
 	}
 }
 
-// Execute executes a run as worker and solver until it has ended, and returns its report. l has the run's plan.
+// Execute executes a run as worker and solver until it has ended, and returns its report. l has the run's plan. The error
+// is a *[StandAsideError] if this process can't execute the run.
 func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (report *schemas.Report, err error) {
 	if l.End(plan.Run()) != nil { // another process has finished it
 		return Follow(ctx, m.Pipeline, plan, l, m.Recorder)
+	}
+	if why := Unable(m.Pipeline, plan, m.Arithmetic); why != "" {
+		return nil, &StandAsideError{plan.Run(), why}
 	}
 	if _, alone := m.Works.(ownership.SoleOwner); alone { // partitions may have been added since this process joined
 		m.Works = ownership.NewSoleOwner(topics.PartitionsFor(plan))

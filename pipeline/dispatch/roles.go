@@ -122,7 +122,7 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 		if err != nil {
 			return err
 		}
-		aside := event.StoodAside{Run: other.Run(), Why: unable(p, other, here)}
+		aside := event.StoodAside{Run: other.Run(), Why: Unable(p, other, here)}
 		rec.Record(aside)
 		if err := EndedOrGivenUp(ctx, p, plans, other, rec); err != nil {
 			return err
@@ -132,8 +132,17 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 	}
 }
 
-// unable returns why this process can't execute a run; "" if it can.
-func unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) string {
+// StandAsideError means that a process can't execute a run that was planned with another arithmetic, because its sums would
+// have other bits, or for other examples.
+type StandAsideError struct{ Run, Why string }
+
+func (e *StandAsideError) Error() string {
+	return fmt.Sprintf("run %s goes first, but this process can't execute it: %s. Finish the run where it was planned, or cancel "+
+		"it with --supersede", e.Run, e.Why)
+}
+
+// Unable returns why a process with the arithmetic here can't execute a run; "" if it can.
+func Unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) string {
 	if !plan.Arithmetic.Admits(here) {
 		return "its arithmetic differs: " + planning.Differences(plan.Arithmetic, here, "this process")
 	}
@@ -240,7 +249,7 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group ownership.Owner, her
 			stale = true
 			continue
 		}
-		if unable(p, plan, here) != "" {
+		if Unable(p, plan, here) != "" {
 			return plan, nil
 		}
 		rec.Record(event.Began{Run: id, Stages: plan.Stages, Members: plan.Members()})

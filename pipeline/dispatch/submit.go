@@ -69,7 +69,7 @@ func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job t
 	if job.Warm == protocol.Latest {
 		job.Warm = heed.Newest(l)
 	}
-	plan, err := planning.Plan(ctx, p, job, blas, files.Seals, l, files.Retention)
+	plan, err := planning.Plan(ctx, p, job, planning.Arithmetic(blas), files.Seals, l, files.Retention)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -22,15 +21,15 @@ import (
 
 // Plan returns the plan of a run of the job. The plan fixes the current spans of the examples topic, and which messages in
 // them count: those of the job's files, given by their seals, or, if the job has no training files, all sealed sources and
-// all messages without a source.
-func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, blas *kernel.BLAS, sources []schemas.SourceSeal,
+// all messages without a source. here is the arithmetic of the process.
+func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.Arithmetic, sources []schemas.SourceSeal,
 	l *protocol.Ledger, r topics.ExamplesRetention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment),
 		Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: Arithmetic(blas), Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: len(job.Examples.Train) == 0,
+		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: len(job.Examples.Train) == 0,
 		Topic: topics.ArchiveTopic(p),
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny

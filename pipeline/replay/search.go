@@ -127,7 +127,7 @@ func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, by disp
 		return nil, err
 	}
 	job.Examples = files.Reading(job.Examples)
-	return planning.Plan(ctx, p, job, by.BLAS, files.Seals, l, files.Retention)
+	return planning.Plan(ctx, p, job, by.Arithmetic, files.Seals, l, files.Retention)
 }
 
 // surveys are survey results by their dependencies.
