@@ -2,6 +2,8 @@
 
 # The system BLAS is opened at run time: one way to build, with or without a C compiler.
 export CGO_ENABLED ?= 0
+# As wheels and releases are compiled, so that they use what make build or make demo has compiled.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 
 KAFKA := scripts/kafka.sh
 KAFKA_FLAGS := --dir .demo/kafka

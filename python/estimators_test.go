@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,7 +54,8 @@ with stagewise.follow(brokers, "flowers") as follower:
 // largestWheel is the most bytes that a wheel may have.
 const largestWheel = 45 << 20
 
-// A wheel that is installed into an empty environment trains, and has the command, without Go, a compiler or a BLAS of the system.
+// A wheel that is installed into an empty environment trains, runs all examples of its page, and has the command, without Go, a
+// compiler or a BLAS of the system. Its version is the program's, and it has the licences of what that links.
 func TestPythonWheel(t *testing.T) {
 	p := newPython(t)
 	p.execute("..", "scripts/wheel.sh", p.folder)
@@ -86,7 +88,22 @@ print(model.predict_proba(X[:2]), model.score(X, y) > 0.95)`)
 	if !strings.Contains(said, "OpenBLAS") || !strings.HasSuffix(said, "True\n") {
 		t.Errorf("the example wrote\n%s", said)
 	}
-	if said := bare("stagewise", "version"); !strings.HasPrefix(said, "stagewise ") {
-		t.Errorf("stagewise version wrote %q", said)
+	page, err := os.ReadFile("../docs/python.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, example := range regexp.MustCompile("(?s)```python\n(.*?)```").FindAllSubmatch(page, -1) {
+		bare("python", "-c", string(example[1]))
+	}
+	program := strings.Fields(bare("stagewise", "version"))
+	version := bare("python", "-c", `import importlib.metadata; print(importlib.metadata.version("stagewise"), end="")`)
+	revision := program[1][strings.LastIndex(program[1], "-")+1:] // of a commit without a tag, otherwise the tag
+	letters := strings.NewReplacer("(devel)", "000dev0", "+", "", ".", "")
+	if !strings.Contains(letters.Replace(version), letters.Replace(strings.TrimPrefix(revision, "v"))) {
+		t.Errorf("the version of the wheel is %s, that of its program %s", version, program[1])
+	}
+	if said := bare("python", "-c", `import importlib.metadata
+print([file.read_text() for file in importlib.metadata.files("stagewise") if file.name == "LICENCES"])`); !strings.Contains(said, "github.com/spf13/cobra v") {
+		t.Errorf("the licences of the wheel are\n%.400s", said)
 	}
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# python.sh makes a virtual environment with the Python packages of docs/your-own-data.md, docs/producers.md, docs/exports.md and
-# the tests of the package in python and of exports in .demo/python, once, and prints the path of its Python. It needs Python 3.11 or newer with venv, and installs
-# it if that needs no password.
+# python.sh [PACKAGE...] makes a virtual environment in .demo/python, once, and prints the path of its Python. It has the given packages of the list
+# below; without arguments all of them: those of docs/your-own-data.md, docs/producers.md, docs/exports.md, and of the tests of the package in python
+# and of exports. It needs Python 3.11 or newer with venv, and installs it if that needs no password.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/install.sh
@@ -10,6 +10,14 @@ cd "$(dirname "$0")/.."
 packages="confluent-kafka[avro,json,protobuf]==2.16.1 matplotlib==3.11.2 mlflow-skinny==3.17.2 mypy==2.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 pandas==3.1.1 polars==2.1.0 pyarrow==26.0.1 safetensors==0.8.0 scikit-learn==1.9.1 scipy-openblas32==0.3.34.481.3 setuptools==84.2.1"
 
 fail() { echo "python: $*" >&2; exit 1; }
+
+if [ $# -gt 0 ]; then
+  all=$packages packages=
+  for name in "$@"; do
+    version=$(tr ' ' '\n' <<<"$all" | grep "^$name==") || fail "no version of $name is chosen here"
+    packages="${packages:+$packages }$version"
+  done
+fi
 
 # Python with venv. On Debian ensurepip, which venv needs, is a package of its own.
 usable() { python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -22,7 +30,7 @@ if [ ! -d "$folder" ]; then
   mkdir -p "${folder%/*}"
   work=$(mktemp -d "${folder%/*}/.python.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  echo "python: installing $packages" >&2
+  echo "python: downloading and installing $packages" >&2
   python3 -m venv "$work"
   # shellcheck disable=SC2086 # a list of packages
   "$work/bin/python" -m pip install --quiet --disable-pip-version-check $packages >&2 ||

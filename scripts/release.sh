@@ -36,6 +36,7 @@ for platform in "$@"; do
   mkdir -p "$folder/completions"
   GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -ldflags="-s -w" -o "$folder/stagewise" ./cmd/stagewise
   cp LICENSE README.md CHANGELOG.md "$folder"
+  go run ./scripts/licences "$platform" >"$folder/LICENCES"
   "$work/stagewise" man "$folder/man"
   for shell in bash zsh fish; do "$work/stagewise" completion "$shell" >"$folder/completions/stagewise.$shell"; done
   pack "$name" "$out/$name.tar.gz"

@@ -217,6 +217,12 @@ package() {
   grep -q '"bomFormat": "CycloneDX"' "$folder"/*.cdx.json || fail "the list of what the program is made of is not CycloneDX"
   grep -q segmentio/kafka-go "$folder"/*.cdx.json || fail "the list of what the program is made of lacks its modules"
   [ -s "$folder/$archive/man/stagewise-train.1" ] && [ -s "$folder/$archive/completions/stagewise.zsh" ] || fail "the archive lacks manual pages or completions"
+  "$(scripts/python.sh setuptools)" -m zipfile -e "$folder"/*.whl "$folder/wheel"
+  cmp "$folder/$archive/LICENCES" "$folder"/wheel/*.dist-info/licenses/LICENCES || fail "the wheel lacks the licences of the archive"
+  go version -m "$folder/$archive/stagewise" | awk '$1 == "dep" { print $2 " " $3 ": " }' | while read -r module; do
+    grep -qF "$module " "$folder/$archive/LICENCES" || fail "the archive lacks the licence of ${module%:}"
+  done
+  grep -q 'COPY --from=build .*/LICENCES' deploy/Containerfile || fail "the image lacks the licences"
   grep -q "$(sha256sum <"$folder/$archive.tar.gz" | cut -d ' ' -f 1)" "$folder/stagewise.rb" || fail "the formula lacks the checksum of the archive"
   rm -rf "$folder"
 }
