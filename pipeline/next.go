@@ -9,6 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/backlog"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -31,7 +32,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		return nil, &NewClassError{r.chain.NewClasses(r.job.Retrain)}
 	}
 	var since time.Time // time at which the first reason for a new version was found
-	for {
+	for again := false; ; again = true {
 		s, err := r.look(ctx)
 		if err != nil {
 			return nil, err
@@ -71,6 +72,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 				return plan, err
 			}
 		}
+		r.rec.Record(r.expecting(increment, since, again))
 		if err := r.await(ctx, s, since); err != nil {
 			return nil, err
 		}
@@ -151,6 +153,15 @@ func (r *runner) planWith(ctx context.Context, s snapshot, increment backlog.Inc
 // isLate reports whether an update is due although its increment is incomplete. since is the time of its first message.
 func (r *runner) isLate(since time.Time) bool {
 	return !since.IsZero() && r.job.Retrain.After > 0 && r.Clock.Since(since) >= r.job.Retrain.After
+}
+
+// expecting describes what the chain waits for, given the increment that is there and the time of its first message.
+func (r *runner) expecting(increment backlog.Increment, since time.Time, again bool) event.Expecting {
+	e := event.Expecting{Rows: increment.Rows, Of: r.job.Retrain.Rows, After: r.job.Retrain.After, Again: again}
+	if !since.IsZero() {
+		e.Until = since.Add(e.After)
+	}
+	return e
 }
 
 // await waits for examples, for messages on the plans topic after a snapshot, for the seal of a source, or for rows to

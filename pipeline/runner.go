@@ -108,7 +108,6 @@ func (r *runner) run(ctx context.Context, untilEnd bool) error {
 		if !errors.Is(err, errNotActive) {
 			return err
 		}
-		r.rec.Record(event.Behind{}) // the other process reports the backlog
 	}
 }
 
@@ -205,5 +204,5 @@ func (r *runner) checkActive() error {
 
 // standBy waits until this process is the active one of its group.
 func (r *runner) standBy(ctx context.Context) error {
-	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, errNotActive, r.rec)
+	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, protocol.RoleRun, errNotActive, r.rec)
 }

@@ -92,14 +92,14 @@ func (l *Log) JoinGroups(group, topic string, size int) *Member {
 func (m *Member) Owned() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.owned())
+	return m.owned()
 }
 
 func (m *Member) owned() []int {
 	if m.ended || m.heard.IsZero() || time.Since(m.heard) >= m.log.session {
 		return nil
 	}
-	return m.assigned
+	return append([]int{}, m.assigned...)
 }
 
 // Changed returns a channel that receives a value after Owned has changed and after the membership has ended. Several

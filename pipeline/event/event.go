@@ -153,6 +153,15 @@ type (
 		Topic    string
 		Messages int64
 	}
+	// Expecting reports what a chain waits for. An update is due when so many rows are there, or earlier ones have waited long enough.
+	Expecting struct {
+		Rows, Of int64
+		After    time.Duration // from the first of the rows on; 0: only their number counts
+		Until    time.Time     // end of that time; zero: there is no row yet
+		Again    bool          // it was reported that the chain waits; the rest has changed, or not
+	}
+	// StoodBy reports that this process waits for its turn, because another one of the role may be active.
+	StoodBy struct{ Role, Why string }
 	// Replaced reports that a partition of the examples no longer has the messages that a chain has read: it was truncated, or
 	// the topic was recreated.
 	Replaced struct {
@@ -225,6 +234,8 @@ func (Retrained) event()   {}
 func (Rewritten) event()   {}
 func (Behind) event()      {}
 func (SourceLag) event()   {}
+func (Expecting) event()   {}
+func (StoodBy) event()     {}
 func (Replaced) event()    {}
 func (ColumnLost) event()  {}
 func (Incomplete) event()  {}

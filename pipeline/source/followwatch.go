@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
@@ -67,7 +68,7 @@ func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec e
 		}
 	}()
 	for {
-		err := topics.AwaitTurn(ctx, p, group, errOtherIngests, rec)
+		err := topics.AwaitTurn(ctx, p, group, protocol.RoleIngest, errOtherIngests, rec)
 		if err == nil {
 			err = followAsOwner(ctx, p, job, group, rec)
 		}
@@ -102,7 +103,6 @@ func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owne
 		}
 		stop(err)
 		<-ended
-		rec.Record(event.SourceLag{Topic: job.Examples.FromTopic}) // the other process reports the lag
 		return err
 	}
 }

@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -9,9 +10,9 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 )
 
-// AwaitTurn waits until an owner has the partition of the active process of its group. It notifies the operator once that
-// another process has it, with does describing what that process does.
-func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, does error, rec event.Recorder) error {
+// AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another process
+// has it, with does describing what that process does, and once that the group takes long to join.
+func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role string, does error, rec event.Recorder) error {
 	active, err := ownership.Owns(owner, 0)
 	if err != nil || active {
 		return err
@@ -22,20 +23,32 @@ func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, does err
 	}
 	subscription := p.Log.Subscribe(ctx, owner.Changed(), protocol.Position{Topic: p.Topics.Plans, Offset: end, Compacted: true})
 	defer subscription.Close()
-	for told := false; ; {
+	told := ""
+	for wait := firstWait; ; {
 		if active, err := ownership.Owns(owner, 0); err != nil || active {
 			return err
 		}
-		_, late, err := subscription.Next(ctx, protocol.MaxPatience)
+		_, late, err := subscription.Next(ctx, wait)
 		if err != nil {
 			return err
 		}
-		if late && !told { // joining a group also takes seconds
-			told = true
-			event.Notice(rec, "%v: this one stands by", does)
+		if !late {
+			continue
+		}
+		wait = protocol.Patience(wait)
+		why := fmt.Sprintf("%v: this one stands by", does)
+		if owner.Owned() == nil {
+			why = "joining the consumer group of stagewise " + role
+		}
+		if why != told {
+			told = why
+			rec.Record(event.StoodBy{Role: role, Why: why})
 		}
 	}
 }
+
+// firstWait is how long a process waits for its turn before it reports that.
+const firstWait = time.Second
 
 // PauseFor waits for a duration, ignoring messages on the plans topic.
 func PauseFor(ctx context.Context, p *Pipeline, wait time.Duration) error {

@@ -102,6 +102,10 @@ func (p *Progress) Record(e event.Event) {
 		}
 	case event.Retrained:
 		p.retrained(e)
+	case event.Expecting:
+		p.expect(e)
+	case event.StoodBy:
+		p.line("%s", e.Why)
 	case event.Replaced:
 		p.line("%s[%d] no longer has what the chain learnt before offset %d: it was truncated or recreated. The chain continues from "+
 			"offset %d, without %s",
@@ -151,6 +155,39 @@ func (p *Progress) Record(e event.Event) {
 	case event.Noticed:
 		p.line("%s", e.Text)
 	}
+}
+
+// expect shows what a chain waits for: in the place of the bar, or in a line before the first version, whose row shows that all goes on.
+func (p *Progress) expect(e event.Expecting) {
+	text := fmt.Sprintf("waiting for %s rows (%s so far)", humanize.Comma(e.Of), humanize.Comma(e.Rows))
+	switch {
+	case e.After == 0:
+	case e.Until.IsZero():
+		text += fmt.Sprintf(", or %s after the first", durationText(e.After))
+	default:
+		text += ", or until " + e.Until.Local().Format(time.TimeOnly)
+	}
+	const hint = "--until end learns what is there"
+	switch first := !e.Again && !p.titled; {
+	case p.bar.width != nil && first:
+		p.line("%s", hint)
+	case first:
+		p.line("%s; %s", text, hint)
+	}
+	p.bar.clear() // it is drawn, whenever another one was
+	p.bar.draw(text, -1, "")
+}
+
+// durationText formats a duration without parts that are 0.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // line writes a line in the place of the bar.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,45 @@ func TestBar(t *testing.T) {
 	}
 	if frames[2] != "stage 1/2    ██████░░░░░░░░░░░░░░░░░░  25 %\x1b[K" || frames[4] != "\x1b[K" {
 		t.Errorf("frames %q", frames)
+	}
+}
+
+// Who waits for rows says so once, and on a terminal keeps saying how many there are.
+func TestProgressOfExpectations(t *testing.T) {
+	until := time.Date(2026, 11, 28, 16, 5, 30, 0, time.Local)
+	record := func(p *Progress) {
+		p.Record(event.Expecting{Of: 10000, After: 10 * time.Minute})
+		p.Record(event.Expecting{Rows: 251, Of: 10000, After: 10 * time.Minute, Until: until, Again: true})
+		p.Record(event.Ingested{Files: []string{"topic clicks"}, Rows: 260})
+		p.Record(event.Expecting{Rows: 260, Of: 10000, After: 10 * time.Minute, Until: until, Again: true})
+		p.Record(event.Retrained{RetrainReport: schemas.RetrainReport{Version: 1, Kind: schemas.RunFull, Offered: true}})
+		p.Record(event.Expecting{Of: 10000})
+	}
+	var out, drawn bytes.Buffer
+	record(NewProgress(&out, time.Now))
+	if text := "waiting for 10,000 rows (0 so far), or 10m after the first; --until end learns what is there\n"; !strings.HasPrefix(out.String(), text) ||
+		strings.Count(out.String(), "waiting") != 1 {
+		t.Errorf("in a log: %s", &out)
+	}
+	p := NewProgress(io.Discard, time.Now)
+	p.bar.w, p.bar.width = &drawn, func() int { return 80 }
+	record(p)
+	var frames []string
+	for _, frame := range strings.Split(drawn.String(), "\r") {
+		if frame = strings.TrimSuffix(frame, "\x1b[K"); strings.HasPrefix(frame, "waiting") {
+			frames = append(frames, frame)
+		}
+	}
+	want := []string{"waiting for 10,000 rows (0 so far), or 10m after the first", "waiting for 10,000 rows (251 so far), or until 16:05:30",
+		"waiting for 10,000 rows (260 so far), or until 16:05:30", "waiting for 10,000 rows (0 so far)"}
+	if !slices.Equal(frames, want) {
+		t.Errorf("on a terminal %q, expected %q", frames, want)
+	}
+	for d, want := range map[time.Duration]string{10 * time.Minute: "10m", 30 * time.Second: "30s", time.Hour: "1h", 90 * time.Minute: "1h30m",
+		time.Hour + 5*time.Second: "1h0m5s", 500 * time.Millisecond: "500ms", 10 * time.Hour: "10h"} {
+		if got := durationText(d); got != want {
+			t.Errorf("%v: %s, expected %s", d, got, want)
+		}
 	}
 }
 

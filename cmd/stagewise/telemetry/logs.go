@@ -62,6 +62,18 @@ func (l *logs) Record(e event.Event) {
 		l.Warn("column lost", "topic", e.Topic, "column", e.Column, "rows", e.Rows)
 	case event.Incomplete:
 		l.Warn("incomplete version", "version", e.Version, "because", e.Why)
+	case event.Expecting:
+		level := slog.LevelInfo
+		if e.Again {
+			level = slog.LevelDebug
+		}
+		attributes := []any{"rows", e.Rows, "of", e.Of, "after_seconds", e.After.Seconds()}
+		if e.After > 0 && !e.Until.IsZero() {
+			attributes = append(attributes, "until", e.Until)
+		}
+		l.Log(context.Background(), level, "waits for rows", attributes...)
+	case event.StoodBy:
+		l.Info("stands by", "role", e.Role, "because", e.Why)
 	case event.Behind:
 		l.Debug("behind", "messages", e.Messages, "rows", e.Rows)
 	case event.SourceLag:

@@ -189,6 +189,12 @@ func (m *metrics) Record(e event.Event) {
 		m.step()
 	case event.StoodAside:
 		m.standAside(e)
+	case event.StoodBy: // the active process exports what is known of the chain
+		if e.Role == protocol.RoleRun {
+			m.clear(m.run, m.stage, m.visit, m.stepped)
+			m.clear(m.chain.gauges...)
+			m.chain.left, m.running = event.Behind{}, ""
+		}
 	}
 	switch {
 	case m.partitions != nil:
@@ -262,8 +268,10 @@ func (m *metrics) recordSolve(e event.Event) {
 	switch e := e.(type) {
 	case event.Owned:
 		m.active.Set(float64(len(e.Partitions))) // between runs; the plans topic has one
+		m.solveOnlyIf(len(e.Partitions) > 0)
 	case event.Solving:
 		m.active.Set(0)
+		m.solveOnlyIf(e.Active)
 		if m.running = ""; e.Active {
 			m.active.Set(1)
 			m.running = e.Run
@@ -284,6 +292,13 @@ func (m *metrics) recordSolve(e event.Event) {
 	}
 }
 
+// solveOnlyIf makes the metrics of a run have no value while another solver is active.
+func (m *metrics) solveOnlyIf(active bool) {
+	if !active {
+		m.clear(m.stage, m.visit, m.stepped, m.pass, m.objective, m.err, m.loss)
+	}
+}
+
 // recordChain counts what a process does that retrains.
 func (m *metrics) recordChain(e event.Event) {
 	switch e := e.(type) {
@@ -297,6 +312,10 @@ func (m *metrics) recordChain(e event.Event) {
 		m.chain.behind(e, m.ingested.lag)
 	case event.SourceLag:
 		m.chain.sourceBehind(e.Messages)
+	case event.StoodBy:
+		if e.Role == protocol.RoleIngest {
+			m.chain.messagesBehind.DeleteLabelValues("source")
+		}
 	case event.Replaced:
 		m.chain.replaced.Inc()
 	case event.Incomplete:

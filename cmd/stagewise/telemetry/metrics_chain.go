@@ -23,14 +23,20 @@ type chainMetrics struct {
 	holdoutErrorRatio                                            *prometheus.GaugeVec
 	messagesBehind, rowsBehind                                   *prometheus.GaugeVec
 	left                                                         event.Behind // of the examples topic, when the last cut was made
+	gauges                                                       []*prometheus.GaugeVec
 }
 
 // newChainMetrics makes the metrics with the functions of newMetrics.
 func newChainMetrics(
-	counter func(name, help string) prometheus.Counter, gauges func(name, help string, labels ...string) *prometheus.GaugeVec,
+	counter func(name, help string) prometheus.Counter, vector func(name, help string, labels ...string) *prometheus.GaugeVec,
 	counters func(name, help, label string, values ...string) *prometheus.CounterVec,
 ) *chainMetrics {
-	return &chainMetrics{
+	var all []*prometheus.GaugeVec
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		all = append(all, vector(name, help, labels...))
+		return all[len(all)-1]
+	}
+	m := &chainMetrics{
 		versions: counters("versions_total", "Versions made by this process, by kind.", "kind", schemas.RunFull,
 			schemas.RunUpdate),
 		rows:      counter("learnt_rows_total", "New training rows of these versions."),
@@ -70,6 +76,8 @@ func newChainMetrics(
 		holdoutErrorRatio: gauges("holdout_error_ratio",
 			"Error rate on the holdout rows visited by the newest version, from 0 to 1."),
 	}
+	m.gauges = all
+	return m
 }
 
 // record counts a version.

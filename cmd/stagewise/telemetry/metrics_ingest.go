@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
 // ingestMetrics are those of a process that ingests a topic.
@@ -47,6 +48,11 @@ func (m *ingestMetrics) record(e event.Event) {
 		m.written[source] = e.Rows
 	case event.ColumnLost:
 		m.lost.WithLabelValues(e.Column).Add(float64(e.Rows))
+	case event.StoodBy:
+		if e.Role == protocol.RoleIngest {
+			m.lag = 0
+			m.waiting.Reset()
+		}
 	case event.SourceLag:
 		m.lag = e.Messages
 		m.waiting.WithLabelValues().Set(float64(e.Messages))

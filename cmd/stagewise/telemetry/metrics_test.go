@@ -102,6 +102,29 @@ func runEvents() []event.Event {
 	}
 }
 
+// A role that does not lead exports no gauge of the chain, of its runs, or of the topic that others ingest.
+func TestStandbyExportsNoGauge(t *testing.T) {
+	for role, stands := range map[string][]event.Event{
+		protocol.RoleRun:    {event.StoodBy{Role: protocol.RoleIngest}, event.StoodBy{Role: protocol.RoleRun}},
+		protocol.RoleIngest: {event.StoodBy{Role: protocol.RoleIngest}},
+		protocol.RoleScore:  {event.StoodBy{Role: protocol.RoleIngest}, event.ScoringLag{}},
+		protocol.RoleSolve:  {event.Ended{Run: "abc", State: schemas.Done}, event.Owned{}},
+	} {
+		m := newMetrics("p", role, clock)
+		for _, e := range append(runEvents(), stands...) {
+			m.Record(e)
+		}
+		_, body := listened(t, m)("/metrics")
+		for _, line := range samples(t, body) {
+			name, _, _ := strings.Cut(strings.Fields(line)[0], "{")
+			if !strings.HasSuffix(name, "_total") && !slices.Contains([]string{"stagewise_build_info", "stagewise_waiting", "stagewise_standing_aside",
+				"stagewise_active", "stagewise_scoring_version"}, name) {
+				t.Errorf("%s exports %s", role, line)
+			}
+		}
+	}
+}
+
 // Each role exports what it can have, and nothing else. A metric of a run has no value before the first run.
 func TestMetricsOfRoles(t *testing.T) {
 	both := []string{
