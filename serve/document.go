@@ -16,14 +16,15 @@ const (
 type document struct {
 	jsonscan.Scanner
 	asks    *asked
-	columns func() (changed bool, err error) // reads the value of "columns", and reports whether it changes the meaning of rows
-	start   int                              // start of the rows
-	began   int                              // start of the current row
-	places  [][2]int                         // ranges of the rows read
-	count   int                              // number of rows read
-	ended   bool                             // the last row was read
-	names   jsonscan.Names                   // names of the members read
-	known   bool                             // the members after the rows were read: later passes skip them
+	list    func() (changed bool, err error) // reads the value of "columns", and reports whether it changes the meaning of rows
+	columns *columns
+	start   int            // start of the rows
+	began   int            // start of the current row
+	places  [][2]int       // ranges of the rows read
+	count   int            // number of rows read
+	ended   bool           // the last row was read
+	names   jsonscan.Names // names of the members read
+	known   bool           // the members after the rows were read: later passes skip them
 }
 
 // open reads the members before the rows.
@@ -56,6 +57,7 @@ func (d *document) open() error {
 // begin starts the list of rows, for the first time or again.
 func (d *document) begin() error {
 	d.At, d.count, d.ended = d.start, 0, false
+	d.columns.begin()
 	return d.Expect('[')
 }
 
@@ -98,7 +100,7 @@ func (d *document) key() (string, error) {
 func (d *document) member(key string) (changed bool, err error) {
 	switch key {
 	case keyColumns:
-		return d.columns()
+		return d.list()
 	case keyTop:
 		before := d.asks.top
 		text, err := d.Number()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -23,8 +22,10 @@ type jsonRows struct {
 	order   []int             // column of the model for each value of a list; −1: none
 	absent  []int             // columns of the model that are not in lists
 	plain   bool              // each value of a list is the next feature
-	has     []bool            // columns in a list of columns or an object
 	names   []json.RawMessage // of the values of a list, as JSON
+
+	features []float32              // of the current row
+	put      func(column int) error // reads a value of the current row
 }
 
 // newJSONRows reads the members before the rows.
@@ -33,9 +34,10 @@ func newJSONRows(body []byte, v *version, asks *asked) (*jsonRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &jsonRows{places: v.places, missing: v.options.Missing != layout.MissingError, has: make([]bool, v.places.Columns())}
+	r := &jsonRows{places: v.places, missing: v.options.Missing != layout.MissingError}
 	r.names = v.names
-	r.document = document{Scanner: text, asks: asks, columns: r.columns}
+	r.document = document{Scanner: text, asks: asks, list: r.readColumns, columns: newColumns(v.places.Names)}
+	r.put = func(column int) error { return r.value(r.features, column) }
 	for i := range r.places.Columns() {
 		r.order = append(r.order, i)
 	}
@@ -55,15 +57,15 @@ func (r *jsonRows) lay() {
 	}
 }
 
-// columns reads the list of the columns.
-func (r *jsonRows) columns() (changed bool, err error) {
+// readColumns reads the list of the columns.
+func (r *jsonRows) readColumns() (changed bool, err error) {
 	if !r.places.HasNames() {
 		return false, r.Errorf(`"columns": the model has no column names; `+
 			`omit it, and send the %d features in order`, r.places.Columns())
 	}
 	before := r.order
 	r.order, r.absent, r.names = nil, nil, nil
-	clear(r.has)
+	clear(r.columns.has)
 	var others jsonscan.Names
 	err = r.Elements(func(int) error {
 		name, err := r.String()
@@ -80,29 +82,11 @@ func (r *jsonRows) columns() (changed bool, err error) {
 		return false, err
 	}
 	r.lay()
-	for column, has := range r.has {
-		if !has {
-			r.absent = append(r.absent, column)
-		}
-	}
+	r.absent = r.columns.absent()
 	if len(r.absent) > 0 && !r.missing {
-		return false, r.places.Lacks(r.has)
+		return false, r.places.Lacks(r.columns.has)
 	}
 	return !slices.Equal(before, r.order), nil
-}
-
-// find returns the column with a name, and records that the list or the object has it; −1 if the model has no such column,
-// in which case it records the name in others.
-func (r *jsonRows) find(name []byte, others *jsonscan.Names) (int, error) {
-	column, known := r.places.Find(name)
-	switch {
-	case !known:
-		return -1, r.Once(others, "column", name)
-	case r.has[column]:
-		return 0, r.Errorf("duplicate column %.40q", name)
-	}
-	r.has[column] = true
-	return column, nil
 }
 
 // next reads the next row, and returns false after the last.
@@ -162,74 +146,25 @@ func (r *jsonRows) list(features []float32) error {
 	}
 }
 
-// members reads an object: a row, or a nested value, whose column paths start with place.
-func (r *jsonRows) members(features []float32, place []byte) error {
-	var others jsonscan.Names
-	return r.Members(func(name []byte) error {
-		if place != nil {
-			name = slices.Concat(place, []byte{'.'}, name)
-		}
-		column, err := r.find(name, &others)
-		if err != nil {
-			return err
-		}
-		if err := r.Expect(':'); err != nil {
-			return err
-		}
-		return r.member(features, name, column)
-	})
-}
-
-// member reads the value of a column, or another value that may contain columns.
-func (r *jsonRows) member(features []float32, name []byte, column int) error {
-	if column >= 0 || !r.places.Within(name) {
-		if err := r.value(features, column); err != nil {
-			return fmt.Errorf("column %.40q: %w", name, err)
-		}
-		return nil
-	}
-	switch r.Peek() {
-	case '{':
-		return r.members(features, slices.Clone(name))
-	case '[':
-		place := slices.Clone(name)
-		return r.Elements(func(i int) error {
-			name := strconv.AppendInt(append(slices.Clip(place), '.'), int64(i), 10)
-			var none jsonscan.Names
-			column, err := r.find(name, &none)
-			if err != nil {
-				return err
-			}
-			return r.member(features, name, column)
-		})
-	}
-	return r.Skip()
-}
-
 // object reads a row that is an object.
 func (r *jsonRows) object(features []float32) error {
 	if !r.places.HasNames() {
 		return r.Errorf("an object: the model has no column names; send a list of the %d features", r.places.Columns())
 	}
-	clear(r.has)
-	err := r.members(features, nil)
-	if err != nil || !slices.Contains(r.has, false) {
+	r.features = features
+	if err := r.document.object(r.put); err != nil {
 		return err
 	}
-	if !r.missing {
-		return r.places.Lacks(r.has)
-	}
-	var absent []int
-	for column, has := range r.has {
-		if !has {
-			absent = append(absent, column)
-		}
+	absent := r.columns.absent()
+	if len(absent) > 0 && !r.missing {
+		return r.places.Lacks(r.columns.has)
 	}
 	return r.miss(features, absent)
 }
 
 // miss sets the missing values of a row.
 func (r *jsonRows) miss(features []float32, columns []int) error {
+	r.columns.lacks(columns)
 	for _, column := range columns {
 		if err := r.places.PutMissing(features, column); err != nil {
 			return err

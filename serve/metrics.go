@@ -12,6 +12,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  prometheus.Histogram
 	rows     prometheus.Counter
+	missing  prometheus.Counter
 	panics   prometheus.Counter
 }
 
@@ -26,13 +27,15 @@ func newMetrics(s *Server) *metrics {
 		}),
 		rows: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "predicted_rows_total",
 			Help: "Predicted rows."}),
+		missing: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "missing_columns_total",
+			Help: "Columns of the model that predicted rows lacked, counted for each row."}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: "request_panics_total",
 			Help: "Requests that failed because of a bug in the server, which logs them."}),
 	}
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help}, value)
 	}
-	register.MustRegister(m.requests, m.seconds, m.rows, m.panics,
+	register.MustRegister(m.requests, m.seconds, m.rows, m.missing, m.panics,
 		gauge("serving_version", "Number of the serving version; 0: none.",
 			func() float64 { return float64(versions.Status().Version) }),
 		gauge("serving_version_age_seconds", "Age of the serving version in seconds; 0: unknown.",

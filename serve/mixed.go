@@ -1,44 +1,33 @@
 package serve
 
 import (
-	"fmt"
-
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
-	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
 // mixedObject appends a row that is an object with a value for each column: a number, a word or a text. Other columns are
 // ignored.
 func (r *sparseRows) mixedObject(rows *examples.SparseRows) error {
-	var has jsonscan.Names
 	r.mixed.Begin()
-	err := r.Members(func(name []byte) error {
-		key := string(name)
-		if err := r.Once(&has, "column", name); err != nil {
-			return err
-		}
-		if err := r.Expect(':'); err != nil {
-			return err
-		}
-		column, known := r.mixed.Find(key)
-		if !known {
-			return r.Skip()
-		}
-		text, err := r.scalar()
-		if err == nil {
-			if err = r.mixed.Put(column, text); err != nil {
-				err = r.Errorf("%v", err)
-			}
+	err := r.document.object(func(column int) (err error) {
+		var text string
+		if r.mixed.IsText(column) {
+			text, err = r.texts(r.scalar)
+		} else {
+			text, err = r.scalar()
 		}
 		if err != nil {
-			return fmt.Errorf("%.40q: %w", key, err)
+			return err
+		}
+		if err := r.mixed.Put(column, text); err != nil {
+			return r.Errorf("%v", err)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	r.columns.lacks(r.columns.absent())
 	if err := r.mixed.End(rows); err != nil {
 		return r.Errorf("%v", err)
 	}

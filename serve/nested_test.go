@@ -1,9 +1,14 @@
 package serve
 
 import (
+	"net/http"
+	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -27,5 +32,68 @@ func TestNestedRows(t *testing.T) {
 		`{"rows": [{"user": {"x": 1, "x": 1}}]}`:          `duplicate column "user.x"`,
 	} {
 		checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), body, want)
+	}
+}
+
+// Columns of mixed rows and texts are found in nested values, too.
+func TestNestedMixedRows(t *testing.T) {
+	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
+	o.Missing, o.Text, o.Words = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}
+	o.Categorical = []string{"user.city"}
+	names := examples.Columns{{Name: "user.age"}, {Name: "items.1.price"}}
+	read := func(row string) *examples.SparseRows {
+		t.Helper()
+		var rows examples.SparseRows
+		r, err := newSparseRows([]byte(`{"rows": [`+row+`]}`), o, names, &asked{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if more, err := r.next(&rows); err != nil || !more {
+			t.Fatalf("%s: %v", row, err)
+		}
+		return &rows
+	}
+	want := read(`{"user.age": 30, "user.city": "Oslo", "post.text": "to be or not", "items.1.price": 2.5}`)
+	if len(want.Values) < 6 {
+		t.Fatalf("%v", want)
+	}
+	for _, row := range []string{
+		`{"user": {"age": 30, "city": "Oslo", "x": {"age": 1}}, "post": {"text": "to be or not"}, "items": [0, {"price": 2.5}]}`,
+		`{"items.1": {"price": 2.5}, "user": {"city": "Oslo"}, "user.age": 30, "post": {"text": ["to be", "or", "not"]}}`,
+	} {
+		if got := read(row); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, expected %v", row, got, want)
+		}
+	}
+	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
+	one := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be or not"]}`)).Body.String()
+	for _, row := range []string{`{"post": {"text": "to be or not"}}`, `{"post.text": ["to be", "or not"], "post": {"n": 1}}`} {
+		if w := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+row+`]}`)); w.Body.String() != one || w.Code != http.StatusOK {
+			t.Errorf("%s: %d: %s, expected %s", row, w.Code, w.Body, one)
+		}
+	}
+}
+
+// A request with none of the model's columns is refused with their names. An answer tells how many columns rows lack.
+func TestMissingColumns(t *testing.T) {
+	s := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingMean)))
+	for _, body := range []string{
+		`{"rows": [{"Age": 1, "City": "Oslo", "Height": 2}]}`, `{"columns": ["Age", "City", "Height"], "rows": [[1, 2, 3]]}`,
+		`{"rows": [[1, 2, 3]], "columns": ["Age", "City", "Height"]}`, `{"rows": [{"features": {"age": 1, "city": "Rome", "height": 2}}]}`, `{"rows": [{}]}`,
+		`{"rows": [{}, {"x": [{"age": 1}]}]}`, `{"columns": [], "rows": [[]]}`,
+	} {
+		checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), body, `missing columns that the model needs: "age", "city" and "height"`)
+	}
+	for body, missing := range map[string]string{
+		`{"rows": [[1, "Oslo", 2]]}`: "0", `{"rows": [{"age": 1, "city": null, "height": 2}]}`: "0", `{"rows": [{"age": 1}, {"height": 2}]}`: "3",
+		`{"rows": [{"age": 1}, {}]}`: "3", `{"columns": ["age", "x"], "rows": [[1, 2], [3, 4]]}`: "2", `{"rows": [["Oslo"]], "columns": ["city"]}`: "2",
+	} {
+		if w := ask(s, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusOK || w.Header().Get(headerMissing) != missing {
+			t.Errorf("%s: %d, %s columns, expected %s: %s", body, w.Code, w.Header().Get(headerMissing), missing, w.Body)
+		}
+	}
+	// of each row: 2+2, 2+3, 2+2 and 2
+	if metrics := ask(s, "GET", "/metrics", "", nil).Body.String(); !strings.Contains(metrics, "stagewise_missing_columns_total{pipeline=\"p\"} 15\n") {
+		t.Error(metrics)
 	}
 }

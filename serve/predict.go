@@ -32,6 +32,8 @@ type prediction struct {
 	record    *answers.Request // of the answers; nil: not written
 	order     []int32          // of classes, for record
 	unpacking unpacking
+	lacking   int      // columns that rows lack
+	missing   int      // number of those of each row
 	pieces    [][]byte // of the answer
 	bytes     int      // of the pieces
 	held      [2]int64 // memory for the answer, of memory.small and memory.answers
@@ -119,6 +121,12 @@ func (p *prediction) answer(ctx context.Context, body []byte, sent string) (err 
 	}
 	if p.count == 0 {
 		return refuse(http.StatusBadRequest, "no rows")
+	}
+	if named := p.rows.named(); named != nil {
+		if err := named.check(); err != nil {
+			return refuse(http.StatusBadRequest, "%s: the request has none of the model's columns", err)
+		}
+		p.lacking, p.missing = named.lacking(), named.missing
 	}
 	if p.pieces, err = p.encoder.whole(p.pieces); err != nil {
 		return err
@@ -222,9 +230,11 @@ func (p *prediction) leave() {
 func (p *prediction) send(w http.ResponseWriter) {
 	p.record.Send(p.count)
 	p.metrics.rows.Add(float64(p.count))
+	p.metrics.missing.Add(float64(p.missing))
 	w.Header().Set("Content-Type", p.kind)
 	w.Header().Set("Content-Length", strconv.Itoa(p.bytes))
 	w.Header().Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
+	w.Header().Set(headerMissing, strconv.Itoa(p.lacking))
 	of := p.memory.small
 	if p.held[1] > 0 {
 		of = p.memory.answers

@@ -22,6 +22,8 @@ type rows interface {
 	finish() (again bool, err error)
 	// features appends the features of row i of the last next, as JSON. It is called for each of them, in order.
 	features(dst []byte, i int) []byte
+	// named returns the model's columns in the rows; nil if all rows have all of them.
+	named() *columns
 	// close releases the reader.
 	close()
 }
@@ -138,6 +140,8 @@ func (r *jsonTiles) features(dst []byte, i int) []byte {
 	return r.sent(dst, r.Between(r.places[i][0], r.places[i][1]))
 }
 
+func (r *jsonTiles) named() *columns { return r.columns }
+
 func (r *jsonTiles) close() {}
 
 // arrowRows reads rows in an Arrow stream.
@@ -187,6 +191,8 @@ func (r *arrowRows) features(dst []byte, _ int) []byte {
 	}
 	return append(dst, "null"...)
 }
+
+func (r *arrowRows) named() *columns { return nil }
 
 func (r *arrowRows) close() {
 	if r.stop(); r.endText != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
@@ -29,21 +30,23 @@ type sparseRows struct {
 }
 
 // newSparseRows reads the members before the rows.
-func newSparseRows(body []byte, o layout.Options, columns examples.Columns, asks *asked) (*sparseRows, error) {
+func newSparseRows(body []byte, o layout.Options, names examples.Columns, asks *asked) (*sparseRows, error) {
 	text, err := jsonscan.New(body)
 	if err != nil {
 		return nil, err
 	}
-	r := &sparseRows{document: document{Scanner: text, asks: asks}}
-	r.columns = func() (bool, error) {
+	r := &sparseRows{document: document{Scanner: text, asks: asks, columns: &columns{}}}
+	r.list = func() (bool, error) {
 		return false, r.Errorf(`"columns": the model was trained on sparse rows, which have none`)
 	}
 	if o.Mixed() {
-		if r.mixed, err = layout.NewMixedRow(o, layout.Features{Columns: columns, Sparse: true}); err != nil {
+		if r.mixed, err = layout.NewMixedRow(o, layout.Features{Columns: names, Sparse: true}); err != nil {
 			return nil, err
 		}
+		r.columns = newColumns(r.mixed.Names)
 	} else if o.Text != "" {
 		r.text, r.words = string(o.Text), vocabulary.NewCounter(o.Words)
+		r.columns = newColumns(layout.NewNames([]string{r.text}))
 	}
 	return r, r.open()
 }
@@ -59,11 +62,14 @@ func (r *sparseRows) next(rows *examples.SparseRows) (bool, error) {
 		err = r.mixedObject(rows)
 	case r.mixed != nil:
 		err = r.Expected("an object with a value for each column")
+	case c == '{' && r.words != nil:
+		err = r.textObject(rows)
 	case c == '{':
-		err = r.object(rows)
+		err = r.pairs(rows)
 	case c == '[' && r.words == nil:
-		err = r.list(rows)
+		err = r.values(rows)
 	case c == '"' && r.words != nil:
+		r.columns.found = true
 		err = r.countWords(rows)
 	case r.words != nil:
 		err = r.Expected("a text, or an object with the column " + strconv.Quote(r.text))
@@ -90,17 +96,47 @@ func (r *sparseRows) sent(dst, row []byte) []byte {
 	return append(dst, row...)
 }
 
-// countWords appends the word counts of a text.
+// countWords appends the word counts of a text, or of a list of texts.
 func (r *sparseRows) countWords(rows *examples.SparseRows) error {
-	text, err := r.String()
+	text, err := r.texts(func() (string, error) {
+		text, err := r.String()
+		return string(text), err
+	})
 	if err != nil {
 		return err
 	}
-	return r.words.Append(rows, string(text))
+	return r.words.Append(rows, text)
 }
 
-// list appends a row that is a list of all values.
-func (r *sparseRows) list(rows *examples.SparseRows) error {
+// texts reads a text, or the texts of a list, separated by spaces.
+func (r *sparseRows) texts(one func() (string, error)) (string, error) {
+	if r.Peek() != '[' {
+		return one()
+	}
+	var all []string
+	err := r.Elements(func(int) error {
+		text, err := one()
+		all = append(all, text)
+		return err
+	})
+	return strings.Join(all, " "), err
+}
+
+// textObject appends a row that is an object with the column of texts.
+func (r *sparseRows) textObject(rows *examples.SparseRows) error {
+	err := r.document.object(func(int) error { return r.countWords(rows) })
+	if err != nil {
+		return err
+	}
+	if !r.columns.has[0] {
+		return r.Errorf("no %.40q, the column of texts", r.text)
+	}
+	r.columns.found = true
+	return nil
+}
+
+// values appends a row that is a list of all values.
+func (r *sparseRows) values(rows *examples.SparseRows) error {
 	err := r.Elements(func(i int) error {
 		v, err := r.Float()
 		switch {
@@ -116,8 +152,8 @@ func (r *sparseRows) list(rows *examples.SparseRows) error {
 	return err
 }
 
-// object appends a row that is an object. Unknown keys are ignored.
-func (r *sparseRows) object(rows *examples.SparseRows) error {
+// pairs appends a row that is an object of two lists. Unknown keys are ignored.
+func (r *sparseRows) pairs(rows *examples.SparseRows) error {
 	var has jsonscan.Names
 	from := len(rows.Values)
 	err := r.Members(func(name []byte) error {
@@ -129,13 +165,11 @@ func (r *sparseRows) object(rows *examples.SparseRows) error {
 		if err := r.Expect(':'); err != nil {
 			return err
 		}
-		switch {
-		case r.words != nil && key == r.text:
-			err = r.countWords(rows)
-		case r.words == nil && key == keyIndices:
-			err = r.indices(rows, from)
-		case r.words == nil && key == keyValues:
-			err = r.values(rows)
+		switch key {
+		case keyIndices:
+			err = r.readIndices(rows, from)
+		case keyValues:
+			err = r.readValues(rows)
 		default:
 			err = r.Skip()
 		}
@@ -147,10 +181,6 @@ func (r *sparseRows) object(rows *examples.SparseRows) error {
 	switch {
 	case err != nil:
 		return err
-	case r.words != nil && !has[r.text]:
-		return r.Errorf("no %.40q, the column of texts", r.text)
-	case r.words != nil:
-		return nil
 	case !has[keyIndices] || !has[keyValues] || len(rows.Indices) != len(rows.Values):
 		return r.Errorf(`%d "indices" and %d "values", expected as many of both`, len(rows.Indices)-from, len(rows.Values)-from)
 	}
@@ -163,8 +193,8 @@ func (r *sparseRows) object(rows *examples.SparseRows) error {
 	return nil
 }
 
-// indices appends a list of indices, each of which must exceed the previous one. from is where those of the row start.
-func (r *sparseRows) indices(rows *examples.SparseRows, from int) error {
+// readIndices appends a list of indices, each of which must exceed the previous one. from is where those of the row start.
+func (r *sparseRows) readIndices(rows *examples.SparseRows, from int) error {
 	return r.Elements(func(i int) error {
 		text, err := r.Number()
 		if err != nil {
@@ -186,8 +216,8 @@ func (r *sparseRows) indices(rows *examples.SparseRows, from int) error {
 	})
 }
 
-// values appends a list of values.
-func (r *sparseRows) values(rows *examples.SparseRows) error {
+// readValues appends a list of values.
+func (r *sparseRows) readValues(rows *examples.SparseRows) error {
 	return r.Elements(func(i int) error {
 		v, err := r.Float()
 		if err != nil {

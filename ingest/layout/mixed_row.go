@@ -1,9 +1,7 @@
 package layout
 
 import (
-	"errors"
 	"math"
-	"slices"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -11,8 +9,8 @@ import (
 // MixedRow reads single mixed rows to predict, value by value. It is not safe for concurrent use. Create it with
 // NewMixedRow.
 type MixedRow struct {
+	*Names
 	layout Layout
-	byName map[string]int
 	has    []bool
 }
 
@@ -27,12 +25,9 @@ func NewMixedRow(o Options, want Features) (*MixedRow, error) {
 	if o.Text != "" {
 		names = append(names, string(o.Text))
 	}
-	m := &MixedRow{layout: New(o, "", len(names), func(_ int, err error) error { return err }), byName: map[string]int{},
+	m := &MixedRow{Names: NewNames(names), layout: New(o, "", len(names), func(_ int, err error) error { return err }),
 		has: make([]bool, len(names))}
 	m.layout.Names, m.layout.ByName = names, true
-	for i, name := range names {
-		m.byName[name] = i
-	}
 	return m, m.layout.LayMixed(want)
 }
 
@@ -44,11 +39,8 @@ func (m *MixedRow) Begin() {
 	_ = m.layout.Words.Count("") // an empty text is valid
 }
 
-// Find returns the number of the column with a name.
-func (m *MixedRow) Find(name string) (column int, ok bool) {
-	column, ok = m.byName[name]
-	return column, ok
-}
+// IsText reports whether the words of a column are counted. Its value may be a list of texts.
+func (m *MixedRow) IsText(column int) bool { return m.layout.Cells[column].Role == Counted }
 
 // Put sets the value of a column; "" is a missing one.
 func (m *MixedRow) Put(column int, text string) error {
@@ -72,14 +64,10 @@ func (m *MixedRow) Put(column int, text string) error {
 
 // End appends the row. Columns without a value are missing.
 func (m *MixedRow) End(rows *examples.SparseRows) error {
-	if i := slices.Index(m.has, false); i >= 0 && m.layout.Options.Missing != MissingMean {
-		var missing []string
-		for i, has := range m.has {
-			if !has {
-				missing = append(missing, m.layout.Names[i])
-			}
+	if m.layout.Options.Missing != MissingMean {
+		if err := m.Lacks(m.has); err != nil {
+			return err
 		}
-		return errors.New("missing columns that the model needs: " + SomeNames(missing))
 	}
 	for at, has := range m.has {
 		if c := m.layout.Cells[at]; !has && c.Role == Feature {

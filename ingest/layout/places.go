@@ -1,10 +1,8 @@
 package layout
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -12,68 +10,35 @@ import (
 
 // Places maps the values of single rows to predict to feature positions, and checks them. It is safe for concurrent use.
 type Places struct {
+	*Names
 	layout Layout
-	byName map[string]int
-	within map[string]bool // prefixes of column paths
 }
 
 // NewPlaces returns the Places of a model's training columns, or, if these are unknown, of its features, which then have
 // no names. o is the result of TrainedAs.
 func NewPlaces(o Options, want Features) (*Places, error) {
 	o = o.ToPredict()
-	p := &Places{byName: map[string]int{}, within: map[string]bool{}}
+	p := &Places{}
 	columns := want.Columns
 	if columns == nil {
 		columns = make(examples.Columns, want.Width)
 	}
 	sources := sourcesOf(columns)
 	p.layout = New(o, "", len(sources), func(_ int, err error) error { return err })
+	var names []string
 	for i, of := range sources {
+		names = append(names, of.name)
 		for _, column := range of.columns {
 			p.layout.Cells[i].fill(p.layout.Features, column)
 			p.layout.Features += column.Features()
 		}
-		if of.name != "" {
-			p.byName[of.name] = i
-			for at, c := range of.name {
-				if c == '.' {
-					p.within[of.name[:at]] = true
-				}
-			}
-		}
 	}
+	p.Names = NewNames(names)
 	if p.layout.Features != want.Width {
 		return nil, fmt.Errorf("the columns have %d features, the model has %d", p.layout.Features, want.Width)
 	}
 	return p, nil
 }
-
-// Columns returns the number of columns.
-func (p *Places) Columns() int { return len(p.layout.Cells) }
-
-// HasNames reports whether the columns have names.
-func (p *Places) HasNames() bool { return len(p.byName) > 0 }
-
-// Names returns the names of the columns; nil if they have none.
-func (p *Places) Names() []string {
-	if !p.HasNames() {
-		return nil
-	}
-	names := make([]string, p.Columns())
-	for name, i := range p.byName {
-		names[i] = name
-	}
-	return names
-}
-
-// Find returns the number of the column with a name.
-func (p *Places) Find(name []byte) (column int, ok bool) {
-	column, ok = p.byName[string(name)]
-	return column, ok
-}
-
-// Within reports whether there are columns within a value, as user.age is within user.
-func (p *Places) Within(name []byte) bool { return p.within[string(name)] }
 
 // Numbers returns the feature position of a numeric column. ok is false for a categorical or time column, and for one with
 // an offset, for which PutText needs the text, or if some numbers are missing values.
@@ -115,19 +80,4 @@ func (p *Places) PutText(features []float32, column int, text string) error {
 	}
 	features[c.At] = c.less(v, text)
 	return nil
-}
-
-// Lacks returns an error with the missing columns of a row. has reports which columns the row has.
-func (p *Places) Lacks(has []bool) error {
-	names := make([]string, 0, len(has))
-	for name, column := range p.byName {
-		if !has[column] {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	slices.Sort(names)
-	return errors.New("missing columns that the model needs: " + SomeNames(names))
 }
