@@ -16,7 +16,11 @@ const (
 // contentType returns the content type of a request's rows.
 func contentType(r *http.Request) (string, error) {
 	sent := r.Header.Get("Content-Type")
-	switch name, _, err := mime.ParseMediaType(sent); {
+	name, parameters, err := mime.ParseMediaType(sent)
+	charset, isSet := parameters["charset"]
+	switch {
+	case err == nil && (name == typeJSON || name == typeArrow) && isSet && !slices.Contains([]string{"utf-8", "utf8", "us-ascii"}, strings.ToLower(charset)):
+		return "", refuse(http.StatusUnsupportedMediaType, "charset %.40q: expected utf-8", charset)
 	case err == nil && (name == typeJSON || name == typeArrow):
 		return name, nil
 	case sent == "":

@@ -271,6 +271,81 @@ func TestReplacedCredentials(t *testing.T) {
 	works(then, "the second of two tokens", 1)
 }
 
+// A message tells the operator of unusable and of expired credentials, once for each change of the files, and when they can
+// be used again: also the same files.
+func TestNoticesOfCredentials(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a token of many characters")
+	var notices []string
+	reads := 0
+	now := time.Now()
+	c, err := newCredential(func() (time.Time, error) {
+		reads++
+		content, err := os.ReadFile(file)
+		if err == nil && string(content) == "short" {
+			err = errors.New("too short")
+		}
+		if string(content) == "expired" {
+			return now.Add(-time.Hour), err
+		}
+		return now.Add(time.Hour), err
+	}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.notice = func(text string) { notices = append(notices, text) }
+	c.expires = func(at time.Time) time.Time { return at }
+	for _, step := range []struct {
+		change func()
+		want   string // the notice
+	}{
+		{func() {}, ""},
+		{func() { write("short") }, "the previous credentials stay in use: too short"},
+		{func() { os.Rename(file, file+".away") }, "no such file"},
+		{func() { os.Rename(file+".away", file) }, "too short"},
+		{func() { write("a token of many characters") }, "can be used again"},
+		{func() { write("expired") }, "token expired at"},
+	} {
+		step.change()
+		before := reads
+		notices = nil
+		for range 3 {
+			c.get()
+			_ = c.trouble()
+		}
+		if got := strings.Join(notices, "; "); reads > before+1 || (got == "") != (step.want == "") || !strings.Contains(got, step.want) || len(notices) > 1 {
+			t.Errorf("%d reads, %q, expected %s", reads-before, notices, step.want)
+		}
+		if wrong := c.trouble() != nil; wrong != (strings.Contains(step.want, "too short") || strings.Contains(step.want, "no such")) {
+			t.Errorf("%s: %v", step.want, c.trouble())
+		}
+	}
+}
+
+// A token that no client can send is refused.
+func TestTokensOfRandomBytes(t *testing.T) {
+	o := Defaults()
+	o.TokenFile = filepath.Join(t.TempDir(), "token")
+	for content, valid := range map[string]bool{
+		"a token of many characters\nand more\xff": true, "  dGhlIHRva2VuLCBpbiBiYXNlNjQ=\r\n": true,
+		"\x8f\x03\xd2\xaa\x10\x99 random bytes of a file": false, "a tökén of many characters": false, "\ufeffa token of many characters": false,
+		"a token\x00of many characters": false, "short\n0123456789abcdef": false,
+	} {
+		if err := os.WriteFile(o.TokenFile, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.token(); (err == nil) != valid {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
 // With TLS and a token the server speaks HTTP/2 with clients that have the token. Others only learn that it is alive.
 func TestTLSAndToken(t *testing.T) {
 	const token = "a token of many characters"

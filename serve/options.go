@@ -28,6 +28,7 @@ type Options struct {
 	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
 	Memory      int64         `mapstructure:"memory"`          // total bytes of the bodies of all requests, of their rows and of their answers
 	Connections int           `mapstructure:"max_connections"` // maximum number of connections
+	Drain       time.Duration // after SIGTERM, requests are answered for so long
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be computed and sent
 	MaxAge      time.Duration `mapstructure:"max_age"`     // maximum age of a version that counts as ready; 0: unlimited
 	MaxSilence  time.Duration `mapstructure:"max_silence"` // maximum time without contact to the brokers while ready
@@ -37,7 +38,7 @@ type Options struct {
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024,
-		Timeout: 10 * time.Second, MaxSilence: time.Minute, Answers: answers.Defaults()}
+		Timeout: 10 * time.Second, Drain: 5 * time.Second, MaxSilence: time.Minute, Answers: answers.Defaults()}
 }
 
 // Keys documents the keys under `serve`.
@@ -57,6 +58,8 @@ func Keys() []option.Key {
 			"for longest is closed; those that have shown the token come last"},
 		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, for its answer to be computed, and " +
 			"for the answer to be sent"},
+		{Name: "drain", Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered, so that load balancers can " +
+			"send them elsewhere"},
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
 	}, option.Under("answers", answers.Keys())...)
@@ -96,6 +99,9 @@ func (o *Options) Check() (problems []option.Problem) {
 	if o.Timeout <= 0 {
 		wrong("timeout", o.Timeout, "a time above 0")
 	}
+	if o.Drain < 0 {
+		wrong("drain", o.Drain, "a time of at least 0")
+	}
 	if o.MaxAge < 0 {
 		wrong("max_age", o.MaxAge, "a time of at least 0")
 	}
@@ -129,7 +135,12 @@ func (o *Options) token() (digest, error) {
 		return digest{}, problem
 	}
 	token, _, _ := strings.Cut(string(content), "\n")
-	if token = strings.TrimSpace(token); len(token) < shortestToken {
+	token = strings.TrimSpace(token)
+	if at := strings.IndexFunc(token, func(c rune) bool { return c < ' ' || c > '~' }); at >= 0 { // no client could send it
+		problem.Want += fmt.Sprintf(", of printable ASCII: byte %d is %#02x", at, token[at])
+		return digest{}, problem
+	}
+	if len(token) < shortestToken {
 		return digest{}, problem
 	}
 	return sha256.Sum256([]byte(token)), nil

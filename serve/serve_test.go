@@ -129,6 +129,7 @@ func serving(t testing.TB, o Options, versions Versions) (s *Server, address str
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Drain = 0 // tests end at once
 	s = newServer(t, o, versions)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -298,6 +299,9 @@ func TestRefusals(t *testing.T) {
 		want                      string
 	}{
 		{"POST", "/predict", "", http.StatusUnsupportedMediaType, "no Content-Type: expected application/json or application/vnd"},
+		{"POST", "/predict", "application/json; charset=UTF-16", http.StatusUnsupportedMediaType, `charset "UTF-16": expected utf-8`},
+		{"POST", "/predict", "application/json; charset=latin1", http.StatusUnsupportedMediaType, `charset "latin1": expected utf-8`},
+		{"POST", "/predict", "application/json; charset=\"UTF-8\"", http.StatusBadRequest, "the JSON ends"},
 		{"POST", "/predict", "text/csv", http.StatusUnsupportedMediaType, `Content-Type "text/csv": expected`},
 		{"GET", "/predict", "", http.StatusMethodNotAllowed, "GET: expected POST"},
 		{"POST", "/model", "", http.StatusMethodNotAllowed, "POST: expected GET"},
@@ -406,7 +410,9 @@ func TestStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
+	o := Defaults()
+	o.Drain = 0
+	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
@@ -451,6 +457,38 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// A server that ends is not ready, and answers requests, on new connections too, until the time of serve.drain is over.
+func TestDrain(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Defaults()
+	o.Drain = time.Hour
+	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	address := listener.Addr().String()
+	served(t, address)
+	stop()
+	for status := 0; status != http.StatusServiceUnavailable; {
+		response, err := http.Get("http://" + address + "/ready")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		status = response.StatusCode
+	}
+	for range 3 {
+		served(t, address)
+	}
+	listener.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
 func TestOptionsThatAreWrong(t *testing.T) {
 	for want, set := range map[string]func(*Options){
 		"listen: 8474":        func(o *Options) { o.Listen = "8474" },
@@ -462,6 +500,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"max_connections: 0":  func(o *Options) { o.Connections = 0 },
 		"memory: 1":           func(o *Options) { o.Memory = 1 },
 		"timeout: 0s":         func(o *Options) { o.Timeout = 0 },
+		"drain: -1s":          func(o *Options) { o.Drain = -time.Second },
 		"max_age: -1s":        func(o *Options) { o.MaxAge = -time.Second },
 		"max_silence: 0s":     func(o *Options) { o.MaxSilence = 0 },
 	} {

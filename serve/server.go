@@ -61,6 +61,7 @@ type Server struct {
 	token       *credential[digest]           // of the bearer token; nil: none is required
 	routes      map[string]route              // by path
 	local       bool                          // only requests for this machine are answered
+	atOnce      func() bool                   // nil: never
 	ending      atomic.Bool                   // the server is shutting down
 }
 
@@ -105,6 +106,7 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		if s.tls, err = newCredential(o.certificate, o.Certificate, o.Key); err != nil {
 			return nil, err
 		}
+		s.tls.expires = func(c *tls.Certificate) time.Time { return c.Leaf.NotAfter }
 	}
 	s.register = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	s.metrics = newMetrics(s)
@@ -120,10 +122,22 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 }
 
 // Notify makes the server call notice, concurrently, with messages for the operator. It must be called before Serve.
-func (s *Server) Notify(notice func(text string)) { s.notice = notice }
+func (s *Server) Notify(notice func(text string)) {
+	s.notice = notice
+	if s.token != nil {
+		s.token.notice = notice
+	}
+	if s.tls != nil {
+		s.tls.notice = notice
+	}
+}
 
-// Serve serves a listener until ctx ends. Then it answers the requests received so far, and returns nil. Requests that
-// exceed the timeout are aborted.
+// EndAtOnce makes the server end without the time of serve.drain if a function returns true when ctx has ended. It must be
+// called before Serve.
+func (s *Server) EndAtOnce(atOnce func() bool) { s.atOnce = atOnce }
+
+// Serve serves a listener until ctx ends. Then it is not ready, serves for the time of the options, answers the requests
+// received so far, and returns nil. Requests that exceed the timeout are aborted.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -143,6 +157,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	}
 	ended := make(chan error, 1)
+	if s.tls != nil {
+		s.tls.get() // which may have expired
+	}
 	go func() {
 		if s.tls != nil {
 			ended <- server.ServeTLS(listener, "", "")
@@ -157,6 +174,12 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.ending.Store(true)
+	select {
+	case err := <-ended: // the listener was closed
+		s.closeAnswers(ctx)
+		return err
+	case <-s.drained():
+	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Timeout)
 	defer cancel()
 	err := server.Shutdown(patience)
@@ -166,6 +189,14 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	<-ended
 	s.closeAnswers(ctx)
 	return err
+}
+
+// drained returns a channel that receives after the time of serve.drain.
+func (s *Server) drained() <-chan time.Time {
+	if s.atOnce != nil && s.atOnce() {
+		return time.After(0)
+	}
+	return time.After(s.options.Drain)
 }
 
 // ServeHTTP handles a request.

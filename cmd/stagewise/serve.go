@@ -135,6 +135,7 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 	if err != nil {
 		return err
 	}
+	server.EndAtOnce(func() bool { return !terminated(ctx) }) // nobody waits for Ctrl-C
 	server.Notify(func(text string) { event.Notice(recorder, "%s", text) })
 	if o.Answers.Topic != "" {
 		if err := log.Create(ctx, kafkalog.Topic{Name: o.Answers.Topic, Partitions: c.Examples.Partitions}); err != nil {
