@@ -19,7 +19,7 @@ func contentType(r *http.Request) (string, error) {
 	name, parameters, err := mime.ParseMediaType(sent)
 	charset, isSet := parameters["charset"]
 	switch {
-	case err == nil && (name == typeJSON || name == typeArrow) && isSet && !slices.Contains([]string{"utf-8", "utf8", "us-ascii"}, strings.ToLower(charset)):
+	case err == nil && (name == typeJSON || name == typeArrow) && isSet && !strings.EqualFold(charset, "utf-8"):
 		return "", refuse(http.StatusUnsupportedMediaType, "charset %.40q: expected utf-8", charset)
 	case err == nil && (name == typeJSON || name == typeArrow):
 		return name, nil
