@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
@@ -478,5 +479,19 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 		if err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil); err != nil {
 			t.Fatalf("after %d failures since the last version: %v", r.failures, err)
 		}
+	}
+}
+
+// After all rows were forgotten at once, the report of the next version has its new rows alone, as its manifest has.
+func TestReportAfterAllRowsWereForgotten(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 8)
+	retrainToEnd(t, log, job)
+	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
+	fill(t, log, job, 8, 9)
+	report, _ := retrainToEnd(t, log, job)
+	expect(t, "of the new rows", report, "full 40 of 40")
+	if m, err := topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest); err != nil || m.WindowRows != 40 {
+		t.Errorf("the manifest is %+v: %v", m, err)
 	}
 }

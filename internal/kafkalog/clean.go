@@ -67,6 +67,11 @@ func (l *Log) Compact(ctx context.Context, topics ...string) error {
 func (l *Log) clean(ctx context.Context) error {
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
+	if !l.broker.HasDirectory() { // files that are still open take writes, which no later process finds
+		err := fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost", l.dataDir)
+		l.end(err)
+		return err
+	}
 	found, failure := l.broker.Survey(l.now())
 	for _, e := range found.Expired {
 		err := l.broker.Cut(e.Topic, e.Partition, e.Before)

@@ -459,6 +459,20 @@ func TestLogCleansItself(t *testing.T) {
 	}
 }
 
+// A log whose data directory is deleted ends, and says so, as nothing that it writes could be found again.
+func TestDeletedDataDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	l, err := Open(testContext(t), Options{DataDir: dir, cleanEvery: time.Millisecond})
+	noError(t, err)
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	noError(t, os.RemoveAll(dir))
+	<-l.ctx.Done()
+	if _, err := l.Append(testContext(t), "t", 0, numbered(0, 10)); err == nil || !strings.Contains(err.Error(), dir+" was deleted") {
+		t.Errorf("append: %v", err)
+	}
+	_ = l.Close() // there is no lock file to release
+}
+
 // A failed cleaning is reported, and the log stays usable. Once cleaning succeeds the wait is over.
 func TestFailingCleanIsReported(t *testing.T) {
 	dir := t.TempDir()

@@ -59,10 +59,10 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss,
 				split.Brier, split.ECE, split.RMSE
 		}
-	} else if plan.Chain.Number > 1 { // it adds rows only if an update was impossible
+	} else if len(plan.Chain.Increments) > 0 { // it adds rows only if an update was impossible
 		retrain.Rows = 0
 		if last := len(c.found.Increments) - 1; last >= 0 && c.found.Increments[last].Number == plan.Chain.Number {
-			retrain.Rows = c.found.Increments[last].Rows()
+			retrain.Rows = c.found.Increments[last].Learnt()
 		}
 	}
 	retrain.MostlyBad = c.found.MostlyBad(plan)

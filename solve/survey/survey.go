@@ -114,7 +114,9 @@ func (e *LabelsError) Error() string {
 		return fmt.Sprintf("all examples have the label %q: a model needs at least two classes; examples.label, or with "+
 			"examples.outcome examples.outcome.label, names the label column, examples.classes the allowed labels", e.Label)
 	}
-	return fmt.Sprintf("%d different labels: expected classes, at most %d", e.Classes, maxClasses)
+	return fmt.Sprintf("%d different labels: expected classes, at most %d. examples.label names the label column, examples.classes the "+
+		"allowed labels, examples.targets numbers to predict, and retrain.new_class_rows how many rows make a new label a class",
+		e.Classes, maxClasses)
 }
 
 // CheckClasses returns a *LabelsError if there are too many distinct labels for classes. It accepts no labels: more may

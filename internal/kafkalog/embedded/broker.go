@@ -164,6 +164,9 @@ func Repair(ctx context.Context, dir string) (repaired []disk.Repaired, err erro
 	return repaired, err
 }
 
+// HasDirectory reports whether the data directory is still the one that the broker has locked.
+func (b *Broker) HasDirectory() bool { return isThere(b.lock) }
+
 // Survey determines what can be removed from the log.
 func (b *Broker) Survey(now time.Time) (disk.Survey, error) { return b.disk.Survey(now) }
 
