@@ -50,6 +50,7 @@ type Config struct {
 	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
 	Retrain      topics.RetrainOptions
 	Metrics      Metrics
+	Logs         Log `mapstructure:"log"`
 	Serve        serve.Options
 
 	path     string   // of the file, for CheckStages
@@ -75,6 +76,11 @@ func (c *Config) Notice() string {
 type Prepare struct {
 	schemas.Prepare `mapstructure:",squash"`
 	Hash            layout.Hash
+}
+
+// Log says what logs, the screen and the page have.
+type Log struct {
+	Values bool // values of rows, in the reasons why messages can't be used
 }
 
 // Metrics says where services serve their metrics and health: all but `serve`, which has an address of its own.

@@ -65,6 +65,8 @@ func Keys() []option.Key {
 		{Name: "metrics.listen", Meaning: "address on which `ingest`, `work`, `solve`, `run` and `score` serve `/metrics`, `/live` " +
 			"and `/ready`; an address other than the default is also one of `serve`, without TLS and token. `null`: do not serve. " +
 			fmt.Sprintf("If the port is in use, a process takes the first free one of the next %d, and logs it", ListenPorts-1)},
+		{Name: "log.values", Meaning: "whether logs, the screen and the page show values of rows in the reasons why messages can't be used. " +
+			"Otherwise they show the place, the column and the reason"},
 	}
 	under := func(prefix string, more []option.Key) { keys = append(keys, option.Under(prefix, more)...) }
 	for _, k := range secure.Keys() {

@@ -49,6 +49,9 @@ func (r *reader) followQuarantine(ctx context.Context) error {
 			continue
 		}
 		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // others may write there
+			if !r.options.Values {
+				q.Reason = schemas.WithoutValues(q.Reason)
+			}
 			r.change(func() {
 				r.quarantine.add(q, delivery.Time)
 				if delivery.Offset >= end {

@@ -17,6 +17,7 @@ type Options struct {
 	Examples string        // the topic with the examples; empty: the pipeline's own
 	Source   string        // the topic whose messages become examples; empty: there is none
 	Brokers  string        // how they are reached, in words, for the page
+	Values   bool          // reasons why messages can't be used have values of rows
 	Every    time.Duration // between two looks at topics and groups; 0: 2 s
 }
 

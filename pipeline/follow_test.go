@@ -240,7 +240,7 @@ func TestFollowQuarantines(t *testing.T) {
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
 	if err := source.Follow(t.Context(), log, strict, true, &eventRecorder{}); err == nil || !strings.HasPrefix(err.Error(),
-		"clicks[3]@") || !strings.HasSuffix(err.Error(), `: column 2: "x" is not a number`) {
+		"clicks[3]@") || !strings.HasSuffix(err.Error(), `: column 2: … is not a number`) {
 		t.Errorf("got error %v, expected one about the value", err)
 	}
 	recorder := followToEnd(t, log, job)

@@ -11,7 +11,9 @@ import (
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // displayFlags are the flags that choose how a command shows its progress. The zero value shows it on the screen.
@@ -57,18 +59,40 @@ func (f *displayFlags) onScreen() bool { return !f.quiet && f.log == "" }
 
 // recorder returns the recorder that the flags choose for a pipeline, and a function to call after the last event. All of them write to
 // standard error: the standard output is for results.
-func (f *displayFlags) recorder(pipeline string, stderr io.Writer) (recorder event.Recorder, finish func()) {
+func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder event.Recorder, finish func()) {
 	options := &slog.HandlerOptions{Level: logLevels()[f.level]}
 	switch {
 	case f.quiet:
 		return event.Ignore{}, func() {}
 	case f.log == logJSON:
-		return event.Serialised(telemetry.NewLogs(slog.NewJSONHandler(stderr, options), pipeline)), func() {}
+		recorder, finish = telemetry.NewLogs(slog.NewJSONHandler(stderr, options), c.Name), func() {}
 	case f.log == logText:
-		return event.Serialised(telemetry.NewLogs(slog.NewTextHandler(stderr, options), pipeline)), func() {}
+		recorder, finish = telemetry.NewLogs(slog.NewTextHandler(stderr, options), c.Name), func() {}
+	default:
+		p := screen.NewProgress(stderr, time.Now)
+		recorder, finish = p, p.Finish
 	}
-	p := screen.NewProgress(stderr, time.Now)
-	return event.Serialised(p), p.Finish
+	gathered := event.NewGathered(recorder, time.Now)
+	end := finish
+	return event.Serialised(reasons{gathered, c.Logs.Values}), func() {
+		gathered.Finish()
+		end()
+	}
+}
+
+// reasons passes events on, without values of rows in the reasons why messages can't be used unless they are wanted.
+type reasons struct {
+	to     event.Recorder
+	values bool
+}
+
+// Record implements [event.Recorder].
+func (r reasons) Record(e event.Event) {
+	if q, ok := e.(event.Quarantined); ok && !r.values {
+		q.Reason = schemas.WithoutValues(q.Reason)
+		e = q
+	}
+	r.to.Record(e)
 }
 
 // waitRecorder returns the recorder of a short command, which only shows the operations that wait for brokers.

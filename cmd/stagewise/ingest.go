@@ -46,7 +46,7 @@ func newIngest() *cobra.Command {
 				return failed(err)
 			}
 			defer remove()
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			defer finish()
 			if follows && until == "" { // a service
 				var stop func()

@@ -57,7 +57,7 @@ func TestIngestTopic(t *testing.T) {
 		t.Errorf("exit code %d: check does not name the topic:\n%s", code, stdout)
 	}
 	for _, want := range []string{
-		"quarantined events[0]@40: column \"length\": \"long\" is not a number\ntopic events: 60 train rows\n",
+		"quarantined events[0]@40: column \"length\": … is not a number\ntopic events: 60 train rows\n",
 		"topic events: 0 train rows\n",
 	} {
 		if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone || stderr != want {

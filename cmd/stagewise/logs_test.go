@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -76,7 +77,7 @@ func TestLogLevel(t *testing.T) {
 		if err := show.check(); err != nil {
 			t.Fatal(err)
 		}
-		recorder, finish := show.recorder("p", &stderr)
+		recorder, finish := show.recorder(&config.Config{Name: "p"}, &stderr)
 		for _, e := range events {
 			recorder.Record(e)
 		}

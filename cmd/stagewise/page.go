@@ -35,7 +35,7 @@ func newPage() *cobra.Command {
 			if err := errors.Join(show.check(), checkPage("--listen", listen)); err != nil {
 				return err
 			}
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			defer finish()
 			err := withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
@@ -95,7 +95,7 @@ func showPage(ctx context.Context, log *kafkalog.Log, c *config.Config, flag, ad
 	go func() {
 		defer close(read)
 		page.Read(ctx, log, page.Options{Name: c.Name, Examples: c.Examples.Topic, Source: c.Examples.FromTopic,
-			Brokers: screen.Brokers(c)}, board)
+			Brokers: screen.Brokers(c), Values: c.Logs.Values}, board)
 	}()
 	go func() { served <- page.NewServer(board).Serve(ctx, listener) }()
 	recorder.Record(event.PageServed{URL: fmt.Sprintf("http://%s/", listener.Addr())})

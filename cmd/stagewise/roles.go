@@ -45,7 +45,7 @@ func newRole(role, use, short string,
 			if err != nil {
 				return err
 			}
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			defer finish()
 			recorder, stop, err := telemetry.Serve(cmd.Context(), c, role, recorder)
 			if err != nil {

@@ -66,7 +66,7 @@ func newRun() *cobra.Command {
 				return failed(err)
 			}
 			defer remove()
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			defer finish()
 			if until == "" { // a service
 				var stop func()

@@ -76,7 +76,7 @@ func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error
 	if err != nil {
 		return err
 	}
-	recorder, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
+	recorder, finish := f.show.recorder(c, cmd.ErrOrStderr())
 	defer finish()
 	counts := &screen.ScoreCounts{}
 	if !o.UntilEnd {

@@ -78,7 +78,7 @@ func newSearch() *cobra.Command {
 				list[i].Examples.ClassWeight = weight
 				jobs[i] = list[i].Job()
 			}
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {

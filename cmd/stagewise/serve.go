@@ -88,7 +88,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if _, err := openBLAS(); err != nil { // each of those who predict opens it for itself
 		return err
 	}
-	show, finish := f.show.recorder(c.Name, cmd.ErrOrStderr())
+	show, finish := f.show.recorder(c, cmd.ErrOrStderr())
 	defer finish()
 	recorder := telemetry.NewWrites(show)
 	if f.modelFile != "" {

@@ -66,7 +66,7 @@ func newTrain() *cobra.Command {
 				}
 				defer remove()
 			}
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			with := withLog
 			if attach != "" {
 				with = withPipeline

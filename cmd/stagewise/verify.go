@@ -33,7 +33,7 @@ func newVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			recorder, finish := show.recorder(c.Name, cmd.ErrOrStderr())
+			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			defer finish()
 			return failed(withPipeline(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
 				same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)

@@ -81,6 +81,7 @@ type (
 		Partition int
 		Offset    int64
 		Reason    string
+		Messages  int // number of messages of the partition that this is the newest of; 0: one
 	}
 	// Owned reports the partitions of a role after a change.
 	Owned struct {

@@ -266,7 +266,7 @@ func (f *Feed) full() bool { return f.values.Full() || len(f.bad) >= maxBad }
 // refuse quarantines a message with a reason, or returns the reason if it ends ingest.
 func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, reason error) error {
 	if unusable, _ := ingest.Unusable(reason); !unusable || f.Job.OnBadMessage == schemas.StopOnBadMessage {
-		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", topic, m.Partition, m.Offset, reason))
+		return errors.Join(f.flush(ctx), &refusedError{reasonOf(topic, m.Partition, m.Offset, reason.Error()), reason})
 	}
 	f.bad = append(f.bad, schemas.Quarantined{
 		Topic: topic, Partition: m.Partition, Offset: m.Offset, Reason: schemas.QuarantineReason(reason), Key: m.Key, Bytes: len(m.Value),

@@ -24,6 +24,16 @@ func (e *NothingUsableError) Error() string {
 	return fmt.Sprintf("%s of %s: none could be used. %s", english.Plural(int(e.Messages), "message", ""), e.Topic, e.First)
 }
 
+// refusedError is why a message ends ingest.
+type refusedError struct {
+	text string // without values of its rows
+	err  error
+}
+
+func (e *refusedError) Error() string { return e.text }
+
+func (e *refusedError) Unwrap() error { return e.err }
+
 // usage counts whether messages of a topic are usable. The zero value has seen none.
 type usage struct {
 	used  atomic.Bool            // a message was usable
@@ -45,9 +55,9 @@ func (u *usage) check(topic string) error {
 	return nil
 }
 
-// reasonOf formats the position of a message and the reason why it is unusable.
+// reasonOf formats the position of a message and the reason why it is unusable, without values of its rows.
 func reasonOf(topic string, partition int, offset int64, reason string) string {
-	return fmt.Sprintf("%s[%d]@%d: %s", topic, partition, offset, reason)
+	return fmt.Sprintf("%s[%d]@%d: %s", topic, partition, offset, schemas.WithoutValues(reason))
 }
 
 // lastQuarantined is the number of quarantined messages that are searched for one of a topic.

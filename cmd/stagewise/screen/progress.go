@@ -21,22 +21,21 @@ import (
 // Progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on w, and below them a
 // progress bar if w is a terminal.
 type Progress struct {
-	w           io.Writer
-	bar         *bar
-	stages      []schemas.Stage
-	members     int                // that the run averages; 1: none
-	member      int                // of the last row of the table
-	surveyed    bool               // the line about the survey is written
-	pending     []event.StageEnded // the stages that ended before that
-	lost        map[string]bool    // columns that were reported as lost
-	titled      bool               // the head of the table is written
-	lastPass    string             // number, loss and error of the last pass of the stage
-	fraction    float64            // the largest fraction of the run that was drawn
-	quarantined int                // messages
-	chained     bool               // the run is of a chain, which has a row for each version
-	scored      int64              // rows that score has predicted
-	scoredBy    int                // the version that has predicted the last of them
-	lag         int64              // offsets without predictions, of the partitions that this process predicts for
+	w        io.Writer
+	bar      *bar
+	stages   []schemas.Stage
+	members  int                // that the run averages; 1: none
+	member   int                // of the last row of the table
+	surveyed bool               // the line about the survey is written
+	pending  []event.StageEnded // the stages that ended before that
+	lost     map[string]bool    // columns that were reported as lost
+	titled   bool               // the head of the table is written
+	lastPass string             // number, loss and error of the last pass of the stage
+	fraction float64            // the largest fraction of the run that was drawn
+	chained  bool               // the run is of a chain, which has a row for each version
+	scored   int64              // rows that score has predicted
+	scoredBy int                // the version that has predicted the last of them
+	lag      int64              // offsets without predictions, of the partitions that this process predicts for
 }
 
 // NewProgress returns a recorder that writes to w.
@@ -49,9 +48,6 @@ func (p *Progress) Finish() {
 	p.flush()
 	p.bar.clear()
 }
-
-// maxQuarantined is how many messages in quarantine get a line each.
-const maxQuarantined = 5
 
 // Record shows an event.
 func (p *Progress) Record(e event.Event) {
@@ -95,10 +91,11 @@ func (p *Progress) Record(e event.Event) {
 	case event.Progressed:
 		p.progress(e)
 	case event.Quarantined:
-		if p.quarantined++; p.quarantined <= maxQuarantined {
+		if e.Messages > 1 {
+			p.line("quarantined %s messages of %s[%d], the newest at %d: %s", humanize.Comma(int64(e.Messages)), cmp.Or(e.Topic, "examples"), e.Partition,
+				e.Offset, e.Reason)
+		} else {
 			p.line("quarantined %s[%d]@%d: %s", cmp.Or(e.Topic, "examples"), e.Partition, e.Offset, e.Reason)
-		} else if p.quarantined == maxQuarantined+1 {
-			p.line("more messages are quarantined: see the quarantine topic")
 		}
 	case event.Retrained:
 		p.retrained(e)

@@ -79,7 +79,8 @@ func (l *logs) Record(e event.Event) {
 	case event.SourceLag:
 		l.Debug("source lag", "topic", e.Topic, "messages", e.Messages)
 	case event.Quarantined:
-		l.Warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason)
+		l.Warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason,
+			"messages", max(e.Messages, 1))
 	case event.Surveyed:
 		l.Info("surveyed", "rows", e.Rows[examples.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes,
 			"passed_over", e.PassedOver, "seconds", rounded(e.Elapsed.Seconds()))

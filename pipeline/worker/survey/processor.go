@@ -84,7 +84,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 		if p.newest {
 			found.unusable.Usable(len(good))
 			for _, q := range bad {
-				found.unusable.Bad(number, q.Offset, q.Reason)
+				found.unusable.Bad(number, q.Offset, schemas.WithoutValues(q.Reason)) // for reports
 			}
 		}
 	}
