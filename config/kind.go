@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/threshold"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // A kind is the type of a key's value.
@@ -36,7 +37,7 @@ const (
 	kindSecret                  // kafkalog.Secret
 	kindRidge                   // schemas.Ridge: auto, or finite and ≥ 0
 	kindOffsets                 // layout.Offsets: a number for each of some columns
-	kindTimes                   // layout.Times: a list of texts for each of some columns
+	kindTimes                   // layout.Times: a list of texts for each of some columns, or also a unit
 	kindClassWeight             // schemas.ClassWeight: none, balanced, or a number for each of some labels
 	kindPower                   // layout.HashColumns: a whole number, which may be a power
 	kindCrosses                 // layout.Crosses: lists of texts
@@ -56,8 +57,9 @@ func (k kind) String() string {
 		kindCrosses:     "lists of columns, as in [[site, ad]]",
 		kindThreshold:   threshold.Want,
 		kindOffsets:     "a number for each of some columns, as in {time: 1764000000000}",
-		kindTimes:       "a list of texts for each of some columns, as in {created: [hour, weekday, age]}",
-		kindColumn:      "the number or the name of a column",
+		kindTimes: "a list of texts for each of some columns, as in {created: [hour, weekday, age]}, or also a unit, as in " +
+			"{created: {parts: [hour, weekday], unit: ms}}",
+		kindColumn: "the number or the name of a column",
 		kindSecret: "the password in the environment (STAGEWISE_SECURITY_SASL_PASSWORD) or in a separate file " +
 			"(security.sasl.password_file)",
 	}[k]
@@ -244,7 +246,7 @@ func readNumbers(n *yaml.Node) (map[string]float64, bool) {
 	return numbers, true
 }
 
-// readTimes returns lists of texts by their names, each once.
+// readTimes returns time columns by their names, each once.
 func readTimes(n *yaml.Node) (any, bool) {
 	if n.Kind != yaml.MappingNode {
 		return nil, false
@@ -252,13 +254,39 @@ func readTimes(n *yaml.Node) (any, bool) {
 	times := layout.Times{}
 	for i := 0; i < len(n.Content); i += 2 {
 		name := resolve(n.Content[i])
-		parts, ok := kindTexts.read(resolve(n.Content[i+1]))
+		of, ok := readTimeColumn(resolve(n.Content[i+1]))
 		if _, twice := times[name.Value]; !ok || twice || name.Kind != yaml.ScalarNode || isMerge(name) {
 			return nil, false
 		}
-		times[name.Value] = parts.([]string)
+		times[name.Value] = of
 	}
 	return times, true
+}
+
+// readTimeColumn returns a time column: a list of its parts, or a mapping with its parts and unit.
+func readTimeColumn(n *yaml.Node) (of layout.TimeColumn, ok bool) {
+	members := []*yaml.Node{{Kind: yaml.ScalarNode, Value: "parts"}, n}
+	if n.Kind == yaml.MappingNode {
+		members = n.Content
+	}
+	for i := 0; i < len(members); i += 2 {
+		switch v := resolve(members[i+1]); members[i].Value {
+		case "parts":
+			parts, isList := kindTexts.read(v)
+			if !isList || of.Parts != nil {
+				return of, false
+			}
+			of.Parts = parts.([]string)
+		case "unit":
+			if v.Kind != yaml.ScalarNode || isNull(v) || of.Unit != "" {
+				return of, false
+			}
+			of.Unit = value.Unit(v.Value)
+		default:
+			return of, false
+		}
+	}
+	return of, of.Parts != nil
 }
 
 // readCrosses returns lists of columns.

@@ -84,13 +84,15 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 		}
 	}
 	for _, c := range o.Times.Columns() {
-		switch parts := o.Times[c]; {
+		switch of := o.Times[c]; {
 		case slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c]:
 			wrong("times", c, "columns that become features")
 		case slices.Contains(o.Categorical, c):
 			wrong("times", c, "other columns than those in categorical")
-		case !layout.CheckParts(parts):
-			wrong("times", fmt.Sprint(parts), "different parts of "+option.Enumerate(value.TimeParts(), "and"))
+		case !layout.CheckParts(of.Parts):
+			wrong("times", fmt.Sprint(of.Parts), "different parts of "+option.Enumerate(value.TimeParts(), "and"))
+		case of.Unit != "" && of.Unit != value.UnitAuto && !of.Unit.Known():
+			wrong("times", value.Quote(string(of.Unit)), "a unit: auto, s, ms, us, ns, days, excel or yyyymmdd")
 		}
 	}
 	readsHeader := slices.ContainsFunc(formats, func(f format.Format) bool { return slices.Contains(f.Keys, "header") })

@@ -104,9 +104,11 @@ func Keys() []option.Key {
 		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. If most new rows lack " +
 			"another column that earlier rows had, as after a producer has renamed it, these rows go to quarantine"},
 		{Name: "times", Meaning: readBy("times") + ": `{column: [hour, weekday], …}`: date and time columns, such as `2026-11-01 " +
-			"09:30` or seconds since 1970, and the numeric features to derive from each: `hour` (0 to less than 24, with minutes as " +
+			"09:30` or numbers, and the numeric features to derive from each: `hour` (0 to less than 24, with minutes as " +
 			"a fraction), `weekday` (1 is Monday), `month` and `age` (days before the newest time in the first rows of the training " +
-			"files; with `from_topic`, days before 1970). Times without a zone are UTC"},
+			"files; with `from_topic`, days before 1970). Times without a zone are UTC. `{column: {parts: [hour], unit: ms}}` also sets the " +
+			"unit of numbers: `s`, `ms`, `us`, `ns` or `days` since 1970, `excel` (days since 1899-12-30) or `yyyymmdd` (also `yyyymmddhhmmss`); " +
+			"`auto`: the one in which the first rows are times within 1950 to 2100"},
 		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns before conversion to float32, also for " +
 			"predictions, such as for times in milliseconds, which float32 can't distinguish; none: detected from the first rows " +
 			"of files, with a notice. For `from_topic`, which several processes may read, the notice only says which number to " +

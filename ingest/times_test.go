@@ -16,6 +16,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // dated is rows with a time, which may be missing, a number and a label.
@@ -66,7 +68,7 @@ func near(a, b []float32) bool {
 
 func withTimes(o *Options) {
 	o.Label, o.Missing = "label", layout.MissingMean
-	o.Times = layout.Times{"at": {"hour", "age"}}
+	o.Times = layout.PartsOfTimes(map[string][]string{"at": {"hour", "age"}})
 }
 
 // files returns the rows in each format with times.
@@ -136,7 +138,11 @@ func TestTimes(t *testing.T) {
 		if !near(got, want) {
 			t.Errorf("%s: features %v, expected %v", name, got[:9], want[:9])
 		}
-		if !strings.Contains(columns, `{"name":"at.hour","time":"hour"}`) || !strings.Contains(columns, `"time":"age"`) {
+		unit := ""
+		if strings.HasPrefix(name, "seconds") {
+			unit = `,"unit":"ms"`
+		}
+		if !strings.Contains(columns, `{"name":"at.hour","time":"hour"`+unit+`}`) || !strings.Contains(columns, `"time":"age"`) {
 			t.Errorf("%s: columns %s", name, columns)
 		}
 	}
@@ -218,7 +224,7 @@ func TestTimesOfATopic(t *testing.T) {
 		withTimes(&o)
 		o.FromTopic, o.Format, o.Columns.Use = "raw", format, []string{"at", "x"}
 		if format == "csv" {
-			o.Label, o.Times, o.Columns.Use = "2", layout.Times{"0": {"hour", "age"}}, nil
+			o.Label, o.Times, o.Columns.Use = "2", layout.PartsOfTimes(map[string][]string{"0": {"hour", "age"}}), nil
 		}
 		if problems := o.Check(); problems != nil {
 			t.Fatal(problems)
@@ -246,7 +252,7 @@ func TestTimesOfATopic(t *testing.T) {
 func TestTimesThatAreNone(t *testing.T) {
 	for _, test := range []struct{ content, want string }{
 		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a ` +
-			"number of seconds since 1970"},
+			"number: seconds since 1970"},
 		{"label,at,at.hour\na,2026-01-01,1\n", "a.csv: line 1: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"},
 		{"label,x\na,1\n", `a.csv: line 1: no column "at": expected one of "label" and "x"`},
 	} {
@@ -273,7 +279,7 @@ func TestTimesAreInSourceIDs(t *testing.T) {
 	for _, parts := range [][]string{{"hour"}, {"age"}, {"hour", "age"}, {"age", "hour"}} {
 		o := Defaults()
 		withTimes(&o)
-		o.Train, o.Times = []string{name}, layout.Times{"at": parts}
+		o.Train, o.Times = []string{name}, layout.PartsOfTimes(map[string][]string{"at": parts})
 		sources, err := Sources(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -299,10 +305,97 @@ func TestTimesOfZones(t *testing.T) {
 	want := []float32{10.5, 7, 11, 7, nan, nan, 1, 4, 2, 3, nan, nan}
 	for name, content := range map[string][]byte{"a.parquet": content, "a.arrow": arrowContent(t, record, 3, false)} {
 		rows, _, _, problem := readAs(t, name, content, func(o *Options) {
-			o.Times = layout.Times{"at": {"hour", "weekday"}, "day": {"month", "weekday"}}
+			o.Times = layout.PartsOfTimes(map[string][]string{"at": {"hour", "weekday"}, "day": {"month", "weekday"}})
 		})
 		if problem != "" || !near(rows.Floats, want) {
 			t.Errorf("%s: %v %s, expected %v", name, rows.Floats, problem, want)
+		}
+	}
+}
+
+// The unit of numbers is determined once for a column, from all of its first rows, or set; numbers of no unit are an error.
+func TestTimesOfNumbers(t *testing.T) {
+	for _, test := range []struct {
+		times []string
+		unit  value.Unit
+		want  string // features, or a part of the error
+	}{
+		{[]string{"20260301", "20260302", "-1"}, "", "[7 0 1 0 NaN NaN]"},
+		{[]string{"20260301000000", "20260302070000", "20260302"}, "", "[7 0 1 7 1 0]"},
+		{[]string{"20513", "20514.0", "19000"}, "", "[7 0 1 0 6 0]"},
+		{[]string{"46082", "46083.5", "43831"}, value.UnitAuto, "[7 0 1 12 3 0]"},
+		{[]string{"-126230400000", "0", "94694400000"}, "", "[6 0 4 0 1 0]"},
+		{[]string{"2026-03-01", "1772409600000", "2026-03-02T07:00:00"}, "", "[7 0 1 0 1 7]"},
+		{[]string{"1772323200", "1772409600", "-1"}, value.UnitDays, "is not a time: expected a number: days since 1970"},
+		{[]string{"-1262304000000", "1119744000000", "0"}, "", "are times within 1950 to 2100 in no unit: ms (1930-01-01 to 2005-06-26)"},
+		{[]string{"-1262304000000", "1119744000000", "0"}, value.UnitMilliseconds, "[3 0 7 0 4 0]"},
+		{[]string{"1", "2", "3"}, "", `column 0 ("at"): the numbers from 1 to 3 are times within 1950 to 2100 in no unit`},
+		{[]string{"20260301", "20260230", "20260302"}, "", "yyyymmdd (but not 20260230)"},
+		{[]string{"20260301", "20260230", "20260302"}, value.UnitDigits, `column 0 ("at"): "20260230" is not a time`},
+	} {
+		csv, lines := "at,label\n", ""
+		for _, at := range test.times {
+			csv += at + ",x\n"
+			if strings.Contains(at[1:], "-") {
+				at = `"` + at + `"`
+			}
+			lines += `{"at":` + at + `,"label":"x"}` + "\n"
+		}
+		for name, content := range map[string]string{"a.csv": csv, "a.jsonl": lines} {
+			rows, _, _, problem := readAs(t, name, []byte(content), func(o *Options) {
+				o.Label, o.MissingValues = "label", []string{"-1"}
+				o.Times = layout.Times{"at": {Parts: []string{"weekday", "hour"}, Unit: test.unit}}
+			})
+			if got := fmt.Sprint(rows.Floats); problem == "" && got != test.want || problem != "" && !strings.Contains(problem, test.want) {
+				t.Errorf("%v in %q, %s: %s %s\nexpected %s", test.times, test.unit, name, got, problem, test.want)
+			}
+		}
+	}
+}
+
+// The unit of a column of a topic is that of the first number, and all later ones have it.
+func TestUnitsOfATopic(t *testing.T) {
+	o := Defaults()
+	withTimes(&o)
+	o.FromTopic, o.Format, o.Columns.Use = "raw", "json", []string{"at", "x"}
+	message := func(at string) TopicMessage {
+		return TopicMessage{Value: []byte(`{"label": "l", "x": 1, "at": ` + at + `}`)}
+	}
+	v := valuesOf(t, o)
+	for _, test := range []struct{ at, problem string }{{"null", ""}, {`"2026-03-01T06:00:00"`, ""}, {"12", "in no unit"}, {"20260301000000", ""}, {"20260301", ""},
+		{"1772323200", "is not a time: expected a number: the digits of a date"}} {
+		_, err := v.Add(t.Context(), message(test.at))
+		if (err != nil) != (test.problem != "") || err != nil && !strings.Contains(err.Error(), test.problem) {
+			t.Errorf("%s: %v, expected %q", test.at, err, test.problem)
+		}
+	}
+	if got, want := fmt.Sprint(v.Take().Floats), "[NaN NaN 1 6 -20513.25 1 0 -20513 1 0 -20513 1]"; got != want {
+		t.Errorf("features %s, expected %s", got, want)
+	}
+	// Another process has the unit from the rows that were on the topic before, or from the examples.
+	words, err := NewTopicWords(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{"20513", "19000", "20000"} {
+		if err := words.Add(t.Context(), message(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := words.Options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := o
+	after.Options = o.After(&layout.Learnt{Width: 3, Columns: examples.Columns{examples.PartOf("at", "hour", value.UnitDays),
+		examples.PartOf("at", "age", value.UnitDays), {Name: "x"}}, Topic: "raw"})
+	for _, o := range []Options{found, after} {
+		v := valuesOf(t, o)
+		if _, err := v.Add(t.Context(), message("30")); err != nil {
+			t.Fatal(err)
+		}
+		if rows := v.Take(); rows.Floats[1] != -30 || rows.Columns[0].Unit != value.UnitDays {
+			t.Errorf("%v of %v", rows.Floats, rows.Columns)
 		}
 	}
 }

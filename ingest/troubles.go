@@ -124,7 +124,7 @@ func (o Options) without(column string) (_ Options, advice string, ok bool) {
 	used, targets, labels := len(o.Columns.Use), len(o.Targets), len(o.LabelColumns)
 	o.Columns.Use, o.Categorical = slices.DeleteFunc(slices.Clone(o.Columns.Use), is), slices.DeleteFunc(slices.Clone(o.Categorical), is)
 	o.Times = maps.Clone(o.Times)
-	maps.DeleteFunc(o.Times, func(c string, _ []string) bool { return is(c) })
+	maps.DeleteFunc(o.Times, func(c string, _ layout.TimeColumn) bool { return is(c) })
 	o.Targets, o.LabelColumns = slices.DeleteFunc(slices.Clone(o.Targets), is), slices.DeleteFunc(slices.Clone(o.LabelColumns), is)
 	switch {
 	case is(string(o.Weight)):

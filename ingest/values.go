@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -188,6 +189,11 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 	}
 	b := &v.batch
 	rows, size, err := v.read(cells)
+	if errors.As(err, new(*value.UnitError)) { // the first number in a column of times
+		if err = v.FindUnits(cells); err == nil {
+			rows, size, err = v.read(cells)
+		}
+	}
 	if err == nil {
 		var origins examples.RowOrigins
 		if size += len(cells) * (sourceKeyOverhead + len(m.Key)); b.Rows == 0 {

@@ -9,17 +9,18 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// TopicWords finds the words of the categorical columns of a topic of values, as Sources does for files. Create it with
-// NewTopicWords.
+// TopicWords finds the words of the categorical columns of a topic of values and the units of its times, as Sources does for
+// files. Create it with NewTopicWords.
 type TopicWords struct {
 	values *Values
 	found  *layout.FoundWords
+	rows   int
 }
 
 // NewTopicWords returns empty TopicWords, for options that pass Check and have a FromTopic.
 func NewTopicWords(o Options) (*TopicWords, error) {
 	v, err := NewValues(o)
-	return &TopicWords{v, layout.NewFoundWords(o.Options)}, err
+	return &TopicWords{values: v, found: layout.NewFoundWords(o.Options)}, err
 }
 
 // Add adds the words of a value. It ignores invalid values, which Values reports. It is an error if a column has too many
@@ -51,10 +52,15 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row []tabular.Cell) bool {
 		return len(row) < len(v.Cells) || v.wanted > 0 && len(row) != v.wanted
 	})
+	w.rows += len(rows)
 	return v.AddWords(rows, w.found)
 }
 
-// Options returns the options with the words found. It is an error if a column has none.
+// Enough reports whether further values can hardly change what was found.
+func (w *TopicWords) Enough() bool { return w.found.Enough(w.rows) }
+
+// Options returns the options with the words and units found. It is an error if a column of words has none, or if the numbers
+// of a column of times are of no unit.
 func (w *TopicWords) Options() (Options, error) {
 	o := w.values.whole
 	with, err := o.WithWords(w.found)
@@ -63,10 +69,11 @@ func (w *TopicWords) Options() (Options, error) {
 	}
 	o.Options = with
 	for _, c := range o.Categorical {
-		if len(o.WordsOf(c)) == 0 {
+		if len(o.WordsOf(c)) == 0 && !o.Mixed() {
 			return o, fmt.Errorf("no message has a word in the column %s of examples.categorical yet: "+
 				"words are collected when the topic is first read", c)
 		}
 	}
-	return o, nil
+	w.values.Layout.Options = with
+	return o, w.values.CheckUnits()
 }

@@ -11,11 +11,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// FindsWords reports whether Sources reads the training files for their words before it reads rows.
-func (o Options) FindsWords() bool {
-	return len(o.Categorical) > 0 && !o.Mixed() || o.Text != "" && o.Words.Found()
-}
-
 // findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary of
 // their texts. With digests it also has the digests of these files, so that they are not read again.
 func (o Options) findWords(ctx context.Context, files []string, digests bool) (Options, error) {

@@ -36,7 +36,7 @@ func TestPythonReadsTheSameRowAsGo(t *testing.T) {
 	}
 	p.write("orders.csv", orders(200))
 	p.write("orders.yaml", `name: orders
-examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: [hour, weekday]}, missing: mean, missing_values: [NA, NaN, '-999', 1900-01-01, '0.7'], partitions: 1}
+examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: {parts: [hour, weekday], unit: s}}, missing: mean, missing_values: [NA, NaN, '-999', 1900-01-01, '0.7'], partitions: 1}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `)

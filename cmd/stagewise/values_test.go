@@ -239,18 +239,18 @@ examples: {train: [orders.csv], label: kind, columns: {use: [size, paid]}, ` + w
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "dated.yaml": `name: dated
-examples: {train: [orders.csv], label: kind, columns: {use: [size, paid, day]}, times: {day: [hour, weekday]}, ` + withMissing + `}
+examples: {train: [orders.csv], label: kind, columns: {use: [size, paid, day]}, times: {day: {parts: [hour, weekday], unit: s}}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "bare.yaml": `name: bare
-examples: {train: [bare.csv], header: false, label: 0, columns: {use: [1, 2, 3]}, times: {3: [hour, weekday]}, ` + withMissing + `}
+examples: {train: [bare.csv], header: false, label: 0, columns: {use: [1, 2, 3]}, times: {3: {parts: [hour, weekday], unit: s}}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `, "sparse.yaml": `name: sparse
 examples: {train: [orders.libsvm], partitions: 1}
 stages: [{features: {kind: columns}, passes: 5, ridge: 0.1}]
 `, "orders.yaml": `name: orders
-examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: [hour, weekday]}, ` + withMissing + `}
+examples: {train: [orders.csv], label: kind, categorical: [code, sent, colour], times: {day: {parts: [hour, weekday], unit: s}}, ` + withMissing + `}
 prepare: {scale: standard}
 stages: [{features: {kind: columns}, passes: 5}]
 `}
@@ -573,12 +573,12 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
 		})},
 		{name: "topic, json", want: csvOfDates, lacks: words(), answer: func(rows [][]namedValue) [][]float64 {
-			return throughTopic(t, "dated", "json", "label: kind, columns: {use: [size, paid, day]}, times: {day: [hour, weekday]}", rows, func(row []namedValue) string {
+			return throughTopic(t, "dated", "json", "label: kind, columns: {use: [size, paid, day]}, times: {day: {parts: [hour, weekday], unit: s}}", rows, func(row []namedValue) string {
 				return jsonRow(append(row, namedValue{"kind", "go"}))
 			})
 		}},
 		{name: "topic, csv", want: csvOfDates, lacks: words(), answer: func(rows [][]namedValue) [][]float64 {
-			return throughTopic(t, "bare", "csv", "label: 0, columns: {use: [1, 2, 3]}, times: {3: [hour, weekday]}", rows, func(row []namedValue) string {
+			return throughTopic(t, "bare", "csv", "label: 0, columns: {use: [1, 2, 3]}, times: {3: {parts: [hour, weekday], unit: s}}", rows, func(row []namedValue) string {
 				_, values, _ := strings.Cut(string(csvRow(t, append([]namedValue{{"kind", "go"}}, row...))), "\n")
 				return strings.TrimSpace(values)
 			})

@@ -45,6 +45,7 @@ func (o Options) After(l *Learnt) Options {
 	for name, of := range o.categories {
 		words[name] = of
 	}
+	o = o.withUnits(l.Columns)
 	for _, c := range l.Columns {
 		if len(c.Categories) > 0 {
 			words[c.Name] = c.Categories

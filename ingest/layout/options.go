@@ -59,16 +59,17 @@ type Options struct {
 	// does not exceed schemas.MaxMessage.
 	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
 
-	categories map[string][]string // words of the columns under Categorical, by column name; found in the training files
-	offsets    Offsets             // of columns that float32 does not resolve; found in the training files
-	learnt     *Learnt             // rows on which a chain was trained; nil: none
-	unlabelled bool                // the label is not read, because it is valid or its error is known
-	later      bool                // the label, or the targets, come from another message, in columns that messages lack
-	predicts   bool                // rows to predict are read, configured by flags rather than keys
-	needsDense bool                // the stages need dense rows
-	counting   string              // key of a counted stage
-	hash       Hash                // of the columns under Categorical
-	extent     Extent              // of sparse rows that are converted to dense ones; zero: none
+	categories map[string][]string      // words of the columns under Categorical, by column name; found in the training files
+	offsets    Offsets                  // of columns that float32 does not resolve; found in the training files
+	stamps     map[string]*value.Stamps // times of the columns under Times, by column name; found in the training files
+	learnt     *Learnt                  // rows on which a chain was trained; nil: none
+	unlabelled bool                     // the label is not read, because it is valid or its error is known
+	later      bool                     // the label, or the targets, come from another message, in columns that messages lack
+	predicts   bool                     // rows to predict are read, configured by flags rather than keys
+	needsDense bool                     // the stages need dense rows
+	counting   string                   // key of a counted stage
+	hash       Hash                     // of the columns under Categorical
+	extent     Extent                   // of sparse rows that are converted to dense ones; zero: none
 }
 
 // Defaults returns the options of an empty configuration.

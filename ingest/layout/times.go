@@ -11,8 +11,60 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Times are the parts of times that time columns become, by column name or number.
-type Times map[string][]string
+// Times describe time columns, by column name or number.
+type Times map[string]TimeColumn
+
+// TimeColumn describes a time column.
+type TimeColumn struct {
+	Parts []string   `yaml:"parts"` // that become features
+	Unit  value.Unit `yaml:"unit"`  // of times that are numbers; "" or value.UnitAuto: determined from the rows
+}
+
+// MarshalYAML returns the parts alone if the unit is the default.
+func (c TimeColumn) MarshalYAML() (any, error) {
+	if c.Unit == "" {
+		return c.Parts, nil
+	}
+	type whole TimeColumn
+	return whole(c), nil
+}
+
+// auto reports whether the unit is determined from the rows.
+func (c TimeColumn) auto() bool { return c.Unit == "" || c.Unit == value.UnitAuto }
+
+// Auto reports whether the units of some columns are determined from the rows.
+func (t Times) Auto() bool {
+	for _, c := range t {
+		if c.auto() {
+			return true
+		}
+	}
+	return false
+}
+
+// Parts returns the parts of the columns.
+func (t Times) Parts() map[string][]string {
+	var parts map[string][]string
+	for name, c := range t {
+		if parts == nil {
+			parts = map[string][]string{}
+		}
+		parts[name] = c.Parts
+	}
+	return parts
+}
+
+// PartsOfTimes returns columns with these parts.
+func PartsOfTimes(parts map[string][]string) Times {
+	var t Times
+	for name, of := range parts {
+		if t == nil {
+			t = Times{}
+		}
+		t[name] = TimeColumn{Parts: of}
+	}
+	return t
+}
 
 // Columns returns the time columns, sorted.
 func (t Times) Columns() []string { return slices.Sorted(maps.Keys(t)) }
@@ -28,21 +80,44 @@ func (p part) of(v float64) float32 { return float32(v - p.column.Offset) }
 
 // timesOf returns the parts of a time column. name is its name in the file.
 func (l *Layout) timesOf(at int, name string) (columns []examples.Column, err error) {
-	for _, key := range l.Options.Times.Columns() {
-		column, err := l.Column(Column(key))
-		if err != nil {
-			return nil, err
-		}
-		if column != at {
-			continue
-		}
-		for _, p := range l.Options.Times[key] {
-			column := examples.PartOf(name, p)
-			column.Offset = l.Options.offset(column.Name)
-			columns = append(columns, column)
-		}
+	of, u, err := l.timeColumn(at)
+	if err != nil {
+		return nil, l.Locate(at, err)
+	}
+	for _, p := range of.Parts {
+		column := examples.PartOf(name, p, u)
+		column.Offset = l.Options.offset(column.Name)
+		columns = append(columns, column)
 	}
 	return columns, nil
+}
+
+// timeColumn returns the options of a time column, and the unit of its numbers.
+func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, err error) {
+	for _, key := range l.Options.Times.Columns() {
+		if column, err := l.Column(Column(key)); err == nil && column == at {
+			of = l.Options.Times[key]
+		}
+	}
+	if !of.auto() {
+		return of, of.Unit, nil
+	}
+	if found := l.Options.stamps[l.NameOf(at)]; found != nil {
+		u, err = found.Unit()
+	}
+	return of, u, err
+}
+
+// CheckUnits returns an error if the numbers of a time column are of no unit.
+func (l *Layout) CheckUnits() error {
+	for at, c := range l.Cells {
+		if c.Role == Time {
+			if _, _, err := l.timeColumn(at); err != nil {
+				return l.Locate(at, err)
+			}
+		}
+	}
+	return nil
 }
 
 // placeTime adds a part of a column's times, with a feature position.
@@ -60,7 +135,7 @@ func (l *Layout) PutTime(c Cell, features []float32, text string) error {
 	var t time.Time
 	if !missing {
 		var err error
-		if t, err = value.Time(text); err != nil {
+		if t, err = value.Time(text, c.parts[0].column.Unit); err != nil {
 			return err
 		}
 		missing = l.missing.HasTime(t)
@@ -77,14 +152,21 @@ func (l *Layout) PutTime(c Cell, features []float32, text string) error {
 	return nil
 }
 
-// AddTime adds a time of a column in the options' times. Ages are relative to the newest.
-func (s Spreads) AddTime(name, text string) {
-	t, err := value.Time(text)
+// AddTime adds a time of a column. Ages are relative to the newest.
+func (s Spreads) AddTime(l *Layout, column int, text string) {
+	if l.missing.HasNumberText(text) {
+		return
+	}
+	_, u, err := l.timeColumn(column)
 	if err != nil {
 		return
 	}
+	t, err := value.Time(text, u)
+	if err != nil || l.missing.HasTime(t) {
+		return
+	}
 	age := value.PartOfTime(t, value.TimeAge)
-	key := examples.PartOf(name, value.TimeAge).Name
+	key := examples.PartOf(l.NameOf(column), value.TimeAge, u).Name
 	at := s[key]
 	if at == nil {
 		at = &spread{age: true, shift: age}

@@ -11,7 +11,7 @@ func TrainedAs(plan *schemas.Plan) Options {
 	o, input := Defaults(), plan.Input
 	o.Label, o.Weight, o.Header, o.Encoding = Column(input.Label), Column(input.Weight), input.Header, input.Encoding
 	o.Delimiter, o.Columns.Use, o.Columns.Drop, o.Categorical = input.Delimiter, input.Use, input.Drop, input.Categorical
-	o.Times = input.Times
+	o.Times = PartsOfTimes(input.Times)
 	if input.MissingValues != nil {
 		o.MissingValues = input.MissingValues
 	}

@@ -129,7 +129,7 @@ func (c *Column) addWord(text string) {
 		if c.tried++; isDate(text) {
 			c.dates++
 		}
-		if t, err := value.Time(text); err == nil {
+		if t, err := value.Time(text, ""); err == nil {
 			c.times++
 			c.clock = c.clock || t.Hour()+t.Minute()+t.Second() > 0
 		}

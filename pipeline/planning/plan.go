@@ -130,7 +130,7 @@ func InputOf(o ingest.Options) schemas.Input {
 	input := schemas.Input{
 		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header,
 		Delimiter: o.Delimiter, Encoding: o.Encoding,
-		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical, Times: o.Times,
+		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical, Times: o.Times.Parts(),
 		Image: o.Shape(),
 	}
 	if o.Text != "" {

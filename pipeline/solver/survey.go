@@ -252,7 +252,7 @@ func (s *Solver) checkKept(found *findings.Findings, earlier *model.Model) error
 		if difference := found.Columns.Difference(earlier.Columns()); difference != "" {
 			return fmt.Errorf("%s, as in the version that this run starts from", difference)
 		}
-		found.Columns = earlier.Columns() // with the offsets of the preparation
+		found.Columns = earlier.Columns().WithUnits(found.Columns) // with the offsets of the preparation
 	}
 	if len(s.plan.Classes) > 0 && !slices.Equal(s.plan.Classes, classes) {
 		return fmt.Errorf("examples.classes are not those of the version that this run starts from, %q", classes)

@@ -46,7 +46,11 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	}
 	files.Vocabulary, files.Extent = sources[0].Vocabulary, sources[0].Extent // shared by all
 	files.Sparse = sources[0].Width == 0
-	for _, c := range sources[0].Columns {
+	for i, c := range sources[0].Columns {
+		if c.Unit != "" && (i == 0 || sources[0].Columns[i-1].Source() != c.Source()) && job.Examples.Times[c.Source()].Unit == "" {
+			event.Notice(rec, "column %q: its numbers are %s; if not, set examples.times to {%s: {parts: [%s], unit: …}}", c.Source(),
+				c.Unit.Meaning(), c.Source(), c.Time)
+		}
 		if c.Offset != 0 && c.Time == "" {
 			event.Notice(rec, "column %q: its values are too large for float32 to keep their differences: subtracting %s",
 				c.Name, strconv.FormatFloat(c.Offset, 'f', -1, 64))

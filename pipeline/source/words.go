@@ -14,20 +14,20 @@ import (
 )
 
 // withLayout returns the options of the job for rows that follow those on the examples topic: columns with names have the
-// same positions, whatever their order in the options, and the same words and offsets. Without such rows, the words of
-// categorical columns are those that the topic has now. Processes that start following a topic before it has any examples
+// same positions, whatever their order in the options, and the same words, units and offsets. Without such rows, the words of
+// categorical columns and the units of times are those that the topic has now. Processes that start following a topic before it has any examples
 // may find different words: then the rows of one of them have other columns, and are quarantined. So one process should
 // start before the others.
 func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o ingest.Options, err error) {
 	if o, err = f.after(ctx, spans); err != nil {
 		return o, fmt.Errorf("find the columns of rows of %s: %w", f.Topic, err)
 	}
-	if len(o.Categorical) == 0 || o.Mixed() {
+	if !o.FindsWords() {
 		return o, nil
 	}
 	if o.Learnt() != nil {
 		for _, c := range o.Categorical {
-			if len(o.WordsOf(c)) == 0 {
+			if len(o.WordsOf(c)) == 0 && !o.Mixed() {
 				return o, fmt.Errorf("examples.categorical: rows of %s on %s have no words in the column %s: expected the columns "+
 					"of when the topic was first followed",
 					f.Topic, f.Topics.Examples, c)
@@ -41,9 +41,12 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 	}
 	for _, bound := range f.Bounds {
 		err := f.Between(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
+			if words.Enough() {
+				return errEnough
+			}
 			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, messageOf(bound.Partition, m)) })
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, errEnough) {
 			return o, fmt.Errorf("find the words in %s: %w", f.Topic, err)
 		}
 	}
@@ -53,6 +56,8 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 	}
 	return o, nil
 }
+
+var errEnough = errors.New("enough rows are read")
 
 // after returns the options for rows after those of the topic on the examples topic, or else after those of the chain, or of
 // ingested files.

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type Column struct {
 	// Time is the part of a timestamp that the numbers are, see [value.PartOfTime]; "": none. The name of such a column is that of the
 	// timestamp column, a point and the part.
 	Time string
+	// Unit is the unit of the timestamps that are numbers; "": none of the rows had a number.
+	Unit value.Unit
 }
 
 // Source returns the name of the table column with the values: the timestamp column, or the column itself.
@@ -33,8 +36,10 @@ func (c Column) Source() string {
 	return strings.TrimSuffix(c.Name, "."+c.Time)
 }
 
-// PartOf returns the column for a part of the timestamps in a column with that name.
-func PartOf(name, part string) Column { return Column{Name: name + "." + part, Time: part} }
+// PartOf returns the column for a part of the timestamps in a column with that name, and with numbers of that unit.
+func PartOf(name, part string, u value.Unit) Column {
+	return Column{Name: name + "." + part, Time: part, Unit: u}
+}
 
 // Features returns the number of features of the column.
 func (c Column) Features() int {
@@ -47,10 +52,11 @@ func (c Column) Features() int {
 // columnJSON is the JSON of a categorical column, a column with an offset, and a part of timestamps. The JSON of other numeric columns is
 // the name, because there may be thousands in each message.
 type columnJSON struct {
-	Name       string   `json:"name"`
-	Categories []string `json:"categories,omitempty"`
-	Offset     float64  `json:"offset,omitempty"`
-	Time       string   `json:"time,omitempty"`
+	Name       string     `json:"name"`
+	Categories []string   `json:"categories,omitempty"`
+	Offset     float64    `json:"offset,omitempty"`
+	Time       string     `json:"time,omitempty"`
+	Unit       value.Unit `json:"unit,omitempty"`
 }
 
 // MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset, or is a part of timestamps.
@@ -64,7 +70,7 @@ func (c Column) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is the inverse of [Column.MarshalJSON].
 func (c *Column) UnmarshalJSON(content []byte) error {
 	if err := json.Unmarshal(content, &c.Name); err == nil {
-		c.Categories, c.Offset, c.Time = nil, 0, ""
+		c.Categories, c.Offset, c.Time, c.Unit = nil, 0, "", ""
 		return nil
 	}
 	var object columnJSON
@@ -78,6 +84,8 @@ func (c *Column) UnmarshalJSON(content []byte) error {
 		return errors.New("a column of words has no offset")
 	case words && object.Time != "":
 		return errors.New("a column of words is no part of times")
+	case object.Unit != "" && (object.Time == "" || !object.Unit.Known()):
+		return fmt.Errorf("no part of times has the unit %s", stream.Quote(string(object.Unit)))
 	case object.Time != "" && !value.IsTimePart(object.Time):
 		return fmt.Errorf("times have no part %s", stream.Quote(object.Time))
 	case object.Time != "" && (len(object.Name) < len(object.Time)+2 || !strings.HasSuffix(object.Name, "."+object.Time)):
@@ -103,7 +111,8 @@ func (c Columns) HasOffsets() bool {
 	return slices.ContainsFunc(c, func(column Column) bool { return column.Offset != 0 })
 }
 
-// Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets: see [Batch.Align].
+// Difference returns a human-readable description of the difference from o; "" if there is none. It ignores offsets, see [Batch.Align],
+// and a unit that only one of them has, because the other had no numbers.
 func (c Columns) Difference(o Columns) string {
 	for i := range min(len(c), len(o)) {
 		switch {
@@ -113,12 +122,23 @@ func (c Columns) Difference(o Columns) string {
 			return fmt.Sprintf("column %s has other categories", stream.Quote(c[i].Name))
 		case c[i].Time != o[i].Time:
 			return fmt.Sprintf("column %s is a part of times in one of the tables, and none in the other", stream.Quote(c[i].Name))
+		case c[i].Unit != o[i].Unit && c[i].Unit != "" && o[i].Unit != "":
+			return fmt.Sprintf("column %s has times in %s, not in %s", stream.Quote(c[i].Name), c[i].Unit, o[i].Unit)
 		}
 	}
 	if len(c) != len(o) {
 		return fmt.Sprintf("%d columns, not %d", len(c), len(o))
 	}
 	return ""
+}
+
+// WithUnits returns the columns with the units of o where they have none. The columns do not differ.
+func (c Columns) WithUnits(o Columns) Columns {
+	c = slices.Clone(c)
+	for i := range c {
+		c[i].Unit = cmp.Or(c[i].Unit, o[i].Unit)
+	}
+	return c
 }
 
 // Text returns the columns as JSON; "" if there are none.

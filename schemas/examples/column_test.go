@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -17,6 +18,7 @@ func TestColumns(t *testing.T) {
 		`["a",{"name":"colour","categories":["blue","red"]}]`:                               4,
 		`[{"name":"x","categories":[""]}]`:                                                  2,
 		`[{"name":"t.hour","time":"hour"},{"name":"t.age","offset":-20000.5,"time":"age"}]`: 2,
+		`[{"name":"t.hour","time":"hour","unit":"ms"}]`:                                     1,
 	} {
 		columns, err := ParseColumns(text)
 		if err != nil || columns.Features() != features || columns.Text() != text {
@@ -28,7 +30,8 @@ func TestColumns(t *testing.T) {
 	}
 	for _, text := range []string{"a", "{}", `["a","a"]`, `[""]`, `[{"name":"a"}]`, `[1]`, `[{"name":"a","categories":[]}]`,
 		`[{"name":"a","time":"hour"}]`, `[{"name":".hour","time":"hour"}]`, `[{"name":"a.second","time":"second"}]`,
-		`[{"name":"a.hour","time":"hour","categories":["x"]}]`} {
+		`[{"name":"a.hour","time":"hour","categories":["x"]}]`,
+		`[{"name":"a.hour","time":"hour","unit":"auto"}]`, `[{"name":"a","unit":"ms"}]`} {
 		if columns, err := ParseColumns(text); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: %v, %v", text, columns, err)
 		}
@@ -48,6 +51,13 @@ func TestColumnsDifference(t *testing.T) {
 		if got := other.Difference(table); got != want || reflect.DeepEqual(other, table) {
 			t.Errorf("%s, expected %s", got, want)
 		}
+	}
+	ms, s, none := Columns{PartOf("t", "hour", value.UnitMilliseconds)}, Columns{PartOf("t", "hour", value.UnitSeconds)}, Columns{PartOf("t", "hour", "")}
+	if got, want := s.Difference(ms), `column "t.hour" has times in s, not in ms`; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+	if none.Difference(ms) != "" || ms.Difference(none) != "" || none.WithUnits(ms)[0].Unit != ms[0].Unit || ms.WithUnits(s)[0].Unit != ms[0].Unit {
+		t.Error("columns without numbers differ from others, or have other units")
 	}
 	if long := strings.Repeat("x", 1000); len(Columns{{Name: long}}.Difference(table)) > 200 {
 		t.Error("a long name is not cut")

@@ -38,54 +38,32 @@ func PartOfTime(t time.Time, part string) float64 {
 	panic("value: no part of times: " + part)
 }
 
-// The units of numeric times, by magnitude: seconds until the year 5138, then milliseconds, microseconds and nanoseconds. So milliseconds
-// must be after March 1973; smaller numbers are seconds.
-const (
-	mostSeconds      = 1e11
-	mostMilliseconds = 1e14
-	mostMicroseconds = 1e17
-	mostNanoseconds  = 9e18 // fits int64
-)
-
 // Time parses a time: a date such as 2026-11-01, optionally followed by a space or T and a time of day, such as 09:30, 09:30:15 or
-// 09:30:15.25, and then optionally a zone, such as Z, UTC, +02:00, +0200 or +02; or a number of seconds since 1970, or of
-// milliseconds, microseconds or nanoseconds if it is at least 10¹¹, 10¹⁴ or 10¹⁷. The default zone is UTC. Ambiguous notations, such as
-// 1/2/2026, are rejected.
-func Time(text string) (time.Time, error) {
+// 09:30:15.25, and then optionally a zone, such as Z, UTC, +02:00, +0200 or +02; or a number of the unit. The default zone is UTC.
+// Ambiguous notations, such as 1/2/2026, are rejected. The error of a number without a unit is a *UnitError.
+func Time(text string, u Unit) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if t, ok := timeOfText(text); ok {
 		return t, nil
 	}
-	if _, boolean := Boolean(text); !boolean {
-		if number, err := Number(text); err == nil {
-			return timeOfNumber(text, number)
-		}
+	number, err := Number(text)
+	if _, boolean := Boolean(text); boolean || err != nil {
+		return time.Time{}, fmt.Errorf("%s is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number: %s",
+			Quote(text), u.Meaning())
 	}
-	return time.Time{}, fmt.Errorf("%s is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number "+
-		"of seconds since 1970",
-		Quote(text))
-}
-
-func timeOfNumber(text string, number float64) (time.Time, error) {
-	size := math.Abs(number)
-	if !(size < mostNanoseconds) {
-		return time.Time{}, fmt.Errorf("%s is not a time: expected a number of seconds since 1970, or of milli-, micro- or "+
-			"nanoseconds",
-			Quote(text))
+	if u == "" {
+		return time.Time{}, &UnitError{text}
 	}
-	unit := int64(1)
-	for _, most := range []float64{mostSeconds, mostMilliseconds, mostMicroseconds} {
-		if size >= most {
-			unit *= 1000
-		}
+	t, ok := u.time(number)
+	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
+		t, ok = u.timeOfWhole(whole)
+	} else if number == math.Trunc(number) && math.Abs(number) < 1<<63 {
+		t, ok = u.timeOfWhole(int64(number))
 	}
-	whole, err := strconv.ParseInt(text, 10, 64)
-	if err == nil {
-		seconds := whole / unit
-		return time.Unix(seconds, (whole-seconds*unit)*(1e9/unit)).UTC(), nil
+	if !ok {
+		return t, fmt.Errorf("%s is not a time: expected a number: %s", Quote(text), u.Meaning())
 	}
-	seconds := math.Floor(number / float64(unit))
-	return time.Unix(int64(seconds), int64((number/float64(unit)-seconds)*1e9)).UTC(), nil
+	return t, nil
 }
 
 // timeOfText parses a date, an optional time of day and an optional zone.

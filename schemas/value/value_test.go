@@ -86,7 +86,7 @@ func TestMissing(t *testing.T) {
 	if one := MissingOf([]string{"0", "1"}); one.HasNumberText("false") || one.HasNumberText("TRUE") {
 		t.Error("a boolean is missing as a number")
 	}
-	if at, _ := Time("1900-01-01T01:00:00+01:00"); !m.HasTime(at) || m.HasTime(at.Add(1)) {
+	if at, _ := Time("1900-01-01T01:00:00+01:00", ""); !m.HasTime(at) || m.HasTime(at.Add(1)) {
 		t.Error("the same time is not missing, or another is")
 	}
 	if m := MissingOf(Usual()).Without([]string{"NA", "EU"}); m.Has("NA") || !m.Has("nan") {

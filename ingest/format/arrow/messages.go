@@ -351,30 +351,30 @@ func (c *arrowCells) cellAt(i int) tabular.Cell {
 // timeOf returns the cells of a time column; nil for another column.
 func timeOf(column arrow.Array) func(row int) tabular.Cell {
 	const day = 86400
-	whole := func(v int64, unit arrow.TimeUnit) tabular.Cell {
+	whole := func(v int64, unit arrow.TimeUnit) float64 {
 		per := int64(1)
 		for range unit {
 			per *= 1000
 		}
-		return tabular.Float(float64(v/per) + float64(v%per)/float64(per))
+		return float64(v/per) + float64(v%per)/float64(per)
 	}
 	switch column := column.(type) {
 	case *array.Timestamp:
 		unit := column.DataType().(*arrow.TimestampType).Unit
-		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+		return func(row int) tabular.Cell { return tabular.Instant(whole(int64(column.Value(row)), unit)) }
 	case *array.Duration:
 		unit := column.DataType().(*arrow.DurationType).Unit
-		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+		return func(row int) tabular.Cell { return tabular.Float(whole(int64(column.Value(row)), unit)) }
 	case *array.Time32:
 		unit := column.DataType().(*arrow.Time32Type).Unit
-		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+		return func(row int) tabular.Cell { return tabular.Float(whole(int64(column.Value(row)), unit)) }
 	case *array.Time64:
 		unit := column.DataType().(*arrow.Time64Type).Unit
-		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), unit) }
+		return func(row int) tabular.Cell { return tabular.Float(whole(int64(column.Value(row)), unit)) }
 	case *array.Date32:
-		return func(row int) tabular.Cell { return tabular.Float(float64(column.Value(row)) * day) }
+		return func(row int) tabular.Cell { return tabular.Instant(float64(column.Value(row)) * day) }
 	case *array.Date64:
-		return func(row int) tabular.Cell { return whole(int64(column.Value(row)), arrow.Millisecond) }
+		return func(row int) tabular.Cell { return tabular.Instant(whole(int64(column.Value(row)), arrow.Millisecond)) }
 	case *array.Decimal128:
 		scale := column.DataType().(*arrow.Decimal128Type).Scale
 		return func(row int) tabular.Cell { return tabular.Float(column.Value(row).ToFloat64(scale)) }

@@ -46,7 +46,11 @@ func primitive(s *avro.PrimitiveSchema) func(c *cursor) tabular.Cell {
 		return func(c *cursor) tabular.Cell { return tabular.Truth(c.boolean()) }
 	case avro.Int, avro.Long:
 		if unit := unitOf(s); unit != 0 {
-			return func(c *cursor) tabular.Cell { return tabular.Float(seconds(c.long(), unit)) }
+			cell := tabular.Instant
+			if l := s.Logical(); l != nil && (l.Type() == avro.TimeMillis || l.Type() == avro.TimeMicros) {
+				cell = tabular.Float // a time of day
+			}
+			return func(c *cursor) tabular.Cell { return cell(seconds(c.long(), unit)) }
 		}
 		return func(c *cursor) tabular.Cell { return tabular.Integer(c.long()) }
 	case avro.Float:

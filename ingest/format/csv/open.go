@@ -50,7 +50,7 @@ func csvWords(c *input.Content, o layout.Options, found *layout.FoundWords) erro
 	if err != nil {
 		return err
 	}
-	for {
+	for rows := 0; !found.Enough(rows); rows++ {
 		if err := r.read(); err == io.EOF {
 			return nil
 		} else if err != nil {
@@ -62,6 +62,7 @@ func csvWords(c *input.Content, o layout.Options, found *layout.FoundWords) erro
 			}
 		}
 	}
+	return nil
 }
 
 // newCSVReader reads the first row. It is an example, until parseHeader.
@@ -132,7 +133,7 @@ func csvSpread(c *input.Content, o layout.Options, found layout.Spreads) error {
 		}
 		for at, cell := range r.Cells {
 			if cell.Role == layout.Time {
-				found.AddTime(r.NameOf(at), r.record[at])
+				found.AddTime(&r.Layout, at, r.record[at])
 			}
 			if cell.Role != layout.Feature {
 				continue

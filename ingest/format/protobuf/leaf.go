@@ -70,8 +70,12 @@ func wellKnown(of protoreflect.MessageDescriptor) func(v protoreflect.Value) tab
 	switch of.FullName() {
 	case "google.protobuf.Timestamp", "google.protobuf.Duration":
 		seconds, nanos := field("seconds"), field("nanos")
+		cell := tabular.Instant
+		if of.FullName() == "google.protobuf.Duration" {
+			cell = tabular.Float
+		}
 		return func(v protoreflect.Value) tabular.Cell {
-			return tabular.Float(float64(v.Message().Get(seconds).Int()) + float64(v.Message().Get(nanos).Int())/1e9)
+			return cell(float64(v.Message().Get(seconds).Int()) + float64(v.Message().Get(nanos).Int())/1e9)
 		}
 	case "google.protobuf.DoubleValue", "google.protobuf.FloatValue", "google.protobuf.Int64Value", "google.protobuf.UInt64Value",
 		"google.protobuf.Int32Value", "google.protobuf.UInt32Value", "google.protobuf.BoolValue", "google.protobuf.StringValue",

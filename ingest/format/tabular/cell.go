@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -28,6 +29,7 @@ const (
 	cellJSON
 	cellText
 	cellFloat
+	cellInstant
 	cellWhole
 	cellBoolean
 	cellList
@@ -51,6 +53,11 @@ func Float(v float64) Cell {
 		return Cell{}
 	}
 	return Cell{kind: cellFloat, bits: math.Float64bits(v)}
+}
+
+// Instant returns a time with a type, in seconds since 1970. It is a number of seconds, unless it is in a column of times.
+func Instant(seconds float64) Cell {
+	return Cell{kind: cellInstant, bits: math.Float64bits(seconds)}
 }
 
 // Integer returns a whole number.
@@ -137,7 +144,7 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 	switch c.kind {
 	case cellNull:
 		return math.NaN(), nil
-	case cellFloat:
+	case cellFloat, cellInstant:
 		return missing.OrNaN(c.float()), nil
 	case cellWhole:
 		return missing.OrNaN(float64(c.whole())), nil
@@ -174,7 +181,7 @@ func (c *Cell) Text() (string, error) {
 		return "", nil
 	case cellText:
 		return c.text, nil
-	case cellFloat:
+	case cellFloat, cellInstant:
 		return value.WordOf(c.float()), nil
 	case cellWhole:
 		return strconv.FormatInt(c.whole(), 10), nil
@@ -189,6 +196,15 @@ func (c *Cell) Text() (string, error) {
 			"the words of a list", c)
 	}
 	return c.json.Text()
+}
+
+// time returns a text that [value.Time] parses.
+func (c *Cell) time() (string, error) {
+	if c.kind != cellInstant {
+		return c.Text()
+	}
+	seconds := math.Floor(c.float())
+	return time.Unix(int64(seconds), int64((c.float()-seconds)*1e9)).UTC().Format(time.RFC3339Nano), nil
 }
 
 // Texts returns the texts of a list; nil for another value.

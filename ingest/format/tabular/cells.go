@@ -96,7 +96,7 @@ func (t *Rows) Wholes(column int, put func(row int, v int64, null bool) error) e
 func (t *Rows) Texts(column int, put func(row int, v string, null bool) error) error {
 	for row := range t.Current {
 		cell := t.cell(row, column)
-		text, err := t.text(cell, t.Columns[column].Joined)
+		text, err := t.text(cell, &t.Columns[column])
 		if err == nil {
 			err = put(row, text, cell.Null())
 		}
@@ -107,9 +107,12 @@ func (t *Rows) Texts(column int, put func(row int, v string, null bool) error) e
 	return nil
 }
 
-// text returns the text of a cell; with joined also that of a list of words.
-func (t *Rows) text(cell *Cell, joined bool) (string, error) {
-	if !joined || !cell.IsList() {
+// text returns the text of a cell of a column.
+func (t *Rows) text(cell *Cell, of *Field) (string, error) {
+	switch {
+	case of.Kind == Moment:
+		return cell.time()
+	case !of.Joined || !cell.IsList():
 		return cell.Text()
 	}
 	words, err := cell.Texts()

@@ -111,8 +111,10 @@ func (m *Messages) Assign(n int, first []Cell) error {
 		switch {
 		case c.Role == layout.Label && m.Options.Several():
 			f.Kind = Either
-		case c.Role == layout.Label, c.Role == layout.Category, c.Role == layout.Hashed, c.Role == layout.Time:
+		case c.Role == layout.Label, c.Role == layout.Category, c.Role == layout.Hashed:
 			f.Kind = Text
+		case c.Role == layout.Time:
+			f.Kind = Moment
 		case c.Role == layout.ServedLabel, c.Role == layout.ServedVersion:
 			f.Kind = Text
 		case c.Role == layout.Counted:
@@ -149,6 +151,22 @@ func (m *Messages) Lay(n int, first []Cell) error {
 	}
 	m.laid = true
 	return nil
+}
+
+// FindUnits determines the units of times that are not known yet, from the rows of a message. The rows before had no numbers
+// there, so their columns are the same.
+func (m *Messages) FindUnits(rows [][]Cell) error {
+	found := layout.NewFoundWords(m.Options)
+	if err := m.AddWords(rows, found); err != nil {
+		return err
+	}
+	before := m.Options
+	m.Layout.Options = before.WithUnits(found)
+	if err := m.CheckUnits(); err != nil {
+		m.Layout.Options = before
+		return err
+	}
+	return m.Lay(len(m.Cells), rows[0])
 }
 
 // Forget makes the next row determine the columns again.

@@ -437,7 +437,7 @@ const columnRows = 1024
 // addWords adds the words of the categorical columns and of the texts.
 func (r *tableReader) addWords(found *layout.FoundWords) (err error) {
 	defer damaged(r.Name, &err)
-	for {
+	for rows := 0; !found.Enough(rows); {
 		n, err := r.table.Begin(columnRows)
 		if err != nil {
 			return r.fail(-1, err)
@@ -448,13 +448,15 @@ func (r *tableReader) addWords(found *layout.FoundWords) (err error) {
 		if err := r.findWords(found); err != nil {
 			return err
 		}
+		rows += n
 	}
+	return nil
 }
 
 // findWords adds the words of the current rows.
 func (r *tableReader) findWords(found *layout.FoundWords) error {
 	for at, cell := range r.Cells {
-		if cell.Role != layout.Category && cell.Role != layout.Counted {
+		if cell.Role != layout.Category && cell.Role != layout.Counted && cell.Role != layout.Time {
 			continue
 		}
 		err := r.table.Texts(at, func(row int, text string, _ bool) error {
@@ -481,7 +483,7 @@ func (r *tableReader) addSpread(found layout.Spreads) (err error) {
 		for at, cell := range r.Cells {
 			if cell.Role == layout.Time {
 				addTime := func(_ int, text string, _ bool) error {
-					found.AddTime(r.NameOf(at), text)
+					found.AddTime(&r.Layout, at, text)
 					return nil
 				}
 				if err := r.table.Texts(at, addTime); err != nil {

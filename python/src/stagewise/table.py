@@ -24,6 +24,7 @@ class Column:
     categories: tuple[str, ...] = ()  # none: the column has numbers
     offset: float = 0  # what the numbers are less before they become float32
     time: str = ""  # the part of times that the numbers are; empty: they are none
+    unit: str = ""  # of times that are numbers
 
     @property
     def source(self) -> str:
@@ -100,7 +101,7 @@ class Layout:
         if absent:
             raise ValueError(f"the table lacks columns that the model needs: {', '.join(absent)}; it has {', '.join(table.names)}")
         features = np.empty((table.rows, self._width))
-        at, times = 0, {name: self._times(name, columns[name]) for name in dict.fromkeys(c.source for c in self.columns if c.time)}
+        at, times = 0, {c.source: self._times(c, columns[c.source]) for c in {c.source: c for c in self.columns if c.time}.values()}
         for column in self.columns:
             own = features[:, at : at + column.features]
             if column.time:
@@ -131,12 +132,13 @@ class Layout:
             seconds = ", such as seconds" if pa.types.is_temporal(kind) else ""
             raise ValueError(f"column {name!r} of type {kind}: expected numbers{seconds}") from reason
 
-    def _times(self, name: str, column: pa.ChunkedArray) -> Times:
+    def _times(self, of: Column, column: pa.ChunkedArray) -> Times:
+        name = of.source
         kind = _type_of(column)
         numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
         if not numeric and not _is_text(kind) and not pa.types.is_null(kind) and not pa.types.is_date(kind) and not pa.types.is_timestamp(kind):
-            raise ValueError(f"column {name!r} of type {kind}: expected dates, times, text or numbers of seconds since 1970")
-        return times_of(column, lambda number: _each(name, column, number), self._missing)
+            raise ValueError(f"column {name!r} of type {kind}: expected dates, times, text or numbers")
+        return times_of(column, lambda number: _each(name, column, number), self._missing, of.unit)
 
     def _number(self, value: Any) -> float:
         if value is None or self._missing.has_number(value):
@@ -205,7 +207,7 @@ def _numbers_of(array: Any, number: Callable[[Any], float], one_by_one: bool) ->
 def _column(content: Any) -> Column:
     if isinstance(content, str):
         return Column(content)
-    column = Column(content["name"], tuple(content.get("categories") or ()), content.get("offset", 0), content.get("time", ""))
+    column = Column(content["name"], tuple(content.get("categories") or ()), content.get("offset", 0), content.get("time", ""), content.get("unit", ""))
     if column.time and column.time not in PARTS:
         raise ValueError(f"times of column {column.name!r} have no part {column.time!r}: the package is older than the model")
     return column

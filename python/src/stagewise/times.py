@@ -19,9 +19,10 @@ _TEXT = re.compile(
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)? ?(Z|z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 _EPOCH = datetime.datetime(1970, 1, 1)
-# The units of numbers, by their magnitude: seconds, then milliseconds, microseconds and nanoseconds.
-_LIMITS, _LARGEST = (1e11, 1e14, 1e17), 9e18
+_FIRST, _LAST = -62135596800, 253402300799  # of the years 1 to 9999, in seconds since 1970
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAYS_BEFORE_1970 = {"days": 0, "excel": 25569}
+_DIGITS = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})?([0-9]{2})?([0-9]{2})?")
 PARTS = ("hour", "weekday", "month", "age")
 
 
@@ -45,8 +46,8 @@ class Times:
         return np.where(self._missing, np.nan, part)
 
 
-def times_of(column: pa.ChunkedArray, each: Callable[[Callable[[Any], float]], Any], absent: Missing) -> Times:
-    """Returns the times of a column. each returns a number for each value, which the given function makes of it.
+def times_of(column: pa.ChunkedArray, each: Callable[[Callable[[Any], float]], Any], absent: Missing, unit: str) -> Times:
+    """Returns the times of a column, whose numbers have a unit. each returns a number for each value, which the given function makes of it.
 
     The error is a ValueError that names no place, or that of each.
     """
@@ -67,7 +68,7 @@ def times_of(column: pa.ChunkedArray, each: Callable[[Callable[[Any], float]], A
     found: list[tuple[int, int, int]] = []
 
     def place_of(value: Any) -> float:
-        if absent.has_number(value) or (time := time_of(value))[::2] in moments:
+        if absent.has_number(value) or (time := time_of(value, unit))[::2] in moments:
             return math.nan
         found.append(time)
         return len(found) - 1
@@ -82,7 +83,7 @@ def _whole(column: pa.ChunkedArray) -> Any:
     return column.cast(pa.int64()).fill_null(0).to_numpy()
 
 
-def time_of(value: Any) -> tuple[int, int, int]:
+def time_of(value: Any, unit: str) -> tuple[int, int, int]:
     """Returns the time of a text or a number: seconds since 1970 in UTC and by the clock of its zone, and nanoseconds. The error is a ValueError."""
     if isinstance(value, bool | np.bool_):
         raise ValueError(f"{value!r} is not a time")
@@ -96,24 +97,35 @@ def time_of(value: Any) -> tuple[int, int, int]:
             value = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else number_of(value)
         except ValueError:
             raise ValueError(f"{value!r} is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number of seconds since 1970") from None
-    if not abs(value) < _LARGEST:
-        raise ValueError(f"{value!r} is not a time: expected a number of seconds since 1970, or of milli-, micro- or nanoseconds")
-    unit = 1000 ** sum(abs(value) >= limit for limit in _LIMITS)
-    if float(value).is_integer():
-        seconds, rest = divmod(int(value), unit)
-        return seconds, seconds, rest * (1_000_000_000 // unit)
-    scaled = float(value) / unit
+    if not unit:
+        raise ValueError(f"{value!r} is a number, but the model was trained on dates and times as text: write a form such as 2026-11-01, or set its unit under examples.times")
+    if unit == "yyyymmdd":
+        match = _DIGITS.fullmatch(str(int(value))) if math.isfinite(value) and float(value).is_integer() else None
+        if not match:
+            raise ValueError(f"{value!r} is not a time: expected the digits of a date, yyyymmdd or yyyymmddhhmmss")
+        return _of_parts(str(value), *(int(part or 0) for part in match.groups()))
+    scaled = (value - _DAYS_BEFORE_1970[unit]) * 86400 if unit in _DAYS_BEFORE_1970 else value / _PER_SECOND[unit]
+    if not _FIRST <= scaled <= _LAST:
+        raise ValueError(f"{value!r} is not a time in {unit}")
+    if unit in _PER_SECOND and float(value).is_integer():
+        seconds, rest = divmod(int(value), _PER_SECOND[unit])
+        return seconds, seconds, rest * (1_000_000_000 // _PER_SECOND[unit])
     seconds = math.floor(scaled)
     return seconds, seconds, int((scaled - seconds) * 1e9)
 
 
-def _of_text(text: str, match: re.Match[str]) -> tuple[int, int, int]:
-    year, month, day, hour, minute, second, fraction, zone = match.groups()
+def _of_parts(text: str, year: int, month: int, day: int, hour: int, minute: int, second: int) -> tuple[int, int, int]:
     try:
-        local = datetime.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+        local = datetime.datetime(year, month, day, hour, minute, second)
     except ValueError as reason:
         raise ValueError(f"{text!r} is not a time: {reason}") from reason
     seconds = (local - _EPOCH) // datetime.timedelta(seconds=1)
+    return seconds, seconds, 0
+
+
+def _of_text(text: str, match: re.Match[str]) -> tuple[int, int, int]:
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    seconds, _, _ = _of_parts(text, int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
     offset = 0
     if zone and zone not in ("Z", "z", "UTC"):
         hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)

@@ -1,0 +1,281 @@
+package value
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Unit is the unit of the times of a column that are numbers; "": unknown.
+type Unit string
+
+const (
+	UnitAuto         Unit = "auto" // in a configuration: determined from the rows, see [Stamps]
+	UnitSeconds      Unit = "s"
+	UnitMilliseconds Unit = "ms"
+	UnitMicroseconds Unit = "us"
+	UnitNanoseconds  Unit = "ns"
+	UnitDays         Unit = "days"     // since 1970
+	UnitExcel        Unit = "excel"    // days since 1899-12-30, as in spreadsheets
+	UnitDigits       Unit = "yyyymmdd" // the digits of a date, optionally with hours, minutes and seconds
+)
+
+// Units returns the units, in the order of the documentation.
+func Units() []Unit {
+	return []Unit{UnitSeconds, UnitMilliseconds, UnitMicroseconds, UnitNanoseconds, UnitDays, UnitExcel, UnitDigits}
+}
+
+// Known reports whether u is the name of a unit.
+func (u Unit) Known() bool { return slices.Contains(Units(), u) }
+
+// Meaning describes numbers of the unit.
+func (u Unit) Meaning() string {
+	switch u {
+	case UnitMilliseconds:
+		return "milliseconds since 1970"
+	case UnitMicroseconds:
+		return "microseconds since 1970"
+	case UnitNanoseconds:
+		return "nanoseconds since 1970"
+	case UnitDays:
+		return "days since 1970"
+	case UnitExcel:
+		return "days since 1899-12-30, as in spreadsheets"
+	case UnitDigits:
+		return "the digits of a date, yyyymmdd or yyyymmddhhmmss"
+	}
+	return "seconds since 1970"
+}
+
+// excelEpoch is 1970-01-01 as a day of a spreadsheet.
+const excelEpoch = 25569
+
+// scale returns what divides the numbers of the unit, less the epoch, to give seconds.
+func (u Unit) scale() (perSecond, epoch int64, perDay bool) {
+	switch u {
+	case UnitMilliseconds:
+		return 1e3, 0, false
+	case UnitMicroseconds:
+		return 1e6, 0, false
+	case UnitNanoseconds:
+		return 1e9, 0, false
+	case UnitDays:
+		return 1, 0, true
+	case UnitExcel:
+		return 1, excelEpoch, true
+	}
+	return 1, 0, false
+}
+
+// The seconds of the first and the last day of the years 1 to 9999, and of 1950 to 2100.
+const (
+	firstSecond, lastSecond   = -62135596800, 253402300799
+	firstLikely, lastLikely   = -631152000, 4133980799
+	secondsOfDay, secondsYear = 86400, 365 * 86400
+)
+
+// seconds returns the approximate number of seconds since 1970 of a number of the unit.
+func (u Unit) seconds(number float64) float64 {
+	per, epoch, days := u.scale()
+	if days {
+		return (number - float64(epoch)) * secondsOfDay
+	}
+	return number / float64(per)
+}
+
+// time returns the time of a number. ok is false if it has none in the years 1 to 9999.
+func (u Unit) time(number float64) (t time.Time, ok bool) {
+	if u == UnitDigits {
+		return timeOfDigits(number)
+	}
+	if s := u.seconds(number); !(s >= firstSecond && s <= lastSecond) {
+		return t, false
+	}
+	per, epoch, days := u.scale()
+	factor := 1.0
+	if days {
+		factor = secondsOfDay
+	}
+	scaled := (number - float64(epoch)) * factor / float64(per)
+	seconds := math.Floor(scaled)
+	return time.Unix(int64(seconds), int64((scaled-seconds)*1e9)).UTC(), true
+}
+
+// timeOfWhole is time for an integer, without rounding.
+func (u Unit) timeOfWhole(whole int64) (t time.Time, ok bool) {
+	per, _, days := u.scale()
+	if days || u == UnitDigits {
+		return u.time(float64(whole)) // exact
+	}
+	if s := u.seconds(float64(whole)); !(s >= firstSecond && s <= lastSecond) {
+		return t, false
+	}
+	seconds := whole / per
+	return time.Unix(seconds, (whole-seconds*per)*(1e9/per)).UTC(), true
+}
+
+// timeOfDigits returns the time whose digits are a number: yyyymmdd, and two digits each for hours, minutes and seconds.
+func timeOfDigits(number float64) (t time.Time, ok bool) {
+	if !(number >= 1e7 && number < 1e14) || number != math.Trunc(number) {
+		return t, false
+	}
+	digits := strconv.FormatInt(int64(number), 10)
+	year, rest, ok := wholeOf(digits, 4, 1, 9999)
+	month, rest, ok := digitsAfter(rest, ok, 1, 12)
+	day, rest, ok := digitsAfter(rest, ok, 1, 31)
+	var clock [3]int
+	for i := range clock {
+		if rest != "" {
+			clock[i], rest, ok = digitsAfter(rest, ok, 0, []int{23, 59, 59}[i])
+		}
+	}
+	if !ok || rest != "" {
+		return t, false
+	}
+	return date(year, month, day, clock[0], clock[1], clock[2], 0, time.UTC)
+}
+
+// digitsAfter returns the next two-digit number, if ok.
+func digitsAfter(text string, ok bool, least, most int) (number int, rest string, _ bool) {
+	if !ok {
+		return 0, text, false
+	}
+	return wholeOf(text, 2, least, most)
+}
+
+// UnitError reports a number in a column of times whose unit is unknown.
+type UnitError struct{ Number string }
+
+func (e *UnitError) Error() string {
+	return fmt.Sprintf("%s is a number of an unknown unit: earlier rows have dates and times as text in this column. Write such a text, "+
+		"or set the unit under examples.times, as in {parts: [hour], unit: ms}", Quote(e.Number))
+}
+
+// Stamps collects the times of a column, from which [Stamps.Unit] determines the unit of those that are numbers. The zero
+// value has none.
+type Stamps struct {
+	known    Unit
+	texts    int
+	numbers  int
+	min, max float64
+	fraction bool    // some numbers are not whole
+	dates    int     // number of numbers that are the digits of a date in the years 1950 to 2100
+	odd      float64 // the first other number
+	near     [4]int  // number of numbers other than 0 and 1 that are close to 1970 in s, ms, us and ns
+}
+
+// nearDays is what 150 years in one of s, ms and us are in the next one.
+const nearDays = 48
+
+// StampsIn returns Stamps whose unit is known.
+func StampsIn(u Unit) *Stamps { return &Stamps{known: u} }
+
+// Add adds a time. It ignores text that is no time.
+func (s *Stamps) Add(text string) {
+	text = strings.TrimSpace(text)
+	if _, ok := timeOfText(text); ok {
+		s.texts++
+		return
+	}
+	v, err := Number(text)
+	if _, boolean := Boolean(text); err != nil || boolean || v-v != 0 {
+		return
+	}
+	if s.numbers == 0 {
+		s.min, s.max = v, v
+	}
+	s.numbers++
+	s.min, s.max, s.fraction = min(s.min, v), max(s.max, v), s.fraction || v != math.Trunc(v)
+	for i, u := range Units()[:len(s.near)] {
+		if math.Abs(v) > 1 && math.Abs(u.seconds(v)) < nearDays*secondsOfDay {
+			s.near[i]++
+		}
+	}
+	if t, ok := timeOfDigits(v); ok && t.Unix() >= firstLikely && t.Unix() <= lastLikely {
+		s.dates++
+	} else if s.dates == s.numbers-1 {
+		s.odd = v
+	}
+}
+
+// Settled reports whether further rows can hardly change the unit.
+func (s *Stamps) Settled() bool {
+	u, err := s.Unit()
+	return s.numbers == 0 && s.texts > 0 || s.numbers > 0 && err == nil && u != UnitDays && u != UnitExcel
+}
+
+// Unit returns the unit of the numbers; "" if there are none. It is an error if none of the units gives times within 1950
+// to 2100, or if two do.
+//
+// Numbers close to 0 are times close to 1970 in every unit, so at least one time must be a year from it, or ten years if the
+// unit is days. This leaves one of s, ms, us and ns; but if the times of many rows are close to 1970, they are of another
+// unit than the rest. Digits of dates are hardly ever anything else. Days of 1970 and of
+// spreadsheets overlap: if all times are before 2040 as the former, they are all before 1970 as the latter.
+func (s *Stamps) Unit() (Unit, error) {
+	switch {
+	case s.known != "" || s.numbers == 0:
+		return s.known, nil
+	case s.dates == s.numbers:
+		return UnitDigits, nil
+	}
+	var found []Unit
+	for i, u := range Units() {
+		first, last := u.seconds(s.min), u.seconds(s.max)
+		least := 0.0
+		if i < len(s.near) && 4*s.near[i] > s.numbers {
+			continue
+		}
+		switch u {
+		case UnitDigits:
+			continue
+		case UnitDays:
+			least = 10 * secondsYear
+		case UnitExcel:
+		default:
+			least = secondsYear
+		}
+		if first >= firstLikely && last <= lastLikely && max(math.Abs(first), math.Abs(last)) >= least {
+			found = append(found, u)
+		}
+	}
+	if len(found) == 2 && s.max < excelEpoch {
+		return UnitDays, nil
+	}
+	if len(found) == 2 && (s.min >= excelEpoch || s.fraction) {
+		return UnitExcel, nil
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	return "", s.undecided(found)
+}
+
+// undecided returns the error of a column whose numbers are of no unit, or of one of these.
+func (s *Stamps) undecided(found []Unit) error {
+	var candidates []string
+	for _, u := range Units() {
+		first, ok := u.time(s.min)
+		last, also := u.time(s.max)
+		switch {
+		case ok && also && (len(found) == 0 || slices.Contains(found, u)):
+			candidates = append(candidates, fmt.Sprintf("%s (%s to %s)", u, first.Format(time.DateOnly), last.Format(time.DateOnly)))
+		case u == UnitDigits && s.dates > 0:
+			candidates = append(candidates, fmt.Sprintf("%s (but not %s)", u, strconv.FormatFloat(s.odd, 'f', -1, 64)))
+		}
+	}
+	what := "are times within 1950 to 2100 in no unit"
+	if len(found) > 0 {
+		what = "are times within 1950 to 2100 in several units"
+	}
+	numbers := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	text := fmt.Sprintf("the numbers from %s to %s %s", numbers(s.min), numbers(s.max), what)
+	if len(candidates) > 0 {
+		text += ": " + strings.Join(candidates, ", ")
+	}
+	return errors.New(text + ". Set the unit under examples.times, as in {parts: [hour], unit: ms}, or list numbers that are no times in " +
+		"examples.missing_values")
+}
