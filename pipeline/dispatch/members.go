@@ -165,10 +165,11 @@ func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec
 		}
 		event.Notice(rec, "%v", stopped)
 		m.LeaveWorkers() // so that other processes get its partitions
-		if err := stopped.Report(ctx); err != nil {
+		err = stopped.Report(ctx)
+		m.JoinWorkers() // whatever the error: the run may have ended first, and the next one needs the member
+		if err != nil {
 			return err
 		}
-		m.JoinWorkers()
 	}
 }
 
