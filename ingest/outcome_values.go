@@ -77,7 +77,8 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 		return "", false, errors.New("the message has no key to join its outcome by: set examples.key to the path of a key in its " +
 			"value")
 	case k.path == "":
-		return m.Key, true, nil
+		key, err = outcome.ReadKey(m.Key, outcome.KeyAuto)
+		return key, err == nil, err
 	}
 	defer func() { err = k.explain(ctx, err, m) }()
 	rows, err := k.rowsOf(ctx, m)
@@ -105,13 +106,13 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 // Outcomes decodes outcomes. Create it with [NewOutcomes].
 type Outcomes struct {
 	opened
-	key  string
-	says later.Predicted
+	key, format string
+	says        later.Predicted
 }
 
 // NewOutcomes returns a decoder for options that pass Check and have an Outcome.
 func NewOutcomes(o Options) (*Outcomes, error) {
-	x := &Outcomes{key: o.Outcome.Key, says: o.later()}
+	x := &Outcomes{key: o.Outcome.Key, format: o.Outcome.KeyFormat, says: o.later()}
 	var err error
 	x.opened, err = o.ofOutcomes().openTopic()
 	x.under = "examples.outcome"
@@ -130,7 +131,12 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 		return nil, err
 	}
 	for _, row := range rows {
-		l := outcome.Labelled{Key: m.Key}
+		l := outcome.Labelled{}
+		if x.key == "" {
+			if l.Key, err = outcome.ReadKey(m.Key, x.format); err != nil {
+				return nil, err
+			}
+		}
 		if x.key != "" {
 			if l.Key, err = x.field(row, x.key).Text(); err != nil {
 				return nil, fmt.Errorf("examples.outcome.key: %s: %w", value.Quote(x.key), err)

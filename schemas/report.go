@@ -34,6 +34,7 @@ type Report struct {
 	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"` // multi-label: thresholds of the metrics of the splits
 	Splits        map[string]SplitReport `json:"splits"`               // reports of the splits, by name
 	Retrain       *RetrainReport         `json:"retrain,omitempty"`    // runs of a chain only
+	Outcomes      *OutcomesReport        `json:"outcomes,omitempty"`   // rows whose labels came later only
 	WeightsDigest wire.Digest            `json:"weights_digest"`       // see Digests in FORMAT.md, Version
 }
 
@@ -81,7 +82,13 @@ type RetrainReport struct {
 	UnknownRows int64 `json:"unknown_rows,omitempty"` // new rows whose label is not a class
 	// MostlyBad counts the messages with the new rows, if most of them are unusable.
 	MostlyBad *coverage.BadMessages `json:"mostly_bad,omitempty"`
-	Seconds   float64               `json:"seconds"` // time from the plan to the version
+	Outcomes  *OutcomesReport       `json:"outcomes,omitempty"` // those of the new rows
+	Seconds   float64               `json:"seconds"`            // time from the plan to the version
+}
+
+// Withheld reports whether subscribers do not get the version.
+func (r *Report) Withheld() bool {
+	return r.Retrain != nil && !r.Retrain.Offered || r.Outcomes.Withhold()
 }
 
 // ServedReport is the error of the answers of a version that were served for rows.

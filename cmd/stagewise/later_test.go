@@ -100,7 +100,7 @@ func TestLaterLabels(t *testing.T) {
 			t.Errorf("train does not say once %q:\n%s", want, stderr)
 		}
 	}
-	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); stderr != "topic views: 0 train rows\n" {
+	if _, stderr := typed(t, exitDone, "ingest", "-c", "shop.yaml", "--until", "end"); !strings.HasPrefix(stderr, "topic views: 0 train rows\n") {
 		t.Errorf("ingest again: %s", stderr)
 	}
 	writeTimed(t, map[string]int{"views": 3, "buys": 1}, shopping(300, 420)...)

@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
@@ -88,6 +89,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
 	check("bin", schema.Defs["bin"], statistics.ErrorBin{})
 	check("served", schema.Defs["served"], schemas.ServedReport{})
+	check("outcomes", schema.Defs["outcomes"], schemas.OutcomesReport{}, examples.JoinCounts{})
 	check("bad messages", schema.Defs["bad_messages"], coverage.BadMessages{})
 	check("span", schema.Defs["span"], coverage.Span{})
 	var reasons []string

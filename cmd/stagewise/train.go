@@ -125,6 +125,9 @@ func newTrain() *cobra.Command {
 						fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
 					}
 				}
+				if result.Outcomes.Withhold() {
+					return fmt.Errorf("version %d is not offered: %s", result.Version, result.Outcomes.Why())
+				}
 				return nil
 			}))
 		}),

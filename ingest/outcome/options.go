@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/config/option"
@@ -26,6 +27,10 @@ type Options struct {
 	Early time.Duration `mapstructure:"early" yaml:"early"`
 	// Grace is how far messages may be out of order: by how much their time may be behind the latest one of their partition.
 	Grace time.Duration `mapstructure:"grace" yaml:"grace"`
+	// KeyFormat is the encoding of the message keys of the outcomes: see package ingest.
+	KeyFormat string `mapstructure:"key_format" yaml:"key_format"`
+	// Unmatched is the fraction of outcomes without a row beyond which no version is offered.
+	Unmatched float64 `mapstructure:"unmatched" yaml:"unmatched"`
 	// Idle is the maximum lag of a silent partition of the topic, after which it no longer blocks rows; at most Within.
 	Idle time.Duration `mapstructure:"idle" yaml:"idle"`
 	// Absent is the label, the labels or the targets of a row without an outcome, one value for all targets or one each; or
@@ -50,6 +55,7 @@ const (
 	defaultEarly  = time.Minute
 	defaultGrace  = 5 * time.Minute
 	defaultIdle   = time.Hour
+	defaultAlone  = 0.5
 	defaultMemory = 256 << 20
 	minMemory     = 1 << 20
 	maxWithin     = 10 * 365 * 24 * time.Hour
@@ -57,7 +63,7 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Early: defaultEarly, Grace: defaultGrace, Idle: defaultIdle, Memory: defaultMemory}
+	return Options{Early: defaultEarly, Grace: defaultGrace, KeyFormat: KeyAuto, Unmatched: defaultAlone, Idle: defaultIdle, Memory: defaultMemory}
 }
 
 // Rule returns the rule of the join.
@@ -91,6 +97,12 @@ func (o Options) Check() (problems []option.Problem) {
 	}
 	if o.Early < 0 || o.Early > maxWithin {
 		wrong("early", o.Early.String(), "a time of at least 0")
+	}
+	if !slices.Contains(KeyFormats(), o.KeyFormat) {
+		wrong("key_format", o.KeyFormat, option.Enumerate(KeyFormats(), "or"))
+	}
+	if !(o.Unmatched >= 0 && o.Unmatched <= 1) {
+		wrong("unmatched", fmt.Sprint(o.Unmatched), "a fraction from 0 to 1")
 	}
 	if o.Grace < 0 || o.Grace > maxWithin {
 		wrong("grace", o.Grace.String(), "a time of at least 0")
@@ -134,6 +146,10 @@ func Keys() []option.Key {
 			"partitions are read at different speeds. Use `0s` if successive rows share a key"},
 		{Name: "grace", Meaning: "how far messages may be out of order, such as those of devices that upload late: a row is decided when the " +
 			"outcomes are later than its time plus `outcome.within` and this"},
+		{Name: "key_format", Meaning: "encoding of the message keys of the outcomes, if `outcome.key` is not set: `auto` (texts, JSON, " +
+			"integers of 4 or 8 bytes, and Avro strings and integers of a schema registry), `text`, `json`, `long` or `avro`. Keys " +
+			"of the rows are read as with `auto`"},
+		{Name: "unmatched", Meaning: "fraction of the outcomes without a row beyond which no version is offered; 1: any may be without"},
 		{Name: "idle", Meaning: "maximum lag of the newest message of a partition of the topic behind its other partitions. Beyond " +
 			"it, the partition no longer holds back rows without an outcome; at most `outcome.within`"},
 		{Name: "absent", Meaning: "label of rows without an outcome, such as `none`; with `labels: several`, a list of labels, such " +

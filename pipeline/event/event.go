@@ -20,6 +20,11 @@ type (
 		Done  bool // the source is sealed
 		Known bool // its rows were already on the topic
 	}
+	// Joined reports the numbers of rows and outcomes joined so far.
+	Joined struct {
+		Rows, Outcomes string // topics
+		Counts         examples.JoinCounts
+	}
 	// Following reports that ingest follows a topic until it is interrupted.
 	Following struct{ Topic string }
 	// Serving reports the address of a service's metrics and health.
@@ -232,6 +237,7 @@ func (Surveyed) event()    {}
 func (Passed) event()      {}
 func (StageEnded) event()  {}
 func (Retrained) event()   {}
+func (Joined) event()      {}
 func (Rewritten) event()   {}
 func (Behind) event()      {}
 func (SourceLag) event()   {}

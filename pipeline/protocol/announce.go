@@ -80,7 +80,7 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 			return nil, err
 		}
 		v.Version = m.Manifest.Version
-		v.Withheld = report.report != nil && report.report.Retrain != nil && !report.report.Retrain.Offered
+		v.Withheld = report.report != nil && report.report.Withheld()
 		places = append(places, v.Place)
 	}
 	slices.SortStableFunc(places, func(a, b schemas.Place) int { return cmp.Compare(a.Version, b.Version) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/solver/report"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -38,6 +39,14 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 		return nil, errEnded
 	}
 	report := s.report(l.NextVersion())
+	joined, err := progress.Joined(ctx, s.Client, s.plan.Added())
+	if err != nil {
+		return nil, fmt.Errorf("read how outcomes were joined: %w", err)
+	}
+	if report.Outcomes = schemas.OutcomesOf(joined); report.Retrain != nil {
+		report.Retrain.Outcomes = report.Outcomes
+		report.Retrain.Offered = !report.Outcomes.Withhold()
+	}
 	manifest := &schemas.Manifest{
 		Name: s.plan.Name, Version: report.Version, Run: s.run, Plan: s.plan, Labels: report.Labels,
 		Columns: s.chain.Survey.Columns, Rows: map[string]int64{}, Prepare: s.chain.SurveyDigest(),
@@ -86,7 +95,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	if err != nil {
 		return nil, fmt.Errorf("publish version %d: %w", report.Version, err)
 	}
-	place.Withheld = report.Retrain != nil && !report.Retrain.Offered
+	place.Withheld = report.Withheld()
 	s.leave(m)
 	return &finished{report, place}, nil
 }

@@ -123,6 +123,7 @@ func (f *Following) Run(ctx context.Context) error {
 			return err
 		default:
 			f.noticeWaiting()
+			f.recordJoined()
 			f.Recorder.Record(f.ingested(true))
 			return f.checkUsable()
 		}
@@ -153,10 +154,12 @@ type Following struct {
 	needOffsets sync.Map // columns reported as needing an offset
 	absent      sync.Map // columns reported as having no values
 
-	outcomes    []coverage.Span // of the outcomes topic, when following started; nil: the rows have labels
-	byPartition bool            // rows have their outcomes in the same partition
-	silent      atomic.Bool     // the silence of the outcomes topic was reported
-	waits       []atomic.Int64  // by examples partition: number of rows that still wait for their outcomes at the end
+	outcomes    []coverage.Span                       // of the outcomes topic, when following started; nil: the rows have labels
+	byPartition bool                                  // rows have their outcomes in the same partition
+	silent      atomic.Bool                           // the silence of the outcomes topic was reported
+	joined      []atomic.Pointer[examples.JoinCounts] // by examples partition: what was counted
+	alone       atomic.Bool                           // it was reported that outcomes have no row
+	waits       []atomic.Int64                        // by examples partition: number of rows that still wait for their outcomes at the end
 }
 
 // checkUsable returns a *NothingUsableError if the topic, or that of the outcomes, has had messages, but never a usable
@@ -224,7 +227,7 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.beginJoins(ctx); err != nil {
+	if err := f.beginJoins(ctx, states); err != nil {
 		return nil, err
 	}
 	for n := range min(f.Partitions, len(f.Bounds)) {

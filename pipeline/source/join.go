@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -30,6 +32,7 @@ type joining struct {
 	joins    []*outcome.Join          // one for each partition of the rows, or one for all
 	pairs    []int                    // the partitions, or -1
 	came     map[int]protocol.Message // by outcomes partition: last message read
+	last     [2]keyRead               // keys of the last row and the last outcome read, as bytes and as read
 	readTo   map[int]int64            // by outcomes partition: offset up to which everything is read
 	absent   string                   // label of rows without an outcome
 	skips    bool                     // rows without an outcome are skipped
@@ -49,7 +52,7 @@ func (e *RuleChangedError) Error() string {
 }
 
 // beginJoins reads the offset ranges of the outcomes topic.
-func (f *Following) beginJoins(ctx context.Context) (err error) {
+func (f *Following) beginJoins(ctx context.Context, states []progress.State) (err error) {
 	topic := f.Job.Examples.Outcome.Topic
 	if topic == "" {
 		return nil
@@ -58,8 +61,44 @@ func (f *Following) beginJoins(ctx context.Context) (err error) {
 		return fmt.Errorf("examples.outcome.topic: %w", err)
 	}
 	f.byPartition = f.Job.Examples.JoinsByPartition(len(f.Bounds), len(f.outcomes))
-	f.waits = make([]atomic.Int64, f.Partitions)
-	return nil
+	f.waits, f.joined = make([]atomic.Int64, f.Partitions), make([]atomic.Pointer[examples.JoinCounts], f.Partitions)
+	for i := range states {
+		if j := states[i].Joined; f.byPartition && j != nil && len(j.Joins) > 0 {
+			f.byPartition = j.Joins[0].Partition >= 0 // as it began
+			return nil
+		}
+	}
+	if f.byPartition {
+		f.byPartition, err = f.sameEncoding(ctx)
+	}
+	return err
+}
+
+// sampledKeys is the number of messages of a partition whose keys are compared with those of the other topic.
+const sampledKeys = 64
+
+// sameEncoding reports whether the keys of both topics have one encoding: keys of the same value with different ones are in different
+// partitions.
+func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
+	if f.Job.Examples.Outcome.KeyFormat != outcome.KeyAuto {
+		return false, nil
+	}
+	formats := map[string]bool{}
+	for topic, spans := range map[string][]coverage.Span{f.Topic: f.Bounds, f.Job.Examples.Outcome.Topic: f.outcomes} {
+		for _, s := range spans {
+			err := f.Between(ctx, topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
+				if m.Key != "" && len(m.Value) > 0 {
+					_, format := outcome.KeyEncoding(m.Key)
+					formats[format] = true
+				}
+				return nil
+			})
+			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+				return false, err
+			}
+		}
+	}
+	return len(formats) <= 1, nil
 }
 
 // beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
@@ -346,6 +385,7 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 		join.See(partition, m.Offset, timeOf(m))
 	default:
 		f.ofRows.used.Store(true)
+		f.joining.last[0] = keyRead{f.Topic, partition, m, f.Job.Examples.JoinKey, key}
 		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: timeOf(m), Key: key, Value: pack(value)}, f.decide(ctx))
 	}
 	if err != nil {
@@ -368,6 +408,9 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 	}
 	if reason == nil {
 		f.ofOutcomes.used.Store(true)
+	}
+	if len(labels) > 0 {
+		f.joining.last[1] = keyRead{f.Job.Examples.Outcome.Topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}
 	}
 	f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
 	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: timeOf(m), Labels: labels}
@@ -469,7 +512,7 @@ func (f *Feed) outcomeNow(partition int) examples.JoinInput {
 // joinedNow returns the current positions of the join.
 func (f *Feed) joinedNow() *examples.Joined {
 	j := f.joining
-	now := &examples.Joined{Rule: f.Job.Examples.JoinRule(f.byPartition)}
+	now := &examples.Joined{Rule: f.Job.Examples.JoinRule(f.byPartition), Limit: f.Job.Examples.Outcome.Unmatched}
 	for i, join := range j.joins {
 		now.Joins = append(now.Joins, join.Cursor(j.pairs[i]))
 	}
@@ -483,5 +526,71 @@ func (f *Feed) joinedNow() *examples.Joined {
 			now.Outcomes = append(now.Outcomes, in)
 		}
 	}
+	if counts, _ := now.Counts(); 2*counts.Alone() > counts.Outcomes {
+		now.RowKey, now.OutcomeKey = j.last[0].String(), j.last[1].String()
+	}
 	return now
+}
+
+// keyRead is a key, and the message that it was read from.
+type keyRead struct {
+	topic     string
+	partition int
+	m         protocol.Message
+	path      string // "": the key of the message
+	key       string
+}
+
+// maxKeyShown is the maximum number of bytes of a key in messages.
+const maxKeyShown = 32
+
+// String returns where the key is, its bytes, and what was read.
+func (k keyRead) String() string {
+	if k.topic == "" {
+		return ""
+	}
+	where, bytes := "its key", k.m.Key
+	if k.path != "" {
+		where, bytes = strconv.Quote(k.path), k.key
+	}
+	text := fmt.Sprintf("%s[%d]@%d", k.topic, k.partition, k.m.Offset)
+	if t := timeOf(k.m); t != outcome.Never {
+		text += " of " + time.UnixMilli(t).UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s: %s has the bytes % x, read as %q", text, where, bytes[:min(len(bytes), maxKeyShown)], k.key[:min(len(k.key), maxKeyShown)])
+}
+
+// countJoined publishes what the feed has counted.
+func (f *Feed) countJoined() {
+	var counts examples.JoinCounts
+	for _, join := range f.joining.joins {
+		counts = counts.Plus(join.Counts(), false)
+	}
+	f.joined[f.partition].Store(&counts)
+	f.recordJoined()
+	if all := f.countsJoined(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.alone.CompareAndSwap(false, true) {
+		event.Notice(f.Recorder, "%d of %d outcomes of %s have no row: their keys or times match none of %s. %s. %s. If the keys look the "+
+			"same, see examples.outcome.key_format, or the producers use different partitioners: set examples.key and examples.outcome.key",
+			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, f.joining.last[0], f.joining.last[1])
+	}
+}
+
+// minOutcomes is the minimum number of outcomes before it is reported that some have no row.
+const minOutcomes = 100
+
+// countsJoined returns what all feeds have counted.
+func (f *Following) countsJoined() (all examples.JoinCounts) {
+	for n := range f.joined {
+		if counts := f.joined[n].Load(); counts != nil {
+			all = all.Plus(*counts, !f.byPartition)
+		}
+	}
+	return all
+}
+
+// recordJoined records what was counted.
+func (f *Following) recordJoined() {
+	if all := f.countsJoined(); f.outcomes != nil {
+		f.Recorder.Record(event.Joined{Rows: f.Topic, Outcomes: f.Job.Examples.Outcome.Topic, Counts: all})
+	}
 }

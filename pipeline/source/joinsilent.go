@@ -75,6 +75,7 @@ func (f *Feed) pass(ctx context.Context) error {
 				"message: outcomes may still arrive. A message with an empty value is enough to continue", f.Topic, f.Job.Examples.Outcome.Topic)
 		}
 	}
+	f.countJoined()
 	return f.afterEvent(ctx)
 }
 

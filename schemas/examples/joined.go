@@ -19,6 +19,11 @@ type Joined struct {
 	Rows     []JoinInput  `json:"rows"`
 	Outcomes []JoinInput  `json:"outcomes"`
 	Joins    []JoinCursor `json:"joins"`
+	// Limit is the fraction of outcomes without a row beyond which no version is offered.
+	Limit float64 `json:"limit,omitempty"`
+	// RowKey and OutcomeKey describe the last keys read, as bytes and as read, if most outcomes have no row.
+	RowKey     string `json:"row_key,omitempty"`
+	OutcomeKey string `json:"outcome_key,omitempty"`
 }
 
 // JoinInput is the position up to which a partition of a topic has been read. Times are in milliseconds since 1970.
@@ -49,6 +54,38 @@ type JoinCounts struct {
 	Matched  int64 `json:"matched"`  // those whose key a row has, at its time
 	Late     int64 `json:"late"`     // those that came after their row was decided as absent
 	Disorder int64 `json:"disorder"` // of the late ones: maximum milliseconds that one was behind its partition
+}
+
+// Plus returns the sum of the counts of two joins. shared means that both read the same outcomes.
+func (c JoinCounts) Plus(o JoinCounts, shared bool) JoinCounts {
+	if c.Rows, c.Absent, c.Matched, c.Late = c.Rows+o.Rows, c.Absent+o.Absent, c.Matched+o.Matched, c.Late+o.Late; shared {
+		c.Outcomes = max(c.Outcomes, o.Outcomes)
+	} else {
+		c.Outcomes += o.Outcomes
+	}
+	c.Disorder = max(c.Disorder, o.Disorder)
+	return c
+}
+
+// Since returns what was counted after an earlier state.
+func (c JoinCounts) Since(o JoinCounts) JoinCounts {
+	c.Rows, c.Absent, c.Outcomes, c.Matched, c.Late = c.Rows-o.Rows, c.Absent-o.Absent, c.Outcomes-o.Outcomes, c.Matched-o.Matched, c.Late-o.Late
+	return c
+}
+
+// Alone returns the number of outcomes without a row.
+func (c JoinCounts) Alone() int64 { return max(0, c.Outcomes-c.Matched-c.Late) }
+
+// Counts returns the sum of the counts of the joins; shared means that joins of other partitions read the same outcomes.
+func (j *Joined) Counts() (counts JoinCounts, shared bool) {
+	if j == nil {
+		return counts, false
+	}
+	for _, join := range j.Joins {
+		shared = shared || join.Partition < 0
+		counts = counts.Plus(join.Counts, false)
+	}
+	return counts, shared
 }
 
 // JoinPlace orders messages of a topic: by time, then partition, then offset.

@@ -32,6 +32,7 @@ type Progress struct {
 	titled   bool               // the head of the table is written
 	lastPass string             // number, loss and error of the last pass of the stage
 	fraction float64            // the largest fraction of the run that was drawn
+	joined   *event.Joined      // what was joined last, until it is written
 	chained  bool               // the run is of a chain, which has a row for each version
 	scored   int64              // rows that score has predicted
 	scoredBy int                // the version that has predicted the last of them
@@ -97,6 +98,8 @@ func (p *Progress) Record(e event.Event) {
 		} else {
 			p.line("quarantined %s[%d]@%d: %s", cmp.Or(e.Topic, "examples"), e.Partition, e.Offset, e.Reason)
 		}
+	case event.Joined:
+		p.joined = &e
 	case event.Retrained:
 		p.retrained(e)
 	case event.Expecting:
@@ -262,6 +265,11 @@ func (p *Progress) retrained(e event.Retrained) {
 	note = served(e.Served) + note
 	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows),
 		percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
+	if o := e.Outcomes; o != nil {
+		if p.line("%s", schemas.JoinText(o.JoinCounts)); o.Withhold() {
+			p.line("%s", o.Why())
+		}
+	}
 	if b := e.MostlyBad; b != nil {
 		p.line("%d of %d new messages can't be used; the first is partition %d, offset %d: %s", b.Messages, b.Of, b.Partition, b.Offset, b.Reason)
 	}
@@ -286,7 +294,10 @@ func (p *Progress) ingest(e event.Ingested) {
 	case e.Known:
 		p.line("%s: %s %s rows, already on the topic", files, humanize.Comma(e.Rows), e.Split)
 	case e.Done:
-		p.line("%s: %s %s rows", files, humanize.Comma(e.Rows), e.Split)
+		if p.line("%s: %s %s rows", files, humanize.Comma(e.Rows), e.Split); p.joined != nil {
+			p.line("topic %s: %s", p.joined.Outcomes, schemas.JoinText(p.joined.Counts))
+			p.joined = nil
+		}
 	default:
 		p.bar.draw("ingest", -1, humanize.Comma(e.Rows)+" rows of "+files)
 	}

@@ -31,6 +31,10 @@ func (l *logs) Record(e event.Event) {
 		if e.Done {
 			l.Info("ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
 		}
+	case event.Joined:
+		c := e.Counts
+		l.Debug("joined", "rows", c.Rows, "absent", c.Absent, "outcomes", c.Outcomes, "without_row", c.Alone(), "late", c.Late,
+			"disorder_ms", c.Disorder)
 	case event.Following:
 		l.Info("follows", "topic", e.Topic)
 	case event.Serving:
@@ -184,6 +188,12 @@ func (l *logs) retrained(e event.Retrained) {
 	}
 	if e.AtLeast > 0 {
 		attributes = append(attributes, "at_least", e.AtLeast)
+	}
+	if o := e.Outcomes; o != nil {
+		attributes = append(attributes, "outcomes", o.Outcomes, "without_row", o.Alone, "late", o.Late)
+		if o.Withhold() {
+			attributes = append(attributes, "why", o.Why())
+		}
 	}
 	level := slog.LevelInfo
 	if e.Drift || !e.Offered || e.MostlyBad != nil || e.Lost+e.Gone > 0 {

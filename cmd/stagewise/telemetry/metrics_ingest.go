@@ -11,11 +11,13 @@ import (
 
 // ingestMetrics are those of a process that ingests a topic.
 type ingestMetrics struct {
-	rows    prometheus.Counter
-	lost    *prometheus.CounterVec
-	waiting *prometheus.GaugeVec
-	written map[string]int64 // by source, the rows of the last event
-	lag     int64            // messages of the topic that wait
+	rows             prometheus.Counter
+	lost             *prometheus.CounterVec
+	waiting          *prometheus.GaugeVec
+	written          map[string]int64     // by source, the rows of the last event
+	lag              int64                // messages of the topic that wait
+	joined, outcomes *prometheus.GaugeVec // by what they have become
+	disorder         *prometheus.GaugeVec
 }
 
 // newIngestMetrics makes the metrics with the functions of newMetrics.
@@ -27,8 +29,11 @@ func newIngestMetrics(
 		rows: counter("ingested_rows_total", "Rows written to the examples topic by this process."),
 		lost: counters("lost_column_rows_total", "Rows quarantined by this process because they lack a column that earlier rows had, by "+
 			"column.", "column"),
-		waiting: gauges("source_lag_messages", "Messages of the source topic not yet ingested."),
-		written: map[string]int64{},
+		waiting:  gauges("source_lag_messages", "Messages of the source topic not yet ingested."),
+		written:  map[string]int64{},
+		joined:   gauges("joined_rows", "Messages of the source topic that were joined with an outcome, or have none.", "state"),
+		outcomes: gauges("joined_outcomes", "Outcomes that have a row, have none, or came after their row was decided.", "state"),
+		disorder: gauges("outcome_disorder_seconds", "Maximum disorder of the outcomes that came after their row was decided."),
 	}
 }
 
@@ -53,6 +58,14 @@ func (m *ingestMetrics) record(e event.Event) {
 			m.lag = 0
 			m.waiting.Reset()
 		}
+	case event.Joined:
+		c := e.Counts
+		m.joined.WithLabelValues("matched").Set(float64(c.Rows - c.Absent))
+		m.joined.WithLabelValues("absent").Set(float64(c.Absent))
+		m.outcomes.WithLabelValues("matched").Set(float64(c.Matched))
+		m.outcomes.WithLabelValues("without_row").Set(float64(c.Alone()))
+		m.outcomes.WithLabelValues("late").Set(float64(c.Late))
+		m.disorder.WithLabelValues().Set(float64(c.Disorder) / 1000)
 	case event.SourceLag:
 		m.lag = e.Messages
 		m.waiting.WithLabelValues().Set(float64(e.Messages))

@@ -1,0 +1,132 @@
+package outcome
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Encodings of message keys. A row and its outcome may have different ones: a key is read as the text of its value.
+const (
+	KeyAuto = "auto"
+	KeyText = "text"
+	KeyJSON = "json"
+	KeyLong = "long" // a big-endian integer of 4 or 8 bytes, as of Java's serializers
+	KeyAvro = "avro" // a string or an integer after the prefix of a schema registry, or a record with one such field
+)
+
+// KeyFormats returns the encodings.
+func KeyFormats() []string { return []string{KeyAuto, KeyText, KeyJSON, KeyLong, KeyAvro} }
+
+// KeyError means that a message key does not have the configured encoding.
+type KeyError struct{ Key, Format string }
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("the message key has the bytes % x, expected %s (examples.outcome.key_format)", e.Key[:min(len(e.Key), 32)], e.Format)
+}
+
+// ReadKey returns the text of a message key.
+func ReadKey(key, format string) (string, error) {
+	readers := map[string]func(string) (string, bool){KeyJSON: jsonKey, KeyLong: longKey, KeyAvro: registryKey}
+	switch format {
+	case KeyText:
+		return key, nil
+	case KeyAuto, "":
+		key, _ = KeyEncoding(key)
+		return key, nil
+	}
+	text, ok := readers[format](key)
+	if !ok {
+		return "", &KeyError{key, format}
+	}
+	return text, nil
+}
+
+// KeyEncoding returns the encoding of a key that KeyAuto recognizes, and its text. A text that is none of the others is the key itself.
+func KeyEncoding(key string) (text, format string) {
+	if key == "" {
+		return key, KeyText
+	}
+	printable := isText(key)
+	if first := key[0]; first != '"' && first != '{' && printable { // most keys
+		return key, KeyText
+	}
+	// An integer of 8 bytes may look like Avro, but Avro of 8 bytes is rarely an integer.
+	if text, ok := registryKey(key); ok && (len(key) != 8 || isText(text) && !isNumber(text)) {
+		return text, KeyAvro
+	}
+	if text, ok := jsonKey(key); ok {
+		return text, KeyJSON
+	}
+	if text, ok := longKey(key); ok && !printable {
+		return text, KeyLong
+	}
+	return key, KeyText
+}
+
+func isText(key string) bool {
+	for _, r := range key {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseInt(text, 10, 64)
+	return err == nil
+}
+
+// jsonKey reads a string, a number, or an object with one of these.
+func jsonKey(key string) (string, bool) {
+	d := json.NewDecoder(bytes.NewReader([]byte(key)))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil || d.More() {
+		return "", false
+	}
+	if object, ok := v.(map[string]any); ok && len(object) == 1 {
+		for _, v = range object {
+		}
+	}
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return v.String(), true
+	}
+	return "", false
+}
+
+// longKey reads a big-endian integer.
+func longKey(key string) (string, bool) {
+	switch b := []byte(key); len(b) {
+	case 4:
+		return strconv.FormatInt(int64(int32(binary.BigEndian.Uint32(b))), 10), true
+	case 8:
+		return strconv.FormatInt(int64(binary.BigEndian.Uint64(b)), 10), true
+	}
+	return "", false
+}
+
+// registryKey reads a key after the prefix of a schema registry: a zero and the ID of a schema. Avro's strings and integers need no
+// schema: the length of a string says where it ends.
+func registryKey(key string) (string, bool) {
+	if len(key) < 6 || key[0] != 0 || binary.BigEndian.Uint32([]byte(key[1:5])) == 0 {
+		return "", false
+	}
+	body := key[5:]
+	n, read := binary.Varint([]byte(body)) // zigzag, as Avro's
+	switch {
+	case read > 0 && n > 0 && int64(len(body)-read) == n && utf8.ValidString(body[read:]):
+		return body[read:], true
+	case read == len(body) && (read == 1 || body[read-1] != 0):
+		return strconv.FormatInt(n, 10), true
+	}
+	return jsonKey(body)
+}

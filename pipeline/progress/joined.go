@@ -1,0 +1,65 @@
+package progress
+
+import (
+	"context"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// lookBack is the number of messages that are searched for the progress of a join.
+const lookBack = 16
+
+// Joined returns what was counted when the messages of spans of the examples were joined; nil if they were not joined with outcomes.
+// Only the counts, the limit and the keys are set, the counts in a single cursor.
+func Joined(ctx context.Context, client *protocol.Client, spans coverage.Spans) (*examples.Joined, error) {
+	var all *examples.Joined
+	for _, hull := range spans.Hulls() {
+		last, err := joinedBefore(ctx, client, hull.Partition, hull.To)
+		if err != nil {
+			return nil, err
+		}
+		if last == nil {
+			continue
+		}
+		first, err := joinedBefore(ctx, client, hull.Partition, hull.From)
+		if err != nil {
+			return nil, err
+		}
+		counts, shared := last.Counts()
+		before, _ := first.Counts()
+		if all == nil {
+			all = &examples.Joined{Joins: make([]examples.JoinCursor, 1)}
+		}
+		all.Joins[0].Counts, all.Limit = all.Joins[0].Counts.Plus(counts.Since(before), shared), last.Limit
+		if last.RowKey != "" {
+			all.RowKey, all.OutcomeKey = last.RowKey, last.OutcomeKey
+		}
+	}
+	return all, nil
+}
+
+// joinedBefore returns the progress of the join at an offset of a partition; nil if there is none.
+func joinedBefore(ctx context.Context, client *protocol.Client, partition int, offset int64) (*examples.Joined, error) {
+	first, _, err := client.Log.Bounds(ctx, client.Topics.Examples, partition)
+	if err != nil || first >= offset {
+		return nil, err
+	}
+	topic := ""
+	for back := int64(lookBack); topic == ""; back *= 2 {
+		from := max(first, offset-back)
+		err := client.Between(ctx, client.Topics.Examples, partition, from, offset, func(m protocol.Message) error {
+			if t, ok := schemas.TopicOf(m.Message); ok {
+				topic = t
+			}
+			return nil
+		})
+		if err != nil || topic == "" && from == first {
+			return nil, err
+		}
+	}
+	state, err := Read(ctx, client, topic, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)
+	return state.Joined, err
+}
