@@ -41,7 +41,7 @@ PATCHES = {"patches, 32 filters": (7, 32, 1), "patches, one block": (9, 128, 1),
 # the products of one block of 128 filters of 9 × 9 pixels, at 400 places of an image, whose responses are added up over 16 cells by sign
 PATCH_PRODUCTS = ["-positions", "400", "-patch-values", "81", "-filters", "128", "-columns", "4096"]
 # what this program writes
-README, TABLES = os.path.join(ROOT, "README.md"), os.path.join(ROOT, "docs", "tables.md")
+README, TABLES = os.path.join(ROOT, "README.md"), os.path.join(ROOT, "bench", "tables.md")
 RESULTS, TABLE, FIGURE = (os.path.join(HERE, name) for name in ("results.json", "table.md", "figure.svg"))
 # memory in megabytes for rows of ten million columns: more and less than what the matrices of the run take
 WIDE = (2500, 500)
