@@ -20,8 +20,7 @@ func TestKafkaYourOwnData(t *testing.T) {
 	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
 }
 
-// All blocks of the page about a topic of JSON work as they are written. One event is in quarantine, and no version has learnt the rows of the
-// user who was forgotten.
+// All blocks of the page about a topic of JSON work as they are written.
 func TestKafkaJSONTopic(t *testing.T) { runKafkaPage(t, "docs/json-topic.md") }
 
 // All blocks of the page about producers work as they are written, those in Python too. The program in Go is built from its file, which

@@ -420,8 +420,8 @@ func TestEveryKeyHasItsVariable(t *testing.T) {
 	})
 }
 
-// Variables that Kubernetes sets for a Service whose name begins with stagewise are not keys, and are named in a notice. Variables that only
-// resemble them are errors.
+// Variables that Kubernetes sets for a Service whose name begins with stagewise are not keys, and are named in a notice. Variables that
+// only resemble them are errors.
 func TestKubernetesServiceVariables(t *testing.T) {
 	for _, v := range []string{"SERVICE_HOST=10.96.0.17", "SERVICE_HOST=fd00::11", "SERVICE_PORT=80", "SERVICE_PORT_HTTP=80", "SERVICE_PORT_GRPC_WEB=81",
 		"PORT=tcp://10.96.0.17:80", "PORT=udp://[fd00::11]:53", "PORT_80_TCP=tcp://10.96.0.17:80", "PORT_80_TCP_PROTO=tcp", "PORT_80_TCP_PORT=80",

@@ -105,8 +105,8 @@ func keyOfVariable(n *node, key, rest string) (string, bool) {
 // serviceVariable matches the variables that Kubernetes sets in each pod for each Service of its namespace, unless the pod has
 // enableServiceLinks: false (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables). Those of a Service
 // whose name begins with stagewise, such as that of deploy/kubernetes, have our prefix.
-var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST=[0-9a-f.:]+|SERVICE_PORT(_[A-Z0-9_]+)?=[0-9]+|PORT(_[0-9]+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://\S+|` +
-	`PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO=(tcp|udp|sctp)|PORT=[0-9]+|ADDR=[0-9a-f.:]+))$`)
+var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST=[0-9a-f.:]+|SERVICE_PORT(_[A-Z0-9_]+)?=[0-9]+|` +
+	`PORT(_[0-9]+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://\S+|PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO=(tcp|udp|sctp)|PORT=[0-9]+|ADDR=[0-9a-f.:]+))$`)
 
 // stageNumber finds the number of a stage in the name of a variable.
 var stageNumber = regexp.MustCompile(`_(\d+)_`)

@@ -117,8 +117,8 @@ func Keys() []option.Key {
 		{Name: "missing", Meaning: "how to handle a missing value: an empty field, a null or NaN in a file (" +
 			readBy("missing") + ") or a null in a message: `error` rejects it, `mean` replaces it with the mean of its feature"},
 		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a missing value, like an empty field. In " +
-			"a column of numbers, words that are numbers are compared as numbers, whatever the format: `-999` also marks `-999.0`. A row whose label is one of them, or empty, has no label and is not trained on, " +
-			"unless `classes` includes it"},
+			"a column of numbers, words that are numbers are compared as numbers, whatever the format: `-999` also marks `-999.0`. A row " +
+			"whose label is one of them, or empty, has no label and is not trained on, unless `classes` includes it"},
 		{Name: "image", Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`; the features are the " +
 			"rows of the image from the top, each pixel with its channels; none: the shape in the file, as in `idx`, or the " +
 			"examples are not images"},

@@ -7,11 +7,13 @@ import (
 
 // Reasons quote the values of rows, and also names and counts, which are no values.
 var (
-	quoted      = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?`)
-	beforeName  = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|one of|under|named|examples\.[a-z_.]+:)(?: [0-9]+ \()? ?$`)
+	quoted     = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?`)
+	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|one of|under|named|examples\.[a-z_.]+:)` +
+		`(?: [0-9]+ \()? ?$`)
 	betweenName = regexp.MustCompile(`^(?:,|,? and|,? or) $`)
-	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows?|columns?|lines?|bytes?|offset|index|id|schema|from|to|most|least|expected|than|has|after|before|first) $`)
-	afterCount  = regexp.MustCompile(`^ (?:more|rows?|columns?|features|targets|values|labels?|items|fields|characters|digits|bytes)\b`)
+	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows?|columns?|lines?|bytes?|offset|index|id|schema|` +
+		`from|to|most|least|expected|than|has|after|before|first) $`)
+	afterCount = regexp.MustCompile(`^ (?:more|rows?|columns?|features|targets|values|labels?|items|fields|characters|digits|bytes)\b`)
 )
 
 // WithoutValues returns the reason of a quarantined message without the values of its rows: names of columns, and counts, stay. It is a

@@ -132,8 +132,9 @@ func besideEmbedded(by *kafkalog.LockedError) string {
 	if by.Listen != "" {
 		return "its broker listens; connect to it with --set brokers=" + by.Listen
 	}
-	return "the embedded broker serves a single process. Restart that process with --set listen=" + embeddedListen + ", and connect this one to it " +
-		"with --set brokers=" + embeddedListen + "; or use Kafka for both (key brokers; make kafka-up starts one). The page needs neither: train and " +
+	return "the embedded broker serves a single process. Restart that process with --set listen=" + embeddedListen +
+		", and connect this one to it with --set brokers=" + embeddedListen +
+		"; or use Kafka for both (key brokers; make kafka-up starts one). The page needs neither: train and " +
 		"run have the flag --page"
 }
 

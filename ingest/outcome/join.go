@@ -83,7 +83,8 @@ const marksOfWait = 64
 // bytes; nil: none, and memory is unlimited.
 func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, disk *Disk) *Join {
 	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), grace: rule.Grace.Milliseconds(),
-		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory), counts: cursor.Counts, due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
+		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
+		counts: cursor.Counts, due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
 	for _, of := range []struct {
 		inputs map[int]*input
 		begin  []examples.JoinInput

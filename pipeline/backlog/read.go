@@ -63,7 +63,8 @@ func (b *Backlog) readSpan(ctx context.Context, span coverage.Span, messages int
 		if to = m.Offset + 1; !wanted(m) {
 			continue
 		}
-		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: MarkOf(partition, m), counts: b.late.known(m.Message)}
+		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: MarkOf(partition, m),
+			counts: b.late.known(m.Message)}
 		if examples, err := b.topic.Examples(partition, m); err == nil {
 			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
 			if b.labels != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 )
 
-// AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another process
-// has it, with does describing what that process does, and once that the group takes long to join.
+// AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another
+// process has it, with does describing what that process does, and once that the group takes long to join.
 func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role string, does error, rec event.Recorder) error {
 	active, err := ownership.Owns(owner, 0)
 	if err != nil || active {

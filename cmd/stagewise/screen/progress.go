@@ -93,8 +93,8 @@ func (p *Progress) Record(e event.Event) {
 		p.progress(e)
 	case event.Quarantined:
 		if e.Messages > 1 {
-			p.line("quarantined %s messages of %s[%d], the newest at %d: %s", humanize.Comma(int64(e.Messages)), cmp.Or(e.Topic, "examples"), e.Partition,
-				e.Offset, e.Reason)
+			p.line("quarantined %s messages of %s[%d], the newest at %d: %s", humanize.Comma(int64(e.Messages)), cmp.Or(e.Topic, "examples"),
+				e.Partition, e.Offset, e.Reason)
 		} else {
 			p.line("quarantined %s[%d]@%d: %s", cmp.Or(e.Topic, "examples"), e.Partition, e.Offset, e.Reason)
 		}

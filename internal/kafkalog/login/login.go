@@ -6,6 +6,7 @@
 package login
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -104,6 +105,8 @@ type Login struct {
 type mechanism struct {
 	name string
 	keys []string // accepted keys, besides its name
+	// instead has what to set for mechanisms of other clients that this one replaces.
+	instead map[string]string
 	// open returns the login, and calls wrong with each invalid setting.
 	open func(o Options, wrong func(key, value, want string)) Login
 }
@@ -155,8 +158,8 @@ func (o Options) Login() (Login, []Problem) {
 	at := slices.IndexFunc(mechanisms(), func(m mechanism) bool { return m.name == o.Mechanism })
 	if o.Mechanism != "" && at < 0 {
 		want := among(names(), "")
-		if o.Mechanism == "AWS_MSK_IAM" { // as Kafka's Java clients call it
-			want = OAuthBearer + " with security.sasl.token_command, which prints a token for MSK"
+		for _, m := range mechanisms() {
+			want = cmp.Or(m.instead[o.Mechanism], want)
 		}
 		bad("mechanism", o.Mechanism, want)
 		return Login{}, wrong

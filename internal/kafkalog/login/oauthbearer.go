@@ -18,6 +18,8 @@ func oauthBearer() mechanism {
 	return mechanism{name: OAuthBearer,
 		keys: []string{"username", "password_file", "token_url", "token_ca", "token_scopes", "token_parameters", "token_file", "token_command",
 			"extensions"},
+		instead: map[string]string{ // as Java clients call it
+			"AWS_MSK_IAM": OAuthBearer + " with security.sasl.token_command, which prints a token for MSK"},
 		open: func(o Options, wrong func(key, value, want string)) Login {
 			b := bearer{extensions: o.extensions(wrong)}
 			first := "" // the key that says where the token comes from
