@@ -140,7 +140,7 @@ func TestMixedRows(t *testing.T) {
 		r.Begin()
 		for name, text := range map[string]string{"age": fmt.Sprint(row.age), "price": fmt.Sprint(row.price), "site": row.site, "ad": row.ad,
 			"message": row.text} {
-			at, _ := r.Find(name)
+			at, _ := r.Find([]byte(name))
 			if err := r.Put(at, text); err != nil {
 				t.Fatal(err)
 			}

@@ -15,8 +15,8 @@ import (
 
 // withLayout returns the options of the job for rows that follow those on the examples topic: columns with names have the
 // same positions, whatever their order in the options, and the same words, units and offsets. Without such rows, the words of
-// categorical columns and the units of times are those that the topic has now. Processes that start following a topic before it has any examples
-// may find different words: then the rows of one of them have other columns, and are quarantined. So one process should
+// categorical columns and the units of times are those that the topic has now. Processes that start following a topic before it
+// has any examples may find different words: then the rows of one of them have other columns, and are quarantined. So one process should
 // start before the others.
 func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o ingest.Options, err error) {
 	if o, err = f.after(ctx, spans); err != nil {
