@@ -28,7 +28,7 @@ func (o Options) isPart(file string) bool {
 
 // Files expands names to files, in the order of the names. A name with *, ? or [ is a pattern as in filepath.Match, and is
 // expanded to the matching files, sorted. If a file has exactly this name, it takes precedence. A pattern without matches
-// is a *input.Error. As in a shell, * and ? don't match a leading dot. A directory is expanded to the tables in it, unless
+// is a *input.Error. * and ? don't match the start of a hidden name. A directory is expanded to the tables in it, unless
 // it has images.
 func Files(names []string) ([]string, error) {
 	return filesOf(names, func(string, []input.Partition) {})

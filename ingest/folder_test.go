@@ -172,3 +172,63 @@ func TestParquetColumnsThatAreNotRead(t *testing.T) {
 		t.Errorf("%v: %+v", err, rows)
 	}
 }
+
+// Names that start with a dot or an underscore are hidden at every level, as in Hive and Spark, but for partition values.
+func TestHiddenNames(t *testing.T) {
+	f, part := newFolder(t), string(pandasFrame(t))
+	hidden := []string{"_SUCCESS", ".a.parquet.crc", "_committed_1.json", "_temporary/0/a.parquet", "_spark_metadata/0.json",
+		".ipynb_checkpoints/a.parquet", "2025/_temporary/0/a.parquet", "2025/.b/c/a.parquet", "2025/_started.json"}
+	files := map[string]string{"t/a.parquet": part, "t/2025/a.parquet": part, "t/_y=1/a.parquet": part}
+	for _, name := range hidden {
+		files["t/"+name] = part
+	}
+	f.writeAll(t, files)
+	for pattern, want := range map[string][]string{
+		"t":             {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
+		"t*":            {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
+		"t/*":           {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
+		"t/*/*.parquet": {"t/2025/a.parquet", "t/_y=1/a.parquet"},
+		"t/2025/*":      {"t/2025/a.parquet"},
+		"t/_com*":       {"t/_committed_1.json"},
+	} {
+		got, err := Files([]string{f.path(pattern)})
+		for i := range got {
+			got[i], _ = filepath.Rel(string(f), got[i])
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, expected %q", pattern, got, err, want)
+		}
+	}
+}
+
+// A directory of a format that keeps files of earlier states is an error, however it is named, unless its files are named.
+func TestFoldersOfTableFormats(t *testing.T) {
+	f, part := newFolder(t), string(pandasFrame(t))
+	f.writeAll(t, map[string]string{
+		"delta/a.parquet": part, "delta/_delta_log/00000000000000000000.json": "{}\n", "delta/_delta_log/00000000000000000010.checkpoint.parquet": part,
+		"hudi/2025/a.parquet": part, "hudi/2025/.hoodie_partition_metadata": "", "hudi/.hoodie/hoodie.properties": "",
+		"house/flowers/data/kind=iris/a.parquet": part, "house/flowers/metadata/v1.metadata.json": "{}", "house/flowers/metadata/snap-1.avro": "",
+		"paimon/bucket-0/a.parquet": part, "paimon/snapshot/snapshot-1": "{}",
+		"plain/metadata/notes.json": "{}\n", "plain/a.parquet": part,
+	})
+	for names, want := range map[string]string{
+		"delta delta/*.parquet delta/_delta_log del*":                                                  "delta: a table of Delta Lake,",
+		"hudi hudi/2025 hudi/*/*.parquet hudi/2025/*":                                                  "hudi: a table of Apache Hudi,",
+		"house house/flowers house/flowers/data house/flowers/data/kind=iris house/*/data/*/*.parquet": "house/flowers: a table of Apache Iceberg,",
+		"paimon paimon/bucket-0":                                                                       "paimon: a table of Apache Paimon,",
+		"plain plain/*.parquet delta/a.parquet house/flowers/data/kind=iris/a.parquet":                 "",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			_, err := Files([]string{f.path(name)})
+			_, _, predicted := readRows(File(t.Context(), f.path(name), Defaults(), layout.Features{Width: 1}))
+			if strings.Contains(name, "*") {
+				predicted = err // predict names a file or a directory
+			}
+			for _, err := range []error{err, predicted} {
+				if text := f.text(err); want != "" && !strings.HasPrefix(text, want) || want == "" && strings.Contains(text, "a table of") {
+					t.Errorf("%s: %s, expected %s", name, text, want)
+				}
+			}
+		}
+	}
+}

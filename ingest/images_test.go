@@ -54,7 +54,10 @@ func TestImages(t *testing.T) {
 		class := []string{"cat", "dog", "eel"}[i%3]
 		files[class+"/"+string(rune('a'+i))+".png"] = encodePNG(t, grayImage(uint8(i), uint8(10*i)))
 	}
-	files[".DS_Store"], files["cat/.hidden"], files[".git/x.png"] = []byte("x"), []byte("y"), []byte("z")
+	hidden := []string{".DS_Store", "cat/.hidden", ".git/x.png", "cat/.ipynb_checkpoints/a.png", "__MACOSX/cat/a.png", "_SUCCESS", "dog/._b.png"}
+	for _, name := range hidden {
+		files[name] = []byte("x")
+	}
 	o := Defaults()
 	o.BatchRows = 4
 	o.Train = []string{f.writeImages(t, "pets", files)}
@@ -73,7 +76,7 @@ func TestImages(t *testing.T) {
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	for _, name := range []string{"dog/b.png", "cat/a.png"} {
+	for _, name := range append(hidden, "dog/b.png", "cat/a.png") {
 		if err := w.WriteHeader(&tar.Header{Name: "./pets/" + name, Size: int64(len(files[name])), Mode: 0o600}); err != nil {
 			t.Fatal(err)
 		}

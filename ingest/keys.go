@@ -27,8 +27,8 @@ func Keys() []option.Key {
 	keys := []option.Key{
 		{Name: "train", Meaning: "training files: a file or a list. Paths are relative to the folder of the configuration. A pattern " +
 			"such as `data/*.csv` selects the matching files, sorted. A folder selects the tables in it, such as Spark's part files; " +
-			"with Parquet and Arrow, folder names such as `kind=iris` become columns. `\"-\"` is the standard input; none: the topic " +
-			"already has the examples" + pairs},
+			"with Parquet and Arrow, folder names such as `kind=iris` become columns. Names that start with a dot or an " +
+			"underscore are hidden, as in Spark. `\"-\"` is the standard input; none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
 		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: each message value " +
 			"has one or more examples in the format `format`; not with `train` and `test`; none: no topic"},

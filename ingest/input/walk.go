@@ -7,8 +7,21 @@ import (
 	"strings"
 )
 
-// WalkFiles calls visit for the files in a directory tree, in path order. It follows links to directories, but not in
-// cycles. Directories whose names start with a dot are skipped.
+// Hidden reports whether a path in a directory or an archive is hidden, as in Hive and Spark: a name in it starts with a dot, or with
+// an underscore and is no partition value, such as _year=2026.
+func Hidden(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		switch {
+		case name == "." || name == "..":
+		case strings.HasPrefix(name, "."), strings.HasPrefix(name, "_") && !strings.Contains(name, "="):
+			return true
+		}
+	}
+	return false
+}
+
+// WalkFiles calls visit for the files in a directory tree that are not hidden, in path order. It follows links to directories, but
+// not in cycles.
 func WalkFiles(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
 	return walkFrom(folder, ".", nil, visit)
 }
@@ -33,7 +46,7 @@ func walkFrom(folder fs.FS, path string, above []fs.FileInfo, visit func(string,
 		if path != "." {
 			below = path + "/" + entry.Name()
 		}
-		if strings.HasPrefix(entry.Name(), ".") {
+		if Hidden(entry.Name()) {
 			continue
 		}
 		if err := walkFrom(folder, below, append(above, info), visit); err != nil {

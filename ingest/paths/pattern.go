@@ -17,7 +17,8 @@ import (
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 // Glob is filepath.Glob, except that an exact match takes precedence, in each element of the path. So brackets in a
-// directory name don't break a pattern for files in it.
+// directory name don't break a pattern for files in it. It is an error if a match is in a directory of a table format that keeps files
+// of earlier states. A hidden name needs a pattern that starts like it.
 func Glob(name string) ([]string, error) {
 	if !IsPattern(name) {
 		return []string{name}, nil
@@ -45,12 +46,18 @@ func Glob(name string) ([]string, error) {
 			return nil, input.WholeFile(name, err)
 		}
 		for _, e := range entries {
-			hidden := strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(pattern, ".")
+			hidden := input.Hidden(e.Name()) && pattern[0] != e.Name()[0]
 			if matches, _ := filepath.Match(pattern, e.Name()); matches && !hidden {
 				found = append(found, filepath.Join(folder, e.Name()))
 			}
 		}
 	}
 	slices.Sort(found)
+	lakes := lakes{}
+	for _, file := range found {
+		if err := lakes.check(filepath.Dir(file)); err != nil {
+			return nil, err
+		}
+	}
 	return found, nil
 }

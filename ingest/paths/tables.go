@@ -17,18 +17,22 @@ type Kind struct {
 }
 
 // Tables returns the table files in a directory, sorted, as written in parts by Spark and others; none if it has images.
-// Names that start with a dot or an underscore, such as _SUCCESS, are skipped. values are partition values from directory
-// names, such as kind=iris.
+// values are partition values from directory names, such as kind=iris. It is an error if the directory is of a table format that keeps
+// files of earlier states, or has one in it.
 func Tables(folder string, kindOf func(name string) Kind) (tables []string, values map[string][]input.Partition, err error) {
+	lakes := lakes{}
+	if err := lakes.check(folder); err != nil {
+		return nil, nil, err
+	}
 	images := false
 	err = input.WalkFiles(os.DirFS(folder), func(path string, _ fs.FileInfo) error {
 		name := strings.ToLower(filepath.Base(path))
 		switch {
-		case strings.HasPrefix(name, "_") || strings.HasPrefix(name, "."):
 		case slices.Contains([]string{".png", ".jpg", ".jpeg"}, filepath.Ext(name)):
 			images = true
 		case kindOf(name).IsTable:
 			tables = append(tables, filepath.Join(folder, filepath.FromSlash(path)))
+			return lakes.check(filepath.Dir(tables[len(tables)-1]))
 		}
 		return nil
 	})

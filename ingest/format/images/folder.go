@@ -24,8 +24,7 @@ type packedFolder struct {
 }
 
 // OpenFolder opens a directory. Its files are in the order of their names, or, if mixed is set, in a pseudorandom order
-// derived from the names: otherwise classes in directories of their own would follow one another. Names that start with a
-// dot are skipped.
+// derived from the names: otherwise classes in directories of their own would follow one another.
 func OpenFolder(name string, mixed bool) (*packedFolder, error) {
 	f := &packedFolder{FS: os.DirFS(name)}
 	err := input.WalkFiles(f.FS, func(path string, _ fs.FileInfo) error {

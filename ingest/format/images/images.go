@@ -14,7 +14,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/ingest/format"
@@ -228,8 +227,7 @@ func (r *imageReader) read() (*decodedImage, error) {
 	return &decodedImage{name, pixels}, nil
 }
 
-// nextFile advances to the next file of the archive whose name does not start with a dot. At the end it reads what follows
-// the archive.
+// nextFile advances to the next file of the archive that is not hidden. At the end it reads what follows the archive.
 func (r *imageReader) nextFile() (string, error) {
 	for {
 		header, err := r.archive.Next()
@@ -246,7 +244,7 @@ func (r *imageReader) nextFile() (string, error) {
 			return "", input.WholeFile(r.content.Name, fmt.Errorf("the tar archive is damaged: %w", err))
 		}
 		name := path.Clean(header.Name)
-		if header.Typeflag == tar.TypeReg && !strings.HasPrefix(path.Base(name), ".") {
+		if header.Typeflag == tar.TypeReg && !input.Hidden(name) {
 			return name, nil
 		}
 	}
