@@ -66,7 +66,7 @@ func (o Options) findExtent(ctx context.Context, digests bool) (Options, error) 
 		o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
 	}
 	for _, file := range slices.Concat(o.Train, o.Test) {
-		if err := o.addExtent(ctx, file, found, digests); err != nil {
+		if err := o.addExtent(ctx, file, found, digests); err != nil && !o.isEmptyPart(file, err) {
 			return o, err
 		}
 		if err := found.Follows(o.Learnt()); err != nil {

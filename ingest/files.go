@@ -26,6 +26,11 @@ func (o Options) isPart(file string) bool {
 	return is
 }
 
+// isEmptyPart reports whether an error is that of a part without rows, which is passed over.
+func (o Options) isEmptyPart(file string, err error) bool {
+	return o.isPart(file) && errors.As(err, new(input.EmptyError))
+}
+
 // Files expands names to files, in the order of the names. A name with *, ? or [ is a pattern as in filepath.Match, and is
 // expanded to the matching files, sorted. If a file has exactly this name, it takes precedence. A pattern without matches
 // is a *input.Error. * and ? don't match the start of a hidden name. A directory is expanded to the tables in it, unless

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -229,6 +231,60 @@ func TestFoldersOfTableFormats(t *testing.T) {
 					t.Errorf("%s: %s, expected %s", name, text, want)
 				}
 			}
+		}
+	}
+}
+
+// Parts without bytes are empty parts in each format. Parts that differ, and partition values that are null, say what to do.
+func TestPartsThatDiffer(t *testing.T) {
+	numbers, words := arrow.PrimitiveTypes.Float64, arrow.BinaryTypes.String
+	part := func(rows string, columns ...arrow.Field) string {
+		return string(arrowContent(t, arrowRows(t, rows, append(columns, nullable("label", words))...), 1, true))
+	}
+	x := part(`[{"x":1,"label":"a"},{"x":2,"label":"b"}]`, nullable("x", numbers))
+	y := part(`[{"y":1,"label":"a"}]`, nullable("y", numbers))
+	both := part(`[{"x":1,"z":3,"label":"a"}]`, nullable("x", numbers), nullable("z", numbers))
+	turned := part(`[{"x":1,"z":3,"label":"a"}]`, nullable("z", numbers), nullable("x", numbers))
+	const use, dot = "list the columns that all files have under examples.columns.use", ": start the folder's name with a dot to leave its rows out"
+	for name, test := range map[string]struct {
+		files  map[string]string
+		change func(*Options)
+		want   string
+	}{
+		"Arrow without bytes":        {map[string]string{"a.arrow": "", "b.arrow": x}, nil, ""},
+		"Parquet without bytes":      {map[string]string{"a.parquet": "", "b.parquet": string(pandasFrame(t))}, func(o *Options) { o.Columns.Use = []string{"n"} }, ""},
+		"JSON Lines without bytes":   {map[string]string{"a.json": "", "b.json": "{\"x\":1,\"label\":\"a\"}\n"}, nil, ""},
+		"CSV without bytes, gzipped": {map[string]string{"a.csv.gz": string(gzipped(t, "")), "b.csv": "x,label\n1,a\n"}, nil, ""},
+		"nothing":                    {map[string]string{"a.arrow": "", "b.parquet": ""}, nil, "t/a.arrow: no rows in this part or any other"},
+		"another column":             {map[string]string{"a.arrow": x, "b.arrow": y}, nil, `t/b.arrow: no column "x", which t/a.arrow has: ` + use},
+		"a column fewer":             {map[string]string{"a.arrow": both, "b.arrow": x}, nil, `t/b.arrow: no column "z", which t/a.arrow has: ` + use},
+		"a column more":              {map[string]string{"a.arrow": x, "b.arrow": both}, nil, `t/b.arrow: a column "z", which t/a.arrow lacks: ` + use},
+		"a column more, not used":    {map[string]string{"a.arrow": x, "b.arrow": both}, func(o *Options) { o.Columns.Use = []string{"x"} }, ""},
+		"a column more in CSV": {map[string]string{"a.csv": "x,label\n1,a\n", "b.csv": "x,z,label\n1,2,a\n"}, nil,
+			`t/b.csv: line 1: a column "z", which t/a.csv lacks: ` + use},
+		"another order": {map[string]string{"a.arrow": both, "b.arrow": turned}, nil,
+			`t/b.arrow: column 0 is "z", not "x", as in t/a.arrow: all files need the same columns in the same order`},
+		"a partition less": {map[string]string{"a.arrow": x, "k=1/a.arrow": x}, nil, `t/k=1/a.arrow: a column "k", which t/a.arrow lacks: ` + use},
+		"a null partition": {map[string]string{"n=1/a.arrow": x, "n=__HIVE_DEFAULT_PARTITION__/a.arrow": x}, nil,
+			`t/n=__HIVE_DEFAULT_PARTITION__/a.arrow, column 2 ("n"): row 0, counted from 0: a missing value: examples.missing: mean uses the mean ` +
+				`of the column. The column n is null in the folder n=__HIVE_DEFAULT_PARTITION__` + dot},
+		"a null partition, with means": {map[string]string{"n=1/a.arrow": x, "n=__HIVE_DEFAULT_PARTITION__/a.arrow": x},
+			func(o *Options) { o.Missing = layout.MissingMean }, ""},
+		"a null partition is the label": {map[string]string{"k=1/a.arrow": x, "k=__HIVE_DEFAULT_PARTITION__/a.arrow": x},
+			func(o *Options) { o.Label, o.Columns.Use = "k", []string{"x"} },
+			"t/k=__HIVE_DEFAULT_PARTITION__/a.arrow: no row has a label. The column k is null in the folder k=__HIVE_DEFAULT_PARTITION__" + dot},
+	} {
+		f := newFolder(t)
+		for path, content := range test.files {
+			f.writeAll(t, map[string]string{"t/" + path: content})
+		}
+		o := Defaults()
+		o.Train, o.Label = []string{f.path("t")}, "label"
+		if test.change != nil {
+			test.change(&o)
+		}
+		if _, err := readSources(o); f.text(err) != test.want {
+			t.Errorf("%s: %s\nexpected %s", name, f.text(err), test.want)
 		}
 	}
 }

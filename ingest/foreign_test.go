@@ -1,13 +1,17 @@
 package ingest
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/format/csv"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // inUTF16 returns an ASCII text in UTF-16, little-endian.
@@ -114,5 +118,52 @@ func TestValuesOfOtherForms(t *testing.T) {
 		if _, err := outcomes.Read(t.Context(), TopicMessage{Value: []byte(value)}); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, expected %s", value, err, want)
 		}
+	}
+}
+
+// A word in a column of numbers says which keys accept it, in each format, unless the row is to be predicted.
+func TestWordsInColumnsOfNumbers(t *testing.T) {
+	const (
+		missing = "examples.missing_values lists the words for a missing value"
+		drop    = "examples.columns.drop excludes a column"
+	)
+	for word, want := range map[string]string{
+		`\N`: ": " + missing + ", " + drop, "#N/A": ": " + missing + ", " + drop, "?": ": " + missing + ", " + drop, "#DIV/0!": ": " + missing + ", " + drop,
+		"(null)": ": " + missing + ", " + drop, "none": ": examples.categorical accepts columns of words, " + drop + ", " + missing,
+		"N.A.":       ": examples.categorical accepts columns of words, " + drop + ", " + missing,
+		"2026-01-02": ": examples.times accepts columns of dates and times, " + drop, "1,5": ": write decimals with a point", "$12": "",
+	} {
+		quoted, err := json.Marshal(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = string(quoted) + " is not a number" + want
+		var first, rest strings.Builder
+		for i := range 1100 {
+			fmt.Fprintf(&first, "{\"x\":%d,\"label\":\"a\"}\n", i)
+		}
+		fmt.Fprintf(&rest, "{\"x\":%s,\"label\":\"b\"}\n", quoted)
+		f := newFolder(t)
+		for name, content := range map[string]string{"f.csv": "x,label\n1,a\n\"" + word + "\",b\n", "f.jsonl": first.String() + rest.String()} {
+			o := Defaults()
+			o.Train, o.Label = []string{f.write(t, name, []byte(content))}, "label"
+			if _, err := readSources(o); !strings.HasSuffix(f.text(err), want) {
+				t.Errorf("%s: %s, expected %s", name, f.text(err), want)
+			}
+			_, _, err := readRows(File(t.Context(), o.Train[0], Defaults(), layout.Features{Width: 1, Columns: examples.Columns{{Name: "x"}}}))
+			if strings.Contains(f.text(err), "examples.") || err == nil {
+				t.Errorf("%s to predict: %v", name, err)
+			}
+		}
+		o := Defaults()
+		o.Train, o.Label = []string{f.write(t, "mixed.jsonl", []byte("{\"x\":1,\"label\":\"a\"}\n"+rest.String()))}, "label"
+		want = "type whole number and string: features are numbers, booleans, or one list of numbers: "
+		if _, err := readSources(o); !strings.Contains(f.text(err), want) || !strings.HasSuffix(f.text(err), missing+", if "+string(quoted)+" is one") {
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
+	v := valuesOf(t, ofTopic("csv", func(*Options) {}))
+	if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(`a,1,\N`)}); err == nil || err.Error() != `column 2: "\\N" is not a number: `+missing+", "+drop {
+		t.Error(err)
 	}
 }

@@ -121,7 +121,7 @@ func TestBadJSONLines(t *testing.T) {
 		{first + `{"label":"a","x":1,"x":2}`, `rows.jsonl: line 3: duplicate column "x"`, words},
 		{first + "{\"label\":\"a\",\"s\":\"\xff\"}", "rows.jsonl: line 3: byte 18, 0xff, is not UTF-8: set examples.encoding, such as windows-1252, or convert the text", words},
 		{first + `{"label":"\ud800","x":1}`, `rows.jsonl: line 3: byte 10: \ud800: an unpaired surrogate`, words},
-		{first + `{"label":"a","x":"one","s":"red"}`, `rows.jsonl, column 1 ("x"): type whole number and string: features are numbers, booleans, or one list of numbers: examples.categorical accepts columns of words, examples.columns.drop excludes a column`, words},
+		{first + `{"label":"a","x":"one","s":"red"}`, `rows.jsonl, column 1 ("x"): type whole number and string: features are numbers, booleans, or one list of numbers: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value, if "one" is one`, words},
 		{first + `{"label":"a","x":1e39,"s":"red"}`, `rows.jsonl: line 3, column 1 ("x"): 1e+39 is not a finite float32`, words},
 		{first + `{"label":"a","x":1e999,"s":"red"}`, `rows.jsonl: line 3, column 1 ("x"): +Inf is not a finite float32`, words},
 		{`{"label":null,"x":1}` + "\n" + `{"label":"NA","x":1}`, "rows.jsonl: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)", nil},
@@ -136,7 +136,7 @@ func TestBadJSONLines(t *testing.T) {
 		{sparse + `{"label":"a","x":[{"index":1}]}`, `rows.jsonl: line 2, column 1 ("x"): entry 0 is {"index":1}: expected an index and a value`, nil},
 		{sparse + `{"label":"a"}`, `rows.jsonl: line 2, column 1 ("x"): null instead of a sparse row`, nil},
 		{strings.Repeat(`{"label":"a","x":1}`+"\n", 1024) + `{"label":"b","x":1,"y":2}`, `rows.jsonl: line 1025: a column "y", which is missing in the first 1024 rows: list the feature columns under examples.columns.use`, nil},
-		{strings.Repeat(`{"label":"a","x":1}`+"\n", 1024) + `{"label":"b","x":"one"}`, `rows.jsonl: line 1025, column 1 ("x"): "one" is not a number`, nil},
+		{strings.Repeat(`{"label":"a","x":1}`+"\n", 1024) + `{"label":"b","x":"one"}`, `rows.jsonl: line 1025, column 1 ("x"): "one" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value`, nil},
 		{`{"label":"` + strings.Repeat("a", 4194304) + `"}`, "rows.jsonl: line 1: a line of more than 4 MiB", nil},
 	} {
 		if _, _, _, got := readAs(t, "rows.jsonl", []byte(test.lines), test.change); got != test.want {

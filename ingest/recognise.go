@@ -25,6 +25,8 @@ func (o Options) checkContent(file string, f format.Format, first []byte, form s
 	switch {
 	case foreign:
 		return input.WholeFile(file, fmt.Errorf("%s: %s", form.Name, form.OfFile(o.Key)))
+	case f.Name == "" && len(first) == 0:
+		return input.WholeFile(file, input.ErrEmpty)
 	case f.Name == "":
 		return input.WholeFile(file, errors.New("neither name nor content identifies the format: set "+o.Key("format")))
 	case encoded || len(first) == 0: // an empty file is reported elsewhere

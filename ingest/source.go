@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,11 +111,11 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 		if err := o.Learnt().Check(s.Width, s.Columns); err != nil {
 			return nil, input.WholeFile(s.Files[0], err)
 		}
-		if first := all[0]; s.Width != first.Width {
-			return nil, input.WholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
-		}
 		if err := sameColumns(all[0], s); err != nil {
 			return nil, err
+		}
+		if first := all[0]; s.Width != first.Width {
+			return nil, input.WholeFile(s.Files[0], fmt.Errorf("%d features, but %s has %d", s.Width, first.Files[0], first.Width))
 		}
 		if j := slices.IndexFunc(all[:i], func(other Source) bool { return s.ID != "" && other.ID == s.ID }); j >= 0 {
 			return nil, input.WholeFile(s.Files[0], fmt.Errorf("the same bytes as %s: an example can't count twice", all[j].Files[0]))
@@ -131,6 +132,12 @@ func sameColumns(first, s Source) error {
 	}
 	if difference := s.Columns.Difference(first.Columns); difference != "" {
 		err := fmt.Errorf("%s, as in %s: all files need the same columns in the same order", difference, first.Files[0])
+		const use = "list the columns that all files have under examples.columns.use"
+		if lacking := s.Columns.Lacking(first.Columns); len(lacking) > 0 {
+			err = fmt.Errorf("no column %s, which %s has: %s", layout.SomeNames(lacking), first.Files[0], use)
+		} else if lacking := first.Columns.Lacking(s.Columns); len(lacking) > 0 {
+			err = fmt.Errorf("a column %s, which %s lacks: %s", layout.SomeNames(lacking), first.Files[0], use)
+		}
 		e := input.WholeFile(s.Files[0], err)
 		if slices.Contains(s.format.Keys, "header") {
 			e.Line = 1
@@ -145,6 +152,10 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 	var found []Source
 	for len(files) > 0 {
 		f, err := o.formatOfFile(ctx, files[0])
+		if o.isEmptyPart(files[0], err) {
+			files = files[1:]
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -323,7 +334,7 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 			}
 		}
 		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
-			yield(nil, input.WholeFile(s.Files[0], errNoLabels))
+			yield(nil, input.WholeFile(s.Files[0], s.noLabels()))
 			return
 		}
 		for i, c := range opened {
@@ -333,6 +344,17 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 			}
 		}
 	}
+}
+
+// noLabels is the error of a source without any label.
+func (s Source) noLabels() error {
+	label := cmp.Or(s.options.Label, s.format.Label)
+	for _, v := range s.options.parts[s.opened[0]] {
+		if v.Null && v.Column == string(label) {
+			return v.NullError(errors.New("no row has a label"))
+		}
+	}
+	return errNoLabels
 }
 
 // File reads rows to predict from a file, in batches like Batches, without labels and weights. want describes the model's

@@ -21,7 +21,7 @@ func View(ctx context.Context, name string, o Options, v format.Viewer) error {
 	seen := false
 	for _, file := range o.Train {
 		err := o.view(ctx, file, v)
-		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
+		if err != nil && !o.isEmptyPart(file, err) {
 			return err
 		}
 		seen = seen || err == nil

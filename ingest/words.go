@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/stagewise/stagewise/ingest/format"
@@ -18,7 +17,7 @@ func (o Options) findWords(ctx context.Context, files []string, digests bool) (O
 	o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
 	for _, file := range files {
 		err := o.addWords(ctx, file, found, digests)
-		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
+		if err != nil && !o.isEmptyPart(file, err) {
 			return o, err
 		}
 	}
@@ -67,7 +66,7 @@ func (o Options) findOffsets(ctx context.Context, files []string) (Options, erro
 	found := layout.Spreads{}
 	for _, file := range files {
 		err := o.addSpreads(ctx, file, found)
-		if err != nil && !(o.isPart(file) && errors.As(err, new(input.EmptyError))) {
+		if err != nil && !o.isEmptyPart(file, err) {
 			return o, err
 		}
 		if len(found) > 0 || !o.isPart(file) {

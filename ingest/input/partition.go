@@ -1,9 +1,17 @@
 package input
 
+import "fmt"
+
 // Partition is a partition value from a directory name, such as kind=iris, as in Hive and Spark.
 type Partition struct {
 	Column, Text string
 	Null         bool
 	IsWhole      bool // all values of the column are integers, and so is this one
 	Whole        int64
+}
+
+// NullError adds to an error of a null that the directory says so, and how to leave its rows out.
+func (p Partition) NullError(err error) error {
+	return fmt.Errorf("%w. The column %s is null in the folder %[2]s=%[3]s: start the folder's name with a dot to leave its rows out", err, p.Column,
+		p.Text)
 }

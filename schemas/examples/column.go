@@ -141,6 +141,16 @@ func (c Columns) WithUnits(o Columns) Columns {
 	return c
 }
 
+// Lacking returns the names of the columns of o that are not among these.
+func (c Columns) Lacking(o Columns) (names []string) {
+	for _, other := range o {
+		if !slices.ContainsFunc(c, func(own Column) bool { return own.Name == other.Name }) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
+
 // Text returns the columns as JSON; "" if there are none.
 func (c Columns) Text() string {
 	if len(c) == 0 {

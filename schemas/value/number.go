@@ -37,7 +37,7 @@ func parse(text string, bits int) (float64, error) {
 		if v, ok := Boolean(text); ok {
 			return ofBoolean(v), nil
 		}
-		return 0, noNumber(text)
+		return 0, NumberError(text)
 	}
 	return v, nil // out of range
 }
@@ -48,15 +48,19 @@ func isGo(text string) bool {
 	return len(digits) > 1 && digits[0] == '0' && digits[1]|0x20 == 'x' || strings.IndexByte(text, '_') >= 0
 }
 
-func noNumber(text string) error {
-	if text == "" {
-		return errors.New("an empty field")
+// NumberError is the error of a text that is not a number.
+type NumberError string
+
+// Error implements error.
+func (e NumberError) Error() string {
+	if e == "" {
+		return "an empty field"
 	}
-	switch strings.ToLower(strings.TrimLeft(text, "+-")) {
+	switch strings.ToLower(strings.TrimLeft(string(e), "+-")) {
 	case "inf", "infinity", "nan":
-		return fmt.Errorf("%s is not a finite number", Quote(text))
+		return Quote(string(e)) + " is not a finite number"
 	}
-	return fmt.Errorf("%s is not a number", Quote(text))
+	return Quote(string(e)) + " is not a number"
 }
 
 func ofBoolean(v bool) float64 {

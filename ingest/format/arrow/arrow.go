@@ -49,6 +49,9 @@ type arrowTable struct {
 }
 
 func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
+	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
+		return nil, input.ErrEmpty
+	}
 	from, file := arrowStreamOf(c)
 	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {

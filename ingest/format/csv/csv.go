@@ -63,7 +63,7 @@ type csvReader struct {
 
 // fail returns an error at a column of the last row; -1: at the row.
 func (r *csvReader) fail(column int, err error) error {
-	e := &input.Error{File: r.Name, Line: r.line, Offset: -1, Err: err}
+	e := &input.Error{File: r.Name, Line: r.line, Offset: -1, Err: r.Advise(column, err)}
 	if column >= 0 {
 		if e.Column = strconv.Itoa(column); column < len(r.Names) {
 			e.Column += " (" + value.Quote(r.Names[column]) + ")"
@@ -206,13 +206,8 @@ func (r *csvReader) eachLabel(put func(label string) bool) error {
 // parse parses a feature; NaN if it is missing.
 func (r *csvReader) parse(field string) (float32, error) {
 	v, err := r.Layout.Parse(field)
-	switch {
-	case err == nil || r.IsMissing(field) || layout.DecimalComma.MatchString(field):
-	case r.Names == nil && r.line == 1:
+	if _, word := err.(value.NumberError); word && r.Names == nil && r.line == 1 {
 		err = fmt.Errorf("%w (if this is a header: set %s)", err, r.Options.Key("header"))
-	case !r.Options.Predicts() && layout.LooksLikeWords(field):
-		err = fmt.Errorf("%w: examples.categorical accepts columns of words, examples.columns.drop excludes a column, "+
-			"examples.missing_values lists the words for a missing value", err)
 	}
 	return v, err
 }

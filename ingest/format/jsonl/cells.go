@@ -2,6 +2,7 @@ package jsonl
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -10,9 +11,9 @@ import (
 
 // jsonKinds records the kinds of a column's values.
 type jsonKinds struct {
-	seen   int // bitmap of kinds
-	length int // length of the first list of numbers
-	words  int // number of strings that are not numbers
+	seen   int        // bitmap of kinds
+	length int        // length of the first list of numbers
+	word   value.Cell // the first string that is not a number
 }
 
 // see records the kind of a value. Null and empty lists have none.
@@ -22,9 +23,9 @@ func (k *jsonKinds) see(cell value.Cell, missing value.Missing) {
 	}
 	switch first := cell[0]; first {
 	case '"':
-		if k.seen |= 1 << tabular.Text; k.words == 0 {
+		if k.seen |= 1 << tabular.Text; k.word == nil {
 			if _, err := cell.Number(missing); err != nil {
-				k.words++
+				k.word = cell
 			}
 		}
 	case 't', 'f':
@@ -88,7 +89,15 @@ func (k *jsonKinds) kind() tabular.Kind {
 }
 
 // digits reports whether all strings of the column are numbers.
-func (k *jsonKinds) digits() bool { return k.kind() == tabular.Text && k.words == 0 }
+func (k *jsonKinds) digits() bool { return k.kind() == tabular.Text && k.word == nil }
+
+// advice returns the advice for a column of numbers and words; "" for another one.
+func (k *jsonKinds) advice() string {
+	if k.kind() != tabular.Text || k.word == nil || k.seen == 1<<tabular.Text {
+		return ""
+	}
+	return fmt.Sprintf("examples.missing_values lists the words for a missing value, if %s is one", k.word)
+}
 
 // String lists the kinds for error messages.
 func (k *jsonKinds) String() string {

@@ -85,6 +85,7 @@ func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
 	for i := range kinds {
 		f := &t.Columns[i]
 		f.Kind, f.Type, f.Length, f.Digits = kinds[i].kind(), kinds[i].String(), kinds[i].length, kinds[i].digits()
+		f.Advice = kinds[i].advice()
 		f.Joined = f.Kind == tabular.TextList
 	}
 	t.closed, t.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0

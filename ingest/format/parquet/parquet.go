@@ -65,6 +65,9 @@ func openParquet(c *input.Content, _ layout.Options) (tabular.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.Size() == 0 && info.Mode().IsRegular() {
+		return nil, input.ErrEmpty
+	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("a pipe: expected a file, because Parquet stores its schema at the end")
 	}

@@ -68,7 +68,7 @@ func (t *Rows) number(cell *Cell, i int, put func(i int, v float64) error) error
 // numberOf returns the number of a cell.
 func (t *Rows) numberOf(cell *Cell) (float64, error) {
 	v, err := cell.Number(t.Missing)
-	if err != nil && cell.kind == cellText && layout.DecimalComma.MatchString(strings.TrimSpace(cell.text)) {
+	if word, ok := err.(value.NumberError); ok && layout.DecimalComma.MatchString(string(word)) {
 		err = fmt.Errorf("%w: write decimals with a point", err)
 	}
 	return v, err

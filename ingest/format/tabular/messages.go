@@ -75,7 +75,7 @@ func (e *rowError) Unwrap() error { return e.err }
 func (r *tableReader) locate(column int, err error) error {
 	at, placed := errors.AsType[*rowError](err)
 	if placed {
-		err = at.err
+		err = r.Advise(column, at.err)
 	}
 	switch {
 	case column < 0:

@@ -245,12 +245,22 @@ func (r *tableReader) checkTypes() error {
 // otherwise returns the advice for a column of a kind that can't be a feature.
 func (r *tableReader) otherwise(f Field) string {
 	switch {
+	case r.Options.Predicts() && f.Kind == Text:
+		return ""
 	case r.Options.Predicts():
 		return f.advised()
 	case f.Kind == Text:
-		return ": examples.categorical accepts columns of words, examples.columns.drop excludes a column"
+		return ": examples.categorical accepts columns of words, examples.columns.drop excludes a column" + f.otherwise()
 	}
 	return ": exclude the column with examples.columns.drop, or " + cmp.Or(f.Advice, "convert it to a number")
+}
+
+// otherwise returns the advice as the last of several.
+func (f Field) otherwise() string {
+	if f.Advice == "" {
+		return ""
+	}
+	return ", " + f.Advice
 }
 
 // advised returns the advice at the end of an error.
@@ -278,7 +288,10 @@ func (r *tableReader) fail(column int, err error) error {
 		e = input.WholeFile(r.Name, err)
 	}
 	if column >= 0 && e.Column == "" {
-		e.Column = r.place(column)
+		e.Column, e.Err = r.place(column), r.Advise(column, e.Err)
+	}
+	if p, ok := r.table.(*partitioned); ok && column >= p.own && p.path[column-p.own].Null {
+		e.Err = p.path[column-p.own].NullError(e.Err)
 	}
 	return e
 }
