@@ -26,7 +26,7 @@ import (
 // checked; the zero value is not a valid configuration. [Keys] documents the keys that the fields stand for.
 type Config struct {
 	Name     string            // prefix of the topic names
-	Brokers  []string          // host:port of each; empty: the embedded broker, whose log is in DataDir
+	Brokers  []string          `single:"split"` // host:port of each; empty: the embedded broker, whose log is in DataDir
 	Security kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
 	// folder of the embedded broker, relative to the working directory wherever it is set
 	DataDir      string `mapstructure:"data_dir"`

@@ -76,7 +76,11 @@ func hasCustomTag(y *yaml.Node) bool {
 func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
 	text := written(y)
 	if n.single && n.kind == kindTexts && y.Kind == yaml.ScalarNode {
-		y = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{y}}
+		if one := y; n.split && !isNull(y) {
+			y = split(y)
+		} else {
+			y = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{one}}
+		}
 	}
 	value, ok := n.kind.read(y)
 	if !ok {

@@ -18,6 +18,7 @@ type node struct {
 	kind     kind // of a value
 	isNone   bool // null is the empty text here, which stands for none, and not the default
 	single   bool // of a list: one value needs no brackets
+	split    bool // of a list: nor do several, with commas between them
 	isPath   bool // a file, or a list of files: the configuration file has paths relative to its own folder
 }
 
@@ -40,7 +41,8 @@ func grow(name string, t reflect.Type) *node {
 		if field.IsExported() && !field.Anonymous && keyOf(field) != "-" {
 			child := grow(keyOf(field), field.Type)
 			child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
-			child.single = child.isPath || field.Tag.Get("single") == "true"
+			child.split = field.Tag.Get("single") == "split"
+			child.single = child.isPath || child.split || field.Tag.Get("single") == "true"
 			n.children = append(n.children, child)
 		}
 	}

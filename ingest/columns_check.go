@@ -78,15 +78,23 @@ func (o Options) checkColumns(formats []format.Format) (problems []option.Proble
 			}
 		}
 	}
-	for _, c := range o.Categorical {
-		if slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c] {
-			wrong("categorical", c, "columns that become features")
+	feature := func(key, c string) bool {
+		switch {
+		case slices.Contains(o.Columns.Drop, c):
+			wrong(key, c, "columns that become features, unlike "+value.Quote(c)+": remove it from "+o.Key("columns.drop")+", or from here")
+		case len(use) > 0 && !use[c]:
+			wrong(key, c, "columns that become features: list "+value.Quote(c)+" under "+o.Key("columns.use")+" too")
+		default:
+			return true
 		}
+		return false
+	}
+	for _, c := range o.Categorical {
+		feature("categorical", c)
 	}
 	for _, c := range o.Times.Columns() {
 		switch of := o.Times[c]; {
-		case slices.Contains(o.Columns.Drop, c) || len(use) > 0 && !use[c]:
-			wrong("times", c, "columns that become features")
+		case !feature("times", c):
 		case slices.Contains(o.Categorical, c):
 			wrong("times", c, "other columns than those in categorical")
 		case !layout.CheckParts(of.Parts):

@@ -299,6 +299,7 @@ func TestCheckFromTopic(t *testing.T) {
 		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "format", Value: "csv", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
 		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), option.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},
 		{ofTopic("csv", func(o *Options) { o.Weight = "0" }), option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
+		{ofTopic("json", func(o *Options) { o.Columns.Use, o.Categorical = []string{"x"}, []string{"user.country"} }), option.Problem{Key: "categorical", Value: "user.country", Want: `columns that become features: list "user.country" under examples.columns.use too`}},
 		{ofTopic("json", func(*Options) {}), option.Problem{Key: "columns.use", Value: "[]", Want: "the columns that become features: each message may have others"}},
 		{ofTopic("json", func(o *Options) { o.Columns.Use, o.Columns.Drop = []string{"x"}, []string{"y"} }), option.Problem{Key: "columns.drop", Value: "[y]", Want: "no columns: only those of columns.use become features"}},
 		{ofTopic("json", func(o *Options) { o.Columns.Use = []string{"label"} }), option.Problem{Key: "columns.use", Value: "label", Want: "other columns than those of the label and the weight"}},

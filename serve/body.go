@@ -32,7 +32,7 @@ type body struct {
 
 // read reads and decompresses the body of a request. The caller calls release when the body is no longer needed.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err error) {
-	limit := s.options.MaxBody
+	limit := int64(s.options.MaxBody)
 	tooLarge := func() error {
 		return refuse(http.StatusRequestEntityTooLarge, "more than %d bytes: send fewer rows at a time", limit)
 	}

@@ -241,7 +241,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 			close(stop)
 			sampling.Wait()
 			t.Logf("%d bytes, %d of %d answered, at most %d MiB of %d", len(c.body), answered.Load(), all.Load(), most.Load()>>20, o.Memory>>20)
-			if answered.Load() == 0 || most.Load() > o.Memory*5/4 {
+			if answered.Load() == 0 || most.Load() > int64(o.Memory)*5/4 {
 				t.Errorf("%d bytes more than before, with garbage, and %d answers", most.Load(), answered.Load())
 			}
 		})

@@ -44,10 +44,10 @@ type memories struct {
 // newMemories divides the memory of the options. Each part has at least what a single request may need.
 func newMemories(o *Options) memories {
 	return memories{
-		small:    newBudget(max(o.Memory/8, 1<<20)),
-		bodies:   newBudget(max(o.Memory/4, o.MaxBody+1+o.MaxBody/2)),
-		unpacked: newBudget(max(o.Memory*3/8, 8<<20)),
-		answers:  newBudget(max(o.Memory/4, 4<<20)),
+		small:    newBudget(int64(max(o.Memory/8, 1<<20))),
+		bodies:   newBudget(int64(max(o.Memory/4, o.MaxBody+1+o.MaxBody/2))),
+		unpacked: newBudget(int64(max(o.Memory*3/8, 8<<20))),
+		answers:  newBudget(int64(max(o.Memory/4, 4<<20))),
 	}
 }
 

@@ -24,9 +24,9 @@ type Options struct {
 	// file whose first line is the bearer token of requests; empty: none
 	TokenFile   string        `mapstructure:"token_file" path:"file"`
 	Open        bool          // whether it may listen on other than loopback addresses without TLS and a token
-	MaxBody     int64         `mapstructure:"max_body"`        // bytes of a request
+	MaxBody     option.Bytes  `mapstructure:"max_body"`        // bytes of a request
 	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
-	Memory      int64         `mapstructure:"memory"`          // total bytes of the bodies of all requests, of their rows and of their answers
+	Memory      option.Bytes  `mapstructure:"memory"`          // total bytes of the bodies of all requests, of their rows and of their answers
 	Connections int           `mapstructure:"max_connections"` // maximum number of connections
 	Drain       time.Duration // after SIGTERM, requests are answered for so long
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be computed and sent
@@ -51,7 +51,7 @@ func Keys() []option.Key {
 		{Name: "token_file", Meaning: "file whose first line is the bearer token of all requests. Empty: no token is required"},
 		{Name: "open", Meaning: "allow listening beyond the loopback interface without TLS or a token, such as behind a proxy that " +
 			"provides them"},
-		{Name: "max_body", Meaning: "maximum size of a request in bytes"},
+		{Name: "max_body", Meaning: "maximum size of a request"},
 		{Name: "max_rows", Meaning: "maximum number of rows in a request"},
 		{Name: "memory", Meaning: "maximum total bytes of all request bodies, of their rows when unpacked, and of answers"},
 		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the connection that has been idle " +
@@ -88,13 +88,13 @@ func (o *Options) Check() (problems []option.Problem) {
 	for _, limit := range []struct {
 		key   string
 		value int64
-	}{{"max_body", o.MaxBody}, {"max_rows", int64(o.MaxRows)}, {"max_connections", int64(o.Connections)}} {
+	}{{"max_body", int64(o.MaxBody)}, {"max_rows", int64(o.MaxRows)}, {"max_connections", int64(o.Connections)}} {
 		if limit.value < 1 {
 			wrong(limit.key, limit.value, "at least 1")
 		}
 	}
 	if o.Memory < o.MaxBody {
-		wrong("memory", o.Memory, fmt.Sprintf("at least serve.max_body, %d", o.MaxBody))
+		wrong("memory", o.Memory, fmt.Sprintf("at least serve.max_body, %s", o.MaxBody))
 	}
 	if o.Timeout <= 0 {
 		wrong("timeout", o.Timeout, "a time above 0")

@@ -498,7 +498,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"max_body: 0":         func(o *Options) { o.MaxBody = 0 },
 		"max_rows: 0":         func(o *Options) { o.MaxRows = 0 },
 		"max_connections: 0":  func(o *Options) { o.Connections = 0 },
-		"memory: 1":           func(o *Options) { o.Memory = 1 },
+		"memory: 1 B":         func(o *Options) { o.Memory = 1 },
 		"timeout: 0s":         func(o *Options) { o.Timeout = 0 },
 		"drain: -1s":          func(o *Options) { o.Drain = -time.Second },
 		"max_age: -1s":        func(o *Options) { o.MaxAge = -time.Second },

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
@@ -39,13 +40,13 @@ func raw(body []byte, headers string) []byte {
 // While some clients read nothing of answers with 2,000 classes, others read all of them, send decompression bombs, or
 // never complete their requests, another client always gets an answer, and memory stays within its limit.
 func TestHostileClients(t *testing.T) {
-	for name, maxBody := range map[string]int64{"in the proportion of the defaults": 4 << 20,
+	for name, maxBody := range map[string]option.Bytes{"in the proportion of the defaults": 4 << 20,
 		"with bodies of a quarter of the memory": 16 << 20} {
 		t.Run(name, func(t *testing.T) { withHostileClients(t, maxBody) })
 	}
 }
 
-func withHostileClients(t *testing.T, maxBody int64) {
+func withHostileClients(t *testing.T, maxBody option.Bytes) {
 	const classes = 2000
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the default, on which the limit of garbage below depends, whatever GOGC is
 	o := Defaults()
@@ -138,7 +139,7 @@ func withHostileClients(t *testing.T, maxBody int64) {
 		"answers were read whole, %d cut off, %d refused; %d bombs, %d answers that were too long; %d times nothing was read",
 		*hostileFor, len(took), took[len(took)/2], took[len(took)*99/100], live>>20, o.Memory>>20, all>>20, whole.Load(), cut.Load(),
 		refused.Load(), bombs.Load(), excessive.Load(), slow.Load())
-	if most := o.Memory; live > most || all > 2*most { // garbage collection starts when the heap is twice the live size
+	if most := int64(o.Memory); live > most || all > 2*most { // garbage collection starts when the heap is twice the live size
 		t.Errorf("the heap had %d bytes more than before, with garbage %d, expected at most %d", live, all, most)
 	}
 }

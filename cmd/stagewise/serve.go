@@ -128,7 +128,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
 	recorder telemetry.Writes) error {
 	o := c.Serve
-	garbage.Allow(ctx, o.Memory/8)
+	garbage.Allow(ctx, int64(o.Memory)/8)
 	registry, register := telemetry.NewRegistry(pipeline, protocol.RoleServe)
 	register.MustRegister(recorder)
 	server, err := serve.New(o, versions, registry, pipeline)
