@@ -98,7 +98,7 @@ func TestExamplesRun(t *testing.T) {
 	known := examplesOf(newRoot(io.Discard, io.Discard))
 	for _, line := range []string{
 		"version", "man man1", "check -c digits.yaml", "topics create -c digits.yaml", "topics list -c digits.yaml",
-		"topics apply -c digits.yaml --dry-run", "ingest -c digits.yaml", "sources list -c digits.yaml",
+		"topics apply -c digits.yaml --dry-run", "ingest -c digits.yaml", "sources list -c digits.yaml", "quarantine list -c digits.yaml",
 		"train -c digits.yaml --model digits.model", "train -c digits.yaml --set stages.0.passes=3 --report -",
 		"predict --model digits.model -i rows.csv -o predicted.csv", "runs list -c digits.yaml", "runs show -c digits.yaml 1",
 		"runs compare -c digits.yaml 1 2", "runs cancel -c digits.yaml --all", "weights list -c digits.yaml",

@@ -57,12 +57,17 @@ func TestIngestTopic(t *testing.T) {
 		t.Errorf("exit code %d: check does not name the topic:\n%s", code, stdout)
 	}
 	for _, want := range []string{
-		"quarantined events[0]@40: column \"length\": … is not a number\ntopic events: 60 train rows\n",
+		"quarantined events[0]@40: column \"length\": … is not a number: examples.categorical accepts columns of words, examples.columns.drop " +
+			"excludes a column, examples.missing_values lists the words for a missing value\ntopic events: 60 train rows\n",
 		"topic events: 0 train rows\n",
 	} {
 		if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone || stderr != want {
 			t.Fatalf("exit code %d: %s\nexpected %s", code, stderr, want)
 		}
+	}
+	bad := listed(t, "quarantine", "list", "-c", "clicks.yaml")
+	if len(bad) != 1 || strings.Join(bad[0][:4], " ") != "1 events[0]@40 events[0]@40 column" {
+		t.Errorf("quarantine %v, expected one message, its place and its reason", bad)
 	}
 	rows := listed(t, "sources", "list", "-c", "clicks.yaml")
 	if len(rows) != 1 || strings.Join(slices.Delete(rows[0], 2, 3), " ") != "topic:events followed train - - - read to [0]@41" {

@@ -114,6 +114,7 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"search -c good.yaml --over stages.0.rige=[1]", "--over: stages.0.rige: 1: expected a known key; did you mean ridge?"},
 		{"health", "expected one argument, URL, found 0; see stagewise health --help"},
 		{"sources", "no command; see stagewise sources --help"},
+		{"quarantine list -c good.yaml extra", `unknown command "extra" for "stagewise quarantine list"`},
 		{"sources list -c good.yaml extra", `unknown command "extra" for "stagewise sources list"`},
 		{"sources remove -c good.yaml", "expected source ids, or their first digits; see sources list"},
 		{"predict", `required flag(s) "input", "model" not set`},
