@@ -12,8 +12,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// New returns a scanner of a text. Invalid UTF-8 is an error, since it can't match a word used in training.
+// New returns a scanner of a text, without its byte order mark, as for files. Invalid UTF-8 is an error, since it can't match a word used
+// in training.
 func New(text []byte) (Scanner, error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if err := value.CheckUTF8(text); err != nil {
 		return Scanner{}, err
 	}
