@@ -557,7 +557,8 @@ func (k keyRead) String() string {
 	if t := timeOf(k.m); t != outcome.Never {
 		text += " of " + time.UnixMilli(t).UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s: %s has the bytes % x, read as %q", text, where, bytes[:min(len(bytes), maxKeyShown)], k.key[:min(len(k.key), maxKeyShown)])
+	return fmt.Sprintf("%s: %s has the bytes % x, read as %q", text, where,
+		bytes[:min(len(bytes), maxKeyShown)], k.key[:min(len(k.key), maxKeyShown)])
 }
 
 // countJoined publishes what the feed has counted.

@@ -69,7 +69,8 @@ func (c JoinCounts) Plus(o JoinCounts, shared bool) JoinCounts {
 
 // Since returns what was counted after an earlier state.
 func (c JoinCounts) Since(o JoinCounts) JoinCounts {
-	c.Rows, c.Absent, c.Outcomes, c.Matched, c.Late = c.Rows-o.Rows, c.Absent-o.Absent, c.Outcomes-o.Outcomes, c.Matched-o.Matched, c.Late-o.Late
+	c.Rows, c.Absent = c.Rows-o.Rows, c.Absent-o.Absent
+	c.Outcomes, c.Matched, c.Late = c.Outcomes-o.Outcomes, c.Matched-o.Matched, c.Late-o.Late
 	return c
 }
 
