@@ -12,14 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// All blocks of the page about people's own data work as they are written, but for the address of the brokers: also those in Python, and
-// those about a topic.
-func TestKafkaYourOwnData(t *testing.T) {
-	folder := runKafkaPage(t, "docs/your-own-data.md")
-	checkKinds(t, filepath.Join(folder, "answers.csv"), 4, "label", "rose", "iris")
-	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
-}
-
 // All blocks of the page about a topic of JSON work as they are written.
 func TestKafkaJSONTopic(t *testing.T) { runKafkaPage(t, "docs/json-topic.md") }
 

@@ -13,6 +13,13 @@ func TestPythonExports(t *testing.T) {
 	runPage(t, read(t, "docs/exports.md"), interpreter(t))
 }
 
+// All blocks of the page about people's own data work as they are written.
+func TestPythonYourOwnData(t *testing.T) {
+	folder := runPage(t, read(t, "docs/your-own-data.md"), interpreter(t))
+	checkKinds(t, filepath.Join(folder, "answers.csv"), 4, "label", "rose", "iris")
+	checkKinds(t, filepath.Join(folder, "predictions.csv"), 0, "label", "rose", "iris")
+}
+
 // All blocks of the page about training in Python work as they are written, with the package of this repository.
 func TestPythonTraining(t *testing.T) {
 	packages, err := filepath.Abs("python/src")

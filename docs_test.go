@@ -161,9 +161,9 @@ func checkKinds(t *testing.T, file string, column int, want ...string) {
 }
 
 // The commands of the page about people's own data work as they are written, one after the other, in an empty folder. Those that need
-// Python or brokers are in TestKafkaYourOwnData.
+// Python are in TestPythonYourOwnData.
 func TestYourOwnData(t *testing.T) {
-	page, _, found := strings.Cut(read(t, "docs/your-own-data.md"), "\n## A Parquet file")
+	page, _, found := strings.Cut(read(t, "docs/your-own-data.md"), "\n## Parquet")
 	if !found {
 		t.Fatal("the page has no section about Parquet")
 	}
