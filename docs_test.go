@@ -98,13 +98,6 @@ func TestReadme(t *testing.T) {
 	checkKinds(t, filepath.Join(folder, "predicted.csv"), 0, "label")
 }
 
-// The page about producers shows the program in Go as it is.
-func TestProducer(t *testing.T) {
-	if !strings.Contains(read(t, "docs/producers.md"), "```go\n"+read(t, "examples/producer/main.go")+"```\n") {
-		t.Error("docs/producers.md does not show examples/producer/main.go")
-	}
-}
-
 // Every link to a file of the repository leads to one.
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
