@@ -3,8 +3,10 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -66,11 +68,11 @@ func TestHistoryEndsWithTheVersion(t *testing.T) {
 }
 
 // checkVerified verifies a version, and checks which versions are the same, and that nothing is written to the topics of the pipeline and
-// nothing left beside them.
-func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) {
+// nothing left beside them. It returns the events.
+func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) *eventRecorder {
 	t.Helper()
-	before := ends(t, log)
-	same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
+	before, rec := ends(t, log), &eventRecorder{}
+	same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +85,26 @@ func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version stri
 	}
 	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("the topics end at %v, expected %v", after, before)
+	}
+	return rec
+}
+
+// checkReported checks that reproduced versions are reported as those of a chain were: with the same errors, and offered or not.
+func checkReported(t *testing.T, report *Retraining, rec *eventRecorder) {
+	t.Helper()
+	for _, e := range eventsOf[event.Retrained](rec) {
+		got := e.RetrainReport
+		i := slices.IndexFunc(report.Updates, func(u *schemas.RetrainReport) bool { return u.Version == got.Version })
+		if i < 0 {
+			t.Fatalf("version %d is not one of the chain", got.Version)
+		}
+		want := *report.Updates[i]
+		want.Seconds, got.Curve = got.Seconds, nil // the report has no curves of versions
+		if !reflect.DeepEqual(got, want) {
+			here, _ := json.Marshal(got)
+			there, _ := json.Marshal(want)
+			t.Errorf("version %d is reported as %s, expected %s", got.Version, here, there)
+		}
 	}
 }
 
@@ -101,7 +123,8 @@ func TestVerify(t *testing.T) {
 	t.Run("chain", func(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Holdout = 0.2 // there is a gate
-		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
@@ -118,7 +141,8 @@ func TestVerify(t *testing.T) {
 				fulls++
 			}
 			if i >= 6 {
-				checkVerified(t, log, job, fmt.Sprint(v.Version), want...)
+				rec := checkVerified(t, log, job, fmt.Sprint(v.Version), want...)
+				checkReported(t, report, rec)
 			}
 		}
 		if fulls < 2 {
@@ -148,7 +172,7 @@ func TestVerify(t *testing.T) {
 				t.Fatalf("%s stays: %v; %d plans of %d versions", key, stays, len(live), last)
 			}
 		}
-		checkVerified(t, log, job, "latest", last-1, last)
+		checkReported(t, report, checkVerified(t, log, job, "latest", last-1, last))
 	})
 }
 

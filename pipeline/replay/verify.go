@@ -55,7 +55,7 @@ func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	var parent *schemas.Manifest
 	for i := range runs {
 		r := &runs[i]
-		if parent, err = again.make(ctx, r, parent); err != nil {
+		if parent, err = again.make(ctx, p, r, parent); err != nil {
 			return same, fmt.Errorf("reproduce %s: %w", r.Name(), err)
 		}
 		if r.Manifest == nil {
@@ -141,15 +141,19 @@ func (a *again) delete(ctx context.Context) error {
 	return a.Admin.Delete(ctx, a.topics...)
 }
 
-// make reproduces a run that starts from parent, the reproduced previous version, and returns the manifest of its version.
-func (a *again) make(ctx context.Context, r *heed.EarlierRun, parent *schemas.Manifest) (*schemas.Manifest, error) {
+// make reproduces a run of p that starts from parent, the reproduced previous version, and returns the manifest of its
+// version.
+func (a *again) make(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, parent *schemas.Manifest) (made *schemas.Manifest, err error) {
 	plan := *r.Plan
 	if plan.Warm != nil {
 		plan.Warm = &schemas.Warm{Run: parent.Run, Manifest: parent.Digest()}
 	}
 	if plan.Chain != nil {
 		chain := *plan.Chain
-		chain.Parent, chain.Gate = plan.Warm, nil // a gate does not affect weights
+		chain.Parent = plan.Warm
+		if chain.Gate, err = a.gate(ctx, p, r.Plan, plan.Warm); err != nil {
+			return nil, err
+		}
 		plan.Chain = &chain
 	}
 	l, err := a.submitHere(ctx, &plan)
@@ -167,6 +171,30 @@ func (a *again) make(ctx context.Context, r *heed.EarlierRun, parent *schemas.Ma
 	}
 	dispatch.Prune(ctx, a.Members.Pipeline, 1, a.Recorder)
 	return a.Version(ctx, plan.Run())
+}
+
+// gate returns the gate of a reproduced run, whose parent was reproduced as warm. A gate does not affect weights, but holdout
+// rows are measured in its visit with the final weights.
+func (a *again) gate(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, warm *schemas.Warm) (*schemas.Gate, error) {
+	if plan.Chain.Gate == nil {
+		return nil, nil
+	}
+	gate := *plan.Chain.Gate
+	if plan.Warm != nil && gate.Offered.Run == plan.Warm.Run {
+		gate.Offered = *warm
+		return &gate, nil
+	}
+	offered, err := p.ModelOf(ctx, &gate.Offered)
+	switch {
+	case errors.As(err, new(*protocol.NoVersionError)) || errors.As(err, new(*protocol.GoneError)) || protocol.IsIncomplete(err):
+		event.Notice(a.Recorder, "the version of run %s, with which the gate compared, is gone: the holdout error may be that of "+
+			"earlier weights", gate.Offered.Run)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the version with which the gate compared: %w", err)
+	}
+	a.Remember(offered) // not on the topics beside
+	return &gate, nil
 }
 
 // submitHere writes a plan to the private topics, and returns a ledger that has it.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -300,6 +301,20 @@ func TestSurveyErrors(t *testing.T) {
 		test.spoil(&s)
 		if _, err := Dense(s, false, test.pca); !errors.As(err, test.want) || err.Error() == "" {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An error about too many labels names the keys that may be wrong, whether a survey or a chain has found them.
+func TestTooManyLabelsNamesTheKeys(t *testing.T) {
+	if err := CheckClasses(maxClasses); err != nil {
+		t.Error(err)
+	}
+	err := CheckClasses(maxClasses + 1)
+	for _, want := range []string{"10001 different labels", "at most 10000", "examples.label ", "examples.classes", "examples.targets",
+		"retrain.new_class_rows"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %q in it", err, want)
 		}
 	}
 }
