@@ -1,12 +1,21 @@
 package serve
 
 import (
+	"bytes"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest"
+	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -96,4 +105,92 @@ func TestMissingColumns(t *testing.T) {
 	if metrics := ask(s, "GET", "/metrics", "", nil).Body.String(); !strings.Contains(metrics, "stagewise_missing_columns_total{pipeline=\"p\"} 15\n") {
 		t.Error(metrics)
 	}
+}
+
+// Columns within structs of Arrow are found, too. A null struct is a missing value, and a column with the whole name is preferred.
+func TestNestedArrow(t *testing.T) {
+	text, number, whole := arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64, arrow.PrimitiveTypes.Int16
+	member := func(name string, of arrow.DataType) arrow.Field {
+		return arrow.Field{Name: name, Type: of, Nullable: true}
+	}
+	user := member("user", arrow.StructOf(member("id", &arrow.FixedSizeBinaryType{ByteWidth: 2}), member("age", whole),
+		member("address", arrow.StructOf(member("city", text), member("zip", arrow.ListOf(whole))))))
+	n, post, day := member("n", number), member("post", arrow.StructOf(member("text", text))), member("day", arrow.PrimitiveTypes.Date32)
+	users := `{"id": "YWI=", "age": 30, "address": {"city": "Rome", "zip": [1]}}`
+	rows := `[{"user": ` + users + `, "n": 4, "post": {"text": "to be"}}, {"user": null, "n": 5, "post": null},
+		{"user": {"age": null, "address": null}, "n": null, "post": {"text": null}}, {"user": ` + users + `, "n": 6, "post": {"text": "or not"}}]`
+	stream := recordStream(t, []arrow.Field{user, day, n, post}, rows)
+
+	columns := examples.Columns{{Name: "n"}, {Name: "user.age"}, {Name: "user.address.city", Categories: []string{"Oslo", "Rome"}}}
+	m := newModel(t, 1, 5, columns, layout.MissingMean)
+	s := newServer(t, Defaults(), Fixed(m))
+	checkArrow(t, ask(s, "POST", "/predict", typeArrow, stream), m, [][]float32{{4, 30, 0, 1, 0}, {5, nan, nan, nan, nan}, {nan, nan, nan, nan, nan}, {6, 30, 0, 1, 0}})
+	plain := recordStream(t, []arrow.Field{user, n, member("user.age", number)}, `[{"user": `+users+`, "n": 4, "user.age": 1.5}, {"user": `+users+`, "n": 4}]`)
+	checkArrow(t, ask(s, "POST", "/predict", typeArrow, plain), m, [][]float32{{4, 1.5, 0, 1, 0}, {4, nan, 0, 1, 0}})
+	for want, stream := range map[string][]byte{
+		`"user.age" and "user.address.city"`: recordStream(t, []arrow.Field{n, member("user", number)}, `[{"n": 1}, {"n": 2}]`),
+		`type struct<id`:                     recordStream(t, []arrow.Field{n, user, member("user.age", user.Type)}, `[{"n": 1}, {"n": 2}]`),
+	} {
+		checkRefused(t, ask(s, "POST", "/predict", typeArrow, stream), want, want)
+	}
+
+	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
+	answer := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be", "", "", "or not"]}`))
+	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(stream))
+	r.Header.Set("Content-Type", typeArrow)
+	r.Header.Set("Accept", typeJSON)
+	w := httptest.NewRecorder()
+	if texts.ServeHTTP(w, r); w.Body.String() != answer.Body.String() {
+		t.Errorf("%s, expected %s", w.Body, answer.Body)
+	}
+
+	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
+	o.Missing, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
+	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
+	var want, got examples.SparseRows
+	one, err := newSparseRows([]byte(`{"rows": `+rows+`}`), o, names, &asked{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more := true; more; {
+		if more, err = one.next(&want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for batch, err := range formatarrow.Stream(t.Context(), "the request", stream, nil, o, layout.Features{Columns: names, Sparse: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range batch.Rows {
+			indices, values := batch.Sparse.Row(i)
+			for j, index := range indices {
+				got.Append(index, values[j])
+			}
+			got.End()
+		}
+	}
+	if len(got.Ends) != 4 || fmt.Sprint(got) != fmt.Sprint(want) { // NaN is equal as text
+		t.Errorf("%v, expected %v", got, want)
+	}
+}
+
+// recordStream writes rows in JSON as two batches, of the first row and of the others.
+func recordStream(t *testing.T, fields []arrow.Field, rows string) []byte {
+	t.Helper()
+	schema := arrow.NewSchema(fields, nil)
+	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
+	for _, part := range []arrow.Record{record.NewSlice(0, 1), record.NewSlice(1, record.NumRows())} {
+		if err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return stream.Bytes()
 }

@@ -17,6 +17,7 @@ type openapi struct {
 	Paths map[string]map[string]struct {
 		Security  []map[string][]string
 		Responses map[string]struct {
+			Headers map[string]any
 			Content map[string]struct{ Schema map[string]any }
 		}
 	}
@@ -89,6 +90,11 @@ func TestDescription(t *testing.T) {
 		if !ok {
 			t.Errorf("%s %s: %d is not described", r.method, r.path, w.Code)
 			continue
+		}
+		for name := range w.Header() {
+			if _, described := answer.Headers[name]; strings.HasPrefix(name, "Stagewise-") && !described {
+				t.Errorf("%s %s: %d: the header %s is not described", r.method, r.path, w.Code, name)
+			}
 		}
 		kind, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
 		content, ok := answer.Content[kind]

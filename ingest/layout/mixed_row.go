@@ -16,15 +16,8 @@ type MixedRow struct {
 
 // NewMixedRow returns a reader of rows for a model. o is the result of [TrainedAs].
 func NewMixedRow(o Options, want Features) (*MixedRow, error) {
-	o = o.ToPredict()
-	var names []string
-	for _, of := range sourcesOf(want.Columns) {
-		names = append(names, of.name)
-	}
-	names = append(names, o.Categorical...)
-	if o.Text != "" {
-		names = append(names, string(o.Text))
-	}
+	o = o.ToPredictWith(want)
+	names := o.Needs()
 	m := &MixedRow{Names: NewNames(names), layout: New(o, "", len(names), func(_ int, err error) error { return err }),
 		has: make([]bool, len(names))}
 	m.layout.Names, m.layout.ByName = names, true

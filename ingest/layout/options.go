@@ -66,6 +66,7 @@ type Options struct {
 	unlabelled bool                     // the label is not read, because it is valid or its error is known
 	later      bool                     // the label, or the targets, come from another message, in columns that messages lack
 	predicts   bool                     // rows to predict are read, configured by flags rather than keys
+	needs      []string                 // columns that a model needs
 	needsDense bool                     // the stages need dense rows
 	counting   string                   // key of a counted stage
 	hash       Hash                     // of the columns under Categorical
@@ -146,6 +147,24 @@ func (o Options) ToPredict() Options {
 	o.predicts = true
 	return o
 }
+
+// ToPredictWith returns the options for rows to predict with a model.
+func (o Options) ToPredictWith(want Features) Options {
+	o.predicts, o.needs = true, nil
+	for _, of := range sourcesOf(want.Columns) {
+		o.needs = append(o.needs, of.name)
+	}
+	if o.Mixed() {
+		o.needs = append(o.needs, o.Categorical...)
+	}
+	if o.Text != "" {
+		o.needs = append(o.needs, string(o.Text))
+	}
+	return o
+}
+
+// Needs returns the names of the columns that a model needs; nil: not known.
+func (o Options) Needs() []string { return o.needs }
 
 // Predicts reports whether rows to predict are read.
 func (o Options) Predicts() bool { return o.predicts }

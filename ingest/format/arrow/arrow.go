@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -42,13 +44,28 @@ type arrowTable struct {
 	stream  *stream.Reader
 	reserve func(input.Unpacked) error // nil: without limits
 	columns []tabular.Field
-	batches []arrow.Record // of the current rows and the next ones
-	from    int            // first current row in the first batch
-	rows    int            // number of current rows
-	read    int64          // number of rows before the current ones
+	members [][]string // paths of the columns within structs, which follow the file's own columns
+	batches []batch    // of the current rows and the next ones
+	from    int        // first current row in the first batch
+	rows    int        // number of current rows
+	read    int64      // number of rows before the current ones
 }
 
-func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
+// batch is a record with the columns within its structs that are read.
+type batch struct {
+	arrow.Record
+	members []arrow.Array
+}
+
+// Column returns a column of the record, or, after those, within its structs.
+func (b *batch) Column(i int) arrow.Array {
+	if own := int(b.NumCols()); i >= own {
+		return b.members[i-own]
+	}
+	return b.Record.Column(i)
+}
+
+func openArrow(c *input.Content, o layout.Options) (tabular.Table, error) {
 	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
 		return nil, input.ErrEmpty
 	}
@@ -61,7 +78,18 @@ func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
 	if c.Reserve != nil {
 		r.Reserve(func(bytes int) error { return c.Reserve(input.Unpacked{Buffers: bytes}) })
 	}
-	for i, f := range r.Schema().Fields() {
+	fields := r.Schema().Fields()
+	for _, name := range o.Needs() {
+		if len(r.Schema().FieldIndices(name)) > 0 {
+			continue
+		}
+		if path := message.Path(name); len(path) > 1 {
+			if within := typeAt(arrow.StructOf(r.Schema().Fields()...), path); within != nil {
+				fields, t.members = append(fields, arrow.Field{Name: name, Type: within}), append(t.members, path)
+			}
+		}
+	}
+	for i, f := range fields {
 		column := tabular.Field{Name: f.Name, Kind: arrowKind(f.Type), Type: f.Type.String(), Advice: arrowAdvice(f.Type)}
 		t.columns = append(t.columns, column)
 		if column.Kind != tabular.List {
@@ -86,6 +114,22 @@ func openArrow(c *input.Content, _ layout.Options) (tabular.Table, error) {
 		}
 	}
 	return t, nil
+}
+
+// typeAt returns the type at a path of structs; nil: there is none.
+func typeAt(t arrow.DataType, path []string) arrow.DataType {
+	for _, name := range path {
+		within, ok := t.(*arrow.StructType)
+		if !ok {
+			return nil
+		}
+		f, ok := within.FieldByName(name)
+		if !ok {
+			return nil
+		}
+		t = f.Type
+	}
+	return t
 }
 
 // arrowStreamOf returns the stream in a content, and whether the content is a file.
@@ -151,7 +195,7 @@ func (t *arrowTable) load(n int) (int, error) {
 		rows += int(b.NumRows())
 	}
 	for rows < n {
-		b, err := t.stream.Next(func(i int) bool { return t.columns[i].Kind != tabular.Unread })
+		b, err := t.stream.Next(t.reads)
 		if err == io.EOF {
 			break
 		}
@@ -162,9 +206,20 @@ func (t *arrowTable) load(n int) (int, error) {
 			b.Release()
 			continue
 		}
-		t.batches, rows = append(t.batches, b), rows+int(b.NumRows())
+		own := batch{Record: b}
+		for _, path := range t.members {
+			within, _ := tableOfRecord(b).find(path) // the schema has it
+			own.members = append(own.members, within)
+		}
+		t.batches, rows = append(t.batches, own), rows+int(b.NumRows())
 	}
 	return min(rows, n), nil
+}
+
+// reads reports whether a column of the file is read, or one within it.
+func (t *arrowTable) reads(column int) bool {
+	return t.columns[column].Kind != tabular.Unread ||
+		slices.ContainsFunc(t.members, func(path []string) bool { return path[0] == t.columns[column].Name })
 }
 
 func (t *arrowTable) Begin(n int) (rows int, err error) {
@@ -173,7 +228,7 @@ func (t *arrowTable) Begin(n int) (rows int, err error) {
 	for len(t.batches) > 0 && t.from >= int(t.batches[0].NumRows()) {
 		t.from -= int(t.batches[0].NumRows())
 		t.batches[0].Release()
-		t.batches[0], t.batches = nil, t.batches[1:]
+		t.batches[0], t.batches = batch{}, t.batches[1:]
 	}
 	t.rows, err = t.load(n)
 	return t.rows, err

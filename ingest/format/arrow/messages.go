@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/bitutil"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/config/option"
@@ -57,10 +58,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 		return nil, err
 	}
 	defer s.Close()
-	var names []string
-	for _, f := range s.Schema().Fields() {
-		names = append(names, f.Name)
-	}
+	names := namesOf(s.Schema().Fields())
 	r.rows = r.rows[:0]
 	for {
 		batch, err := s.Next(func(column int) bool { return r.reads(names[column]) })
@@ -90,10 +88,10 @@ func (r *messages) reads(name string) bool {
 
 // add adds the rows of a batch.
 func (r *messages) add(batch arrow.Record, names []string) error {
-	root := table{names: names, columns: batch.Columns()}
+	root := tableOfRecord(batch)
 	n := int(batch.NumRows())
 	if r.wanted.Rows {
-		return r.addWithin(&root, n)
+		return r.addWithin(root, n)
 	}
 	from := len(r.rows)
 	if err := r.grow(n); err != nil {
@@ -190,25 +188,47 @@ func (r *messages) addWithin(root *table, n int) error {
 
 // table is named columns: of a batch or of a struct.
 type table struct {
-	names   []string
-	columns []arrow.Array
-	isNull  func(row int) bool // nil: no row is null
+	names  []string
+	member func(i int) arrow.Array
+}
+
+func tableOfRecord(batch arrow.Record) *table {
+	return &table{namesOf(batch.Schema().Fields()), batch.Column}
 }
 
 func tableOf(s *array.Struct) *table {
-	t := &table{isNull: s.IsNull}
-	for i, f := range s.DataType().(*arrow.StructType).Fields() {
-		t.names, t.columns = append(t.names, f.Name), append(t.columns, s.Field(i))
+	return &table{namesOf(s.DataType().(*arrow.StructType).Fields()), func(i int) arrow.Array { return memberOf(s, i) }}
+}
+
+func namesOf(fields []arrow.Field) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.Name)
 	}
-	return t
+	return names
+}
+
+// memberOf returns the values of a member, which are null where the struct is null.
+func memberOf(s *array.Struct, i int) arrow.Array {
+	member := s.Field(i)
+	if s.NullN() == 0 || member.DataType().ID() == arrow.NULL {
+		return member
+	}
+	data := member.Data().(*array.Data).Copy()
+	at, valid := data.Offset(), make([]byte, bitutil.BytesForBits(int64(data.Offset()+data.Len())))
+	for row := range data.Len() {
+		if s.IsValid(row) && member.IsValid(row) {
+			bitutil.SetBit(valid, at+row)
+		}
+	}
+	data.Buffers()[0] = memory.NewBufferBytes(valid)
+	data.SetNullN(array.UnknownNullCount)
+	return array.MakeFromData(data)
 }
 
 // column returns the column with a name.
 func (t *table) column(name string) (arrow.Array, bool) {
-	for i := range t.names {
-		if t.names[i] == name {
-			return t.columns[i], true
-		}
+	if i := slices.Index(t.names, name); i >= 0 {
+		return t.member(i), true
 	}
 	return nil, false
 }
@@ -224,15 +244,6 @@ func (t *table) find(path []string) (arrow.Array, bool) {
 
 // read calls put for the cells of n rows at a path. found reports whether the path exists.
 func (t *table) read(path []string, whole string, n int, put func(row int, c tabular.Cell)) (found bool, err error) {
-	if t.isNull != nil {
-		inner := put
-		put = func(row int, c tabular.Cell) {
-			if t.isNull(row) {
-				c = tabular.Cell{}
-			}
-			inner(row, c)
-		}
-	}
 	if column, ok := t.column(whole); ok {
 		return true, eachCell(column, n, put)
 	}

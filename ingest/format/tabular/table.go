@@ -148,7 +148,7 @@ func Format(f format.Format, open func(*input.Content, layout.Options) (Table, e
 		return r.InspectLabels(r.eachLabel)
 	}
 	f.OpenFeatures = func(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
-		r, err := openTable(c, o, open)
+		r, err := openTable(c, o.ToPredictWith(want), open)
 		if err != nil {
 			return nil, err
 		}
