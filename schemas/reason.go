@@ -11,7 +11,7 @@ var (
 	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|one of|under|named|examples\.[a-z_.]+:)` +
 		`(?: [0-9]+ \()? ?$`)
 	betweenName = regexp.MustCompile(`^(?:,|,? and|,? or) $`)
-	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows?|columns?|lines?|bytes?|offset|index|id|schema|` +
+	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows(?: [0-9]+,)*|row|columns?|feature|lines?|bytes?|offset|index|id|schema|` +
 		`from|to|most|least|expected|than|has|after|before|first) $`)
 	afterCount = regexp.MustCompile(`^ (?:more|rows?|columns?|features|targets|values|labels?|items|fields|characters|digits|bytes)\b`)
 )

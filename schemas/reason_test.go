@@ -23,8 +23,10 @@ func TestWithoutValues(t *testing.T) {
 		`strconv.ParseFloat: parsing "4111-x": invalid syntax`:                                                `strconv.ParseFloat: parsing …: invalid syntax`,
 		`the value is not UTF-8: set examples.encoding, such as windows-1252`:                                 `the value is not UTF-8: set examples.encoding, such as windows-1252`,
 		`the schema 3 is unknown`:                                                                             `the schema 3 is unknown`,
-		`no label`:                                                                                            `no label`,
-		``:                                                                                                    ``,
+		`rows 0, 1, 12 and 2 more are left out: the features overflow`:                                        `rows 0, 1, 12 and 2 more are left out: the features overflow`,
+		`row 0, feature 1: +Inf is not a finite number`:                                                       `row 0, feature 1: +Inf is not a finite number`,
+		`no label`: `no label`,
+		``:         ``,
 	} {
 		if got := WithoutValues(reason); got != want {
 			t.Errorf("%s\n%s, expected\n%s", reason, got, want)

@@ -102,3 +102,19 @@ func TestNoticeOfAConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Values of rows are in logs only with log.values: true; a reason without it still says where and why.
+func TestValuesInLogs(t *testing.T) {
+	quarantined := event.Quarantined{Topic: "t", Reason: `column "card": "4111" is not a number`}
+	for values, want := range map[bool]string{false: `column "card": … is not a number`, true: quarantined.Reason} {
+		var got string
+		reasons{recorderFunc(func(e event.Event) { got = e.(event.Quarantined).Reason }), values}.Record(quarantined)
+		if got != want {
+			t.Errorf("log.values %v: %s, expected %s", values, got, want)
+		}
+	}
+}
+
+type recorderFunc func(event.Event)
+
+func (f recorderFunc) Record(e event.Event) { f(e) }

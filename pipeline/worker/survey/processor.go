@@ -74,7 +74,7 @@ func (p *processor) segment(ctx context.Context, l *scan.Load) (*Findings, error
 			good = append(good, m)
 			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
 		case decode.ConcernsRun(err) || p.Plan.OnBadMessage == schemas.StopOnBadMessage:
-			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Client.Topics.Examples, number, m.Offset, p.causeOf(number, m.Offset, err))
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Client.Topics.Examples, number, m.Offset, p.shownCause(number, m.Offset, err))
 		default:
 			bad = append(bad, p.quarantined(number, m, schemas.QuarantineReason(p.causeOf(number, m.Offset, err))))
 		}

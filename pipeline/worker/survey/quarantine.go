@@ -137,6 +137,15 @@ func (s *Survey) causeOf(number int, offset int64, err error) error {
 	return err
 }
 
+// shownCause is causeOf for the error that ends the run, which everybody sees: without values of the message's rows.
+func (s *Survey) shownCause(number int, offset int64, err error) error {
+	err = s.causeOf(number, offset, err)
+	if err == nil || decode.ConcernsRun(err) {
+		return err
+	}
+	return errors.New(schemas.WithoutValues(err.Error()))
+}
+
 // errForgotten replaces the reason for messages with forgotten rows, because reasons often include values of the message.
 var errForgotten = errors.New("the message can't be used, and rows of it were forgotten: its bytes, its key and the cause are left out")
 
