@@ -22,7 +22,8 @@ func (o Options) WithFolder(folder string) Options {
 // means that rows are joined with the outcomes of the same partition.
 func (o Options) JoinRule(byPartition bool) string {
 	out, said := o.Outcome, o.later().Rule()
-	rule := append([]any{out.Topic, o.JoinKey, out.Key, said[0], out.Within, out.Early, out.Grace, out.KeyFormat}, append(said[1:], byPartition)...)
+	rule := append([]any{out.Topic, o.JoinKey, out.Key, said[0], out.Within, out.Early, out.Grace, out.KeyFormat},
+		append(said[1:], byPartition)...)
 	return wire.Digest(wire.DigestJSON(rule)).Short()
 }
 

@@ -106,7 +106,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload,
 	kind := v.format.Schema
 	if v.schemas == nil {
 		if id, _, framed := message.Framed(m.Value); framed && kind.Type == "" && !v.format.Unframed {
-			return p, fmt.Errorf("it begins with the prefix of schema registry serializers (0 and the schema ID %s): expected %s: "+
+			return p, fmt.Errorf("it begins with the prefix of schema registry serializers (a zero byte and the schema ID %s): expected %s: "+
 				"set examples.registry.url, or configure the producer without a registry", id, v.format.Meaning)
 		}
 		return message.Payload{Value: m.Value}, nil

@@ -212,8 +212,8 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"json", `{}`, `no column "label": the object is empty`},
 		{"json", `{"specversion":"1.0","id":"1","data":{"label":"a","x":1,"y":2}}`, `no column "label": the object has "data", "id" and "specversion". The column is in "data": set examples.rows to that path`},
 		{"json", `{"schema":{},"payload":{"before":null,"after":{"label":"a","x":1,"y":2}}}`, `no column "label": the object has "payload" and "schema". The column is in "payload.after": set examples.rows to that path`},
-		{"json", "\x00\x00\x00\x00\x07{}", "it begins with the prefix of schema registry serializers (0 and the schema ID 7): expected an object with a value for each column, or an array of such objects: set examples.registry.url, or configure the producer without a registry"},
-		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with the prefix of schema registry serializers (0 and the schema ID 256): expected one example a line, without a header: set examples.registry.url, or configure the producer without a registry"},
+		{"json", "\x00\x00\x00\x00\x07{}", "it begins with the prefix of schema registry serializers (a zero byte and the schema ID 7): expected an object with a value for each column, or an array of such objects: set examples.registry.url, or configure the producer without a registry"},
+		{"csv", "\x00\x00\x00\x01\x00a,1,2", "it begins with the prefix of schema registry serializers (a zero byte and the schema ID 256): expected one example a line, without a header: set examples.registry.url, or configure the producer without a registry"},
 	} {
 		o := ofTopic(test.format, func(o *Options) {
 			if o.Format == "json" {

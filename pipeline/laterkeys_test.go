@@ -64,7 +64,8 @@ func TestKeysOfOutcomes(t *testing.T) {
 			}
 			report, rec := retrainToEnd(t, log, job)
 			last := report.Updates[len(report.Updates)-1]
-			if o := last.Outcomes; o == nil || o.Rows != 400 || o.Outcomes != 200 || o.Alone != test.alone || o.Late != test.come || o.Absent != 200+test.alone+test.come ||
+			if o := last.Outcomes; o == nil || o.Rows != 400 || o.Outcomes != 200 || o.Alone != test.alone || o.Late != test.come ||
+				o.Absent != 200+test.alone+test.come ||
 				last.Offered != (2*test.alone <= 200) {
 				t.Fatalf("offered %v with %+v, expected %d outcomes without a row", last.Offered, o, test.alone)
 			}

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -36,15 +33,14 @@ func (o *OutcomesReport) Withhold() bool {
 
 // Why explains why the version is withheld.
 func (o *OutcomesReport) Why() string {
-	return fmt.Sprintf("%s of %s have no row: their keys or times do not match. %s. %s. See examples.outcome.key_format; "+
-		"examples.outcome.unmatched: 1 offers such versions", humanize.Comma(o.Alone), english.Plural(int(o.Outcomes), "outcome", ""), o.RowKey,
-		o.OutcomeKey)
+	return fmt.Sprintf("%d of %s have no row: their keys or times do not match. %s. %s. See examples.outcome.key_format; "+
+		"examples.outcome.unmatched: 1 offers such versions", o.Alone, plural(o.Outcomes, "outcome"), o.RowKey, o.OutcomeKey)
 }
 
 // JoinText returns the counts of a join as text.
 func JoinText(c examples.JoinCounts) string {
-	text := fmt.Sprintf("%s decided, %s without an outcome; %s, %s without a row", english.Plural(int(c.Rows), "message", ""),
-		humanize.Comma(c.Absent), english.Plural(int(c.Outcomes), "outcome", ""), humanize.Comma(c.Alone()))
+	text := fmt.Sprintf("%s decided, %d without an outcome; %s, %d without a row", plural(c.Rows, "message"),
+		c.Absent, plural(c.Outcomes, "outcome"), c.Alone())
 	if c.Late > 0 {
 		disorder := time.Duration(c.Disorder) * time.Millisecond
 		unit := time.Second
@@ -55,8 +51,16 @@ func JoinText(c examples.JoinCounts) string {
 		if grace < disorder {
 			grace += unit
 		}
-		text += fmt.Sprintf(", %s after their row was decided: messages are out of order by up to %v, and examples.outcome.grace: %v would have "+
-			"kept the rows", humanize.Comma(c.Late), disorder, grace)
+		text += fmt.Sprintf(", %d after their row was decided: messages are out of order by up to %v, and examples.outcome.grace: %v would have "+
+			"kept the rows", c.Late, disorder, grace)
 	}
 	return text
+}
+
+// plural returns a number of things with their name.
+func plural(n int64, name string) string {
+	if n != 1 {
+		name += "s"
+	}
+	return fmt.Sprintf("%d %s", n, name)
 }

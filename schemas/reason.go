@@ -7,12 +7,12 @@ import (
 
 // Reasons quote the values of rows, and also names and counts, which are no values.
 var (
-	quoted     = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?`)
-	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|one of|under|named|examples\.[a-z_.]+:)` +
-		`(?: [0-9]+ \()? ?$`)
+	quoted     = regexp.MustCompile(`[a-z]+://[^\s"]+|"(?:[^"\\]|\\.)*"?|[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?`)
+	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|\bis in|one of|under|named|` +
+		`examples\.[a-z_.]+:)(?: [0-9]+ \()? ?$`)
 	betweenName = regexp.MustCompile(`^(?:,|,? and|,? or) $`)
-	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows(?: [0-9]+,)*|row|columns?|feature|lines?|bytes?|offset|index|id|schema|` +
-		`from|to|most|least|expected|than|has|after|before|first) $`)
+	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows(?: [0-9]+,)*|row|columns?|feature|lines?|bytes?|offset|index|id|schema(?: ID)?|` +
+		`from|to|most|least|expected|than|has|after|before|first|answers) $`)
 	afterCount = regexp.MustCompile(`^ (?:more|rows?|columns?|features|targets|values|labels?|items|fields|characters|digits|bytes)\b`)
 )
 
@@ -27,6 +27,8 @@ func WithoutValues(reason string) string {
 		b.WriteString(before)
 		keep := false
 		switch {
+		case strings.Contains(token, "://"): // the address of a registry
+			keep = true
 		case token[0] == '"':
 			named = beforeName.MatchString(reason[:from]) || named && betweenName.MatchString(before)
 			keep = named

@@ -118,7 +118,7 @@ func TestAvroEvents(t *testing.T) {
 	messages = append(messages, kafkalog.Message{Value: []byte(`{"kind":"tall"}`)}, framed(3, old, map[string]any{"kind": "", "length": 1, "width": 1}))
 	writeTopic(t, "events", messages...)
 	report, stderr := trainedOnTopic(t, "events.yaml")
-	if report.Rows != 80 || report.TrainError != 0 || !strings.Contains(stderr, "quarantined events[0]@80: no schema ID") ||
+	if report.Rows != 80 || report.TrainError != 0 || !strings.Contains(stderr, "quarantined events[0]@80: JSON: set examples.format") ||
 		!strings.Contains(stderr, "quarantined events[0]@81: the schema 3 is unknown") {
 		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
 	}

@@ -97,7 +97,7 @@ func TestIngestTopic(t *testing.T) {
 func TestTopicThatCannotBeUsed(t *testing.T) {
 	const event = `{"kind":"tall","length":1,"width":2}`
 	for name, test := range map[string]struct{ value, want string }{
-		"framed": {"\x00\x00\x00\x00\x07" + event, "begins with the prefix of schema registry serializers (0 and the schema ID 7)"},
+		"framed": {"\x00\x00\x00\x00\x07" + event, "begins with the prefix of schema registry serializers (a zero byte and the schema ID 7)"},
 		"CloudEvent": {`{"specversion":"1.0","id":"1","source":"/x","type":"t","data":` + event + `}`,
 			`no column "kind": the object has "data", "id", "source", "specversion" and "type". The column is in "data"`},
 		"Debezium": {`{"schema":{},"payload":{"before":null,"after":` + event + `,"op":"c"}}`, `The column is in "payload.after"`},

@@ -304,7 +304,7 @@ func TestCheckNamesEveryColumn(t *testing.T) {
 	code, stderr := check("table.csv")
 	wants := []string{
 		`column 0 ("name"): "ann" is not a number: examples.categorical`, `column 2 ("colour"): "red" is not a number: examples.categorical`,
-		`column 3 ("day"): "2026-01-02" is not a number: examples.columns.drop`, `column 4 ("age"): an empty field: examples.missing`,
+		`column 3 ("day"): "2026-01-02" is not a number: examples.times`, `column 4 ("age"): an empty field: examples.missing`,
 		`column 4 ("age"): "x" is not a number`, `column 5 ("kind"): label "\xff" is not UTF-8`, `column 6 ("weight"): "heavy" is not a number`,
 	}
 	for _, want := range wants {

@@ -15,7 +15,8 @@ func newQuarantineList() *cobra.Command {
 	return newList(&cobra.Command{
 		Use: "list -c FILE", Short: "List why messages could not be used, how many, and where they are",
 		Long: "List the reasons for which messages are on the quarantine topic: the number of messages, the topic,\npartition and offset of " +
-			"the first and the last of them, and the reason without\nthe values of rows: messages whose reasons differ only in these count together.",
+			"the first and the last of them, and the reason without\nthe values of rows: messages whose reasons differ only in " +
+			"these count together.",
 		Example: "  stagewise quarantine list -c digits.yaml",
 	}, nil, source.Quarantine, screen.WriteQuarantine)
 }

@@ -12,8 +12,8 @@ import (
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := newGroup("stagewise", "Train multi-class models from Kafka logs by stagewise least squares",
 		newInit(), newTrain(), newRun(), newWork(), newSolve(), newIngest(), newPredict(), newExplain(), newServe(), newScore(), newPage(),
-		newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newQuarantine(), newTopics(), newRepair(), newCheck(), newHealth(), newMan(),
-		newVersion())
+		newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newQuarantine(), newTopics(), newRepair(), newCheck(),
+		newHealth(), newMan(), newVersion())
 	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong; 130 " +
 		"interrupted; 143 terminated by SIGTERM (services: 0)."
 	root.SetOut(stdout)

@@ -12,6 +12,7 @@ type Partition struct {
 
 // NullError adds to an error of a null that the directory says so, and how to leave its rows out.
 func (p Partition) NullError(err error) error {
-	return fmt.Errorf("%w. The column %s is null in the folder %[2]s=%[3]s: start the folder's name with a dot to leave its rows out", err, p.Column,
+	return fmt.Errorf("%w. The column %s is null in the folder %[2]s=%[3]s: start the folder's name with a dot to leave its rows out",
+		err, p.Column,
 		p.Text)
 }

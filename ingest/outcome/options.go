@@ -63,7 +63,8 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Early: defaultEarly, Grace: defaultGrace, KeyFormat: KeyAuto, Unmatched: defaultAlone, Idle: defaultIdle, Memory: defaultMemory}
+	return Options{Early: defaultEarly, Grace: defaultGrace, KeyFormat: KeyAuto, Unmatched: defaultAlone,
+		Idle: defaultIdle, Memory: defaultMemory}
 }
 
 // Rule returns the rule of the join.

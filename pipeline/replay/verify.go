@@ -143,7 +143,8 @@ func (a *again) delete(ctx context.Context) error {
 
 // make reproduces a run of p that starts from parent, the reproduced previous version, and returns the manifest of its
 // version.
-func (a *again) make(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, parent *schemas.Manifest) (made *schemas.Manifest, err error) {
+func (a *again) make(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, parent *schemas.Manifest) (
+	made *schemas.Manifest, err error) {
 	plan := *r.Plan
 	if plan.Warm != nil {
 		plan.Warm = &schemas.Warm{Run: parent.Run, Manifest: parent.Digest()}

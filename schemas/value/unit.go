@@ -14,12 +14,12 @@ import (
 type Unit string
 
 const (
-	UnitAuto         Unit = "auto" // in a configuration: determined from the rows, see [Stamps]
-	UnitSeconds      Unit = "s"
-	UnitMilliseconds Unit = "ms"
-	UnitMicroseconds Unit = "us"
-	UnitNanoseconds  Unit = "ns"
-	UnitDays         Unit = "days"     // since 1970
+	UnitAuto         Unit = "auto"     // in a configuration: determined from the rows, see [Stamps]
+	UnitSeconds      Unit = "s"        // since 1970, as all that follow but the last two
+	UnitMilliseconds Unit = "ms"       // 1e-3 s
+	UnitMicroseconds Unit = "us"       // 1e-6 s
+	UnitNanoseconds  Unit = "ns"       // 1e-9 s
+	UnitDays         Unit = "days"     // 86,400 s
 	UnitExcel        Unit = "excel"    // days since 1899-12-30, as in spreadsheets
 	UnitDigits       Unit = "yyyymmdd" // the digits of a date, optionally with hours, minutes and seconds
 )
