@@ -93,10 +93,8 @@ func (o Options) addExtent(ctx context.Context, file string, found *layout.Found
 
 // rowsMeaning documents the key `rows`.
 func rowsMeaning() string {
-	return fmt.Sprintf("`auto`, `dense` or `sparse`: whether to convert the sparse rows of a LIBSVM file to dense rows. `auto` "+
-		"converts them if a stage or `prepare` needs dense rows and they have at most %d columns. Columns are numbered from index 0, "+
-		"or from 1 if no row has index 0. With `from_topic`, also the path of the rows in a message, such as `events` or "+
-		"`payload.after`: an object or a list of objects; null has no rows. Columns that a row lacks are read from the message. "+
-		"Write a member with one of the three names as `./auto`, `./dense` or `./sparse`. "+readBy("rows")+
-		"; none: `auto`, and a message is a row, or a list of rows", maxDense)
+	return fmt.Sprintf("LIBSVM: `dense` or `sparse` rows, or `auto`: dense if a stage or `prepare` needs it, with at most %d columns: see "+
+		"[LIBSVM files](your-own-data.md#libsvm-files). With `from_topic`, also the path of the rows in a message, such as `payload.after`: "+
+		"see [nested values](producers.md#nested-values). "+readBy("rows")+"; none: `auto`, and a message is a row, or a list of rows",
+		maxDense)
 }

@@ -22,37 +22,33 @@ func Keys() []option.Key {
 	}
 	var ofTopics []string
 	for _, f := range messageFormats() {
-		ofTopics = append(ofTopics, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
+		ofTopics = append(ofTopics, "`"+f.Name+"`")
 	}
 	keys := []option.Key{
-		{Name: "train", Meaning: "training files: a file or a list. Paths are relative to the folder of the configuration. A pattern " +
-			"such as `data/*.csv` selects the matching files, sorted. A folder selects the tables in it, such as Spark's part files; " +
-			"with Parquet and Arrow, folder names such as `kind=iris` become columns. Names that start with a dot or an " +
-			"underscore are hidden, as in Spark. `\"-\"` is the standard input; none: the topic already has the examples" + pairs},
+		{Name: "train", Meaning: "training files: a file or a list, relative to the folder of the configuration. A pattern such as " +
+			"`data/*.csv` selects the matching files, a folder the tables in it; with Parquet and Arrow, folder names such as " +
+			"`kind=iris` become columns. Names that start with a dot or an underscore are hidden. `\"-\"` is the standard input; " +
+			"none: the topic already has the examples" + pairs},
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
-		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: each message value " +
-			"has one or more examples in the format `format`; not with `train` and `test`; none: no topic"},
-		{Name: "on_changed_topic", Meaning: "what to do if `from_topic` no longer has the last message that was read (same offset, " +
-			"timestamp and content): `stop` (with an error), `behind` (continue at the next offset, or at the current end of the " +
-			"topic; no offset is read twice, as after a loss of messages) or `anew` (read the topic from its beginning, as a " +
-			"different topic)"},
-		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: " +
-			"`train` and `run` read it and never write to it; removed sources and forgotten rows of that pipeline are excluded " +
-			"here too; not with `train`, `test` and `from_topic`; none: the pipeline's own topic"},
+		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: see " +
+			"[producers](producers.md#topics-of-your-own). Not with `train` and `test`; none: no topic"},
+		{Name: "on_changed_topic", Meaning: "if `from_topic` no longer has the last message that was read: `stop` with an error, go on " +
+			"`behind` its offset, or read the topic `anew`. See [producers](producers.md#failures)"},
+		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: `train` " +
+			"and `run` read it and never write to it. Not with `train`, `test` and `from_topic`; none: the topic of the pipeline"},
 		{Name: "from", Meaning: "start of the examples of a run: a time, such as `2026-11-01T00:00:00Z`, one offset for all " +
 			"partitions, or a list with an offset for each; none: the beginning of the topic"},
 		{Name: "to", Meaning: "end of the examples of a run, as for `from`: before the first message with that time or offset; none: " +
 			"the current end of the topic"},
-		{Name: "format", Meaning: option.Enumerate(values, "or") +
-			"; none: detected from the file name, then from the first bytes. With `from_topic`: " + option.Enumerate(ofTopics, "or")},
+		{Name: "format", Meaning: option.Enumerate(values, "or") + "; none: detected from the file name, then from the first bytes. Of " +
+			"`from_topic`: " + option.Enumerate(ofTopics, "or") + "; see [producers](producers.md#topics-of-your-own)"},
 		{Name: "rows", Meaning: rowsMeaning()},
 		{Name: "schema", Meaning: "schema file for the messages of `from_topic`: " + schemaFiles() + ". " + readBy("schema") +
 			"; none: the registry has it"},
 		{Name: "message", Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its " +
 			"only one"},
-		{Name: "registry.url", Meaning: "URL of the schema registry, such as `https://registry:8081`, that the producers of " +
-			"`from_topic` use. While it is unavailable, ingest waits. " + readBy("registry.url") +
-			" need it for their schemas; with `json`, the prefix that its serializers add to each value is skipped; none: no registry"},
+		{Name: "registry.url", Meaning: "URL of the schema registry of `from_topic`, such as `https://registry:8081`; none: no registry. " +
+			readBy("registry.url") + " need it, or a file `schema`: see [schemas](producers.md#schemas)"},
 		{Name: "registry.user", Meaning: "user name at the registry; none: no authentication"},
 		{Name: "registry.password_file", Meaning: "file whose first line is the password of `registry.user`"},
 		{Name: "registry.ca", Meaning: "PEM file with the CA certificates that sign the registry's certificate; none: the CAs of the " +
@@ -64,33 +60,28 @@ func Keys() []option.Key {
 		"none: the message key"})
 	keys = append(keys, option.Under("outcome", outcome.Keys())...)
 	return append(keys, []option.Key{
-		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, otherwise the " +
-			"column `label`"},
+		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, " +
+			"otherwise the column `label`"},
 		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
-		{Name: "served.label", Meaning: "with `from_topic`: path of the label that was served for the row, such as " +
-			"`prediction.label`. Reports then include the error of served predictions by version. See " +
-			"[answers](serving.md#answers-on-a-topic)"},
+		{Name: "served.label", Meaning: "with `from_topic`: path of the label that was served for the row, such as `prediction.label`: " +
+			"see [answers](serving.md#answers-on-a-topic)"},
 		{Name: "served.version", Meaning: "path of the version number that served this label, such as `version`"},
-		{Name: "text", Meaning: readBy("text") + ": text column, by number from 0 or by name: its word counts are the features, as " +
-			"sparse rows; other columns are features too only if `columns`, `categorical` or `times` is set (see " +
-			"[events](texts.md#events)); none: no texts"},
+		{Name: "text", Meaning: readBy("text") + ": text column, by number or by name, whose word counts are the features. Others are " +
+			"features too only if `columns`, `categorical` or `times` is set: see [events](texts.md#events); none: no texts"},
 		{Name: "words.vocabulary", Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},
-		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or the maximum size of "+
-			"a counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
+		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or maximum size of a "+
+			"counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
 		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: maximum length of phrases that are also counted: 2 counts pairs of "+
 			"consecutive words; at most %d", vocabulary.MaxPhrases)},
-		{Name: "labels", Meaning: "number of labels of an example: `one`, or `several` (zero or more): a list in `arrow` and `jsonl`, " +
-			"a text with separators, or columns of 0 and 1. With `several`, links are `identity`, `logistic` and `calibrated`, " +
-			"and a threshold for each metric is chosen on the holdout rows: without the key `holdout`, a fifth of the training " +
-			"rows"},
+		{Name: "labels", Meaning: "labels of an example: `one`, or `several` (any number): see [several " +
+			"labels](your-own-data.md#several-labels). With `several`, links are `identity`, `logistic` and `calibrated`, and holdout " +
+			"rows (a fifth by default) choose thresholds"},
 		{Name: "label_separator", Meaning: readBy("label_separator") +
 			": with several labels, the separator between the labels in a text; none: a comma, a semicolon or a bar"},
-		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, one column for each label, named after it, " +
-			"with 1 in the rows that have the label and 0 in the others; none: the column `label` has all labels of a row"},
-		{Name: "targets", Meaning: readBy("targets") + ": the numeric columns to predict instead of a label, by number or name; in " +
-			"messages of the examples topic, the column `targets`, a list with a number for each. Errors are in percent of the " +
-			"variance; the report has the root mean squared error, the mean absolute error and R² of each target; none: predict a " +
-			"label"},
+		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, a column for each label, with 1 in the " +
+			"rows that have it and 0 in the others; none: the column `label` has all labels of a row"},
+		{Name: "targets", Meaning: readBy("targets") + ": the numeric columns to predict instead of a label, by number or name: see " +
+			"[numbers](your-own-data.md#numbers); none: predict a label"},
 		{Name: "header", Meaning: readBy("header") + ": whether the first row has the column names; none: true if a key gives a " +
 			"column by name"},
 		{Name: "delimiter", Meaning: readBy("delimiter") + ": field delimiter, one character; none: detected from the first rows"},
@@ -101,36 +92,27 @@ func Keys() []option.Key {
 		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
 		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
 			"`train`, or in `from_topic` when first read, and one for all other values"},
-		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. If most new rows lack " +
-			"another column that earlier rows had, as after a producer has renamed it, these rows go to quarantine"},
-		{Name: "times", Meaning: readBy("times") + ": `{column: [hour, weekday], …}`: date and time columns, such as `2026-11-01 " +
-			"09:30` or numbers, and the numeric features to derive from each: `hour` (0 to less than 24, with minutes as " +
-			"a fraction), `weekday` (1 is Monday), `month` and `age` (days before the newest time in the first rows of the training " +
-			"files; with `from_topic`, days before 1970). Times without a zone are UTC. `{column: {parts: [hour], unit: ms}}` also sets the " +
-			"unit of numbers: `s`, `ms`, `us`, `ns` or `days` since 1970, `excel` (days since 1899-12-30) or `yyyymmdd` (also `yyyymmddhhmmss`); " +
-			"`auto`: the one in which the first rows are times within 1950 to 2100"},
-		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns before conversion to float32, also for " +
-			"predictions, such as for times in milliseconds, which float32 can't distinguish; none: detected from the first rows " +
-			"of files, with a notice. For `from_topic`, which several processes may read, the notice only says which number to " +
-			"set. Not for lists of numbers"},
+		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. Rows that lack another " +
+			"column go to [quarantine](producers.md#invalid-values), if most new rows do"},
+		{Name: "times", Meaning: readBy("times") + ": date and time columns, and the features to derive from each: " +
+			"`{column: [hour, weekday, month, age]}`, or with the unit of numbers `{column: {parts: [hour], unit: ms}}`. See " +
+			"[dates and times](your-own-data.md#dates-and-times)"},
+		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns of [large numbers](values.md#large-numbers); " +
+			"none: detected from the first rows of files; for `from_topic`, a notice says which to set"},
 		{Name: "classes", Meaning: "the allowed labels, in order; none: all labels found"},
-		{Name: "missing", Meaning: "how to handle a missing value: an empty field, a null or NaN in a file (" +
-			readBy("missing") + ") or a null in a message: `error` rejects it, `mean` replaces it with the mean of its feature"},
-		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a missing value, like an empty field. In " +
-			"a column of numbers, words that are numbers are compared as numbers, whatever the format: `-999` also marks `-999.0`. A row " +
-			"whose label is one of them, or empty, has no label and is not trained on, unless `classes` includes it"},
-		{Name: "image", Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`; the features are the " +
-			"rows of the image from the top, each pixel with its channels; none: the shape in the file, as in `idx`, or the " +
-			"examples are not images"},
+		{Name: "missing", Meaning: "what to do with a missing value: `error`, or `mean`, which replaces it with the mean of its feature"},
+		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a [missing value](values.md#missing-values), like an " +
+			"empty field; also of the label, unless `classes` includes it"},
+		{Name: "image", Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`. See " +
+			"[images](images.md#tables-of-pixels); none: the shape in the file, or no images"},
 		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, because a message "+
 			"has at most %d bytes", wire.MaxMessage)},
 		{Name: "class_weight", Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
-			"each class: n/(k·c) for a class with c of n rows, of k classes), or `{label: number, …}`, with 1 for other labels. " +
-			"Errors and losses of training rows are also weighted, those of other rows are not, except in `retrain.gate`"},
+			"each class), or `{label: number, …}`, with 1 for other labels. It applies to errors and losses of training rows, and in " +
+			"`retrain.gate`"},
 		{Name: "augment.mirror", Meaning: "also train on the mirror image of each training image; not for `run`"},
-		{Name: "augment.shift", Meaning: "also train on each training image moved by 1 to this many pixels to the left, to the right, " +
-			"up and down, with edge pixels repeated. An image and its copies share its weight. The copies are only on the " +
-			"residuals topic; each takes as long as a row; not for `run`"},
+		{Name: "augment.shift", Meaning: "also train on each training image moved by 1 to this many pixels in each direction: see " +
+			"[images](images.md#more-accuracy); not for `run`"},
 		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1, chosen by a " +
 			"hash"},
 		{Name: "partitions", Meaning: "number of partitions of a created examples topic"},
@@ -159,8 +141,17 @@ func schemaFiles() string {
 	return option.Enumerate(kinds, "or")
 }
 
-// readBy lists the formats that read a key, in Markdown.
+// readBy lists the formats that read a key, in Markdown. Those with named columns are tables.
 func readBy(key string) string {
+	names := readers(key)
+	if slices.Equal(names, readers("columns.use")) {
+		return "tables"
+	}
+	return option.Enumerate(names, "and")
+}
+
+// readers returns the formats that read a key, in Markdown.
+func readers(key string) []string {
 	var names []string
 	for _, f := range formats() {
 		if slices.Contains(f.Keys, key) {
@@ -172,5 +163,5 @@ func readBy(key string) string {
 			names = append(names, name)
 		}
 	}
-	return option.Enumerate(names, "and")
+	return names
 }

@@ -56,10 +56,9 @@ func Keys() []option.Key {
 		{Name: "memory", Meaning: "maximum total bytes of all request bodies, of their rows when unpacked, and of answers"},
 		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the connection that has been idle " +
 			"for longest is closed; those that have shown the token come last"},
-		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a free core, for its answer to be computed, and " +
-			"for the answer to be sent"},
-		{Name: "drain", Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered, so that load balancers can " +
-			"send them elsewhere"},
+		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a core, for its answer to be computed, and to be " +
+			"sent"},
+		{Name: "drain", Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered"},
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
 	}, option.Under("answers", answers.Keys())...)

@@ -34,8 +34,8 @@ const (
 func autoMethod() method {
 	return method{
 		name: MethodAuto,
-		doc: "`lbfgs` until a pass lowers J by less than 4 %. In the last stage, it continues until three passes together lower J by " +
-			"less than 0.1 %; there, a J below 0.5 counts as 0.5 if the run has other stages",
+		doc: "`lbfgs`; a stage ends when a pass lowers the loss by less than 4 %, the last one when three passes lower it by " +
+			"less than 0.1 %",
 		start:      newLBFGS,
 		worthwhile: autoWorthwhile,
 		lastPasses: mostLastPasses,

@@ -123,36 +123,29 @@ func Keys() []option.Key {
 		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
 		{Name: "basis", Meaning: fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
 			either(learnt), link.MaxPower)},
-		{Name: "passes", Meaning: fmt.Sprintf("maximum number of passes: visits that give a loss and a gradient. The default is %d in "+
-			"the last stage, with the method `%s` and the link %s. With `kind: gradient` it is %d, and `rounds` end the stage: %d "+
-			"by default with the link %s, otherwise %d",
-			mostLastPasses, MethodAuto, either(others), MaxPasses, DefaultRounds(link.Identity), either(quadratic), DefaultRounds(link.Softmax))},
-		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation from the sums " +
-			"of the first visit, and the same in stages with the same features and link. The report includes it. A warm start " +
-			"keeps the ridge of its version"},
-		{Name: "method", Meaning: "optimizer: " + either(ways) +
-			". A stage with the link " + either(quadratic) +
-			" always uses a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
-		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows of the Gram matrix, in whole messages spread over the topic: `%s`, a "+
-			"number, or `%s`: 10,000 or %d for each column, whichever is more, if that is faster. The matrix is a preconditioner: "+
-			"the passes find the same minimum, except for %s, where the sample changes the result", GramAll, GramAuto, rowsPerColumn,
-			either(learnt))},
+		{Name: "passes", Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
+			"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
+			mostLastPasses, MethodAuto, either(others), MaxPasses,
+			DefaultRounds(link.Identity), either(quadratic), DefaultRounds(link.Softmax))},
+		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
+			"with the same features and link. A warm start keeps it"},
+		{Name: "method", Meaning: "optimizer: " + either(ways) + ". With the link " + either(quadratic) +
+			", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
+		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
+			"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
+			GramAll, GramAuto, rowsPerColumn, either(learnt))},
 		{Name: "scores", Meaning: "use the previous predictions as k additional features; not with `kind: trees`"},
 		{Name: "stop.split", Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
 			"under `stop`, `passes` and `method` end the stage"},
 		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
-		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` first trains without the holdout rows (if " +
-			"`examples.holdout` is 0, a tenth of the training rows, or up to a quarter of fewer than 10,000), then trains on all " +
-			"rows with the number of stages that predicted the holdout rows best, and, of trees, with their best `temperature`"},
+		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` chooses the number of stages, and of trees the " +
+			"`temperature`, by the loss on held-out rows, then trains them on all rows. See [tables](tables.md)"},
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
-		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`: lower bound of λ, as if each leaf had this many additional "+
-			"rows (2/k of it with k classes) with even odds between two classes. It reduces overfitting in late stages, which "+
-			"already predict most rows well. %g by default; 0: no bound", grownRidgeRows)},
-		{Name: "temperature", Meaning: "in the last stage: number that the scores of the model are divided by before they become " +
-			"probabilities. Above 1, probabilities are less confident; the most probable class is the same. 0: 1, or, if `train` " +
-			"chooses the number of stages of trees by held-out rows, the one with the lowest loss of these rows. Only with the link " +
-			either(others)},
+		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
+			"rows, split evenly between two classes. %g by default; 0: none. See [tables](tables.md#keys)", grownRidgeRows)},
+		{Name: "temperature", Meaning: "in the last stage, with the link " + either(others) + ": number that scores are divided by before " +
+			"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
 	}
 }
 

@@ -14,14 +14,11 @@ const ClassCounts = "class_counts"
 
 func classCounts() kind {
 	return kind{
-		name: ClassCounts,
-		meaning: "the inputs of sparse rows, with weights from counts instead of a fit: as in naive Bayes, the logarithm of the " +
-			"frequency of each input in a class, reduced for inputs that all classes have. After a stage of columns, it improves " +
-			"predictions of texts",
+		name:    ClassCounts,
+		meaning: "naive Bayes on the inputs of sparse rows, after a stage of columns: see [texts](texts.md)",
 		keys: []key{{
-			Key: option.Key{Name: "weight", Meaning: "factor of the logarithms before they are added to the scores: a number, or " +
-				"`auto` (its default), the number with the best predictions of the holdout rows, 0 if the logarithms don't help. " +
-				"Without the key `examples.holdout`, `auto` holds out a tenth of the training rows"},
+			Key: option.Key{Name: "weight", Meaning: "factor of the scores of naive Bayes: a number, or `auto` (its default), the one " +
+				"with the best predictions of the holdout rows, a tenth of the training rows without `examples.holdout`"},
 			value: func(f schemas.Features) any { return f.Weight },
 			valid: func(f schemas.Features) bool { return f.Weight.Valid() },
 			want:  "auto or a number ≥ 0",

@@ -13,9 +13,8 @@ const Gradient = "gradient"
 func gradient() kind {
 	return kind{
 		name: Gradient,
-		meaning: "the inputs of sparse rows, fitted in blocks with the Gram matrix of each block: of 33 passes, one selects the " +
-			"inputs with the largest gradient relative to their norm, and each of the others fits a block of them. A round ends " +
-			"when each input has been fitted once",
+		meaning: "the inputs of sparse rows, fitted in blocks: every 33rd pass selects the inputs with the largest gradient, and the 32 that " +
+			"follow fit them",
 		keys: []key{
 			{Key: option.Key{Name: "size", Meaning: "inputs of a block (its default is 1000)"}},
 			{

@@ -35,7 +35,7 @@ func sorf() kind {
 	return kind{
 		name:     SORF,
 		scaled:   true,
-		meaning:  "structured orthogonal random features: the kernel of `rff`, faster where there are several hundred inputs",
+		meaning:  "the kernel of `rff`, faster with several hundred inputs",
 		keys:     []key{bandwidthScale(gaussianBandwidth)},
 		minSize:  1,
 		describe: describeBandwidth,

@@ -64,9 +64,9 @@ func (h Hash) Check(categorical []string) (problems []option.Problem) {
 // HashKeys documents the keys under `prepare` of a [Hash].
 func HashKeys() []option.Key {
 	return []option.Key{
-		{Name: "hash.columns", Meaning: fmt.Sprintf("number of columns that the words of all columns in `examples.categorical` are "+
-			"hashed to, such as `2^22`, instead of one feature for each word of `train`; rows are then sparse, with numbers first. "+
-			"0: none, or %d if `examples.text` is combined with other columns", defaultHash)},
+		{Name: "hash.columns", Meaning: fmt.Sprintf("number of columns that the words of `examples.categorical` are hashed to, such as "+
+			"`2^22`, instead of a feature for each: see [events](texts.md#events). 0: none, or %d if `examples.text` is combined with "+
+			"other columns", defaultHash)},
 		{Name: "hash.cross", Meaning: "lists of categorical columns whose combined words are also hashed, such as `[[site, ad]]`"},
 	}
 }

@@ -136,26 +136,23 @@ func (o Options) Disk(number, of int) (disk *Disk, memory int64) {
 // Keys documents the keys under `examples.outcome` of the configuration.
 func Keys() []option.Key {
 	return []option.Key{
-		{Name: "topic", Meaning: "topic of the outcomes of the rows of `from_topic`: labels that arrive later. A row becomes an " +
-			"example when its outcome arrives, or after `outcome.within`. See [later labels](later-labels.md); none: rows include " +
-			"their labels"},
+		{Name: "topic", Meaning: "topic of labels that arrive later, for the rows of `from_topic`: see [later labels](later-labels.md); " +
+			"none: rows include their labels"},
 		{Name: "key", Meaning: "path of the join key in an outcome, as `key` in a row; none: the message key"},
-		{Name: "label", Meaning: "path of the label in an outcome, such as `kind`; with `labels: several`, the path of a list of " +
-			"labels, or of a text with separators. Not with `label_columns` or `targets`, which are then paths in an outcome"},
+		{Name: "label", Meaning: "path of the label, or with `labels: several` of the labels, in an outcome. Not with `label_columns` " +
+			"or `targets`, which are then paths in an outcome"},
 		{Name: "within", Meaning: "maximum time from a row to its outcome, by message timestamps, such as `24h`"},
 		{Name: "early", Meaning: "maximum time by which an outcome may precede its row, by message timestamps: clocks differ, and " +
 			"partitions are read at different speeds. Use `0s` if successive rows share a key"},
-		{Name: "grace", Meaning: "how far messages may be out of order, such as those of devices that upload late: a row is decided when the " +
-			"outcomes are later than its time plus `outcome.within` and this"},
-		{Name: "key_format", Meaning: "encoding of the message keys of the outcomes, if `outcome.key` is not set: `auto` (texts, JSON, " +
-			"integers of 4 or 8 bytes, and Avro strings and integers of a schema registry), `text`, `json`, `long` or `avro`. Keys " +
-			"of the rows are read as with `auto`"},
+		{Name: "grace", Meaning: "how far messages may be out of order: a row is decided when the outcomes are later than its time plus " +
+			"`outcome.within` and this"},
+		{Name: "key_format", Meaning: "encoding of the message keys of the outcomes, without `outcome.key`: `text`, `json`, `long`, " +
+			"`avro`, or `auto`, as those of the rows: see [later labels](later-labels.md)"},
 		{Name: "unmatched", Meaning: "fraction of the outcomes without a row beyond which no version is offered; 1: any may be without"},
 		{Name: "idle", Meaning: "maximum lag of the newest message of a partition of the topic behind its other partitions. Beyond " +
 			"it, the partition no longer holds back rows without an outcome; at most `outcome.within`"},
-		{Name: "absent", Meaning: "label of rows without an outcome, such as `none`; with `labels: several`, a list of labels, such " +
-			"as `[]`; with `targets`, one number for all targets, such as `0`, or a list with one for each; `skip`: these rows are " +
-			"not examples"},
+		{Name: "absent", Meaning: "label of rows without an outcome, such as `none`: with `labels: several` a list, such as `[]`, with " +
+			"`targets` one number for all, or a list; `skip`: these rows are not examples"},
 		{Name: "memory", Meaning: "memory for waiting rows and outcomes in a process; the rest is stored in `data_dir`, and read " +
 			"from the topics again if it is lost"},
 		{Name: "format", Meaning: "format of the outcomes, as `format`; none: the format of the rows, with their `schema` and " +

@@ -21,11 +21,10 @@ const (
 // to those in the most texts.
 func CountedVocabulary() vocabulary {
 	return vocabulary{
-		Name: "counted",
-		meaning: "each word of `train` has its own column; with more words than `columns`, the words in the most texts have one; the " +
-			"words are part of each version, and others are ignored",
-		most:  MaxVocabulary,
-		found: true,
+		Name:    "counted",
+		meaning: "each word of `train` has its own column, up to `columns` words; others are ignored",
+		most:    MaxVocabulary,
+		found:   true,
 		open: func(how Options) func(phrase []byte) (int32, bool) {
 			return func(phrase []byte) (int32, bool) {
 				column, known := how.places[string(phrase)]

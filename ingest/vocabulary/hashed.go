@@ -11,7 +11,7 @@ import (
 func HashedVocabulary() vocabulary {
 	return vocabulary{
 		Name:    "hashed",
-		meaning: "a hash assigns each word to one of `columns`, and words that share a column count as one",
+		meaning: "a hash assigns each word to one of `columns`",
 		most:    examples.MaxColumns,
 		open: func(how Options) func(phrase []byte) (int32, bool) {
 			hash, columns := fnv.New64a(), uint64(how.Columns)

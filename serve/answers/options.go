@@ -22,9 +22,8 @@ func Defaults() Options { return Options{Sample: 1} }
 // Keys documents the keys under `serve.answers`.
 func Keys() []option.Key {
 	return []option.Key{
-		{Name: "topic", Meaning: "topic to which `serve` writes its answers: the features, the prediction, the version and the " +
-			"request id of each row. It is created if it does not exist. None: answers are not written. See " +
-			"[answers](serving.md#answers-on-a-topic)"},
+		{Name: "topic", Meaning: "topic to which `serve` writes the rows that it predicts, with the prediction: see " +
+			"[answers](serving.md#answers-on-a-topic). None: not written"},
 		{Name: "sample", Meaning: "fraction of the requests whose answers are written, chosen by a hash of the request's id"},
 	}
 }

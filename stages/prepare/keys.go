@@ -49,17 +49,13 @@ func Check(p schemas.Prepare) (problems []option.Problem) {
 func Keys() []option.Key {
 	return []option.Key{
 		{Name: "scale", Meaning: "`none`, `standard` (divide each feature by its standard deviation), `unit` (divide each example by " +
-			"its norm), `ranks` (replace each number by the normal score of its rank, which removes the effect of units and heavy " +
-			"tails; a column with missing values gets an additional input, and the words of a column share one scale) or `auto` " +
-			"(`standard` for dense rows with named columns if the features of a stage depend on units, otherwise `none`). Warm " +
-			"starts and updates of a chain keep the scale of their version"},
+			"its norm), `ranks` (replace each number by the normal score of its rank) or `auto` (`standard` for dense rows with named " +
+			"columns if the features of a stage depend on units, otherwise `none`). Warm starts and updates keep it"},
 		{Name: "pca", Meaning: "number of principal components; 0: use the features themselves"},
 		{Name: "min_rows", Meaning: "sparse rows: minimum number of training rows in which a feature is not 0; other columns are left " +
 			"out"},
-		{Name: "values", Meaning: "sparse rows: transformation of each value, such as a word count: `none`, `log1p` (log(1 + " +
-			"value)), `sqrt` or `binary` (1). If no key under `prepare` is set, and the only stage sets at most `features: {kind: " +
-			"columns}` and the link, `train` and `search` choose `values`, `idf`, `scale`, and the stage's link, `ridge` and " +
-			"`passes` by the loss on held-out rows. `run` chooses them, except the link, by the rows of its first version"},
+		{Name: "values", Meaning: "sparse rows: transformation of each value: `none`, `log1p` (log(1 + value)), `sqrt` or `binary` (1). " +
+			"Without keys under `prepare`, it may be [chosen](texts.md) by held-out rows"},
 		{Name: "idf", Meaning: "sparse rows: multiply a column that is not 0 in r of n training rows by (log((n+1)/(r+1))+1) to this " +
 			"power, before `scale: unit`"},
 	}

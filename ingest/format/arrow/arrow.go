@@ -29,7 +29,7 @@ import (
 func Format() format.Format {
 	return tabular.Format(format.Format{
 		Name:     "arrow",
-		Meaning:  "columns as in `parquet`, in an Arrow file (Feather) or stream",
+		Meaning:  "an Arrow file (Feather) or stream",
 		Patterns: []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
 	}, openArrow)
 }

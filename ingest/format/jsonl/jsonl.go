@@ -19,7 +19,7 @@ import (
 func Format() format.Format {
 	return tabular.Format(format.Format{
 		Name:     "jsonl",
-		Meaning:  "JSON Lines: one object per line, with its members as columns, as in `parquet`",
+		Meaning:  "JSON Lines: an object per line",
 		Patterns: []string{"*.jsonl", "*.ndjson"},
 		IsText:   true,
 	}, openJSONLines)

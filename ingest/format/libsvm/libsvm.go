@@ -18,9 +18,8 @@ import (
 // is a column number of the file, from 0 or from 1.
 func Format() format.Format {
 	return format.Format{
-		Name: "libsvm",
-		Meaning: "LIBSVM and SVMlight: sparse rows, a label and `index:value` for each feature that is not 0; several labels as " +
-			"`1,5,7`",
+		Name:     "libsvm",
+		Meaning:  "LIBSVM and SVMlight: a label and `index:value` for each feature that is not 0",
 		Patterns: []string{"*.libsvm", "*.svm", "*.svmlight"},
 		IsText:   true,
 		Files:    1,

@@ -34,9 +34,8 @@ import (
 // and 1.0 s with pqarrow.
 func Format() format.Format {
 	return tabular.Format(format.Format{
-		Name: "parquet",
-		Meaning: "columns of numbers and words, or one list of numbers, or sparse rows: lists of index and value, or maps; and " +
-			"a column of labels",
+		Name:     "parquet",
+		Meaning:  "columns of numbers and words, or one list of numbers or of index and value",
 		Patterns: []string{"*.parquet", "*.pq"},
 	}, openParquet)
 }
