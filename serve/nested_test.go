@@ -75,6 +75,14 @@ func TestNestedMixedRows(t *testing.T) {
 		}
 	}
 	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
+	for _, rows := range [][2]string{ // as in messages on a topic
+		{`{"post.text": 1.50}`, `"1.5"`}, {`{"post": {"text": null}}`, `""`}, {`{"post": {"text": ["to", true, 12, null]}}`, `"to true 12 "`},
+	} {
+		a, b := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows[0]+`]}`)), ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows[1]+`]}`))
+		if a.Code != http.StatusOK || a.Body.String() != b.Body.String() {
+			t.Errorf("%s: %d: %s, expected %s", rows[0], a.Code, a.Body, b.Body)
+		}
+	}
 	one := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be or not"]}`)).Body.String()
 	for _, row := range []string{`{"post": {"text": "to be or not"}}`, `{"post.text": ["to be", "or not"], "post": {"n": 1}}`} {
 		if w := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+row+`]}`)); w.Body.String() != one || w.Code != http.StatusOK {

@@ -98,10 +98,7 @@ func (r *sparseRows) sent(dst, row []byte) []byte {
 
 // countWords appends the word counts of a text, or of a list of texts.
 func (r *sparseRows) countWords(rows *examples.SparseRows) error {
-	text, err := r.texts(func() (string, error) {
-		text, err := r.String()
-		return string(text), err
-	})
+	text, err := r.texts(r.scalar)
 	if err != nil {
 		return err
 	}

@@ -187,10 +187,10 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"rows": [[1, 2]]}`:         `expected a text, or an object with the column "message"`,
-		`{"rows": [{"text": "a"}]}`:  `no "message", the column of texts`,
-		`{"rows": [{"message": 5}]}`: `expected a string`,
-		"{\"rows\": [\"a\xff\"]}":    `is not UTF-8`,
+		`{"rows": [[1, 2]]}`:          `expected a text, or an object with the column "message"`,
+		`{"rows": [{"text": "a"}]}`:   `no "message", the column of texts`,
+		`{"rows": [{"message": {}}]}`: `expected a number, a text, a boolean or null`,
+		"{\"rows\": [\"a\xff\"]}":     `is not UTF-8`,
 	} {
 		if w := ask(texts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||
 			!strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
