@@ -262,6 +262,9 @@ func (p *Progress) retrained(e event.Retrained) {
 	if e.Gone > 0 {
 		note += fmt.Sprintf("  %s gone", english.Plural(int(e.Gone), "row", ""))
 	}
+	if e.NoLabel > 0 {
+		note += fmt.Sprintf("  %s without a label (null, empty or one of examples.missing_values)", english.Plural(int(e.NoLabel), "row", ""))
+	}
 	note = served(e.Served) + note
 	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows),
 		percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)

@@ -140,7 +140,8 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 		switch {
 		case err != nil: // the survey reports the message
 			if none.Bad++; none.First == nil {
-				none.First = fmt.Errorf("%s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, s.shownCause(span.Partition, m.Offset, err))
+				err = s.shownCause(span.Partition, m.Offset, err)
+				none.First = fmt.Errorf("%s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
 			}
 		case whole:
 			return true, nil
