@@ -42,8 +42,6 @@ var rules = []struct {
 		because: "a message has the same rows wherever its schema comes from"},
 	{from: []string{"ingest/outcome"}, trees: []string{"ingest", "internal", "pipeline"}, allowed: []string{"ingest/message", "ingest/registry"},
 		because: "which rows become examples follows from keys, times and offsets: what messages say, and where they come from, is not its business"},
-	{not: []string{"ingest/outcome"}, trees: []string{"github.com/cockroachdb/pebble"},
-		because: "what waits on disk is a cache of the topics: one package knows how to keep it, and how to lose it"},
 	{from: []string{"ingest/layout"}, trees: []string{"ingest/input", "ingest/format"},
 		because: "rows to predict have columns and come from no file"},
 	{from: []string{"schemas"}, not: []string{"schemas/stream"}, allowed: []string{"github.com/apache/arrow/go/v17", "schemas"},

@@ -1,305 +1,334 @@
 package outcome
 
 import (
+	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"io"
+	"iter"
 	"os"
-	"path/filepath"
-
-	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/vfs"
+	"slices"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Disk stores the waiting entries of a join that do not fit into memory, in a directory with a store created on first use.
+// Disk stores the waiting entries of a join that do not fit into memory, in segments. Its files have no names, so nothing is left of a
+// process that is killed.
 type Disk struct {
 	folder string
 	memory int64 // memory limit of the store
-	db     *pebble.DB
-	lock   *pebble.Lock
-	cache  *pebble.Cache
-	counts map[byte]int
-	heads  map[byte]*heads
+	seed   maphash.Seed
+	tables map[byte][]*segment
+	block  [blockBytes]byte // of an index
 }
 
-// heads are the next positions of a table on disk, which were read together.
-type heads struct {
-	items []queued
-	after []byte // key after the last one; nil: the first
-	ended bool   // there are no further positions
+// segment is a file of entries in order of position, followed by an index: their locations by hash of the key. The file does not change.
+type segment struct {
+	file    *os.File
+	level   int // how often its entries were merged
+	entries int
+	removed int      // entries from the start
+	settled []uint64 // bit set of the entries
+	filter  []uint64 // Bloom filter of the hashes
+	fences  []uint64 // first hash of each block of the index
+	index   int64    // offset of the index
+	head    entry    // first entry that is not removed
+	next    int64    // offset of the entry after it
+	reader  *bufio.Reader
 }
 
-// NewDisk returns a Disk in a directory, which it empties at the start and at the end.
-func NewDisk(folder string, memory int64) *Disk {
-	return &Disk{folder: folder, memory: memory, counts: map[byte]int{}, heads: map[byte]*heads{}}
+// location is an item of an index.
+type location struct {
+	hash   uint64
+	offset int64
+	size   uint32
+	number uint32 // of the entry in the segment
 }
 
 const (
-	storedByKey   = 0 // table prefix for the entries of a key, in sequence
-	storedByPlace = 1 // table prefix for the key of an entry, by its position
-	placeBytes    = 20
-	headsAtOnce   = 1000
-	minMemTable   = 256 << 10
-	maxMemTable   = 64 << 20
-	bloomBits     = 10
-	maxFolders    = 16 // maximum number of directories of concurrent processes
+	recordHeader   = 36 // position, time behind, and the sizes of key and value
+	locationBytes  = 24
+	perBlock       = 170 // locations
+	blockBytes     = perBlock * locationBytes
+	filterBits     = 10 // per entry
+	filterProbes   = 4
+	bufferBytes    = 32 << 10
+	mergedTogether = 8
+	indexShare     = 4 // of the memory limit, for the index of merged segments
 )
 
-// open opens an empty store.
-func (d *Disk) open() (err error) {
-	if d.db != nil {
+// NewDisk returns a Disk in a directory.
+func NewDisk(folder string, memory int64) *Disk {
+	return &Disk{folder: folder, memory: memory, seed: maphash.MakeSeed(), tables: map[byte][]*segment{}}
+}
+
+// close deletes the files.
+func (d *Disk) close() (err error) {
+	if d == nil {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("open the store of waiting rows in %s: %w", d.folder, err)
+	for _, segments := range d.tables {
+		for _, s := range segments {
+			err = errors.Join(err, s.file.Close())
 		}
-	}()
-	for base, n := d.folder, 1; ; n++ { // another process may use the same directory
-		if err := os.MkdirAll(d.folder, 0o777); err != nil {
-			return err
-		}
-		if d.lock, err = pebble.LockDirectory(d.folder, vfs.Default); err == nil {
-			break
-		}
-		if n == maxFolders {
-			return fmt.Errorf("%w: do other processes use the same data_dir?", err)
-		}
-		d.folder = fmt.Sprintf("%s.%d", base, n)
 	}
-	if err := d.empty(); err != nil {
-		return errors.Join(err, d.lock.Close())
-	}
-	// Two tables, as much for blocks, and for compactions.
-	share := uint64(max(minMemTable, min(maxMemTable, float64(d.memory)*(1-inMemory)/6)))
-	d.cache = pebble.NewCache(int64(2 * share))
-	o := &pebble.Options{FS: unsynced{vfs.Default}, Lock: d.lock, Cache: d.cache, DisableWAL: true, MemTableSize: share, Logger: silent{},
-		MaxOpenFiles: 100, FormatMajorVersion: pebble.FormatNewest}
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
-	}
-	d.db, err = pebble.Open(d.folder, o)
+	clear(d.tables)
 	return err
 }
 
-// empty removes files of an earlier process from the directory, except the lock.
-func (d *Disk) empty() error {
-	files, err := os.ReadDir(d.folder)
+// has reports whether entries of a table are on disk.
+func (d *Disk) has(prefix byte) bool { return d != nil && len(d.tables[prefix]) > 0 }
+
+// add writes entries, in order, as a segment, and merges segments if there are many.
+func (d *Disk) add(prefix byte, entries iter.Seq[entry]) error {
+	s, err := d.write(entries)
 	if err != nil {
-		return err
+		return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
 	}
-	for _, f := range files {
-		if f.Name() != "LOCK" {
-			if err := os.RemoveAll(filepath.Join(d.folder, f.Name())); err != nil {
-				return err
+	d.tables[prefix] = append(d.tables[prefix], s)
+	for level := 0; err == nil && s != nil; level++ {
+		if s, err = d.merge(prefix, level); err != nil {
+			return fmt.Errorf("merge waiting rows in %s: %w", d.folder, err)
+		}
+	}
+	return err
+}
+
+// merge merges the segments of a level, if there are enough and their index fits in memory, and returns the merged one.
+func (d *Disk) merge(prefix byte, level int) (*segment, error) {
+	var of, others []*segment
+	count := 0
+	for _, s := range d.tables[prefix] {
+		if s.level == level {
+			of, count = append(of, s), count+s.entries-s.removed
+		} else {
+			others = append(others, s)
+		}
+	}
+	if len(of) < mergedTogether || int64(count)*locationBytes > d.memory/indexShare {
+		return nil, nil
+	}
+	var read error
+	merged, err := d.write(func(yield func(entry) bool) {
+		for s := earliest(of); s != nil && yield(s.first()); s = earliest(of) {
+			if read = s.pop(); read != nil {
+				return
 			}
 		}
+	})
+	if err = errors.Join(read, err); err != nil {
+		return nil, err
 	}
-	return nil
-}
-
-// close closes the store and removes its files. It keeps the directory, because another process may have started to use
-// it.
-func (d *Disk) close() error {
-	if d == nil || d.db == nil {
-		return nil
+	for _, s := range of {
+		err = errors.Join(err, s.file.Close())
 	}
-	err := errors.Join(d.db.Close(), d.empty(), d.lock.Close())
-	d.cache.Unref()
-	d.db = nil
-	return err
+	merged.level = level + 1
+	d.tables[prefix] = append(others, merged)
+	return merged, err
 }
 
-// entries returns the number of entries of a table on disk.
-func (d *Disk) entries(prefix byte) int {
-	if d == nil {
-		return 0
+// write writes a segment.
+func (d *Disk) write(entries iter.Seq[entry]) (s *segment, err error) {
+	if err := os.MkdirAll(d.folder, 0o777); err != nil {
+		return nil, err
 	}
-	return d.counts[prefix]
-}
-
-func keyed(prefix byte, key string) []byte { return append([]byte{prefix, storedByKey}, key...) }
-
-func placed(prefix byte, p examples.JoinPlace) []byte {
-	return appendPlace([]byte{prefix, storedByPlace}, p)
-}
-
-// appendPlace encodes a position so that the byte order is the order of positions.
-func appendPlace(b []byte, p examples.JoinPlace) []byte {
-	b = binary.BigEndian.AppendUint64(b, uint64(p.Time)^1<<63)
-	b = binary.BigEndian.AppendUint32(b, uint32(p.Partition))
-	return binary.BigEndian.AppendUint64(b, uint64(p.Offset))
-}
-
-func placeOf(b []byte) examples.JoinPlace {
-	return examples.JoinPlace{Time: int64(binary.BigEndian.Uint64(b) ^ 1<<63), Partition: int(binary.BigEndian.Uint32(b[8:])),
-		Offset: int64(binary.BigEndian.Uint64(b[12:]))}
-}
-
-// appendEntry encodes an entry of a key.
-func appendEntry(b []byte, e entry) []byte {
-	b = appendPlace(b, e.place)
-	b = binary.AppendUvarint(b, uint64(e.behind)<<1|uint64(map[bool]int{true: 1}[e.settled]))
-	b = binary.AppendUvarint(b, uint64(len(e.value)))
-	return append(b, e.value...)
-}
-
-// add writes entries.
-func (d *Disk) add(prefix byte, entries []entry) error {
-	if err := d.open(); err != nil {
-		return err
+	f, err := os.CreateTemp(d.folder, "waiting-")
+	if err != nil {
+		return nil, err
 	}
-	batch := d.db.NewBatch()
-	for _, e := range entries {
-		if err := errors.Join(batch.Merge(keyed(prefix, e.key), appendEntry(nil, e), nil),
-			batch.Set(placed(prefix, e.place), []byte(e.key), nil)); err != nil {
-			return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s = &segment{file: f}
+	w := bufio.NewWriterSize(f, bufferBytes) // its first error is that of Flush
+	var index []location
+	var b []byte
+	for e := range entries {
+		b = appendRecord(b[:0], e)
+		_, _ = w.Write(b)
+		index = append(index, location{maphash.String(d.seed, e.key), s.index, uint32(len(b)), uint32(s.entries)})
+		s.index += int64(len(b))
+		if s.entries == 0 {
+			s.head, s.next = e, s.index
+		}
+		if s.entries++; s.entries > 64*len(s.settled) {
+			s.settled = append(s.settled, 0)
+		}
+		if e.settled {
+			s.settle(s.entries - 1)
 		}
 	}
-	d.counts[prefix] += len(entries)
-	d.heads[prefix] = &heads{} // some may precede existing entries
-	if err := batch.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
+	slices.SortFunc(index, func(a, b location) int { return cmp.Compare(a.hash, b.hash) })
+	s.filter = make([]uint64, len(index)*filterBits/64+1)
+	for i, l := range index {
+		if i%perBlock == 0 {
+			s.fences = append(s.fences, l.hash)
+		}
+		for bit := range s.bits(l.hash) {
+			s.filter[bit/64] |= 1 << (bit % 64)
+		}
+		b = binary.LittleEndian.AppendUint64(b[:0], l.hash)
+		b = binary.LittleEndian.AppendUint64(b, uint64(l.offset))
+		b = binary.LittleEndian.AppendUint32(b, l.size)
+		_, _ = w.Write(binary.LittleEndian.AppendUint32(b, l.number))
+	}
+	if err := w.Flush(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+// appendRecord encodes an entry. Whether it is settled is in the segment.
+func appendRecord(b []byte, e entry) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.place.Time))
+	b = binary.LittleEndian.AppendUint32(b, uint32(e.place.Partition))
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.place.Offset))
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.behind))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(e.key)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(e.value)))
+	return append(append(b, e.key...), e.value...)
+}
+
+// readRecord decodes an entry, and returns its size.
+func readRecord(from io.Reader) (e entry, size int64, err error) {
+	var header [recordHeader]byte
+	if _, err := io.ReadFull(from, header[:]); err != nil {
+		return e, 0, err
+	}
+	u64, u32 := binary.LittleEndian.Uint64, binary.LittleEndian.Uint32
+	e.place = examples.JoinPlace{Time: int64(u64(header[:])), Partition: int(u32(header[8:])), Offset: int64(u64(header[12:]))}
+	e.behind = int64(u64(header[20:]))
+	key, value := u32(header[28:]), u32(header[32:])
+	content := make([]byte, int64(key)+int64(value))
+	_, err = io.ReadFull(from, content)
+	e.key, e.value = string(content[:key]), content[key:]
+	return e, recordHeader + int64(len(content)), err
+}
+
+// bits returns the bits of a hash in the filter.
+func (s *segment) bits(hash uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for range filterProbes {
+			if !yield(hash % uint64(64*len(s.filter))) {
+				return
+			}
+			hash = hash>>17 | hash<<47
+		}
+	}
+}
+
+// mayHave reports whether an entry may have the hash.
+func (s *segment) mayHave(hash uint64) bool {
+	for bit := range s.bits(hash) {
+		if s.filter[bit/64]&(1<<(bit%64)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *segment) settle(number int) { s.settled[number/64] |= 1 << (number % 64) }
+
+func (s *segment) isSettled(number int) bool { return s.settled[number/64]&(1<<(number%64)) != 0 }
+
+// find calls with for the entries of a key, with their segments and numbers.
+func (d *Disk) find(prefix byte, key string, with func(*segment, int, entry)) error {
+	hash := maphash.String(d.seed, key)
+	for _, s := range d.tables[prefix] {
+		if !s.mayHave(hash) {
+			continue
+		}
+		at, _ := slices.BinarySearch(s.fences, hash)
+		for at = max(0, at-1); at < len(s.fences) && s.fences[at] <= hash; at++ {
+			block := d.block[:locationBytes*min(perBlock, s.entries-at*perBlock)]
+			if _, err := s.file.ReadAt(block, s.index+int64(at)*blockBytes); err != nil {
+				return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
+			}
+			for ; len(block) > 0; block = block[locationBytes:] {
+				number := int(binary.LittleEndian.Uint32(block[20:]))
+				if binary.LittleEndian.Uint64(block) != hash || number < s.removed {
+					continue
+				}
+				offset, size := int64(binary.LittleEndian.Uint64(block[8:])), int64(binary.LittleEndian.Uint32(block[16:]))
+				e, _, err := readRecord(bufio.NewReaderSize(io.NewSectionReader(s.file, offset, size), int(size)))
+				if err != nil {
+					return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
+				}
+				if e.settled = s.isSettled(number); e.key == key {
+					with(s, number, e)
+				}
+			}
+		}
 	}
 	return nil
 }
 
 // get returns the entries of a key.
 func (d *Disk) get(prefix byte, key string) (entries []entry, err error) {
-	stored, done, err := d.db.Get(keyed(prefix, key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
-	}
-	for rest := stored; len(rest) > 0; {
-		e := entry{key: key, place: placeOf(rest)}
-		rest = rest[placeBytes:]
-		behind, n := binary.Uvarint(rest)
-		e.behind, e.settled = int64(behind>>1), behind&1 > 0
-		rest = rest[n:]
-		size, n := binary.Uvarint(rest)
-		rest = rest[n:]
-		e.value = append([]byte(nil), rest[:size]...)
-		entries = append(entries, e)
-		rest = rest[size:]
-	}
-	return entries, done.Close()
+	err = d.find(prefix, key, func(_ *segment, _ int, e entry) { entries = append(entries, e) })
+	return entries, err
 }
 
-// settle replaces an entry by a settled one.
+// settle records that an entry is settled.
 func (d *Disk) settle(prefix byte, e entry) error {
-	entries, err := d.get(prefix, e.key)
-	if err != nil {
-		return err
-	}
-	var all []byte
-	for _, other := range entries {
+	return d.find(prefix, e.key, func(s *segment, number int, other entry) {
 		if other.place == e.place {
-			other = e
+			s.settle(number)
 		}
-		all = appendEntry(all, other)
-	}
-	if err := d.db.Set(keyed(prefix, e.key), all, pebble.NoSync); err != nil {
-		return fmt.Errorf("write waiting rows in %s: %w", d.folder, err)
-	}
-	return nil
-}
-
-// remove removes an entry. Its position is skipped later.
-func (d *Disk) remove(prefix byte, e entry) error {
-	entries, err := d.get(prefix, e.key)
-	if err != nil {
-		return err
-	}
-	var rest []byte
-	for _, other := range entries {
-		if other.place != e.place {
-			rest = appendEntry(rest, other)
-		}
-	}
-	d.counts[prefix]--
-	if rest == nil {
-		err = d.db.Delete(keyed(prefix, e.key), pebble.NoSync)
-	} else {
-		err = d.db.Set(keyed(prefix, e.key), rest, pebble.NoSync)
-	}
-	if err != nil {
-		return fmt.Errorf("remove waiting rows in %s: %w", d.folder, err)
-	}
-	return nil
+	})
 }
 
 // first returns the first entry of a table, if its position is before a limit.
-func (d *Disk) first(prefix byte, before examples.JoinPlace) (e entry, ok bool, err error) {
-	h := d.heads[prefix]
-	if h == nil {
-		return e, false, nil
+func (d *Disk) first(prefix byte, before examples.JoinPlace) (e entry, ok bool) {
+	s := earliest(d.tables[prefix])
+	if s == nil || compare(s.head.place, before) >= 0 {
+		return e, false
 	}
-	for {
-		if len(h.items) == 0 {
-			if h.ended {
-				return e, false, nil
-			}
-			if err := d.readHeads(prefix, h); err != nil {
-				return e, false, fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
-			}
-			continue
-		}
-		head := h.items[0]
-		if compare(head.place, before) >= 0 {
-			return e, false, nil
-		}
-		entries, err := d.get(prefix, head.key)
-		if err != nil {
-			return e, false, err
-		}
-		for _, e := range entries {
-			if e.place == head.place {
-				return e, true, nil
-			}
-		}
-		h.items = h.items[1:]
-	}
+	return s.first(), true
 }
 
-// readHeads reads the next positions, and removes those before.
-func (d *Disk) readHeads(prefix byte, h *heads) (err error) {
-	begin := []byte{prefix, storedByPlace}
-	if h.after != nil {
-		if err := d.db.DeleteRange(begin, h.after, pebble.NoSync); err != nil {
-			return err
-		}
-		begin = h.after
+// removeFirst removes the first entry of a table.
+func (d *Disk) removeFirst(prefix byte) error {
+	s := earliest(d.tables[prefix])
+	if err := s.pop(); err != nil {
+		return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
 	}
-	places, err := d.db.NewIter(&pebble.IterOptions{LowerBound: begin, UpperBound: []byte{prefix, storedByPlace + 1}})
-	if err != nil {
-		return err
+	if s.removed < s.entries {
+		return nil
 	}
-	for places.First(); places.Valid() && len(h.items) < headsAtOnce; places.Next() {
-		key, err := places.ValueAndErr()
-		if err != nil {
-			return errors.Join(err, places.Close())
-		}
-		h.items = append(h.items, queued{placeOf(places.Key()[2:]), string(key)})
-	}
-	if len(h.items) == 0 {
-		h.ended = true
-	} else {
-		h.after = append(placed(prefix, h.items[len(h.items)-1].place), 0)
-	}
-	return places.Close()
+	d.tables[prefix] = slices.DeleteFunc(d.tables[prefix], func(other *segment) bool { return other == s })
+	return s.file.Close()
 }
 
-// silent discards the log of a store, whose errors are returned.
-type silent struct{}
+// earliest returns the segment with the first entry; nil: none has any.
+func earliest(of []*segment) (first *segment) {
+	for _, s := range of {
+		if s.removed < s.entries && (first == nil || compare(s.head.place, first.head.place) < 0) {
+			first = s
+		}
+	}
+	return first
+}
 
-func (silent) Infof(string, ...any) {}
+// first returns the first entry that is not removed.
+func (s *segment) first() entry {
+	e := s.head
+	e.settled = s.isSettled(s.removed)
+	return e
+}
 
-func (silent) Errorf(string, ...any) {}
-
-func (silent) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+// pop removes the first entry.
+func (s *segment) pop() error {
+	if s.removed++; s.removed == s.entries {
+		return nil
+	}
+	if s.reader == nil {
+		s.reader = bufio.NewReaderSize(io.NewSectionReader(s.file, s.next, s.index-s.next), bufferBytes)
+	}
+	e, size, err := readRecord(s.reader)
+	s.head, s.next = e, s.next+size
+	return err
+}

@@ -45,11 +45,13 @@
 //
 // # Storage
 //
-// A row waits until its deadline, t + within + grace. Once it has its outcome only its key is kept, so that further outcomes of it are
+// A row waits until its deadline, t + within + grace. Once it has its outcome only its key is needed, so that further outcomes of it are
 // not counted as outcomes without a row.
 //
-// Rows and outcomes wait in memory up to a limit. Beyond it the oldest are moved to a Pebble store on disk. Each row is
-// written and removed once, with keys in random order: a log-structured merge tree writes these sequentially, unlike a B+
-// tree such as bbolt. The store has no write-ahead log and is not synced, because the topics have all of the data. Files
-// of earlier processes are removed.
+// Rows and outcomes wait in memory up to a limit. Beyond it the oldest are moved to disk, about half of them at once, as a segment: a
+// file of entries in order of position, followed by an index, which is their locations by hash of the key. A segment does not change.
+// In memory it has a Bloom filter, a bit for each settled entry, and its first entry. Entries expire in order, so that a segment is
+// closed as a whole. Eight segments are merged into a larger one if its index fits in a quarter of the limit, so that an entry is
+// written twice or three times, and a key is looked up in few segments. Nothing is synced, because the topics have all of the data, and
+// the files are unlinked as soon as they are open: a process that is killed leaves none.
 package outcome

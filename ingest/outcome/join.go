@@ -196,9 +196,9 @@ func (j *Join) RowTime(partition int) int64 { return j.rows[partition].time }
 func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].time }
 
 // FirstDeadline returns a lower bound of the deadlines of undecided rows; false if no row waits.
-func (j *Join) FirstDeadline() (time int64, ok bool, err error) {
-	row, ok, err := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
-	return row.place.Time, ok && j.Waiting() > 0, err
+func (j *Join) FirstDeadline() (time int64, ok bool) {
+	row, ok := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
+	return row.place.Time, ok && j.Waiting() > 0
 }
 
 // rowOf records a row, whose place is its deadline.
@@ -285,10 +285,7 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	}
 	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
 	for {
-		row, ok, err := j.waiting.first(frontier)
-		if err != nil {
-			return err
-		}
+		row, ok := j.waiting.first(frontier)
 		if !ok {
 			break
 		}
@@ -423,9 +420,9 @@ func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early+j.grace) }
 func (j *Join) expire() error {
 	floor := examples.JoinPlace{Time: j.floor()}
 	for {
-		o, ok, err := j.kept.first(floor)
-		if err != nil || !ok {
-			return err
+		o, ok := j.kept.first(floor)
+		if !ok {
+			return nil
 		}
 		if err := j.kept.remove(o); err != nil {
 			return err

@@ -120,7 +120,7 @@ func (l *lateItems) Pop() any {
 // get returns the entries of a key in order. The caller may modify the list.
 func (t *table) get(key string) ([]entry, error) {
 	entries := slices.Clone(t.byKey[key])
-	if t.onDisk() == 0 {
+	if !t.budget.disk.has(t.prefix) {
 		return entries, nil
 	}
 	more, err := t.budget.disk.get(t.prefix, key)
@@ -130,10 +130,8 @@ func (t *table) get(key string) ([]entry, error) {
 	return entries, err
 }
 
-func (t *table) onDisk() int { return t.budget.disk.entries(t.prefix) }
-
 // first returns the first entry, if its position is before a limit.
-func (t *table) first(before examples.JoinPlace) (e entry, ok bool, err error) {
+func (t *table) first(before examples.JoinPlace) (e entry, ok bool) {
 	for _, q := range t.queues {
 		for head := q.head(); head != nil; head = q.head() {
 			if ok && compare(e.place, head.place) <= 0 || compare(head.place, before) >= 0 {
@@ -146,14 +144,13 @@ func (t *table) first(before examples.JoinPlace) (e entry, ok bool, err error) {
 			q.pop()
 		}
 	}
-	if t.onDisk() == 0 {
-		return e, ok, nil
+	if !t.budget.disk.has(t.prefix) {
+		return e, ok
 	}
-	old, has, err := t.budget.disk.first(t.prefix, before)
-	if has && (!ok || compare(old.place, e.place) < 0) {
-		e, ok = old, true
+	if old, has := t.budget.disk.first(t.prefix, before); has && (!ok || compare(old.place, e.place) < 0) {
+		return old, true
 	}
-	return e, ok, err
+	return e, ok
 }
 
 func find(entries []entry, place examples.JoinPlace) (int, bool) {
@@ -177,7 +174,7 @@ func (t *table) settle(e entry, value []byte) error {
 	return nil
 }
 
-// remove removes an entry.
+// remove removes the entry that first returned.
 func (t *table) remove(e entry) error {
 	if !e.settled {
 		t.open--
@@ -185,7 +182,7 @@ func (t *table) remove(e entry) error {
 	entries := t.byKey[e.key]
 	at, has := find(entries, e.place)
 	if !has {
-		return t.budget.disk.remove(t.prefix, e)
+		return t.budget.disk.removeFirst(t.prefix)
 	}
 	t.bytes -= e.size()
 	if len(entries) == 1 {
@@ -198,27 +195,15 @@ func (t *table) remove(e entry) error {
 
 // spill moves the oldest entries to disk, about half of the bytes.
 func (t *table) spill() error {
-	for target := t.bytes / 2; t.bytes > target; {
-		batch := make([]entry, 0, spilled)
-		for len(batch) < spilled && t.bytes > target {
-			e, ok := t.popFirst()
-			if !ok {
-				break
+	target := t.bytes / 2
+	return t.budget.disk.add(t.prefix, func(yield func(entry) bool) {
+		for t.bytes > target {
+			if e, ok := t.popFirst(); !ok || !yield(e) {
+				return
 			}
-			batch = append(batch, e)
 		}
-		if len(batch) == 0 {
-			return nil
-		}
-		if err := t.budget.disk.add(t.prefix, batch); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
-
-// spilled is the number of entries moved to disk together.
-const spilled = 1000
 
 // popFirst removes the first entry in memory.
 func (t *table) popFirst() (e entry, ok bool) {

@@ -66,10 +66,7 @@ func (f *Feed) pass(ctx context.Context) error {
 		if err := join.Advance(f.decide(ctx)); err != nil {
 			return err
 		}
-		deadline, waits, err := join.FirstDeadline()
-		if err != nil {
-			return err
-		}
+		deadline, waits := join.FirstDeadline()
 		if waits && latest < deadline && latestRow > deadline+idle && !f.untilEnd && f.silent.CompareAndSwap(false, true) {
 			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, because %s has no later "+
 				"message: outcomes may still arrive. A message with an empty value is enough to continue", f.Topic, f.Job.Examples.Outcome.Topic)
