@@ -3,10 +3,13 @@ package ingest
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/paths"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // withFiles returns the options with the names expanded to files.
@@ -29,6 +32,39 @@ func (o Options) isPart(file string) bool {
 // isEmptyPart reports whether an error is that of a part without rows, which is passed over.
 func (o Options) isEmptyPart(file string, err error) bool {
 	return o.isPart(file) && errors.As(err, new(input.EmptyError))
+}
+
+// columnsOf returns the columns in the path of a table, and those of its layout that are none because no option names them.
+// Rows to predict may have any.
+func (o Options) columnsOf(table string) (columns, others []input.Partition) {
+	named := o.NamedColumns()
+	for _, v := range o.parts[table] {
+		if v.IsLayout && !o.Predicts() && !slices.Contains(named, layout.Column(v.Column)) {
+			others = append(others, v)
+		} else {
+			columns = append(columns, v)
+		}
+	}
+	return columns, others
+}
+
+// FolderColumns returns the names of the features whose values are in the names of the source's folders, and of those columns
+// of the folders that are not features because they only say where and when rows were stored. Columns that options name are in
+// neither.
+func (s *Source) FolderColumns() (features, others []string) {
+	of := func(parts []input.Partition) (names []string) {
+		for _, v := range parts {
+			if !slices.Contains(s.options.NamedColumns(), layout.Column(v.Column)) {
+				names = append(names, v.Column)
+			}
+		}
+		return names
+	}
+	columns, left := s.options.columnsOf(s.opened[0])
+	features = slices.DeleteFunc(of(columns), func(name string) bool {
+		return !slices.ContainsFunc(s.Columns, func(c examples.Column) bool { return c.Source() == name })
+	})
+	return features, of(left)
 }
 
 // Files expands names to files, in the order of the names. A name with *, ? or [ is a pattern as in filepath.Match, and is

@@ -102,6 +102,62 @@ func TestPartitionedTable(t *testing.T) {
 	}
 }
 
+// The folders of sinks say where and when rows were stored: their columns are features only if an option names them. Other
+// columns of folders are features.
+func TestFoldersOfSinks(t *testing.T) {
+	part, line := string(pandasFrame(t)), `{"n": 1, "label": "x"}`+"\n"
+	for _, c := range []struct {
+		name             string
+		first, second    string // files
+		use              []string
+		features, stored []string
+	}{
+		{"Kafka Connect", "orders/partition=0/orders+0+0000000000.json", "orders/partition=1/orders+1+0000000000.json", nil, nil,
+			[]string{"partition"}},
+		{"Kafka Connect by time", "year=2026/month=11/day=28/hour=10/o+0+0000000000.snappy.parquet",
+			"year=2026/month=11/day=28/hour=11/o+0+0000000300.snappy.parquet", nil, nil, []string{"year", "month", "day", "hour"}},
+		{"Kafka Connect by field and month", "country=1/month=11/o+0+0000000000.parquet", "country=2/month=12/o+0+0000000300.parquet", nil,
+			[]string{"country"}, []string{"month"}},
+		{"Aiven", "topic=orders/partition=12/orders-12-00000.parquet", "topic=orders/partition=7/orders-7-00000.parquet", nil, nil,
+			[]string{"topic", "partition"}},
+		{"Flink", "dt=2026-11-27/hour=23/part-0-0.parquet", "dt=2026-11-28/hour=0/part-0-1.parquet", nil, nil, []string{"dt", "hour"}},
+		{"Flink, JSON", "dt=2026-11-27/part-0-0.json", "dt=2026-11-28/part-0-0.json", nil, nil, []string{"dt"}},
+		{"Hive, whole dates", "event_date=20261127/000000_0.parquet", "event_date=__HIVE_DEFAULT_PARTITION__/000000_0.parquet", nil, nil,
+			[]string{"event_date"}},
+		{"Firehose", "year=2026/month=11/day=27/a.parquet", "year=2026/month=11/day=28/a.parquet", nil, nil,
+			[]string{"year", "month", "day"}},
+		{"seasons", "year=2025/month=11/a.parquet", "year=2026/month=12/a.parquet", nil, []string{"year", "month"}, nil},
+		{"named", "partition=0/o+0+0000000000.parquet", "partition=1/o+1+0000000000.parquet", []string{"n", "partition"}, nil, nil},
+		{"numbers", "size=20261127/a.parquet", "size=7/a.parquet", nil, []string{"size"}, nil},
+	} {
+		f, content := newFolder(t), part
+		if strings.HasSuffix(c.first, ".json") {
+			content = line
+		}
+		f.writeAll(t, map[string]string{c.first: content, c.second: content})
+		o := Defaults()
+		o.Train, o.Label, o.Missing, o.Columns.Use = []string{string(f)}, "label", layout.MissingMean, c.use
+		if c.use == nil && content == part {
+			o.Columns.Drop = []string{"x", "yes"}
+		}
+		sources, err := Sources(t.Context(), o)
+		if err != nil || len(sources) != 2 {
+			t.Errorf("%s: %d sources, %v", c.name, len(sources), err)
+			continue
+		}
+		features, stored := sources[0].FolderColumns()
+		if !slices.Equal(features, c.features) || !slices.Equal(stored, c.stored) {
+			t.Errorf("%s: features %q, stored %q, expected %q, %q", c.name, features, stored, c.features, c.stored)
+		}
+		for _, name := range slices.Concat(c.features, c.stored, c.use) {
+			is := slices.ContainsFunc(sources[0].Columns, func(column examples.Column) bool { return column.Name == name })
+			if is == slices.Contains(c.stored, name) {
+				t.Errorf("%s: %s is a feature: %v", c.name, name, is)
+			}
+		}
+	}
+}
+
 // Parts may be empty, as long as some have rows. A directory is predicted part by part.
 func TestEmptyParts(t *testing.T) {
 	f := newFolder(t)

@@ -244,8 +244,12 @@ func (s *Source) describe(ctx context.Context) error {
 	if s.digests != nil {
 		s.reading = r.Reading()
 		s.reading.Encoding = s.options.Encoding
-		for _, v := range s.options.parts[s.opened[0]] {
+		columns, others := s.options.columnsOf(s.opened[0])
+		for _, v := range columns {
 			s.reading.Path = append(s.reading.Path, v.Column+"="+v.Text)
+		}
+		for _, v := range others { // no column, but equal files in two folders are two sources
+			s.reading.Path = append(s.reading.Path, "/"+v.Column+"="+v.Text)
 		}
 		s.ID = s.idOf(0, s.digests...)
 	}

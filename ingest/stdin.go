@@ -99,6 +99,6 @@ func (o Options) openContent(ctx context.Context, name string) (*input.Content, 
 		file.Close()
 		return nil, err
 	}
-	c.Path = o.parts[name]
+	c.Path, _ = o.columnsOf(name)
 	return c, nil
 }

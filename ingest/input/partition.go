@@ -8,6 +8,7 @@ type Partition struct {
 	Null         bool
 	IsWhole      bool // all values of the column are integers, and so is this one
 	Whole        int64
+	IsLayout     bool // the column only says when and where its writer stored the rows
 }
 
 // NullError adds to an error of a null that the directory says so, and how to leave its rows out.

@@ -16,7 +16,8 @@ const noPartition = "__HIVE_DEFAULT_PARTITION__"
 
 // valuesInPaths returns the partition values of the tables in a directory.
 func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind) (map[string][]input.Partition, error) {
-	values, words := map[string][]input.Partition{}, map[string]bool{} // columns with a value that is not an integer
+	values := map[string][]input.Partition{}
+	words, features := map[string]bool{}, map[string]bool{} // columns with a value that is not an integer, or not of a layout
 	for _, table := range tables {
 		values[table] = nil
 		relative, err := filepath.Rel(folder, filepath.Dir(table))
@@ -28,10 +29,6 @@ func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind
 			if !partitioned {
 				continue
 			}
-			if !kindOf(table).HasPath {
-				return nil, input.WholeFile(folder, fmt.Errorf("folders such as %s hold the values of the column %s, which only Parquet "+
-					"and Arrow support: write the table without partitions", part, value.Quote(column)))
-			}
 			if plain, err := url.PathUnescape(text); err == nil { // special characters in directory names are escaped
 				text = plain
 			}
@@ -41,10 +38,19 @@ func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind
 			}
 			values[table] = append(values[table], v)
 		}
+		storage := storageOf(table, values[table])
+		for _, v := range values[table] {
+			features[v.Column] = features[v.Column] || !v.Null && !storage.has(v)
+		}
 	}
-	for _, of := range values {
-		for i := range of {
-			of[i].IsWhole = !words[of[i].Column]
+	for _, table := range tables {
+		for i := range values[table] {
+			v := &values[table][i]
+			v.IsWhole, v.IsLayout = !words[v.Column], !features[v.Column]
+			if !v.IsLayout && !kindOf(table).HasPath {
+				return nil, input.WholeFile(folder, fmt.Errorf("folders such as %s=%s hold the values of the column %s, which only "+
+					"Parquet and Arrow support: write the table without partitions", v.Column, v.Text, value.Quote(v.Column)))
+			}
 		}
 	}
 	return values, nil

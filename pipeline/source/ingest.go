@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -55,6 +57,14 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 			event.Notice(rec, "column %q: its values are too large for float32 to keep their differences: subtracting %s",
 				c.Name, strconv.FormatFloat(c.Offset, 'f', -1, 64))
 		}
+	}
+	inFolders, stored := sources[0].FolderColumns()
+	for _, column := range inFolders {
+		event.Notice(rec, "column %q: the names of folders have its values. examples.columns.drop excludes it from the features", column)
+	}
+	if len(stored) > 0 {
+		event.Notice(rec, "folders say where and when rows were stored: %s %s no feature, unless a key of examples names it, such as "+
+			"columns.use", strings.Join(stored, ", "), english.PluralWord(len(stored), "is", "are"))
 	}
 	ledger, bounds, forgotten, err := readTopics(ctx, p)
 	if err != nil {
