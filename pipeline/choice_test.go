@@ -221,7 +221,7 @@ func TestChainChoosesStages(t *testing.T) {
 // The jobs of a search that list no stages have those that train chooses.
 func TestSearchChoosesStages(t *testing.T) {
 	job := named(t, newJob(t, rings(300, 3, 2, 1), table{}), 3) // too few rows to choose by, so one kind is taken
-	job.Prepare.Scale = prepare.ScaleAuto
+	job.Prepare.Scale, job.Examples.Holdout = prepare.ScaleAuto, 0.2
 	_, m := train(t, openEmbedded(t), job)
 	listed := job
 	listed.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 2)}

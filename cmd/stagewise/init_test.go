@@ -66,15 +66,18 @@ func TestInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"name: flowers ", "train: [../flowers.csv]", "label: kind ", "      - id ", "    planted: [weekday, age]  ", "    - colour ",
-		"missing: mean ", `"?"]`, "holdout: 0.2", "features: {kind: trees}", "repeat: 22"} {
+		"missing: mean ", `"?"]`, "holdout: 0.2"} {
 		if !strings.Contains(string(config), want) {
 			t.Errorf("no %q in\n%s", want, config)
 		}
 	}
+	if strings.Contains(string(config), "stages:") {
+		t.Errorf("stages are set in\n%s", config)
+	}
 	if code, _, stderr := stagewise("check", "-c", "jobs/flowers.yaml"); code != exitDone {
 		t.Fatalf("check: exit code %d: %s", code, stderr)
 	}
-	code, stdout, stderr = stagewise("train", "-c", "jobs/flowers.yaml", "--set", "stages.0.repeat=3", "--quiet", "--report", "-")
+	code, stdout, stderr = stagewise("train", "-c", "jobs/flowers.yaml", "--quiet", "--report", "-")
 	var r schemas.Report
 	if err := json.Unmarshal([]byte(stdout), &r); code != exitDone || err != nil {
 		t.Fatalf("exit code %d, %v: %s", code, err, stderr)
@@ -104,12 +107,14 @@ func TestInitOfOddTables(t *testing.T) {
 	class := func(row int) string { return []string{"yes", "no"}[row%2] }
 	word := func(row int) string { return []string{"# a", "b: c", `d`}[row%3] }
 	index := func(row int) string { return fmt.Sprint(row) }
+	price := func(row int) string { return fmt.Sprintf("\"$%d,%03d.50\"", row+1, row) }
 	text := func(row int) string { return fmt.Sprintf("%s word and word %d", class(row), row) }
 	inFolder(t, map[string]string{
 		"a: [b] #c.csv": table("true,\"x: y\",\"# z\",\"null\"\n", class, word, number, word),
 		"numbers.csv":   table("a,b,y\n", number, word, number),
 		"frame.csv":     table(",0,label\n", index, number, class),
 		"plain.csv":     table("", index, number, class),
+		"prices.csv":    table("price,size,label\n", price, number, class),
 		"texts.csv":     table("body,label\n", text, class),
 	})
 	for _, c := range []struct{ file, label, want string }{
@@ -117,6 +122,7 @@ func TestInitOfOddTables(t *testing.T) {
 		{"numbers.csv", "y", `targets: ["y"]`},
 		{"frame.csv", "label", "      - 0  "},
 		{"plain.csv", "2", "      - 0  "},
+		{"prices.csv", "label", `- price   # formatted numbers: write "$100,099.50" as 100099.50`},
 		{"texts.csv", "label", "text: body"},
 	} {
 		if code, _, stderr := stagewise("init", c.file, "--label", c.label, "--force"); code != exitDone {
@@ -127,7 +133,7 @@ func TestInitOfOddTables(t *testing.T) {
 		if err != nil || !strings.Contains(string(config), c.want) {
 			t.Errorf("%s: no %q in\n%s", c.file, c.want, config)
 		}
-		if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages.0.repeat=2", "--quiet"); code != exitDone {
+		if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--quiet"); code != exitDone {
 			t.Errorf("%s: exit code %d: %s\n%s", c.file, code, stderr, config)
 		}
 	}

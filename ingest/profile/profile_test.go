@@ -77,6 +77,85 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// Numbers that are formatted for people are neither identifiers nor texts: the reason says how to write them. Words with digits, codes and
+// addresses are no numbers.
+func TestFormattedNumbers(t *testing.T) {
+	of := func(cells ...string) func(int) string { return func(row int) string { return cells[row%len(cells)] } }
+	for _, c := range []struct {
+		name string
+		cell func(row int) string
+		role profile.Role
+		why  string // "": nothing of numbers
+	}{
+		{"decimal comma", func(row int) string { return fmt.Sprintf("%d,%02d", row/3, row%100) }, profile.Unused, `write "10,30" as 10.30`},
+		{"German", func(row int) string { return fmt.Sprintf("%d.%03d,%02d", 1+row, row*7919%1000, row%100) }, profile.Unused,
+			`write "100.981,99" as 100981.99`},
+		{"dollars", func(row int) string { return fmt.Sprintf("$%d.%02d", 10+row, row%100) }, profile.Unused, `write "$100.90" as 100.90`},
+		{"thousands", func(row int) string { return fmt.Sprintf("$%d,%03d.50", 1+row, row) }, profile.Unused, `write "$100,099.50" as 100099.50`},
+		{"euros", func(row int) string { return fmt.Sprintf("%d %03d,50\u00a0€", 100+row, row) }, profile.Unused, `as 100000.50`},
+		{"Swiss", func(row int) string { return fmt.Sprintf("CHF %d’%03d.50", 100+row, row) }, profile.Unused, `as 100000.50`},
+		{"Swedish", func(row int) string { return fmt.Sprintf("%d,%d kr", 100+row, row%10) }, profile.Unused, `write "100,0 kr" as 100.0`},
+		{"reals", func(row int) string { return fmt.Sprintf("R$ %d,%d", 100+row, row%10) }, profile.Unused, `write "R$ 100,0" as 100.0`},
+		{"lakhs", func(row int) string { return fmt.Sprintf("Rs. %d,00,%03d.00", 1+row%9, row) }, profile.Unused, `as 100000.00`},
+		{"accounting", func(row int) string { return fmt.Sprintf("(%d,%03d.25)", 100+row, row) }, profile.Unused, `as -100000.25`},
+		{"SAP", func(row int) string { return fmt.Sprintf("%d.%03d,25-", 100+row, row) }, profile.Unused, `as -100000.25`},
+		{"minus sign", func(row int) string { return fmt.Sprintf("−%d.25", 100+row) }, profile.Unused, `as -100.25`},
+		{"percent", of("5%", "10%", "12.5%"), profile.Category, `3 words: "10%", "5%", "12.5%"; formatted numbers: write "12.5%" as 12.5`},
+		{"terms", of(" 36 months", " 60 months"), profile.Category, `write "36 months" as 36`},
+		{"engine", func(row int) string { return fmt.Sprintf("%d CC", 600+row) }, profile.Unused, `write "600 CC" as 600`},
+		{"some small", func(row int) string {
+			if row%3 == 0 {
+				return fmt.Sprint(row)
+			}
+			return fmt.Sprintf("%d,%03d", row, row)
+		}, profile.Unused, `write "100,100" as 100100 or 100.100`},
+		{"point elsewhere", func(row int) string {
+			if row%3 == 0 {
+				return fmt.Sprintf("%d.5", row)
+			}
+			return fmt.Sprintf("%d,%03d", row, row)
+		}, profile.Unused, `write "100,100" as 100100`},
+		{"few with separators", func(row int) string {
+			if row%50 == 0 {
+				return "1,250"
+			}
+			return fmt.Sprint(row)
+		}, profile.Number, `missing in 4 rows ("1,250"); formatted numbers: write "1,250" as 1250 or 1.250`},
+		{"both ways", of("1,234.5", "1.234,5", "7.5"), profile.Category, "formatted in several ways"},
+		{"order_id", func(row int) string { return fmt.Sprintf("%d %03d", 100+row, row) }, profile.Identifier, ""},
+		{"codes", func(row int) string { return fmt.Sprintf("A%d", row) }, profile.Identifier, ""},
+		{"addresses", func(row int) string { return fmt.Sprintf("192.168.100.%d", 1+row) }, profile.Identifier, ""},
+		{"versions", func(row int) string { return fmt.Sprintf("1.%d.3", row) }, profile.Identifier, ""},
+		{"ranges", of("10-20", "20-30", "1/2"), profile.Category, ""},
+		{"ordinals", of("1st", "2nd", "3rd"), profile.Category, ""},
+		{"sizes", of("12A", "14B", "16C"), profile.Category, ""},
+	} {
+		table := profiled(200, map[string]func(int) string{c.name: c.cell, "label": of("a", "b")})
+		roles, err := table.Roles("label")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range roles {
+			if a.Name == c.name && (a.Role != c.role || !strings.Contains(a.Why, c.why) || c.why == "" && a.Formatted() != "" &&
+				strings.Contains(a.Why, a.Formatted())) {
+				t.Errorf("%s: %s (%s), expected %s (%s)", c.name, a.Role, a.Why, c.role, c.why)
+			}
+		}
+	}
+	table := profile.NewTable(nil)
+	table.Columns([]format.Column{{Name: "price", Type: "string", Words: true}, {Name: "postcode", Type: "string", Words: true},
+		{Name: "label", Type: "string", Words: true}})
+	for row := range 200 {
+		table.Cell(0, fmt.Sprintf("%d.25", row))
+		table.Cell(1, fmt.Sprintf("%05d", row*7919%10007))
+		table.Cell(2, []string{"a", "b"}[row%2])
+	}
+	roles, err := table.Roles("label")
+	if err != nil || roles[0].Why != `numbers stored as text, such as "100.25": store them as numbers` || roles[1].Role != profile.Identifier {
+		t.Errorf("%+v, error %v", roles, err)
+	}
+}
+
 // A label is a word, or an integer with few values; other numbers are regression targets. An unusable label is an error.
 func TestRoleOfLabel(t *testing.T) {
 	for _, c := range []struct {
@@ -94,6 +173,8 @@ func TestRoleOfLabel(t *testing.T) {
 		{func(int) string { return "a" }, "", `each label is "a"`},
 		{func(int) string { return "" }, "", "no row has a label"},
 		{func(row int) string { return fmt.Sprintf("name %d", row) }, "", "are no labels"},
+		{func(row int) string { return fmt.Sprintf("$%d,500.00", 100+row) }, "", `write "$100,500.00" as 100500.00`},
+		{func(row int) string { return []string{"0,5", "1,5"}[row%2] }, profile.Label, `2 labels: "0,5" 50 %, "1,5" 50 %; formatted numbers`},
 	} {
 		table := profiled(200, map[string]func(int) string{"label": c.cell})
 		roles, err := table.Roles("label")

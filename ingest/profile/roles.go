@@ -162,8 +162,24 @@ func (c *Column) feature() (role Role, why string) {
 	case c.areDates():
 		return Date, "dates or times"
 	case c.IsNumeric():
-		return c.number(all)
+		role, why = c.number(all)
+	default:
+		role, why = c.word(all)
 	}
+	format := c.Formatted()
+	switch {
+	case format == "" || role == Identifier && idName.MatchString(c.Name):
+	case role == Identifier || role == Text:
+		return Unused, format
+	default:
+		why += "; " + format
+	}
+	return role, why
+}
+
+// word returns the role of a column of words or texts.
+func (c *Column) word(all bool) (Role, string) {
+	present, different := c.Present(), c.Different()
 	texts := c.spoken >= textSize*present
 	switch words, few := c.Words(); {
 	case texts && (!few || different*2 > present):
@@ -234,6 +250,8 @@ func (c *Column) label() (role Role, why string, err error) {
 	case different == 1:
 		words, _ := c.Words()
 		return "", "", fmt.Errorf("each label is %s: expected at least two", value.Quote(words[0].Text))
+	case different > maxLabel && c.Formatted() != "":
+		return "", "", errors.New(c.Formatted())
 	case different > maxLabel && different*2 > present || different > maxTexts:
 		return "", "", fmt.Errorf("%s different values in %s rows are no labels", humanize.Comma(int64(different)),
 			humanize.Comma(int64(present)))
@@ -242,6 +260,9 @@ func (c *Column) label() (role Role, why string, err error) {
 	why = fmt.Sprintf("%d labels: %s", len(words), shares(words, present))
 	if c.Missing > 0 {
 		why += "; none in " + rows(c.Missing)
+	}
+	if format := c.Formatted(); format != "" {
+		why += "; " + format
 	}
 	return Label, why, nil
 }

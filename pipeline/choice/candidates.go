@@ -20,8 +20,12 @@ import (
 const blocksOfTrees = 30
 
 // leastHeldOut is the minimum number of held-out rows for a choice. The loss of fewer is not significant: of 150 rows, 15
-// are held out, and each is 7 % of an error.
-const leastHeldOut = 50
+// are held out, and each is 7 % of an error. With fewer than leastRows there is no choice among stages for tables, however
+// many are held out: trees fit so few rows entirely, so that the loss falls to the last of the largest blocks.
+const (
+	leastHeldOut = 50
+	leastRows    = 500
+)
 
 // With few rows the holdout is larger, since a choice by a tenth would be random: of 2,397 rows of chess, a tenth chose
 // six stages with 1.5 % errors, and a quarter 14 with 0.3 %.
@@ -60,7 +64,8 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 			ranks.Scale = prepare.ScaleStandard
 		}
 	}
-	if opening := stages.Opening(); rows > 0 && float64(rows)*heldOut(job, 0) < leastHeldOut && len(opening) > 0 {
+	few := rows > 0 && (rows < leastRows || float64(rows)*heldOut(job, 0) < leastHeldOut)
+	if opening := stages.Opening(); few && len(opening) > 0 {
 		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1}}, nil
 	}
 	list := suiting(job, stages.Tables, standard)

@@ -54,6 +54,11 @@ func (d *Draft) Describe(w io.Writer) error {
 
 // notes says what people should know before they train.
 func (d *Draft) notes() (notes []string) {
+	for _, a := range d.Roles {
+		if format := a.Formatted(); format != "" && strings.HasSuffix(a.Why, format) {
+			notes = append(notes, fmt.Sprintf("%s: %s to use them as numbers.", d.key(a), format))
+		}
+	}
 	label := d.label()
 	if label.Role != profile.Label {
 		return nil

@@ -71,7 +71,13 @@ func (d *Draft) Configuration(name, from string) string {
 	d.features(&l)
 	l.add(fmt.Sprintf("  holdout: %v", holdout), "fraction of the rows held out from training to measure the error")
 	l.add("", "")
-	d.stages(&l)
+	if d.texts() {
+		l.add("prepare: {values: log1p, idf: 1, scale: unit}", "")
+		l.add("stages:", "")
+		l.add("  - {features: {kind: columns}, link: identity}", "")
+	} else {
+		l.add("", "Without `stages`, train and run choose them by the loss of held-out rows.")
+	}
 	return l.String()
 }
 
@@ -143,20 +149,6 @@ func (d *Draft) features(l *lines) {
 		}
 		l.add("  missing: mean", "cells without a value are allowed; trees distinguish them: "+strings.Join(names, ", "))
 	}
-}
-
-// stages adds the stages.
-func (d *Draft) stages(l *lines) {
-	if d.texts() {
-		l.add("prepare: {values: log1p, idf: 1, scale: unit}", "")
-		l.add("stages:", "")
-		l.add("  - {features: {kind: columns}, link: identity}", "")
-		return
-	}
-	l.add("", "Each block grows trees on the residuals of the blocks before it. Columns need no scaling.")
-	l.add("stages:", "")
-	l.add("  - features: {kind: trees}", "")
-	l.add("    repeat: 22", "blocks; fewer are faster, more may have a lower error")
 }
 
 var plain = regexp.MustCompile(`^(\.{0,2}/)*[A-Za-z_]([A-Za-z0-9_./ -]*[A-Za-z0-9_.])?$|^(0|[1-9][0-9]*)$`)

@@ -1,0 +1,131 @@
+package profile
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/currency"
+
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// formatted is a number with a currency, a unit, thousands separators, a decimal comma or an accounting sign.
+type formatted struct {
+	digits   string // with separators: a space or an apostrophe, whatever the spaces and apostrophes of the text
+	negative bool
+	unit     string // other than a currency or a percent sign
+}
+
+var (
+	around = regexp.MustCompile(`^([^0-9]*)([0-9](?:[0-9.,' ]*[0-9])?(?:[eE][-+]?[0-9]+)?)([^0-9]*)$`)
+	// grouped is the start of an expression for thousands with a space or an apostrophe, or without separators
+	grouped      = `^(?:[1-9][0-9]{0,2}(?:(?: [0-9]{3})+|(?:'[0-9]{3})+)|[0-9]*|`
+	decimalPoint = regexp.MustCompile(grouped + `[1-9][0-9]{0,2}(?:,[0-9]{2,3})*,[0-9]{3})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?$`)
+	decimalComma = regexp.MustCompile(grouped + `[1-9][0-9]{0,2}(?:\.[0-9]{3})+)(?:,[0-9]+)?(?:[eE][-+]?[0-9]+)?$`)
+
+	spelling = strings.NewReplacer("\u00a0", " ", "\u202f", " ", "\u2009", " ", "’", "'", "_", "'", "−", "-")
+	// shortCurrencies are common, and no ISO codes
+	shortCurrencies = []string{"kr", "rs", "fr", "sfr", "zł", "kč", "ft", "lei", "rp", "rm", "tl", "руб"}
+)
+
+const maxUnit = 12 // characters
+
+// parseFormatted parses a formatted number.
+func parseFormatted(text string) (f formatted, ok bool) {
+	text = spelling.Replace(text)
+	parts := around.FindStringSubmatch(text)
+	if parts == nil {
+		return f, false
+	}
+	before, after := strings.TrimSpace(parts[1]), strings.TrimSpace(parts[3])
+	f.digits = parts[2]
+	opens, closes := strings.Contains(before, "("), strings.Contains(after, ")")
+	f.negative = opens && closes || strings.Contains(before, "-") || strings.HasPrefix(after, "-")
+	before, after = strings.Trim(strings.Replace(before, "(", "", 1), "+- "), strings.Trim(strings.Replace(after, ")", "", 1), "- ")
+	if last := len(before) - 1; last >= 0 && (before[last] == '.' || before[last] == ',') && !isCurrency(before) {
+		before, f.digits = strings.TrimSpace(before[:last]), before[last:]+f.digits // .5
+	}
+	if !isCurrency(after) && after != "%" && after != "‰" {
+		f.unit = after
+	}
+	_, noAddress := netip.ParseAddr(text)
+	return f, opens == closes && noAddress != nil && (before == "" || isCurrency(before)) && (f.unit == "" || isUnit(f.unit)) &&
+		(decimalPoint.MatchString(f.digits) || decimalComma.MatchString(f.digits))
+}
+
+// isCurrency reports whether a text is a currency: a symbol such as $, € or R$, an ISO code, or a common abbreviation.
+func isCurrency(text string) bool {
+	text = strings.TrimSuffix(text, ".")
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Sc, r) }) {
+		return utf8.RuneCountInString(text) <= len("US$")
+	}
+	_, err := currency.ParseISO(text)
+	return err == nil && strings.ToUpper(text) == text || slices.Contains(shortCurrencies, strings.ToLower(text))
+}
+
+func isUnit(text string) bool {
+	first, _ := utf8.DecodeRuneInString(text)
+	return (unicode.IsLetter(first) || strings.ContainsRune("°\"'", first)) && utf8.RuneCountInString(text) <= maxUnit
+}
+
+// plain returns the number as ingest reads it, with a decimal point.
+func (f formatted) plain(comma bool) string {
+	digits := strings.NewReplacer(" ", "", "'", "", ",", "").Replace(f.digits)
+	if comma {
+		digits = strings.NewReplacer(" ", "", "'", "", ".", "", ",", ".").Replace(f.digits)
+	}
+	if f.negative {
+		return "-" + digits
+	}
+	return digits
+}
+
+// Formatted says how to write the numbers of a column that are formatted, or texts of a file that has types, with an example; "" if less
+// than nine tenths of the cells are numbers, or none is formatted.
+func (c *Column) Formatted() string {
+	words, _ := c.Words()
+	point, comma, fractions := true, true, false // decimals have a point, a comma; some number has decimals
+	numbers, cells, present := 0, 0, 0
+	var longest, longestNumber string
+	var of formatted
+	for _, w := range words {
+		present += w.Rows
+		if _, err := value.Number(w.Text); err == nil {
+			numbers += w.Rows
+			if strings.Contains(w.Text, ".") {
+				fractions, comma = true, comma && decimalComma.MatchString(strings.TrimLeft(w.Text, "+-"))
+			}
+			if len(w.Text) > len(longestNumber) {
+				longestNumber = w.Text
+			}
+			continue
+		}
+		f, ok := parseFormatted(w.Text)
+		if !ok || longest != "" && f.unit != of.unit {
+			continue
+		}
+		cells += w.Rows
+		point, comma = point && decimalPoint.MatchString(f.digits), comma && decimalComma.MatchString(f.digits)
+		if len(w.Text) > len(longest) {
+			longest, of = w.Text, f
+		}
+	}
+	switch {
+	case 10*(numbers+cells) < 9*present:
+		return ""
+	case cells == 0 && fractions && !c.Column.Numbers:
+		return fmt.Sprintf("numbers stored as text, such as %s: store them as numbers", value.Quote(longestNumber))
+	case cells == 0:
+		return ""
+	case !point && !comma:
+		return fmt.Sprintf("numbers formatted in several ways, such as %s: write them with a decimal point", value.Quote(longest))
+	case point && comma && of.plain(true) != of.plain(false):
+		return fmt.Sprintf("formatted numbers: write %s as %s or %s", value.Quote(longest), of.plain(false), of.plain(true))
+	}
+	return fmt.Sprintf("formatted numbers: write %s as %s", value.Quote(longest), of.plain(!point))
+}
