@@ -20,7 +20,9 @@ type columns struct {
 }
 
 func newColumns(names *layout.Names) *columns {
-	return &columns{Names: names, has: make([]bool, names.Columns()), lacked: make([]bool, names.Columns())}
+	n := names.Columns()
+	both := make([]bool, 2*n) // one allocation a request
+	return &columns{Names: names, has: both[:n:n], lacked: both[n:]}
 }
 
 // begin starts with the first row, or again.

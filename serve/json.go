@@ -38,6 +38,7 @@ func newJSONRows(body []byte, v *version, asks *asked) (*jsonRows, error) {
 	r.names = v.names
 	r.document = document{Scanner: text, asks: asks, list: r.readColumns, columns: newColumns(v.places.Names)}
 	r.put = func(column int) error { return r.value(r.features, column) }
+	r.order = make([]int, 0, r.places.Columns())
 	for i := range r.places.Columns() {
 		r.order = append(r.order, i)
 	}
