@@ -92,8 +92,6 @@ func Keys() []option.Key {
 		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
 		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
 			"`train`, or in `from_topic` when first read, and one for all other values"},
-		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. Rows that lack another " +
-			"column go to [quarantine](producers.md#invalid-values), if most new rows do"},
 		{Name: "times", Meaning: readBy("times") + ": date and time columns, and the features to derive from each: " +
 			"`{column: [hour, weekday, month, age]}`, or with the unit of numbers `{column: {parts: [hour], unit: ms}}`. See " +
 			"[dates and times](your-own-data.md#dates-and-times)"},
@@ -107,6 +105,8 @@ func Keys() []option.Key {
 			"[images](images.md#tables-of-pixels); none: the shape in the file, or no images"},
 		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, because a message "+
 			"has at most %d bytes", wire.MaxMessage)},
+		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. Rows that lack another " +
+			"column go to [quarantine](producers.md#invalid-values), if most new rows do"},
 		{Name: "class_weight", Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
 			"each class), or `{label: number, …}`, with 1 for other labels. It applies to errors and losses of training rows, and in " +
 			"`retrain.gate`"},
