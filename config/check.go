@@ -215,12 +215,3 @@ func isBrokerAddress(broker string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
 }
-
-// CheckStages returns an *[Error] if there is no stage to train. [Load] accepts such a configuration, because not every
-// command needs stages.
-func (c *Config) CheckStages() error {
-	if len(c.Stages) > 0 {
-		return nil
-	}
-	return &Error{[]Problem{{Problem: option.Problem{Key: "stages", Value: notSet, Want: "a list of at least one stage"}, Source: c.path}}}
-}

@@ -53,7 +53,6 @@ type Config struct {
 	Logs         Log `mapstructure:"log"`
 	Serve        serve.Options
 
-	path     string   // of the file, for CheckStages
 	untuned  bool     // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
 	unlinked bool     // no key says the link of the first stage
 	ignored  []string // environment variables with the prefix of keys that Kubernetes sets

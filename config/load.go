@@ -20,8 +20,6 @@ import (
 // Load reads the file at path, applies the environment and then the settings (key=value) in their order, and checks the
 // result. If anything is wrong with what they say it returns an *[Error] that lists all of it. If the file cannot be read
 // the error wraps that of [os.ReadFile]. What is wrong with over, settings that a search tries, is called so.
-//
-// A configuration without stages is accepted: see [Config.CheckStages].
 func Load(path string, settings []string, over ...string) (*Config, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +41,7 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	c.path, c.untuned, c.ignored = path, s.untuned(c), s.ignored
+	c.untuned, c.ignored = s.untuned(c), s.ignored
 	_, linked := s.values["stages.0.link"]
 	c.unlinked = c.untuned && !linked
 	s.impossible(c.problems())

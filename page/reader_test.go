@@ -257,7 +257,7 @@ func TestNeedsAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	board := reading(t, log, "digits")
 	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
-	submitted, err := dispatch.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	submitted, err := pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	job, blas := digits(), openBLAS(t)
 	job.Name = name
 	board := readingAt(t, brokers, name)
-	id, err := dispatch.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
+	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

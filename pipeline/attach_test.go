@@ -54,7 +54,7 @@ func (*silence) Close() {}
 // Who is attached to a run of which nothing comes is told again what it waits for, and who works on it. Who works on it is not.
 func TestFollowerOfASilentRun(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	id, err := dispatch.Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

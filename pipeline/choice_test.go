@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -239,6 +240,48 @@ func TestSearchChoosesStages(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. A search
+// has the stages too to which a rule ends them.
+func TestSubmitChoosesAsTrainDoes(t *testing.T) {
+	stage, data := overfittingTrees()
+	ended := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 6)...)
+	averaged := ended
+	averaged.Average = 2
+	none := named(t, newJob(t, rings(300, 3, 2, 1), table{}), 3)
+	none.Prepare.Scale = prepare.ScaleAuto
+	sparse := sparseChainJob(t, link.Softmax)
+	sparse.Stages, sparse.Untuned, sparse.Unlinked = sparse.Stages[:1], true, true
+	sparse.Prepare = schemas.Prepare{Scale: prepare.ScaleAuto}
+	for name, job := range map[string]topics.Job{
+		"stages are ended": ended, "of an average too": averaged, "no stages": none, "preparation of sparse rows": sparse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := openEmbedded(t)
+			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, m := train(t, log, job)
+			if report.Run != id || report.Version != 1 {
+				t.Errorf("run %s is submitted, run %s trained as version %d", id, report.Run, report.Version)
+			}
+			if len(job.Stages) < 2 {
+				return
+			}
+			job.Examples.Holdout = 0.25 // which is what is held out of so few rows
+			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, event.Ignore{}, func(_ int, c *replay.Candidate) error {
+				if !reflect.DeepEqual(c.Plan.Stages, m.Manifest.Plan.Stages) {
+					t.Errorf("a search trains %d stages, expected %d", len(c.Plan.Stages), len(m.Manifest.Plan.Stages))
+				}
+				return c.Err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

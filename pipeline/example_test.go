@@ -178,11 +178,11 @@ func Example_attach() {
 // Submit a run and leave it to workers and solvers elsewhere. A run of the same job that has not ended is the same run.
 func ExampleSubmit() {
 	withLog(func(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS) error {
-		first, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
+		first, err := pipeline.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
 		if err != nil {
 			return err
 		}
-		again, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
+		again, err := pipeline.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{})
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
 // submitAndWait submits a run that others work on, and follows it to its end.
 func submitAndWait(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *eventRecorder) {
 	t.Helper()
-	id, err := dispatch.Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestRolesComeAndGo(t *testing.T) {
 		}
 	}
 	submitter := connect(t, log)
-	id, err := dispatch.Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	id, err := Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs without stages use
-// those chosen for the first of them. Jobs on sparse rows without a configured preparation and fit use those chosen for
-// the first job with the same link.
+// those chosen for the first of them. A rule that ends stages ends those of each job as in [Train]. Jobs on sparse rows without a
+// configured preparation and fit use those chosen for the first job with the same link.
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
 	with func(int, *replay.Candidate) error) error {
 	rec = event.Serialised(rec)
@@ -49,7 +49,13 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			job.Stages, job.Prepare = of.Stages, of.Prepare
 			continue
 		}
-		if len(job.Stages) > 0 {
+		if !choice.Needed(*job) {
+			continue
+		}
+		if len(job.Stages) > 0 { // which a rule ends, differently for each job
+			if *job, err = choice.Resolve(ctx, p, by, *job, files, rec); err != nil {
+				return err
+			}
 			continue
 		}
 		if chosen == nil {

@@ -279,7 +279,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		cluster.allow(t, aclsOf(acls, user, user))
 	}
 	submitter := cluster.open(t, "train")
-	id, err := dispatch.Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	id, err := Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -25,17 +26,8 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
 	p := topics.OpenForRuns(log, job, o.Allocator)
-	if err := source.CheckSource(ctx, p, job); err != nil {
-		return nil, nil, err
-	}
-	if err := topics.Create(ctx, p, &job); err != nil {
-		return nil, nil, err
-	}
-	ingested, err := source.IngestExamples(ctx, p, job, rec)
+	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
-		return nil, nil, err
-	}
-	if job, err = choice.Resolve(ctx, p, dispatch.NewProcess(blas), job, ingested, rec); err != nil {
 		return nil, nil, err
 	}
 	// Not earlier: others would wait for the partitions of a process that is still ingesting. Not later: joining takes
@@ -69,4 +61,46 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	report.IngestSeconds = ingested.Took.Seconds()
 	m, err := p.Model(ctx, s.Plan.Run())
 	return report, m, err
+}
+
+// prepared ingests what [Train] does, and returns the job with its stages. If they must be chosen, this process chooses them: it
+// needs no other.
+func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job topics.Job, rec event.Recorder) (topics.Job, *source.Ingested,
+	error) {
+	if err := source.CheckSource(ctx, p, job); err != nil {
+		return job, nil, err
+	}
+	if err := topics.Create(ctx, p, &job); err != nil {
+		return job, nil, err
+	}
+	ingested, err := source.IngestExamples(ctx, p, job, rec)
+	if err != nil {
+		return job, nil, err
+	}
+	job, err = choice.Resolve(ctx, p, dispatch.NewProcess(blas), job, ingested, rec)
+	return job, ingested, err
+}
+
+// Submit submits the run that [Train] would execute, and returns its id. Workers and solvers in other processes execute the run.
+func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
+	rec event.Recorder) (id string, err error) {
+	rec = event.Serialised(rec)
+	p := topics.OpenForRuns(log, job, o.Allocator)
+	job, ingested, err := prepared(ctx, p, blas, job, rec)
+	if err != nil {
+		return "", err
+	}
+	s, err := dispatch.SubmitJob(ctx, p, blas, job, ingested, o, rec)
+	if err != nil {
+		return "", err
+	}
+	for _, earlier := range s.First {
+		text := fmt.Sprintf("run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
+		if here := planning.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
+			text += fmt.Sprintf(". Its arithmetic differs (%s); cancel it with --supersede",
+				planning.Differences(earlier.Arithmetic, here, "this process"))
+		}
+		rec.Record(event.Noticed{Text: text})
+	}
+	return s.Plan.Run(), nil
 }

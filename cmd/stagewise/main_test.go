@@ -67,7 +67,6 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 		{"train -c good.yaml extra", `unknown command "extra" for "stagewise train"`},
 		{"train -c good.yaml --colour", "unknown flag: --colour"},
 		{"train -c none.yaml", "read configuration: open none.yaml: no such file or directory"},
-		{"train -c empty.yaml --set brokers=[127.0.0.1:1] --detach", "empty.yaml: stages: not set: expected a list of at least one stage"},
 		{"search -c empty.yaml --over seed=[1]", "examples.holdout: 0: expected a fraction of the training rows to rank runs by"},
 		{"runs compare -c good.yaml 1 2 --by size", "--by: size: expected error, loss, auc"},
 		{"ingest -c empty.yaml", "nothing to ingest: set examples.train, examples.test or examples.from_topic"},

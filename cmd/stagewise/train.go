@@ -49,11 +49,6 @@ func newTrain() *cobra.Command {
 					return err
 				}
 			}
-			if detach { // whoever submits a run lists its stages: this process trains nothing
-				if err := c.CheckStages(); err != nil {
-					return err
-				}
-			}
 			blas, err := openSolverBLAS()
 			if err != nil {
 				return err
@@ -88,7 +83,7 @@ func newTrain() *cobra.Command {
 				}
 				defer func() { _ = unshow() }() // the run is what counts
 				if detach {
-					if id, err = dispatch.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
+					if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
 						return err
 					}
 					if report == "" && modelFile == "" {

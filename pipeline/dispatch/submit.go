@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -14,34 +13,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
-
-// Submit ingests the job's files, submits a run of the job and returns the run id. Workers and solvers in other processes
-// execute the run.
-func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o TrainOptions,
-	rec event.Recorder) (id string, err error) {
-	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job, o.Allocator)
-	if err := topics.Create(ctx, p, &job); err != nil {
-		return "", err
-	}
-	ingested, err := source.IngestExamples(ctx, p, job, rec)
-	if err != nil {
-		return "", err
-	}
-	s, err := SubmitJob(ctx, p, blas, job, ingested, o, rec)
-	if err != nil {
-		return "", err
-	}
-	for _, earlier := range s.First {
-		text := fmt.Sprintf("run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
-		if here := planning.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
-			text += fmt.Sprintf(". Its arithmetic differs (%s); cancel it with --supersede",
-				planning.Differences(earlier.Arithmetic, here, "this process"))
-		}
-		rec.Record(event.Noticed{Text: text})
-	}
-	return s.Plan.Run(), nil
-}
 
 // submission is a run on the plans topic.
 type submission struct {

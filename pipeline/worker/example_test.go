@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -64,7 +65,7 @@ func Example() {
 
 func work(ctx context.Context, log *kafkalog.Log) error {
 	blas := kernel.Gonum()
-	if _, err := dispatch.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{}); err != nil {
+	if _, err := pipeline.Submit(ctx, log, blas, digits(), dispatch.TrainOptions{}, event.Ignore{}); err != nil {
 		return err
 	}
 	client := protocol.NewClient(log, "digits", nil)
