@@ -215,3 +215,12 @@ func isBrokerAddress(broker string) bool {
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
 }
+
+// CheckChained returns what a chain of versions can't do with the stages.
+func (c *Config) CheckChained() []option.Problem {
+	entries := make([]schemas.Stage, len(c.Stages))
+	for i, s := range c.Stages {
+		entries[i] = s.Stage
+	}
+	return solve.CheckChained(entries)
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // Retrain retrains continuously as examples arrive, or with untilEnd until all current examples of the topic are
@@ -31,6 +32,9 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	}
 	if job.Average > 1 {
 		return nil, errors.New("average: `run` does not support averaging: remove the key, or use `train`")
+	}
+	if problems := solve.CheckChained(job.Stages); len(problems) > 0 {
+		return nil, problems[0]
 	}
 	job.Stages = model.Chained(job.Stages)
 	rec = event.Serialised(rec)

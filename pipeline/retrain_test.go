@@ -396,7 +396,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		job.Stages, job.Keep, job.Retrain = job.Stages[:1], 1000, topics.DefaultRetrain()
 		if test.grown {
 			trees.Size = test.size
-			job.Stages[0].Features, job.Stages[0].RidgeRows = trees, 1
+			job.Stages[0].Features, job.Stages[0].RidgeRows = trees, 0.4
 		}
 		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, topics.FullOptions{}
 		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}

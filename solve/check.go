@@ -143,7 +143,8 @@ func Keys() []option.Key {
 		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
 		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
-			"rows, split evenly between two classes. %g by default; 0: none. See [tables](tables.md#keys)", grownRidgeRows)},
+			"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
+			grownRidgeRows)},
 		{Name: "temperature", Meaning: "in the last stage, with the link " + either(others) + ": number that scores are divided by before " +
 			"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
 	}

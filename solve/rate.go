@@ -1,8 +1,10 @@
 package solve
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -48,6 +50,19 @@ const (
 // see [WholeSteps].
 func GrownDefaults(s *schemas.Stage) {
 	s.Passes, s.Rate, s.RidgeRows = grownPasses, grownRate, grownRidgeRows
+}
+
+// CheckChained returns what a chain of versions can't do with stages, by the keys of the configuration. The Gram matrices of a chain
+// have no curvature, so λ does not fall, and no lower bound has an effect: see [common.leastRidge] and [Update.early].
+func CheckChained(list []schemas.Stage) (problems []option.Problem) {
+	for t, s := range list {
+		if s.RidgeRows != 0 && s.RidgeRows != grownRidgeRows {
+			problems = append(problems, option.Problem{Key: fmt.Sprintf("stages.%d.ridge_rows", t), Value: fmt.Sprint(s.RidgeRows),
+				Want: fmt.Sprintf("0 or %g for `run`, because λ of its versions does not fall with the curvature of the rows, and reaches no "+
+					"lower bound: set `ridge`, or use `train`", grownRidgeRows)})
+		}
+	}
+	return problems
 }
 
 // WholeSteps reports whether stages with a link can't use a learning rate: the link is learnt from the predictions of

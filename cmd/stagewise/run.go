@@ -54,6 +54,9 @@ func newRun() *cobra.Command {
 				return option.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: run supports neither " +
 					"augmentation nor averaging, train does"}
 			}
+			if problems := c.CheckChained(); len(problems) > 0 {
+				return problems[0]
+			}
 			if until != "" && until != untilEnd {
 				return fmt.Errorf("--until: %s: expected end", until)
 			}

@@ -128,6 +128,9 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	case len(job.Stages) == 0:
 		return "run chooses the stages by the rows of the first version", nil
 	}
+	if problems := c.CheckChained(); len(problems) > 0 {
+		return unsupported(c, problems[0])
+	}
 	if why := topics.AlwaysFull(job.Stages); why != "" {
 		return fmt.Sprintf("every version of a chain is full, as %s: updates are not possible", why), nil
 	}
@@ -191,15 +194,19 @@ func preparation(c *config.Config) []string {
 
 // checkSparse is checkRetrain for sparse rows.
 func checkSparse(c *config.Config, list []schemas.Stage) (string, error) {
-	text := fmt.Sprintf("8 bytes for each class and column that occurs in an increment, and stage, on %s", state(c))
-	problems := model.CheckOccurring(model.Chained(list))
-	if len(problems) == 0 {
-		return text, nil
+	if problems := model.CheckOccurring(model.Chained(list)); len(problems) > 0 {
+		return unsupported(c, problems[0])
 	}
+	return fmt.Sprintf("8 bytes for each class and column that occurs in an increment, and stage, on %s", state(c)), nil
+}
+
+// unsupported returns a line that says why a chain does not support the stages, which is an error if the configuration says anything
+// about a chain.
+func unsupported(c *config.Config, problem option.Problem) (string, error) {
 	if c.Retrain == topics.DefaultRetrain() {
-		return fmt.Sprintf("run does not support these stages: %v", problems[0]), nil
+		return fmt.Sprintf("run does not support these stages: %v", problem), nil
 	}
-	return text, problems[0]
+	return "run does not support these stages", problem
 }
 
 // state returns the name of the state topic.
